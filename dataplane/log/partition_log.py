@@ -25,8 +25,8 @@ from .placement import PlacedBatches, must_roll, place_fetched, roll_jitter_ms, 
 from .produced import ProducedBatches
 from .producers.producer_snapshot import write_snapshot
 from .producers.producer_state import ProducerStates
+from .recovery.clean_log_state import CleanLogState
 from .recovery.recovery import OpenRequest, open_folder
-from .recovery.settled_log import SettledLog
 from .segments.descriptors import FileCache
 from .segments.log_slice import LogSlice
 from .segments.segment import Segment
@@ -103,7 +103,7 @@ class PartitionLog:
         now_ms: int,
         log_start_offset: int = 0,
         files: FileCache | None = None,
-        settled: SettledLog | None = None,
+        settled: CleanLogState | None = None,
     ) -> Self:
         """Open or create the log in `directory`, recovering it after an unclean stop. Blocking, but for a log of which
         all is known: `settled` is what a clean stop knew of the very files that are there.

@@ -18,15 +18,15 @@ from ..log.checkpoints import (
     write_clean_shutdown,
     write_topic_id,
 )
+from ..log.clean_shutdown import clean_log_state
 from ..log.config import LogConfig
 from ..log.durable_files import sync_directory
 from ..log.partition_log import PartitionLog
 from ..log.segments.descriptors import FileCache
-from ..log.settling import settled_log
 from ..log.storage_errors import disk_error, is_unreadable
 from ..runtime.garbage import only_new_garbage_collected
 from ..runtime.threads import spread
-from . import settled_logs
+from . import clean_shutdown
 from .folder_checkpoints import FolderCheckpoints
 from .folder_claim import claim_folder
 from .log_closing import close_logs
@@ -110,7 +110,7 @@ class LogDirectory:
         """
         recovery_points, log_starts = self.checkpoints.read()
         found = self._scan()
-        settled = settled_logs.take(self.path, self.meta.directory_id)
+        settled = clean_shutdown.take(self.path, self.meta.directory_id)
         self.last_clean_broker_epoch = take_clean_shutdown(self.path)
         clean = self.last_clean_broker_epoch is not None
 
@@ -488,9 +488,9 @@ class LogDirectory:
             known = {
                 key: settled
                 for key, log in self._logs.items()
-                if (settled := settled_log(log, self._topic_ids.get(key))) is not None
+                if (settled := clean_log_state(log, self._topic_ids.get(key))) is not None
             }
-            settled_logs.write(self.path, self.meta.directory_id, known)
+            clean_shutdown.write(self.path, self.meta.directory_id, known)
         except KafkaError as error:
             logger.warning("%s", error.message)
         except OSError as error:

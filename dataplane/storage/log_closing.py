@@ -9,8 +9,8 @@ from pathlib import Path
 
 from ...protocol.errors import KafkaError
 from ..log import filesystem_sync
+from ..log.clean_shutdown import shut_down_together
 from ..log.partition_log import PartitionLog
-from ..log.settling import settle_together
 from ..log.storage_errors import disk_error
 from ..runtime.threads import spread
 
@@ -53,7 +53,7 @@ def _settle_many(logs: Sequence[PartitionLog], path: Path, open_fd: int) -> None
 
     try:
         device = os.fstat(open_fd).st_dev
-        settle_together([log for log in unsettled if os.stat(log.directory).st_dev == device], flush)
+        shut_down_together([log for log in unsettled if os.stat(log.directory).st_dev == device], flush)
     except KafkaError as error:
         logger.warning("%s; each log in it is flushed by itself", error.message)
     except OSError as error:

@@ -37,8 +37,8 @@ from ..segments.segment import (
 )
 from ..segments.segment_swap import are_unfinished, finish_swaps
 from ..storage_errors import BrokenBatch, damage, disk_error
+from .clean_log_state import CleanLogState
 from .recovered_epochs import EpochFell, RecoveredEpochs
-from .settled_log import SettledLog
 
 _INDEXES = (OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 _LEFTOVERS = (DOOMED_SUFFIX, TEMPORARY_SUFFIX)
@@ -73,7 +73,7 @@ class OpenRequest:
     recovery_point: int
     log_start_offset: int
     now_ms: int
-    settled: SettledLog | None = None
+    settled: CleanLogState | None = None
     """What the clean stop knew of these very files."""
 
     @property
@@ -140,7 +140,7 @@ def _check_end(request: OpenRequest, segments: list[Segment], next_offset: int, 
     epochs.truncate_from_start(min(log_start_offset, next_offset))
 
 
-def _reopened(request: OpenRequest, known: SettledLog) -> OpenedLog:
+def _reopened(request: OpenRequest, known: CleanLogState) -> OpenedLog:
     """What the folder holds, without a look into it."""
     segments = known.open_segments(request.directory, request.files, request.now_ms)
     epochs = LeaderEpochs(known.epochs)

@@ -8,7 +8,7 @@ import pytest
 
 from ottla.dataplane.log import PartitionLog
 from ottla.dataplane.runtime.clocks import wall_ms
-from ottla.dataplane.storage.settled_logs import FILE_NAME
+from ottla.dataplane.storage.clean_shutdown import FILE_NAME
 from tests.dataplane.log.batches import make_batch
 
 from .test_folders import Broker, broker, until

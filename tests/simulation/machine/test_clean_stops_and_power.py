@@ -11,10 +11,10 @@ from functools import partial
 import pytest
 
 from ottla.dataplane.log import LogConfig, filesystem_sync
-from ottla.dataplane.log.settling import settle_together
+from ottla.dataplane.log.clean_shutdown import shut_down_together
 from ottla.dataplane.storage import log_closing
+from ottla.dataplane.storage.clean_shutdown import FILE_NAME
 from ottla.dataplane.storage.directory import LogDirectory
-from ottla.dataplane.storage.settled_logs import FILE_NAME
 from ottla.protocol.errors import ErrorCode, KafkaError
 from tests.dataplane.log.batches import make_batch
 from tests.simulation.machine.rooms import DATA, ENOUGH_S, Room, open_data
@@ -168,7 +168,7 @@ def _written_and_named() -> None:
         filesystem_sync.syncfs(directory._lock_fd)
 
     with pytest.raises(KafkaError, match="power fails"):
-        settle_together(list(directory.logs.values()), flush)
+        shut_down_together(list(directory.logs.values()), flush)
 
 
 def test_power_fails_between_the_two_flushes(make_room: Callable[[int], Room]) -> None:

@@ -60,7 +60,7 @@ class KnownSegment(NamedTuple):
     transaction_entries: int
 
 
-class SettledLog(NamedTuple):
+class CleanLogState(NamedTuple):
     """A log, as opening it from its files would find it. `topic_id`: whose it is, None if its folder does not say."""
 
     topic_id: bytes | None

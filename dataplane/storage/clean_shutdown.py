@@ -19,7 +19,7 @@ from typing import Any
 from ...protocol.checksum import crc32c
 from ..log.checkpoints import CLEAN_SHUTDOWN, TopicPartition
 from ..log.durable_files import read_file, write_atomically
-from ..log.recovery.settled_log import Fingerprint, KnownSegment, SettledLog
+from ..log.recovery.clean_log_state import CleanLogState, Fingerprint, KnownSegment
 
 FILE_NAME = "settled-logs"
 _VERSION = 1
@@ -28,7 +28,7 @@ _CRC_DIGITS = 8
 logger = logging.getLogger(__name__)
 
 
-def write(path: Path, directory_id: bytes, logs: Mapping[TopicPartition, SettledLog]) -> None:
+def write(path: Path, directory_id: bytes, logs: Mapping[TopicPartition, CleanLogState]) -> None:
     """Write the file, after the mark of the clean stop. Raises KafkaError: KAFKA_STORAGE_ERROR. Raises OSError if there
     is no mark."""
     numbers: dict[tuple[str, ...], int] = {}
@@ -47,7 +47,7 @@ def write(path: Path, directory_id: bytes, logs: Mapping[TopicPartition, Settled
     write_atomically(path / FILE_NAME, b"%08x" % crc32c(data) + data, sync=False)
 
 
-def take(path: Path, directory_id: bytes) -> dict[TopicPartition, SettledLog]:
+def take(path: Path, directory_id: bytes) -> dict[TopicPartition, CleanLogState]:
     """Read and remove the file, before the mark is taken; empty if it does not belong to the mark that is there, or
     cannot be read."""
     file = path / FILE_NAME
@@ -74,13 +74,13 @@ def _mark(path: Path) -> list[int]:
     return [status.st_ino, status.st_ctime_ns, status.st_size]
 
 
-def _row(known: SettledLog, names: int) -> list[object]:
+def _row(known: CleanLogState, names: int) -> list[object]:
     topic_id, fingerprint, *fields, producers = known
     told_id = None if topic_id is None else topic_id.hex()
     return [told_id, [names, fingerprint.digest.hex()], *fields, b64encode(producers).decode()]
 
 
-def _decoded(data: bytes, directory_id: bytes, mark: list[int]) -> dict[TopicPartition, SettledLog]:
+def _decoded(data: bytes, directory_id: bytes, mark: list[int]) -> dict[TopicPartition, CleanLogState]:
     """Raises ValueError, among others, if the file cannot be used."""
     with memoryview(data) as view:
         if int(data[:_CRC_DIGITS], 16) != crc32c(view[_CRC_DIGITS:]):
@@ -96,9 +96,9 @@ def _decoded(data: bytes, directory_id: bytes, mark: list[int]) -> dict[TopicPar
     return {(topic, index): _known(row, names) for topic, index, *row in told["logs"]}
 
 
-def _known(row: list[Any], names: list[tuple[str, ...]]) -> SettledLog:
+def _known(row: list[Any], names: list[tuple[str, ...]]) -> CleanLogState:
     topic_id, (number, digest), end_offset, has_gaps, epochs, segments, *of_the_last, producers = row
-    return SettledLog._make(
+    return CleanLogState._make(
         (
             None if topic_id is None else bytes.fromhex(topic_id),
             Fingerprint(names[number], bytes.fromhex(digest)),

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from ottla.dataplane.log.checkpoints import CLEAN_SHUTDOWN
-from ottla.dataplane.storage.settled_logs import FILE_NAME
+from ottla.dataplane.storage.clean_shutdown import FILE_NAME
 from ottla.protocol.checksum import crc32c
 from tests.dataplane.storage.data_folders import TOPIC, TOPIC_ID, append, fill, new_log, open_folder, state
 

@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 
 from ottla.dataplane.log import LogConfig, PartitionLog
 from ottla.dataplane.log.checkpoints import CLEAN_SHUTDOWN, RECOVERY_POINTS
+from ottla.dataplane.log.clean_shutdown import shut_down_together
 from ottla.dataplane.log.copies import end_at
-from ottla.dataplane.log.settling import settle_together
+from ottla.dataplane.storage.clean_shutdown import FILE_NAME
 from ottla.dataplane.storage.directory import LogDirectory
-from ottla.dataplane.storage.settled_logs import FILE_NAME
 from ottla.protocol.record import ControlRecord, ControlType, encode_batch, encode_control_batch
 from tests.dataplane.log.compaction.histories import clean, job_for
 from tests.dataplane.storage.data_folders import TOPIC, TOPIC_ID, state
@@ -149,7 +149,7 @@ class Broker:
         self.directory.checkpoint()
 
     def settle(self) -> None:
-        settle_together([self.log], lambda: None)
+        shut_down_together([self.log], lambda: None)
 
     def _unlink(self) -> None:
         while self.log.doomed:

@@ -17,7 +17,7 @@ from .checkpoints import LEADER_EPOCHS, PARTITION_METADATA, encode_leader_epochs
 from .durable_files import take_name, write_beside
 from .producers.producer_snapshot import SUFFIX as SNAPSHOT_SUFFIX
 from .producers.producer_snapshot import encode_snapshot, snapshot_offsets_among, snapshot_path
-from .recovery.settled_log import Fingerprint, KnownSegment, SettledLog
+from .recovery.clean_log_state import CleanLogState, Fingerprint, KnownSegment
 from .segments.gaps import GAPS_MARK
 from .segments.segment import (
     LOG_SUFFIX,
@@ -41,7 +41,7 @@ _KINDS = (
 logger = logging.getLogger(__name__)
 
 
-def settle_together(logs: Sequence[PartitionLog], flush: Callable[[], None]) -> None:
+def shut_down_together(logs: Sequence[PartitionLog], flush: Callable[[], None]) -> None:
     """Settle logs that nobody appends to any more. `flush` makes all durable that was written before; it may raise
     KafkaError. Blocking.
 
@@ -56,15 +56,15 @@ def settle_together(logs: Sequence[PartitionLog], flush: Callable[[], None]) -> 
         one.is_durable()
 
 
-def _written(log: PartitionLog) -> _Settlement | None:
+def _written(log: PartitionLog) -> _Shutdown | None:
     try:
-        return _Settlement(log)
+        return _Shutdown(log)
     except KafkaError as error:
         logger.warning("%s is flushed by itself: %s", log.directory.name, error.message)
         return None
 
 
-class _Settlement:
+class _Shutdown:
     """One log on the way."""
 
     __slots__ = ("_cuts", "_log", "_replaced", "_segments", "_target")
@@ -106,7 +106,7 @@ class _Settlement:
         log.note_settled()
 
 
-def settled_log(log: PartitionLog, topic_id: bytes | None) -> SettledLog | None:
+def clean_log_state(log: PartitionLog, topic_id: bytes | None) -> CleanLogState | None:
     """What is known of a log that was closed cleanly; None if that is too much to tell, or opening it has something
     to do. `topic_id`: whose log its folder says it is.
 
@@ -121,7 +121,7 @@ def settled_log(log: PartitionLog, topic_id: bytes | None) -> SettledLog | None:
     if fingerprint is None:
         return None
     last = segments[-1]
-    return SettledLog(
+    return CleanLogState(
         topic_id,
         fingerprint,
         log.log_end_offset,
