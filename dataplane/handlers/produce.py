@@ -51,7 +51,7 @@ from ..producing.deferred_batches import (
     in_version,
     unknown_outcome,
 )
-from ..producing.plain_requests import PlainRequests
+from ..producing.fast_path import FastPath
 from ..producing.validation_queue import UNCOMPRESSED_ON_LOOP_MAX, ValidationQueue
 from ..quotas import ClientQuotas
 from ..replication.replica.partition import Partition
@@ -103,9 +103,7 @@ class ProduceHandlers:
         self._transactional = TransactionalBatches(gate)
         self._quotas = quotas or ClientQuotas()
         self._validation = validation or ValidationQueue()
-        self._plain = PlainRequests(
-            self, replicas, purgatory, self._quotas, self._validation, self._transactional
-        )
+        self._plain = FastPath(self, replicas, purgatory, self._quotas, self._validation, self._transactional)
 
     def close(self) -> None:
         """Validate nothing more in threads."""

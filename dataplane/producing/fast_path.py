@@ -78,7 +78,7 @@ class PlainAppender(Protocol):
         """Everything is appended or refused: the answer, None if there is none or not yet."""
 
 
-class PlainRequests:
+class FastPath:
     """Takes those that are plain. Owned by the event loop."""
 
     def __init__(

@@ -12,7 +12,7 @@ import pytest
 
 from ottla.dataplane.handlers.produce import ProduceHandlers
 from ottla.dataplane.log.produced import ProducedBatches
-from ottla.dataplane.producing.plain_requests import PlainRequests
+from ottla.dataplane.producing.fast_path import FastPath
 from ottla.dataplane.server import ClientRequest, HandlerTable, Server
 from ottla.dataplane.transactions.pending_writes import PendingTransactionWrites
 from ottla.protocol.compression import Compression
@@ -203,16 +203,16 @@ class Producer:
 @pytest.mark.parametrize("seed", range(6))
 async def test_answers_and_logs_are_the_same(tmp_path: Path, seed: int) -> None:
     taken = 0
-    take = PlainRequests.take
+    take = FastPath.take
 
-    def counting(self: PlainRequests, *arguments: object) -> bool:
+    def counting(self: FastPath, *arguments: object) -> bool:
         nonlocal taken
         done = take(self, *arguments)  # type: ignore[arg-type]
         taken += done
         return done
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(PlainRequests, "take", counting)
+        patch.setattr(FastPath, "take", counting)
         async with (
             broker(tmp_path / "plain") as plain,
             broker(tmp_path / "by messages", takes_plain=False) as by_messages,
@@ -265,13 +265,13 @@ async def test_a_transactional_batch_is_plain_where_the_gate_admits_it(
         (produce(("t", 0, second), transactional_id="id"), ErrorCode.NONE, True),
     ]
     plain: list[bool] = []
-    take = PlainRequests.take
+    take = FastPath.take
 
-    def noting(self: PlainRequests, *arguments: object) -> bool:
+    def noting(self: FastPath, *arguments: object) -> bool:
         plain.append(take(self, *arguments))  # type: ignore[arg-type]
         return plain[-1]
 
-    monkeypatch.setattr(PlainRequests, "take", noting)
+    monkeypatch.setattr(FastPath, "take", noting)
     async with broker(tmp_path, takes_plain=takes_plain, open_at=[(TOPICS["t"], 0)]) as one:
         for message, error, is_plain in cases:
             one.send(message, 9)
@@ -336,7 +336,7 @@ async def test_a_fault_of_ours_ends_the_connection(tmp_path: Path, monkeypatch: 
     def faulty(*_arguments: object) -> bytes:
         raise RuntimeError("planted")
 
-    monkeypatch.setattr("ottla.dataplane.producing.plain_requests.write_produced", faulty)
+    monkeypatch.setattr("ottla.dataplane.producing.fast_path.write_produced", faulty)
     async with broker(tmp_path) as one:
         one.send(produce(("t", 0, encode_batch([(b"k", b"v", NOW_MS)]))), 13)
         with pytest.raises(asyncio.IncompleteReadError):
