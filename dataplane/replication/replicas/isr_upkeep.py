@@ -17,7 +17,7 @@ from ..leader.follower_sessions import FollowerSessions
 from ..leader.isr_updates import IsrUpdates, Submit
 from ..replica.partition import Partition
 from ..roles.leader import KnownBroker
-from .unsettled import UnsettledLeaders
+from .lagging_leaders import LaggingLeaders
 
 logger = logging.getLogger(__name__)
 
@@ -41,7 +41,7 @@ class IsrUpkeep:
         sessions: FollowerSessions,
         loop: SoonCaller,
     ) -> None:
-        self._unsettled = UnsettledLeaders(moved)
+        self._lagging = LaggingLeaders(moved)
         self._updates = IsrUpdates(submit, self.look_at)
         self._host = host
         self._sessions = sessions
@@ -57,7 +57,7 @@ class IsrUpkeep:
 
     def _check_all(self) -> Iterator[None]:
         try:
-            for partition in self._unsettled.look():
+            for partition in self._lagging.look():
                 self._check(partition)
                 yield
         finally:
@@ -88,7 +88,7 @@ class IsrUpkeep:
     def _look_where_it_is_outside(
         self, broker_id: int, looked_at: Collection[PartitionKey]
     ) -> Iterator[None]:
-        for partition in self._unsettled.look():
+        for partition in self._lagging.look():
             leader = partition.leader
             if (
                 leader is not None
@@ -117,7 +117,7 @@ class IsrUpkeep:
 
     def verify(self, partition: Partition) -> None:
         """AssertionError if time may change something of it, and nobody is going to look."""
-        self._unsettled.check(partition)
+        self._lagging.check(partition)
 
     async def close(self) -> None:
         """Propose nothing more."""

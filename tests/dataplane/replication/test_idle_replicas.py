@@ -8,8 +8,8 @@ from unittest import mock
 import pytest
 
 from ottla.dataplane.quorum.progress import ToldProgress
+from ottla.dataplane.replication.replicas.lagging_leaders import LaggingLeaders
 from ottla.dataplane.replication.replicas.replicas import Replicas
-from ottla.dataplane.replication.replicas.unsettled import UnsettledLeaders
 from ottla.dataplane.replication.roles.leader import LeaderState
 from ottla.dataplane.storage.log_store import LogStore
 from ottla.protocol.cluster_image import ClusterImage
@@ -80,7 +80,7 @@ def test_time_changes_nothing_of_a_settled_leadership(tmp_path: Path) -> None:
     cluster = ReplicasByHand(tmp_path, brokers=(1, 2))
     cluster.elect(1)
     partition = cluster[1].partition
-    looked = UnsettledLeaders(cluster[1].moved.since(lambda: [partition]))
+    looked = LaggingLeaders(cluster[1].moved.since(lambda: [partition]))
     assert list(looked.look()) == [partition], "the follower has not fetched yet"
     cluster.sync(1, 2)
     assert list(looked.look()) == [partition]
@@ -97,7 +97,7 @@ def test_a_leader_whose_follower_lags_is_looked_at_until_it_does_not(tmp_path: P
     cluster.elect(1)
     cluster.sync(1, 2)
     partition = cluster[1].partition
-    looked = UnsettledLeaders(cluster[1].moved.since(lambda: [partition]))
+    looked = LaggingLeaders(cluster[1].moved.since(lambda: [partition]))
     list(looked.look())
     assert list(looked.look()) == []
     cluster[1].produce(b"a", acks=1)
@@ -117,7 +117,7 @@ def test_a_follower_that_fell_back_is_noticed(tmp_path: Path) -> None:
     cluster[1].produce(b"a", acks=1)
     cluster.sync(1, 2)
     partition = cluster[1].partition
-    looked = UnsettledLeaders(cluster[1].moved.since(lambda: [partition]))
+    looked = LaggingLeaders(cluster[1].moved.since(lambda: [partition]))
     list(looked.look())
     assert list(looked.look()) == []
     partition.fetched_by(2, cluster.brokers[2].broker_epoch, 0)
@@ -132,7 +132,7 @@ def test_a_leader_for_whose_low_watermark_somebody_waits_is_looked_at(tmp_path: 
     cluster.sync(1, 2)
     partition = cluster[1].partition
     partition.record_deletion.trim(1)
-    looked = UnsettledLeaders(cluster[1].moved.since(lambda: [partition]))
+    looked = LaggingLeaders(cluster[1].moved.since(lambda: [partition]))
     list(looked.look())
     assert list(looked.look()) == []
     outcomes: list[ErrorCode] = []
