@@ -130,7 +130,7 @@ class Node:
         self.peers[to].write(frame(kind))
 
 
-class NodeConnection(asyncio.Protocol):
+class Link(asyncio.Protocol):
     """A connection; whoever made it says its name first."""
 
     def __init__(self, node: Node, peer: str = "") -> None:
@@ -166,11 +166,11 @@ def frame(kind: str) -> bytes:
 async def serve(name: str, ports: dict[str, int], listening: socket.socket, node: Node) -> None:
     """Be one node until killed; a line on standard output once it is connected to all others."""
     loop = asyncio.get_running_loop()
-    await loop.create_server(lambda: NodeConnection(node), sock=listening)
+    await loop.create_server(lambda: Link(node), sock=listening)
     for peer in NODES:
         if peer != name:
             await loop.create_connection(
-                lambda peer=peer: NodeConnection(node, peer), "127.0.0.1", ports[peer]
+                lambda peer=peer: Link(node, peer), "127.0.0.1", ports[peer]
             )  # type: ignore[misc]
     print("connected", flush=True)
     await asyncio.Event().wait()

@@ -27,7 +27,7 @@ CONNECTIONS = itertools.count(1)
 
 
 @dataclass
-class NodeConnection:
+class Link:
     """A follower's connection to one leader: what was sent and not served, what was answered and not read. And what
     was sent on connections before that, which nobody waits for."""
 
@@ -47,7 +47,7 @@ class NodeConnection:
 
 class InFlight(History):
     def __init__(self, directory: Path, seed: int) -> None:
-        self.links: dict[tuple[int, int], NodeConnection] = {}
+        self.links: dict[tuple[int, int], Link] = {}
         self.chance = random.Random(seed)
         durable = self.chance.random() < 0.3
         self.cluster = ReplicasByHand(
@@ -64,13 +64,13 @@ class InFlight(History):
         for node in self.cluster.nodes.values():
             self.hear(node)
 
-    def link(self, node: Node, leader: int) -> NodeConnection:
+    def link(self, node: Node, leader: int) -> Link:
         key = (node.broker_id, leader)
         if key not in self.links:
             session = LeaderSession(
                 node.broker_id, FetchLimits(), lambda key, _: node.retries.append(key), node._failed
             )
-            self.links[key] = NodeConnection(session)
+            self.links[key] = Link(session)
         return self.links[key]
 
     def hear(self, node: Node) -> None:
@@ -106,7 +106,7 @@ class InFlight(History):
         if self.chance.random() < 0.5:
             self.flush()
 
-    def send(self, node: Node, _leader: int, link: NodeConnection) -> None:
+    def send(self, node: Node, _leader: int, link: Link) -> None:
         for key in node.retries:
             link.session.again(key)
         node.retries.clear()
@@ -115,7 +115,7 @@ class InFlight(History):
         if ask is not None:
             link.requests.append(ask)
 
-    def serve(self, _node: Node, leader: int, link: NodeConnection) -> None:
+    def serve(self, _node: Node, leader: int, link: Link) -> None:
         if link.requests:
             answers = link.answers
             wait_s = self.chance.choice([0.0, 0.5])
@@ -128,19 +128,19 @@ class InFlight(History):
             )
             node.scheduler.turn()
 
-    def serve_late(self, _node: Node, leader: int, link: NodeConnection) -> None:
+    def serve_late(self, _node: Node, leader: int, link: Link) -> None:
         if link.late:
             connection, request = link.late.popleft()
             self.cluster[leader].serve(request, connection=connection)
 
-    def receive(self, _node: Node, _leader: int, link: NodeConnection) -> None:
+    def receive(self, _node: Node, _leader: int, link: Link) -> None:
         if link.answers:
             link.session.answered(link.answers.popleft())
 
-    def lose(self, _node: Node, _leader: int, link: NodeConnection) -> None:
+    def lose(self, _node: Node, _leader: int, link: Link) -> None:
         link.disconnect()
 
-    def time(self, _node: Node, leader: int, _link: NodeConnection) -> None:
+    def time(self, _node: Node, leader: int, _link: Link) -> None:
         self.cluster[leader].scheduler.fire_timers()
         self.cluster[leader].scheduler.turn()
 

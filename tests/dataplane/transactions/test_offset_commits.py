@@ -260,7 +260,7 @@ async def test_another_broker_is_asked_by_whoever_is_told_so(tmp_path: Path, ver
 async def test_without_a_quorum_clients_ask_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: int, code: ErrorCode
 ) -> None:
-    monkeypatch.setattr(gate, "WAIT_MAX_S", 0.2)
+    monkeypatch.setattr(pending_writes, "WAIT_MAX_S", 0.2)
     async with served(tmp_path) as it:
         who = it.begin()
         it.broker.quorum.answers = False

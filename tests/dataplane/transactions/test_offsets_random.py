@@ -173,9 +173,9 @@ class CommittingClient:
 async def test_whoever_is_told_of_the_end_finds_the_offsets(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
-    monkeypatch.setattr(gate, "WAIT_MAX_S", 0.05)
-    monkeypatch.setattr(gate, "GRACE_S", 0.002)
-    monkeypatch.setattr(gate, "ASK_AGAIN_S", 0.005)
+    monkeypatch.setattr(pending_writes, "WAIT_MAX_S", 0.05)
+    monkeypatch.setattr(pending_writes, "GRACE_S", 0.002)
+    monkeypatch.setattr(pending_writes, "ASK_AGAIN_S", 0.005)
     monkeypatch.setattr(markers, "RETRY_S", 0.005)
     async with beside_a_quorum(tmp_path) as one:
         one.quorum.create(assigned(OFFSETS_TOPIC, [1]))

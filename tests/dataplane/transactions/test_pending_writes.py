@@ -167,7 +167,7 @@ async def test_who_may_not_add_is_told_what_to_do(tmp_path: Path, *, fenced: boo
 async def test_without_a_quorum_clients_are_to_try_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gate, "WAIT_MAX_S", 0.2)
+    monkeypatch.setattr(pending_writes, "WAIT_MAX_S", 0.2)
     async with beside_a_quorum(tmp_path) as one:
         who = begun(one, 0)
         one.quorum.answers = False
@@ -280,7 +280,7 @@ async def test_batches_that_wait_together_share_a_question(tmp_path: Path) -> No
 async def test_without_a_quorum_a_duplicate_is_not_said_to_be_missing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gate, "WAIT_MAX_S", 0.2)
+    monkeypatch.setattr(pending_writes, "WAIT_MAX_S", 0.2)
     async with beside_a_quorum(tmp_path) as one:
         who = begun(one, 0)
         one.catch_up()

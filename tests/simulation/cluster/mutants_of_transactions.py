@@ -130,7 +130,7 @@ def any_batch_accepted() -> Iterator[None]:
                 raise
         return BatchCheck.ACCEPT
 
-    with patch.object(gate, "judge", anything):
+    with patch.object(pending_writes, "judge", anything):
         yield
 
 

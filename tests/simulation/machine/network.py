@@ -33,7 +33,7 @@ EVERYWHERE = "0.0.0.0"
 LOOPBACK = "127.0.0.1"
 
 
-class NodeConnection:
+class Link:
     """One way from a host to another. Delays in seconds, rates from 0 to 1."""
 
     __slots__ = (
@@ -133,7 +133,7 @@ class Network:
         self.split_rate = 1 / 16
         self.streams: dict[Endpoint, StreamSocket] = {}
         self.datagrams: dict[Endpoint, DatagramSocket] = {}
-        self._links: dict[tuple[str, str], NodeConnection] = {}
+        self._links: dict[tuple[str, str], Link] = {}
         self._ephemeral: dict[str, int] = {}
         self._orphans: list[StreamEnd] = []
 
@@ -199,14 +199,14 @@ class Network:
 
     # ------------------------------------------------------------ links and names
 
-    def link(self, source: Host, destination: Host) -> NodeConnection:
+    def link(self, source: Host, destination: Host) -> Link:
         """The way from one host to another, or to itself."""
         key = (source.address, destination.address)
         if (link := self._links.get(key)) is None:
             if source is destination:
-                link = NodeConnection(destination, _LOOPBACK_DELAY_S, _LOOPBACK_JITTER_S)
+                link = Link(destination, _LOOPBACK_DELAY_S, _LOOPBACK_JITTER_S)
             else:
-                link = NodeConnection(destination, *self.normal_s)
+                link = Link(destination, *self.normal_s)
             self._links[key] = link
         return link
 
@@ -235,7 +235,7 @@ class Network:
         found = [host for place in places for host in self._hosts(place)]
         return sorted(found, key=lambda host: host.address)
 
-    def _between(self, one: Places, other: Places, both: bool) -> list[NodeConnection]:
+    def _between(self, one: Places, other: Places, both: bool) -> list[Link]:
         pairs = [(a, b) for a in self._hosts(one) for b in self._hosts(other) if a is not b]
         there = [self.link(a, b) for a, b in pairs]
         return there + [self.link(b, a) for a, b in pairs] if both else there

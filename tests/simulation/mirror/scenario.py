@@ -211,10 +211,10 @@ class MirrorRun:
         """Whatever is looked at by wrapping functions of the product."""
         with (
             self.ledger.watching(self.machine),
-            patch.object(link, "LOOK_EVERY_S", LOOK_EVERY_S),
-            patch.object(link, "ROUND_EVERY_S", ROUND_EVERY_S),
+            patch.object(mirror_link, "LOOK_EVERY_S", LOOK_EVERY_S),
+            patch.object(mirror_link, "ROUND_EVERY_S", ROUND_EVERY_S),
             patch.object(rounds, "ROUND_EVERY_S", ROUND_EVERY_S),
-            patch.object(link, "TELL_CUTS_EVERY_S", TELL_EVERY_S),
+            patch.object(mirror_link, "TELL_CUTS_EVERY_S", TELL_EVERY_S),
             patch.object(fetching, "WAIT_MAX_MS", WAIT_MAX_MS),
         ):
             yield
