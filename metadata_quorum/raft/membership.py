@@ -52,7 +52,7 @@ class QuorumMembership:
         self._peers = peers
         self._disk = parts.disk
         self._journal: Journal = parts.journal
-        self._acknowledged = parts.acknowledged_index
+        self._acknowledged_indexes = parts.acknowledged_index
         self._is_restored = parts.is_restored
         self._consensus = consensus
         self._effects = effects
@@ -95,7 +95,7 @@ class QuorumMembership:
         (self.abstaining.add if message.abstains else self.abstaining.discard)(peer)
         if message.takes_promises:
             self.note_followers()
-            promise = self._acknowledged.of(peer)
+            promise = self._acknowledged_indexes.of(peer)
             self._send(peer, Promised(promise.term, promise.index, promise.index_term))
         else:
             self.unheard.discard(peer)
@@ -134,19 +134,19 @@ class QuorumMembership:
 
     def spoke_in(self, peer: int, term: int) -> None:
         """A message of `peer` says that it is in `term`."""
-        self._acknowledged.spoke_in(peer, term)
+        self._acknowledged_indexes.spoke_in(peer, term)
 
     def note_leader(self, leader: int, committed: int) -> None:
         """The leader of this term has told that `committed` is. If that is of its own term, it has it durably."""
         if self._journal.term_at(committed) == self._consensus.term:
-            self._acknowledged.acknowledged(leader, committed, self._consensus.term)
+            self._acknowledged_indexes.acknowledged(leader, committed, self._consensus.term)
 
     def note_followers(self) -> None:
         """Take down how far the followers of this leader have come; nothing while it does not lead."""
         for peer, index in self._acknowledged().items():
             term = self._journal.term_at(index)
             if term is not None:
-                self._acknowledged.acknowledged(peer, index, term)
+                self._acknowledged_indexes.acknowledged(peer, index, term)
 
     def caught_up(self, leader: int) -> None:
         """All that was committed when the leader of this term began is durable here: vote again.
@@ -163,15 +163,15 @@ class QuorumMembership:
             return
         self._saved_at = now
         self.note_followers()
-        if self._acknowledged.changed:
+        if self._acknowledged_indexes.changed:
             self._saving = True
-            body = self._acknowledged.encode()
+            body = self._acknowledged_indexes.encode()
             self._effects.aside(lambda: acknowledged_index.save(self._disk, body), self._promises_saved)
 
     def close(self) -> None:
         """Write what was learned. Blocks."""
-        if self._acknowledged.changed:
-            acknowledged_index.save(self._disk, self._acknowledged.encode())
+        if self._acknowledged_indexes.changed:
+            acknowledged_index.save(self._disk, self._acknowledged_indexes.encode())
 
     def _promises_saved(self, _: object, error: Exception | None) -> None:
         self._saving = False
