@@ -169,9 +169,7 @@ async def serve(name: str, ports: dict[str, int], listening: socket.socket, node
     await loop.create_server(lambda: Link(node), sock=listening)
     for peer in NODES:
         if peer != name:
-            await loop.create_connection(
-                lambda peer=peer: Link(node, peer), "127.0.0.1", ports[peer]
-            )  # type: ignore[misc]
+            await loop.create_connection(lambda peer=peer: Link(node, peer), "127.0.0.1", ports[peer])  # type: ignore[misc]
     print("connected", flush=True)
     await asyncio.Event().wait()
 

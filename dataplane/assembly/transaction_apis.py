@@ -22,9 +22,9 @@ from ..handlers.write_txn_markers import WriteTxnMarkersHandlers
 from ..quorum.session import QuorumSession
 from ..replication.replicas.replicas import Replicas
 from ..runtime.clocks import wall_ms
+from ..transactions.announced_offsets import AnnouncedOffsets
 from ..transactions.client_commands import ClientOrigins
 from ..transactions.participant import TransactionParticipant
-from ..transactions.pending_offsets import PendingOffsets
 from ..transactions.producer_ids import ProducerIds, blocks_from
 from ..transactions.tokens import TransactionTokens
 
@@ -41,10 +41,10 @@ def transaction_handlers(
     """Each to be registered."""
     node_id, completion_waits = config.node_id, parts.completion_waits
     origins = ClientOrigins(node_id, session, wall_ms)
-    pending_offsets = PendingOffsets()
+    announced_offsets = AnnouncedOffsets()
     yield InitProducerIdHandlers(ProducerIds(blocks_from(session, node_id)), session, origins, timeout_max_ms)
-    yield AddToTxnHandlers(session, origins, lambda: creator.create([OFFSETS_TOPIC]), pending_offsets)
-    yield EndTxnHandlers(session, origins, completion_waits, pending_offsets)
+    yield AddToTxnHandlers(session, origins, lambda: creator.create([OFFSETS_TOPIC]), announced_offsets)
+    yield EndTxnHandlers(session, origins, completion_waits, announced_offsets)
     tokens = TransactionTokens(config.quorum.security.cluster, config.cluster_id)
     yield SharedTransactionHandlers(session, origins, completion_waits, tokens, timeout_max_ms)
     yield TxnOffsetCommitHandlers(

@@ -33,9 +33,9 @@ from ..quorum.access import Quorum
 from ..runtime.time_slices import in_time_slices
 from ..security.authorization.needs import group, handler_asks, transactional_id
 from ..server.handler import ClientRequest, handles
+from ..transactions.announced_offsets import AnnouncedOffsets
 from ..transactions.argument_checks import check_transactional_id
 from ..transactions.client_commands import ClientOrigins, told_to_the_client
-from ..transactions.pending_offsets import PendingOffsets
 
 _FIRST_WITH_PRODUCER_FENCED = 2
 _FIRST_WITH_MANY = 4
@@ -72,13 +72,13 @@ class AddToTxnHandlers:
         quorum: Quorum,
         origins: ClientOrigins,
         make_offsets_topic: Callable[[], Awaitable[object]],
-        pending_offsets: PendingOffsets,
+        announced_offsets: AnnouncedOffsets,
     ) -> None:
         """`make_offsets_topic` is called if there is none yet."""
         self._quorum = quorum
         self._origins = origins
         self._make_offsets_topic = make_offsets_topic
-        self._pending_offsets = pending_offsets
+        self._announced_offsets = announced_offsets
 
     @handles(
         AddPartitionsToTxnRequest,
@@ -184,7 +184,7 @@ class AddToTxnHandlers:
         place = (topic.id, partition_for(message.group_id, len(topic.partitions)))
         who = TransactionalProducer(message.transactional_id, message.producer_id, message.producer_epoch)
         await self._add(request, who, [place])
-        self._pending_offsets.added(request.connection)
+        self._announced_offsets.added(request.connection)
         return AddOffsetsToTxnResponse()
 
     async def _add(self, request: ClientRequest, who: TransactionalProducer, places: Iterable[Place]) -> None:

@@ -16,6 +16,7 @@ from ...protocol.messages.transactions import EndTxnRequest, EndTxnResponse
 from ..quorum.access import Quorum
 from ..security.authorization.needs import transactional_id
 from ..server.handler import ClientRequest, handles
+from ..transactions.announced_offsets import AnnouncedOffsets
 from ..transactions.argument_checks import check_transactional_id
 from ..transactions.client_commands import (
     END_TIMEOUT_S,
@@ -24,7 +25,6 @@ from ..transactions.client_commands import (
     told_to_the_client,
 )
 from ..transactions.completion_waits import CompletionWaits
-from ..transactions.pending_offsets import PendingOffsets
 
 _FIRST_WITH_PRODUCER_FENCED = 2
 _FIRST_THAT_RECOVERS = 2
@@ -39,18 +39,18 @@ class EndTxnHandlers:
         quorum: Quorum,
         origins: ClientOrigins,
         completion_waits: CompletionWaits,
-        pending_offsets: PendingOffsets,
+        announced_offsets: AnnouncedOffsets,
     ) -> None:
         self._quorum = quorum
         self._origins = origins
         self._completion_waits = completion_waits
-        self._pending_offsets = pending_offsets
+        self._announced_offsets = announced_offsets
 
     @handles(EndTxnRequest, 0, 5, needs=transactional_id(AclOperation.WRITE))
     async def end(self, request: ClientRequest, message: EndTxnRequest) -> EndTxnResponse:
         """Answered once every reader that begins afterwards sees all of the transaction, or nothing of it."""
         check_transactional_id(message.transactional_id)
-        self._pending_offsets.ending(request.connection)
+        self._announced_offsets.ending(request.connection)
         command = EndTransaction(
             transactional_id=message.transactional_id,
             producer_id=message.producer_id,

@@ -24,8 +24,8 @@ from ottla.dataplane.handlers.produce import ProduceHandlers
 from ottla.dataplane.handlers.shared_transactions import SharedTransactionHandlers
 from ottla.dataplane.server.handler import HandlerTable
 from ottla.dataplane.server.server import Server
+from ottla.dataplane.transactions.announced_offsets import AnnouncedOffsets
 from ottla.dataplane.transactions.client_commands import ClientOrigins
-from ottla.dataplane.transactions.pending_offsets import PendingOffsets
 from ottla.dataplane.transactions.producer_ids import ProducerIds, blocks_from
 from ottla.dataplane.transactions.tokens import TransactionTokens
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -68,11 +68,11 @@ async def served(directory: Path) -> AsyncIterator[Served]:
             one.quorum.create(assigned(OFFSETS_TOPIC, [1], [1]))
             one.catch_up()
 
-        pending_offsets = PendingOffsets()
+        announced_offsets = AnnouncedOffsets()
         table = HandlerTable(
             InitProducerIdHandlers(ProducerIds(blocks_from(one, 1)), one, origins, lambda: TIMEOUT_MAX_MS),
-            AddToTxnHandlers(one, origins, make_offsets_topic, pending_offsets),
-            EndTxnHandlers(one, origins, one.completion_waits, pending_offsets),
+            AddToTxnHandlers(one, origins, make_offsets_topic, announced_offsets),
+            EndTxnHandlers(one, origins, one.completion_waits, announced_offsets),
             SharedTransactionHandlers(one, origins, one.completion_waits, TOKENS, lambda: TIMEOUT_MAX_MS),
         )
         table.add(ApiVersionsHandlers(table, SimpleNamespace(image=one.image), 1))  # type: ignore[arg-type]

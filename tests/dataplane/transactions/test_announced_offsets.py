@@ -7,8 +7,8 @@ from collections.abc import Callable
 
 import pytest
 
-from ottla.dataplane.transactions import pending_offsets
-from ottla.dataplane.transactions.pending_offsets import PendingOffsets
+from ottla.dataplane.transactions import announced_offsets
+from ottla.dataplane.transactions.announced_offsets import AnnouncedOffsets
 from tests.dataplane.event_loop import event_loop_policy as event_loop_policy
 
 SILENCE_S = 0.1
@@ -31,7 +31,7 @@ class FakeConnection:
 
 @pytest.fixture(autouse=True)
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pending_offsets, "SILENCE_S", SILENCE_S)
+    monkeypatch.setattr(announced_offsets, "SILENCE_S", SILENCE_S)
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -41,7 +41,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 async def test_a_silent_client_is_hung_up_on_once_the_offsets_are_overdue() -> None:
-    watched, connection = PendingOffsets(), FakeConnection()
+    watched, connection = AnnouncedOffsets(), FakeConnection()
     began = asyncio.get_running_loop().time()
     watched.added(connection)  # type: ignore[arg-type]
     await until(lambda: connection.closed)
@@ -49,7 +49,7 @@ async def test_a_silent_client_is_hung_up_on_once_the_offsets_are_overdue() -> N
 
 
 async def test_a_client_that_speaks_or_is_owed_an_answer_keeps_its_connection() -> None:
-    watched, busy, owed, lone = PendingOffsets(), FakeConnection(), FakeConnection(), FakeConnection()
+    watched, busy, owed, lone = AnnouncedOffsets(), FakeConnection(), FakeConnection(), FakeConnection()
     owed.owes_replies = True
     for connection in (busy, owed, lone):
         watched.added(connection)  # type: ignore[arg-type]
@@ -66,7 +66,7 @@ async def test_a_client_that_speaks_or_is_owed_an_answer_keeps_its_connection() 
 
 
 async def test_one_that_ends_its_transaction_is_not_watched_any_more() -> None:
-    watched, ended, lone = PendingOffsets(), FakeConnection(), FakeConnection()
+    watched, ended, lone = AnnouncedOffsets(), FakeConnection(), FakeConnection()
     watched.added(ended)  # type: ignore[arg-type]
     watched.ending(ended)  # type: ignore[arg-type]
     watched.ending(ended)  # type: ignore[arg-type]

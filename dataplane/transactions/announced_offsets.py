@@ -16,7 +16,7 @@ from ..server.connection import ClientConnection
 SILENCE_S = 5.0
 
 
-class PendingOffsets:
+class AnnouncedOffsets:
     """Watches connections from the answer to AddOffsetsToTxn on, until their transaction is being ended."""
 
     def __init__(self) -> None:
