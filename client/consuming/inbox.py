@@ -13,8 +13,8 @@ from ..large_messages.places import given_before, place
 from ..records import ConsumerRecord, OffsetAndMetadata, TopicPartition
 from .assigned import AssignedPartition
 from .fetcher import Fetcher
+from .record_iterator import RecordIterator
 from .turns import Turns
-from .unread import Unread
 
 
 class Inbox:
@@ -34,7 +34,7 @@ class Inbox:
         self._turns = Turns()
         self._place = 0
         """The place in the ring of the partition that a read takes from."""
-        self.unread = Unread()
+        self.unread = RecordIterator()
         self.handed_out: HandedOut | None = None
         """Who counts what the program is given, if somebody does."""
 

@@ -13,7 +13,7 @@ from .fetcher import Fetcher
 from .inbox import Inbox
 from .membership.attendance import Attendance
 from .progress import ConsumerProgress
-from .unread import RecordPosition
+from .record_iterator import RecordPosition
 
 RECORDS_AT_A_TIME = 2_000
 """Decoding them keeps the event loop."""

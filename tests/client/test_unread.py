@@ -6,7 +6,7 @@ import threading
 
 import pytest
 
-from ottla.client.consuming.unread import Unread
+from ottla.client.consuming.record_iterator import RecordIterator
 from ottla.client.records import ConsumerRecord, TopicPartition
 
 FIRST, SECOND = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -17,7 +17,7 @@ def record(partition: int, offset: int) -> ConsumerRecord:
 
 
 def test_both_ways_of_taking_see_the_same() -> None:
-    unread = Unread()
+    unread = RecordIterator()
     unread.add([record(0, 5), record(1, 7), record(0, 6), record(1, 8)])
     assert unread.take_on_loop() == record(0, 5)
     assert unread.positions() == {FIRST: 6, SECOND: 7}
@@ -34,7 +34,7 @@ def test_both_ways_of_taking_see_the_same() -> None:
 
 def test_a_thread_that_takes_meanwhile_gets_each_record_once_and_in_order() -> None:
     """The loop drops and keeps partitions all the time, none of which holds up the ones that stay."""
-    unread, taken, count = Unread(), list[int](), 20_000
+    unread, taken, count = RecordIterator(), list[int](), 20_000
     ended = threading.Event()
 
     def take() -> None:

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from ..unread import Unread
+from ..record_iterator import RecordIterator
 
 logger = logging.getLogger(__name__)
 
@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 class Attendance:
     """Of one consumer. Who waits in a read is there, however long that takes."""
 
-    def __init__(self, unread: Unread, max_away_ms: int) -> None:
+    def __init__(self, unread: RecordIterator, max_away_ms: int) -> None:
         self.max_away_ms = max_away_ms
         self.away = False
         """It was found missing, and has not come back since."""

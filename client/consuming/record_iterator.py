@@ -27,7 +27,7 @@ class _Placed(Protocol):
     def offset(self) -> int: ...
 
 
-class Unread:
+class RecordIterator:
     """Records that were taken from the fetcher, and that the caller has not seen: the position of their partitions.
 
     What the caller has seen is in its hands until it comes back for more. A thread other than the event loop's may take
