@@ -190,7 +190,7 @@ if TYPE_CHECKING:
     from ottla.client.producing.record_metadata import RecordMetadata
     from ottla.client.records import ConsumerRecord, OffsetAndMetadata, TopicPartition
     from ottla.client.spool.frames import SpooledRecord
-    from ottla.client.spool.set_aside import RejectedRecord, read_rejected
+    from ottla.client.spool.rejected_records import RejectedRecord, read_rejected
     from ottla.client.spool.spool import Spooled
     from ottla.client.transactions.transaction import Transaction, WriterReceipt
     from ottla.client.transactions.transactions import CommitResult
@@ -281,7 +281,7 @@ else:
         "client.producing.deliveries": ["RecordDelivery"],
         "client.producing.record_metadata": ["RecordMetadata"],
         "client.spool.frames": ["SpooledRecord"],
-        "client.spool.set_aside": ["RejectedRecord", "read_rejected"],
+        "client.spool.rejected_records": ["RejectedRecord", "read_rejected"],
         "client.spool.spool": ["Spooled"],
         "client.transactions.transaction": ["Transaction", "WriterReceipt"],
         "client.transactions.transactions": ["CommitResult"],

@@ -37,7 +37,7 @@ from .frames import SpooledRecord
 from .futures import WaitingFutures
 from .position import ClusterPosition, resolve
 from .readiness import ANY_PARTITION, Place, Placed, ReadyPartitions
-from .set_aside import Rejected
+from .rejected_records import RejectedRecords
 from .spool_log import SpoolLog
 from .verdicts import Verdict, verdict
 
@@ -113,7 +113,7 @@ class Delivery:
         self,
         folder: Folder,
         log: SpoolLog,
-        rejected: Rejected,
+        rejected: RejectedRecords,
         waiting: WaitingFutures,
         cluster: Cluster,
         courier: Callable[[str], Courier],

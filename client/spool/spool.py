@@ -15,7 +15,7 @@ from ..producing.pending import PendingRecord
 from .delivery import Courier, Delivery, in_thread
 from .folder import INDEX_BITS, Folder
 from .futures import SpooledFuture, WaitingFutures
-from .set_aside import Rejected
+from .rejected_records import RejectedRecords
 from .spool_log import SpoolLog
 
 STOP_S: Final = 5.0
@@ -64,7 +64,7 @@ class Spool:
         self._courier = courier
         self._attempt_s_max = attempt_s_max
         self._folder = Folder(path)
-        self._rejected = Rejected(path)
+        self._rejected = RejectedRecords(path)
         self._waiting = WaitingFutures()
         self._log: SpoolLog | None = None
         self._delivery: Delivery | None = None

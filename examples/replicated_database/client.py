@@ -23,7 +23,7 @@ ANSWER_S = 30.0
 FIND_S = 3.0
 
 
-class Rejected(Exception):
+class RejectedRecords(Exception):
     """Nothing has changed, as with a row that the table does not allow."""
 
 
@@ -75,7 +75,7 @@ class Database:
                 answer = await _asked(master, request, self._answer_s)
             except _NotHere as error:
                 if time.monotonic() > deadline:
-                    raise Rejected(f"{key!r} has no master: {error}") from error
+                    raise RejectedRecords(f"{key!r} has no master: {error}") from error
                 await asyncio.sleep(PAUSE_S)
             else:
                 self._masters[key] = master
@@ -84,7 +84,7 @@ class Database:
     async def _find(self, key: str) -> str:
         """Whom the group has assigned the partition, as any node tells that is awake."""
         for node in self._nodes:
-            with suppress(Doubtful, Rejected):
+            with suppress(Doubtful, RejectedRecords):
                 found = (await _asked(node, {"where": key}, FIND_S))["master"]
                 if found is not None:
                     return str(found)
@@ -112,7 +112,7 @@ async def _asked(node: str, request: Said, timeout_s: float) -> Said:
         case "not here":
             raise _NotHere(answer["message"])
         case "refused":
-            raise Rejected(answer["message"])
+            raise RejectedRecords(answer["message"])
     raise Doubtful(answer["message"])
 
 
@@ -140,7 +140,7 @@ def main() -> None:
 
     try:
         print(json.dumps(asyncio.run(ask())))
-    except Rejected as error:
+    except RejectedRecords as error:
         sys.exit(f"nothing has changed: {error}")
     except Doubtful as error:
         sys.exit(f"in doubt: {error}")

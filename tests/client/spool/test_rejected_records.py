@@ -8,17 +8,17 @@ from pathlib import Path
 import pytest
 
 from ottla.client.spool.frames import SpooledRecord
-from ottla.client.spool.set_aside import Rejected, read_rejected
+from ottla.client.spool.rejected_records import RejectedRecords, read_rejected
 from ottla.protocol.errors import ErrorCode, KafkaError
 
 
-def opened(folder: Path) -> Rejected:
-    rejected = Rejected(folder)
+def opened(folder: Path) -> RejectedRecords:
+    rejected = RejectedRecords(folder)
     rejected.open(0)
     return rejected
 
 
-def reject(rejected: Rejected, position: int) -> None:
+def reject(rejected: RejectedRecords, position: int) -> None:
     record = SpooledRecord(position, "t", None, None, b"%d" % position, 1, ())
     rejected.add([(record, KafkaError(ErrorCode.INVALID_RECORD, "no"))])
 

@@ -49,7 +49,7 @@ def read_rejected(spool_dir: str | os.PathLike[str]) -> Iterator[RejectedRecord]
             yield RejectedRecord(record._replace(headers=tuple(headers)), (reason or b"").decode())
 
 
-class Rejected:
+class RejectedRecords:
     """The file that they are in. What was rejected is not tried again, also by the producers to come."""
 
     def __init__(self, folder: Path) -> None:
