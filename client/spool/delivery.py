@@ -32,6 +32,7 @@ from ..producing.deliveries import RecordDelivery
 from ..records import OffsetAndMetadata, TopicPartition
 from ..writing.record_writer import WriterParts
 from ..writing.send_steps import SendSteps
+from .error_classes import ErrorClass, verdict
 from .folder import Checkpoint, Folder
 from .frames import SpooledRecord
 from .futures import WaitingFutures
@@ -39,7 +40,6 @@ from .position import ClusterPosition, resolve
 from .readiness import ANY_PARTITION, Place, Placed, ReadyPartitions
 from .rejected_records import RejectedRecords
 from .spool_log import SpoolLog
-from .verdicts import Verdict, verdict
 
 CHUNK_RECORDS: Final = 8192
 CHUNK_BYTES: Final = 1 << 20
@@ -386,7 +386,9 @@ class Delivery:
             )
         except KafkaError as error:
             told = verdict(error)
-            if told is Verdict.AGAIN or (told is Verdict.NOT_THE_TOPIC and await self._may_exist(record)):
+            if told is ErrorClass.AGAIN or (
+                told is ErrorClass.NOT_THE_TOPIC and await self._may_exist(record)
+            ):
                 raise  # what is known of the topic is out of date: the next producer asks anew
             raise _Refused(error) from error
         except Exception as error:  # a partitioner is the program's own
@@ -449,7 +451,7 @@ class Delivery:
             if partition is not None and partition not in known:
                 await self._partition_appears(topic, partition)
         except KafkaError as error:
-            if verdict(error) is not Verdict.NOT_THE_TOPIC:
+            if verdict(error) is not ErrorClass.NOT_THE_TOPIC:
                 raise
             self._absent[place] = error
             return error
@@ -477,9 +479,11 @@ class Delivery:
             (record, error)
             for record, future in sent
             if future.done() and isinstance(error := future.exception(), KafkaError)
-            if verdict(error) is not Verdict.AGAIN
+            if verdict(error) is not ErrorClass.AGAIN
         ]
-        topics = {record.topic: error for record, error in failed if verdict(error) is Verdict.NOT_THE_TOPIC}
+        topics = {
+            record.topic: error for record, error in failed if verdict(error) is ErrorClass.NOT_THE_TOPIC
+        }
         if topics:
             await self._reject([(one, topics[one.topic]) for one, _ in sent if one.topic in topics])
         elif len(failed) == 1:

@@ -9,7 +9,7 @@ from ...protocol.errors import ErrorCode, KafkaError
 from ..failures import ClientError
 
 
-class Verdict(Enum):
+class ErrorClass(Enum):
     """What is to become of records that a cluster has not taken."""
 
     AGAIN = "it may take them later"
@@ -35,12 +35,12 @@ _NOT_THIS: Final = frozenset(
 )
 
 
-def verdict(error: BaseException | None) -> Verdict:
+def verdict(error: BaseException | None) -> ErrorClass:
     """About the records of a batch that failed so, or of a topic that was asked about. What is not known to be for good
     is tried again: a record is not given up for somebody's mistake in the cluster.
     """
     if not isinstance(error, KafkaError) or isinstance(error, ClientError):
-        return Verdict.AGAIN
+        return ErrorClass.AGAIN
     if error.code in _NOT_THE_TOPIC:
-        return Verdict.NOT_THE_TOPIC
-    return Verdict.NOT_THIS if error.code in _NOT_THIS else Verdict.AGAIN
+        return ErrorClass.NOT_THE_TOPIC
+    return ErrorClass.NOT_THIS if error.code in _NOT_THIS else ErrorClass.AGAIN
