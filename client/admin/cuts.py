@@ -10,7 +10,7 @@ from ..arguments import topic_partitions
 from ..connections.metadata import ClusterMetadata, KnownTopic
 from ..records import TopicPartition
 from ..transactions.cuts import cut_offsets, cut_topics
-from .of_leaders import ask_leaders
+from .leader_requests import ask_leaders
 from .session import check
 from .theme import AdminTheme
 from .values import AppVersions, Cut, CutOffset

@@ -12,7 +12,7 @@ from ...protocol.messages.delete_records import (
 )
 from ...protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ..records import TopicPartition
-from .of_leaders import ask_leaders
+from .leader_requests import ask_leaders
 from .session import error_of
 from .theme import AdminTheme
 

@@ -24,7 +24,7 @@ from ...protocol.messages.transactions import (
 from ..connections.metadata import BrokerAddress
 from ..connections.operator_proof import prove_operator
 from ..records import TopicPartition
-from .of_leaders import ask_leaders
+from .leader_requests import ask_leaders
 from .session import check, error_of
 from .theme import AdminTheme
 from .values import HangingTransaction, ProducerDescription, TransactionDescription, TransactionListing
