@@ -12,14 +12,14 @@ from ...protocol.messages.acls import (
     DeleteAclsRequest,
     DescribeAclsRequest,
 )
+from .admin_base import AdminBase
 from .session import check
-from .theme import AdminTheme
 
 _PER_REQUEST = 5_000
 """Brokers take 10,000 in one request."""
 
 
-class AclAdmin(AdminTheme):
+class AclAdmin(AdminBase):
     """Creates, lists and removes ACLs. SECURITY_DISABLED without an authorizer."""
 
     async def create_acls(self, acls: Iterable[Acl]) -> None:

@@ -13,15 +13,15 @@ from ...protocol.messages.quorum_description import (
     ReplicaState,
 )
 from ..connections.metadata import BrokerAddress
+from .admin_base import AdminBase
 from .session import TELLS_FENCED, check
-from .theme import AdminTheme
 from .values import ClusterDescription, QuorumDescription
 
 SILENT_MS = 3_000
 """Followers are heard many times a second: those of Apache Kafka at least once in half of one."""
 
 
-class ClusterAdmin(AdminTheme):
+class ClusterAdmin(AdminBase):
     """Describes the cluster as a whole."""
 
     async def describe_cluster(self) -> ClusterDescription:

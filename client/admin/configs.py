@@ -16,15 +16,15 @@ from ...protocol.messages.configs import (
 )
 from ...protocol.schema import Message, Request
 from ..failures import ConnectionLost
+from .admin_base import AdminBase
 from .session import check
-from .theme import AdminTheme
 from .values import BROKER_LOGGER_RESOURCE, BROKER_RESOURCE, CONFIG_SOURCES, ConfigEntry
 
 _SET, _DELETE = 0, 1
 ResponseT = TypeVar("ResponseT", bound=Message)
 
 
-class ConfigAdmin(AdminTheme):
+class ConfigAdmin(AdminBase):
     """Describes and changes configs. Resource types are the `..._RESOURCE` constants; brokers go by id, and
     the empty name stands for all brokers.
     """

@@ -10,13 +10,13 @@ from ..arguments import topic_partitions
 from ..connections.metadata import ClusterMetadata, KnownTopic
 from ..records import TopicPartition
 from ..transactions.cuts import cut_offsets, cut_topics
+from .admin_base import AdminBase
 from .leader_requests import ask_leaders
 from .session import check
-from .theme import AdminTheme
 from .values import AppVersions, Cut, CutOffset
 
 
-class CutAdmin(AdminTheme):
+class CutAdmin(AdminBase):
     """Finds cuts, for readers that take transactions as a whole."""
 
     async def find_cut(self, partitions: Iterable[TopicPartition]) -> Cut:

@@ -13,9 +13,9 @@ from ...protocol.messages.failback import (
     FailedBackTopic,
     LineageTopic,
 )
+from .admin_base import AdminBase
 from .mirrors import sent_options
 from .session import check, error_of
-from .theme import AdminTheme
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ class Failback:
         )
 
 
-class FailbackAdmin(AdminTheme):
+class FailbackAdmin(AdminBase):
     """Turns the direction of a mirror."""
 
     async def failback_mirror(

@@ -28,8 +28,8 @@ from ..connections.metadata import BrokerAddress
 from ..consuming.membership.subscription import decode_assignment
 from ..failures import VersionUnsupported, cluster_error
 from ..records import TopicPartition
+from .admin_base import AdminBase
 from .session import check, error_of
-from .theme import AdminTheme
 from .values import GroupDescription, GroupListing, GroupMember
 
 _NAMED_TOPICS_COMMIT, _ONE_GROUP_FETCH = 8, 7
@@ -37,7 +37,7 @@ _NAMED_TOPICS_COMMIT, _ONE_GROUP_FETCH = 8, 7
 _NO_GROUP = (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION)
 
 
-class GroupAdmin(AdminTheme):
+class GroupAdmin(AdminBase):
     """Lists, describes and deletes groups; reads, changes and deletes their committed offsets."""
 
     async def list_groups(self) -> list[GroupListing]:

@@ -7,12 +7,12 @@ from collections.abc import Iterable
 from ...protocol.errors import KafkaError
 from ...protocol.messages.log_dirs import DescribableLogDirTopic, DescribeLogDirsRequest
 from ..records import TopicPartition
+from .admin_base import AdminBase
 from .session import check, error_of
-from .theme import AdminTheme
 from .values import LogDirDescription
 
 
-class LogDirAdmin(AdminTheme):
+class LogDirAdmin(AdminBase):
     """Describes data folders."""
 
     async def describe_log_dirs(

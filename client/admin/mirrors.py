@@ -27,8 +27,8 @@ from ..failures import RequestTimedOut
 from ..foreign_names import JAVA, LIBRDKAFKA
 from ..records import TopicPartition
 from ..security.foreign_options import of_java, of_librdkafka
+from .admin_base import AdminBase
 from .session import check
-from .theme import AdminTheme
 
 _EARLIEST: Final = -2
 _LATEST: Final = -1
@@ -159,7 +159,7 @@ class MirrorDescription:
         return _total(one.lag_bytes for one in self.topics)
 
 
-class MirrorAdmin(AdminTheme):
+class MirrorAdmin(AdminBase):
     """Creates, describes, pauses, promotes and deletes mirrors. It takes ALTER on the cluster, or DESCRIBE."""
 
     async def create_mirror(

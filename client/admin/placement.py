@@ -16,8 +16,8 @@ from ...protocol.messages.reassignments import (
     ReassignableTopic,
 )
 from ..records import TopicPartition
+from .admin_base import AdminBase
 from .session import check, error_of
-from .theme import AdminTheme
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +29,7 @@ class OngoingReassignment:
     removing: tuple[int, ...]
 
 
-class PlacementAdmin(AdminTheme):
+class PlacementAdmin(AdminBase):
     """Moves replicas, elects leaders, removes brokers. Each change is asked of one broker, once."""
 
     async def alter_partition_reassignments(

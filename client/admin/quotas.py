@@ -14,8 +14,8 @@ from ...protocol.messages.client_quotas import (
     EntityData,
     OpData,
 )
+from .admin_base import AdminBase
 from .session import check
-from .theme import AdminTheme
 
 Entity = Mapping[str, str | None]
 """Entity type (user, client-id, ip) to name; None is the default of that type."""
@@ -30,7 +30,7 @@ def quota_text(value: float, *, grouped: bool = False) -> str:
     return f"{number:,f}" if grouped else f"{number:f}"
 
 
-class QuotaAdmin(AdminTheme):
+class QuotaAdmin(AdminBase):
     """Lists and changes client quotas."""
 
     async def describe_quotas(self, matching: Entity | None = None) -> list[tuple[Entity, dict[str, float]]]:

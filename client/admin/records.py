@@ -12,9 +12,9 @@ from ...protocol.messages.delete_records import (
 )
 from ...protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ..records import TopicPartition
+from .admin_base import AdminBase
 from .leader_requests import ask_leaders
 from .session import error_of
-from .theme import AdminTheme
 
 EARLIEST, LATEST = -2, -1
 """Timestamps that stand for the log start offset and for the high watermark."""
@@ -22,7 +22,7 @@ TO_THE_END = -1
 Found = dict[TopicPartition, int | KafkaError]
 
 
-class RecordAdmin(AdminTheme):
+class RecordAdmin(AdminBase):
     """Looks offsets up and deletes records."""
 
     async def list_offsets(

@@ -17,8 +17,8 @@ from ...protocol.messages.delegation_tokens import (
     ExpireDelegationTokenRequest,
     RenewDelegationTokenRequest,
 )
+from .admin_base import AdminBase
 from .session import check
-from .theme import AdminTheme
 
 _WHAT = "delegation token"
 _CLUSTERS_DEFAULT = -1
@@ -51,7 +51,7 @@ class DelegationToken:
         return token_password(self.hmac)
 
 
-class TokenAdmin(AdminTheme):
+class TokenAdmin(AdminBase):
     """Makes, renews, expires and lists delegation tokens. The connection must have logged in, and not with a token."""
 
     async def create_delegation_token(

@@ -17,12 +17,12 @@ from ...protocol.messages.topics import (
 )
 from ..connections.cluster import Backoff
 from ..connections.metadata import TopicInfo
+from .admin_base import AdminBase
 from .session import check
-from .theme import AdminTheme
 from .values import NewTopic
 
 
-class TopicAdmin(AdminTheme):
+class TopicAdmin(AdminBase):
     """Creates, lists, describes and deletes topics."""
 
     async def create_topics(self, topics: Iterable[NewTopic], *, validate_only: bool = False) -> None:

@@ -24,9 +24,9 @@ from ...protocol.messages.transactions import (
 from ..connections.metadata import BrokerAddress
 from ..connections.operator_proof import prove_operator
 from ..records import TopicPartition
+from .admin_base import AdminBase
 from .leader_requests import ask_leaders
 from .session import check, error_of
-from .theme import AdminTheme
 from .values import HangingTransaction, ProducerDescription, TransactionDescription, TransactionListing
 
 MAX_TRANSACTION_TIMEOUT_MS = 15 * 60 * 1000
@@ -42,7 +42,7 @@ Producers = dict[TopicPartition, Sequence[ProducerDescription] | KafkaError]
 Progress = Callable[[int, int], None]
 
 
-class TransactionAdmin(AdminTheme):
+class TransactionAdmin(AdminBase):
     """Shows and ends transactions, and deletes transactional ids."""
 
     async def list_transactions(

@@ -27,8 +27,8 @@ from ...protocol.scram import (
     salted_password,
 )
 from ..failures import cluster_error
+from .admin_base import AdminBase
 from .session import check
-from .theme import AdminTheme
 
 DEFAULT_MECHANISM: Final = "SCRAM-SHA-512"
 DEFAULT_ITERATIONS: Final = 8192
@@ -60,7 +60,7 @@ class UserLogin:
     iterations: int
 
 
-class UserAdmin(AdminTheme):
+class UserAdmin(AdminBase):
     """Lists and changes who can log in by SCRAM."""
 
     async def describe_scram_credentials(self, users: Iterable[str] | None = None) -> list[UserLogin]:

@@ -10,7 +10,7 @@ from ..security.security import security_of
 from .session import AdminSession
 
 
-class AdminTheme:
+class AdminBase:
     """The base of the classes from which `Admin` is put together, one class for each theme."""
 
     def __init__(
