@@ -23,10 +23,10 @@ from ..options import checks_options
 from ..producer import Producer
 from ..records import ConsumerRecord
 from .batch import INSIDE, ConsumedBatch, NewRecord, OnError, Transform, collected
+from .batch_transaction import BatchTransaction
 from .options import ExactlyOnceOptions, of_consumer, of_producer
 from .output import Output
 from .source import Source
-from .work import Work
 
 logger = logging.getLogger(__name__)
 
@@ -95,7 +95,7 @@ class ExactlyOnce:
         self._max_batch_s = max_batch_ms / 1000
         self._idle_timeout_ms = idle_timeout_ms
         self._finishing = asyncio.Event()
-        self._work = Work(
+        self._work = BatchTransaction(
             self._source,
             self._output,
             self._finishing,

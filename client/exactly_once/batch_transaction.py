@@ -18,7 +18,7 @@ from .source import Source
 logger = logging.getLogger(__name__)
 
 
-class Work:
+class BatchTransaction:
     """The batches of one `ExactlyOnce`, one after the other: there is at most one at a time."""
 
     def __init__(
