@@ -24,12 +24,12 @@ from .app import build
 from .area import Area
 from .bounds import CONNECTIONS_MAX
 from .connections import BoundedHttp
-from .entering import ByLogin, ByToken
 from .formats import link
 from .guard import Entrance
 from .live.reading import CounterSource, EndOffsets, MetricsEndpoints
 from .live.sampler import Sampler
 from .live.snapshots import take_snapshot
+from .login import PasswordLogin, TokenLogin
 from .offers import Offers
 from .pages import all_areas
 from .rendering import Templates
@@ -88,13 +88,13 @@ async def serve(settings: ConsoleSettings, tell: Callable[[str], None]) -> None:
                 sessions = Sessions()
                 stack.push_async_callback(sessions.stop)
                 sessions.start()
-                entrance = ByLogin(door, sessions, _sign_in(settings, areas), templates)
+                entrance = PasswordLogin(door, sessions, _sign_in(settings, areas), templates)
                 end_news, address = sessions.end_news, f"{origin}/"
             else:
                 session = await _opened(settings, areas, settings.connection, form_value=door.form_value)
                 stack.push_async_callback(session.end)
                 session.sampler.start()
-                entrance, end_news = ByToken(door, session, templates), session.ended.set
+                entrance, end_news = TokenLogin(door, session, templates), session.ended.set
                 address = origin + ("/" if settings.token is not None else link("/", token=door.token))
             app = build(
                 door=door,

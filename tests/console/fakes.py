@@ -24,10 +24,10 @@ from ottla.client.failures import VersionUnsupported
 from ottla.client.records import TopicPartition
 from ottla.console.app import build
 from ottla.console.area import Area
-from ottla.console.entering import ByToken
 from ottla.console.live.reading import EndOffsets
 from ottla.console.live.sampler import Sampler
 from ottla.console.live.snapshots import ClusterSnapshot, take_snapshot
+from ottla.console.login import TokenLogin
 from ottla.console.offers import Offers
 from ottla.console.pages import all_areas
 from ottla.console.rendering import Templates
@@ -178,7 +178,7 @@ def session_with(admin: Admin, door: Door, areas: Sequence[Area], **given: Any) 
 def app_behind_token(session: Session, door: Door, areas: Sequence[Area], *, may_change: bool) -> ASGIApp:
     """A console in which all who have shown the token share this session."""
     templates = Templates()
-    entrance = ByToken(door, session, templates)
+    entrance = TokenLogin(door, session, templates)
     return build(door=door, entrance=entrance, areas=areas, may_change=may_change, templates=templates)
 
 

@@ -27,7 +27,7 @@ from ottla.console.bounds import (
     SESSIONS_MAX,
     SESSIONS_OF_USER_MAX,
 )
-from ottla.console.entering import ByLogin
+from ottla.console.login import PasswordLogin
 from ottla.console.pages import all_areas
 from ottla.console.rendering import Templates
 from ottla.console.security import ListenAddress, door_of_logins
@@ -67,7 +67,7 @@ class Console:
         self.door = door_of_logins(ListenAddress("127.0.0.1", 9280), ["https://console.example.com"])
         self.sessions = Sessions(now=lambda: self.now_s)
         templates = Templates()
-        entrance = ByLogin(self.door, self.sessions, self._open, templates, now=lambda: self.now_s)
+        entrance = PasswordLogin(self.door, self.sessions, self._open, templates, now=lambda: self.now_s)
         self._app = build(
             door=self.door, entrance=entrance, areas=all_areas(), may_change=True, templates=templates
         )

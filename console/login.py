@@ -39,7 +39,7 @@ _OF_LINKS: Final = re.compile(r"[!-\[\]-~]*")
 """Printable ASCII without spaces and backslashes: `link` writes all else with a percent sign."""
 
 
-class ByToken:
+class TokenLogin:
     """Whoever shows the token of the printed address is let in. All share one session."""
 
     def __init__(self, door: Door, session: Session, templates: Templates) -> None:
@@ -66,7 +66,7 @@ class ByToken:
         return answer
 
 
-class ByLogin:
+class PasswordLogin:
     """Whoever signs in is let in, and what they do is done as their user."""
 
     def __init__(
