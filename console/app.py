@@ -15,9 +15,9 @@ from starlette.types import ASGIApp
 from .area import Area
 from .failing import Failure
 from .guard import STATIC_PATH, Entrance, Guard, plain
-from .mounting import ConsoleParts, Mounting
 from .notices import Notices
 from .rendering import STATIC, Templates
+from .routes import ConsoleParts, Routes
 from .schemas.decoding import Decoder
 from .security import Door
 
@@ -35,7 +35,7 @@ def build(
 ) -> ASGIApp:
     """The application. `entrance` decides as whom a browser asks."""
     parts = ConsoleParts(may_change=may_change, templates=templates, notices=Notices(), schemas=schemas)
-    mounting = Mounting(parts)
+    routes = Routes(parts)
 
     async def home(request: Request) -> Response:
         return RedirectResponse(HOME, status_code=303)
@@ -49,19 +49,19 @@ def build(
         if is_of_nobody(request):
             return plain(error.status_code, "the console has no such file")
         reason = f"the console has no page {request.url.path}"
-        return await mounting.refused(request, Failure(error.status_code, "There is no such page", reason))
+        return await routes.refused(request, Failure(error.status_code, "There is no such page", reason))
 
     async def fault(request: Request, error: Exception) -> Response:
         if is_of_nobody(request):
             return plain(500, "the console failed; its log has more")
         reason = f"{type(error).__name__}; the console's log has more"
-        return await mounting.refused(request, Failure(500, "The console failed", reason))
+        return await routes.refused(request, Failure(500, "The console failed", reason))
 
     app = Starlette(
         routes=[
             Route("/", home),
             Mount(STATIC_PATH.rstrip("/"), StaticFiles(directory=STATIC)),
-            *mounting.routes(areas),
+            *routes.routes(areas),
         ],
         exception_handlers={HTTPException: no_page, Exception: fault},
     )

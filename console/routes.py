@@ -57,7 +57,7 @@ class PreviewPage:
     outdated: str
 
 
-class Mounting:
+class Routes:
     """Answers requests for the parts of areas."""
 
     def __init__(self, parts: ConsoleParts) -> None:
