@@ -24,13 +24,13 @@ from .app import build
 from .area import Area
 from .bounds import CONNECTIONS_MAX
 from .connections import BoundedHttp
+from .feature_detection import ClusterFeatures
 from .formats import link
 from .guard import Entrance
 from .live.reading import CounterSource, EndOffsets, MetricsEndpoints
 from .live.sampler import Sampler
 from .live.snapshots import take_snapshot
 from .login import PasswordLogin, TokenLogin
-from .offers import Offers
 from .pages import all_areas
 from .rendering import Templates
 from .schemas.decoding import Decoder
@@ -154,7 +154,7 @@ async def _opened(
         admin=admin,
         sampler=Sampler(partial(take_snapshot, admin), _source(settings, admin)),
         connection=connection,
-        offers=Offers(areas, admin),
+        offers=ClusterFeatures(areas, admin),
         form_value=form_value,
         user=user,
     )

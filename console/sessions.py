@@ -18,9 +18,9 @@ from starlette.requests import Request
 
 from ..client.admin import Admin
 from .bounds import IDLE_S, SESSION_S, SESSIONS_MAX, SESSIONS_OF_USER_MAX
+from .feature_detection import ClusterFeatures
 from .live.feeds import Feeds
 from .live.sampler import Sampler
-from .offers import Offers
 from .previews import Previews
 from .security import same
 
@@ -42,7 +42,7 @@ class Session:
     sampler: Sampler
     connection: Mapping[str, Any] = field(repr=False)
     """Keyword arguments for a Consumer or a Producer."""
-    offers: Offers
+    offers: ClusterFeatures
     feeds: Feeds = field(default_factory=Feeds)
     previews: Previews = field(default_factory=Previews)
     form_value: str = field(repr=False)

@@ -24,11 +24,11 @@ from ottla.client.failures import VersionUnsupported
 from ottla.client.records import TopicPartition
 from ottla.console.app import build
 from ottla.console.area import Area
+from ottla.console.feature_detection import ClusterFeatures
 from ottla.console.live.reading import EndOffsets
 from ottla.console.live.sampler import Sampler
 from ottla.console.live.snapshots import ClusterSnapshot, take_snapshot
 from ottla.console.login import TokenLogin
-from ottla.console.offers import Offers
 from ottla.console.pages import all_areas
 from ottla.console.rendering import Templates
 from ottla.console.security import Door, ListenAddress, door_of
@@ -170,7 +170,7 @@ def session_with(admin: Admin, door: Door, areas: Sequence[Area], **given: Any) 
     return Session(
         admin=admin,
         sampler=Sampler(lambda at_s: take_snapshot(admin, at_s), EndOffsets(admin)),
-        offers=Offers(areas, admin),
+        offers=ClusterFeatures(areas, admin),
         **{"connection": {"bootstrap_servers": "host:9092"}, "form_value": door.form_value, **given},
     )
 

@@ -7,7 +7,7 @@ import pytest
 from ottla.client.admin import Admin
 from ottla.client.failures import RequestTimedOut, VersionUnsupported
 from ottla.console.area import Area, Download, Rendered, View, Visit
-from ottla.console.offers import KNOWN_FOR_S, Offers
+from ottla.console.feature_detection import KNOWN_FOR_S, ClusterFeatures
 from ottla.console.pages import all_areas
 from ottla.protocol.errors import ErrorCode, KafkaError
 from tests.console.fakes import Browser, FakeAdmin, seen
@@ -52,7 +52,7 @@ async def test_what_the_cluster_does_not_know_is_hidden() -> None:
         return area(name, probe=probe)
 
     now_s = 0.0
-    offers = Offers([probing(name) for name in answers], None, now=lambda: now_s)  # type: ignore[arg-type]
+    offers = ClusterFeatures([probing(name) for name in answers], None, now=lambda: now_s)  # type: ignore[arg-type]
     assert [one.name for one in await offers.areas()] == ["known", "refused", "slow"]
     answers["unknown"] = None  # brokers were upgraded
     assert len(await offers.areas()) == 3

@@ -20,7 +20,7 @@ KNOWN_FOR_S: Final = 60.0
 """Brokers may be upgraded while the console runs."""
 
 
-class Offers:
+class ClusterFeatures:
     """Asks the probes of areas, and remembers what they found."""
 
     def __init__(
