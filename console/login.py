@@ -18,13 +18,13 @@ from ..client.failures import AuthenticationFailed, TlsFailed
 from ..client.foreign_names import Secret
 from ..protocol.errors import KafkaError
 from .area import BadQuestion
-from .attempts import Attempt, Attempts
 from .bounds import LOGINS_AT_A_TIME, QUESTION_S
 from .change_log import tell_login
 from .failing import failure_of
 from .formats import link
 from .forms import fields_of
 from .guard import cookies_of, plain, refused_form
+from .login_limits import LoginAttempt, LoginLimits
 from .rendering import Templates
 from .security import Door
 from .sessions import Session, Sessions, TooManySessions
@@ -81,7 +81,7 @@ class PasswordLogin:
         """`open_session` logs in to the cluster. Raises AuthenticationFailed, KafkaError and ValueError."""
         self._door, self._sessions, self._open, self._templates = door, sessions, open_session, templates
         self._now = now
-        self._attempts = Attempts()
+        self._attempts = LoginLimits()
         self._turns = asyncio.Semaphore(LOGINS_AT_A_TIME)
 
     async def admit(self, request: Request) -> Session | Response:
@@ -119,7 +119,7 @@ class PasswordLogin:
         return await self._tried(request, wanted, user, password, attempt)
 
     async def _tried(
-        self, request: Request, wanted: str, user: str, password: Secret, attempt: Attempt
+        self, request: Request, wanted: str, user: str, password: Secret, attempt: LoginAttempt
     ) -> Response:
         """The cluster decides. What it could not judge is no failed attempt."""
         try:

@@ -19,7 +19,7 @@ from ...protocol.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequ
 from ...protocol.schema import Message, Request
 from ..failures import AuthenticationFailed, ClientError, ConnectionLost
 from ..security.called_for import CredentialsUnavailable
-from ..security.logins import Attempt, ClientLogin, ClientLoginRefused, ClientLoginUndecided
+from ..security.logins import ClientLogin, ClientLoginRefused, ClientLoginUndecided, LoginAttempt
 from .connection import Connection, ResponseWaiter
 from .metadata import BrokerAddress
 
@@ -75,7 +75,7 @@ class AuthenticatedConnection(Connection):
             await self._exchange(await self._login.prepare(self.address.host))
         self._plan_renewal()
 
-    async def _exchange(self, attempt: Attempt) -> None:
+    async def _exchange(self, attempt: LoginAttempt) -> None:
         await self._begin()
         await attempt(self._ask_broker)
         self._ends_s = self._turns.time() + self._lasts_ms / 1000

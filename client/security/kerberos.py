@@ -22,7 +22,7 @@ from ...network.kerberos import (
 )
 from ...network.threads import in_thread
 from ...protocol.gssapi_layers import LayersRefused, chosen
-from .logins import Ask, Attempt, ClientLoginRefused, ClientLoginUndecided
+from .logins import Ask, ClientLoginRefused, ClientLoginUndecided, LoginAttempt
 
 _SERVER_UNKNOWN = 7
 _TICKET_EXPIRED = 32
@@ -61,7 +61,7 @@ class KerberosClientLogin:
         self._keytab = keytab
         self._own_cache = _new_cache()
 
-    async def prepare(self, host: str) -> Attempt:
+    async def prepare(self, host: str) -> LoginAttempt:
         """See ClientLogin. The KDC is asked for the ticket."""
         target = f"{self._service_name}@{self._domain_name or host}"
         with self._tickets():

@@ -18,7 +18,7 @@ from .oauth import BearerToken, BearerTokens
 
 Ask = Callable[[bytes], Awaitable[bytes]]
 """Brings the mechanism's next message to the broker, and its answer."""
-Attempt = Callable[[Ask], Awaitable[None]]
+LoginAttempt = Callable[[Ask], Awaitable[None]]
 """Exchanges the mechanism's messages with the broker. Raises ClientLoginRefused, ClientLoginUndecided,
 CredentialsUnavailable, and what `ask` raises."""
 _NONCE_BYTES = 24
@@ -42,7 +42,7 @@ class ClientLogin(Protocol):
     shows_password: bool
     """Whether the password itself is sent."""
 
-    async def prepare(self, host: str) -> Attempt:
+    async def prepare(self, host: str) -> LoginAttempt:
         """Get what a login to the broker on this host needs. The broker hears nothing of it.
 
         Raises ClientLoginRefused, ClientLoginUndecided, CredentialsUnavailable.
@@ -59,7 +59,7 @@ class PlainClientLogin:
         self.user: str | None = user
         self._name, self._passwords = user, Passwords(password)
 
-    async def prepare(self, host: str) -> Attempt:
+    async def prepare(self, host: str) -> LoginAttempt:
         """See ClientLogin."""
         return partial(self._run, await self._passwords.current())
 
@@ -83,7 +83,7 @@ class ScramClientLogin:
         self._name, self._passwords = user, Passwords(password)
         self._extensions = {TOKEN_AUTH_EXTENSION: "true"} if with_token else {}
 
-    async def prepare(self, host: str) -> Attempt:
+    async def prepare(self, host: str) -> LoginAttempt:
         """See ClientLogin."""
         return partial(self._run, await self._passwords.current())
 
@@ -112,7 +112,7 @@ class BearerClientLogin:
         self._tokens = tokens
         self._extensions = dict(extensions)
 
-    async def prepare(self, host: str) -> Attempt:
+    async def prepare(self, host: str) -> LoginAttempt:
         """See ClientLogin."""
         return partial(self._run, await self._tokens.current())
 

@@ -17,7 +17,6 @@ from ottla.client.admin import Admin
 from ottla.client.failures import AuthenticationFailed, NoBrokerReachable, TlsFailed
 from ottla.client.foreign_names import Secret
 from ottla.console.app import build
-from ottla.console.attempts import Attempt, Attempts
 from ottla.console.bounds import (
     ATTEMPTS_S,
     ATTEMPTS_WITHOUT_PAUSE,
@@ -28,6 +27,7 @@ from ottla.console.bounds import (
     SESSIONS_OF_USER_MAX,
 )
 from ottla.console.login import PasswordLogin
+from ottla.console.login_limits import LoginAttempt, LoginLimits
 from ottla.console.pages import all_areas
 from ottla.console.rendering import Templates
 from ottla.console.security import ListenAddress, door_of_logins
@@ -215,7 +215,7 @@ def test_a_stranger_elsewhere_keeps_nobody_out(console: Console) -> None:
 
 
 def test_pauses_grow_and_failures_are_forgotten() -> None:
-    attempts, now_s, pauses = Attempts(), 0.0, []
+    attempts, now_s, pauses = LoginLimits(), 0.0, []
     for _ in range(ATTEMPTS_WITHOUT_PAUSE + 8):
         found = attempts.begin("ann", "10.0.0.7", now_s)
         if isinstance(found, int):
@@ -223,36 +223,36 @@ def test_pauses_grow_and_failures_are_forgotten() -> None:
             assert attempts.begin("ann", "10.0.0.7", now_s + found - 0.5) == 1
             now_s += found
             found = attempts.begin("ann", "10.0.0.7", now_s)
-        assert isinstance(found, Attempt)
+        assert isinstance(found, LoginAttempt)
     assert pauses == [1, 2, 4, 8, 16, 30, 30, 30]
-    assert isinstance(attempts.begin("ann", "10.0.0.8", now_s), Attempt)
-    assert isinstance(attempts.begin("bob", "10.0.0.7", now_s), Attempt)
+    assert isinstance(attempts.begin("ann", "10.0.0.8", now_s), LoginAttempt)
+    assert isinstance(attempts.begin("bob", "10.0.0.7", now_s), LoginAttempt)
     now_s += ATTEMPTS_S
     for _ in range(ATTEMPTS_WITHOUT_PAUSE):
-        assert isinstance(attempts.begin("ann", "10.0.0.7", now_s), Attempt)
+        assert isinstance(attempts.begin("ann", "10.0.0.7", now_s), LoginAttempt)
     assert attempts.begin("ann", "10.0.0.7", now_s) == 1
 
 
 def test_attempts_are_counted_from_their_beginning_and_by_network() -> None:
-    attempts = Attempts()
+    attempts = LoginLimits()
     addresses = [f"2001:db8::{number}" for number in range(ATTEMPTS_WITHOUT_PAUSE)]
     begun = [attempts.begin("ann", address, 1.0) for address in addresses]
     assert attempts.begin("ann", "2001:db8::ffff", 1.0) == 1
-    assert isinstance(attempts.begin("ann", "2001:db8:0:1::1", 1.0), Attempt)
-    assert isinstance(begun[0], Attempt)
+    assert isinstance(attempts.begin("ann", "2001:db8:0:1::1", 1.0), LoginAttempt)
+    assert isinstance(begun[0], LoginAttempt)
     attempts.take_back(begun[0])
-    assert isinstance(attempts.begin("ann", "2001:db8::ffff", 1.0), Attempt)
+    assert isinstance(attempts.begin("ann", "2001:db8::ffff", 1.0), LoginAttempt)
 
 
 def test_the_names_that_are_counted_are_bounded() -> None:
-    attempts = Attempts()
+    attempts = LoginLimits()
     for _ in range(ATTEMPTS_WITHOUT_PAUSE):
-        assert isinstance(attempts.begin("ann", "10.0.0.7", 0.0), Attempt)
+        assert isinstance(attempts.begin("ann", "10.0.0.7", 0.0), LoginAttempt)
     for number in range(NAMES_REMEMBERED_MAX - 1):
-        assert isinstance(attempts.begin(f"user-{number}", "10.0.0.8", 0.5), Attempt)
+        assert isinstance(attempts.begin(f"user-{number}", "10.0.0.8", 0.5), LoginAttempt)
     assert attempts.begin("ann", "10.0.0.7", 0.5) == 1
-    assert isinstance(attempts.begin("one more", "10.0.0.8", 0.5), Attempt), "nobody waits for strangers"
-    assert isinstance(attempts.begin("ann", "10.0.0.7", 0.5), Attempt), "the oldest are forgotten"
+    assert isinstance(attempts.begin("one more", "10.0.0.8", 0.5), LoginAttempt), "nobody waits for strangers"
+    assert isinstance(attempts.begin("ann", "10.0.0.7", 0.5), LoginAttempt), "the oldest are forgotten"
 
 
 @pytest.mark.parametrize(

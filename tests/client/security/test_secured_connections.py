@@ -20,7 +20,7 @@ from ottla.client.connections.metadata import BrokerAddress
 from ottla.client.connections.opening import connect
 from ottla.client.failures import AuthenticationFailed, ConnectionLost, TlsFailed
 from ottla.client.security.called_for import CredentialsUnavailable
-from ottla.client.security.logins import Attempt, PlainClientLogin
+from ottla.client.security.logins import LoginAttempt, PlainClientLogin
 from ottla.client.security.options import SecurityOptions
 from ottla.client.security.security import Security, security_of
 from ottla.protocol.codec import encode
@@ -360,7 +360,7 @@ class SeldomLogin(PlainClientLogin):
     is_away = False
     prepared = 0
 
-    async def prepare(self, host: str) -> Attempt:
+    async def prepare(self, host: str) -> LoginAttempt:
         self.prepared += 1
         if self.is_away:
             raise CredentialsUnavailable("nobody gives a password")

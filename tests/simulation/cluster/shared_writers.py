@@ -48,7 +48,7 @@ def has_job(seed: int) -> bool:
 
 
 @dataclass(eq=False, slots=True)
-class Attempt:
+class LoginAttempt:
     """A worker's, at one part of a batch. `receipt`: once everything is written."""
 
     part: int
@@ -59,7 +59,7 @@ class Attempt:
 class Batch(Protocol):
     """What is to be done in one transaction, for whoever takes a part of it."""
 
-    attempts: list[Attempt]
+    attempts: list[LoginAttempt]
 
     @property
     def version(self) -> int:
@@ -82,7 +82,7 @@ class OwnedBatch:
     owner: Transaction
     version: int
     token: str
-    attempts: list[Attempt] = field(default_factory=list)
+    attempts: list[LoginAttempt] = field(default_factory=list)
 
     @property
     def is_over(self) -> bool:
@@ -116,7 +116,7 @@ class Job:
         patience_s: float,
         chance: Random,
         in_vain: Callable[[], bool] = lambda: False,
-    ) -> list[Attempt] | None:
+    ) -> list[LoginAttempt] | None:
         """Of each part one attempt that has a receipt, any; None if that takes too long, or turns out to be in vain."""
         begun_s = asked_s = self._now()
         while self._now() < begun_s + patience_s and not in_vain():
@@ -152,7 +152,12 @@ class Owner(OwnProducer):
         return shared, OwnedBatch(transaction, version, shared.token)
 
     async def settle(
-        self, shared: SharedTransaction, batch: OwnedBatch, chosen: Sequence[Attempt], *, commits: bool = True
+        self,
+        shared: SharedTransaction,
+        batch: OwnedBatch,
+        chosen: Sequence[LoginAttempt],
+        *,
+        commits: bool = True,
     ) -> bool:
         """End it, with the writers that were chosen; whether it is committed. Raises KafkaError."""
         now = self._workload.now
@@ -261,7 +266,7 @@ class Driver:
         return committed
 
     async def _commit_wrongly(
-        self, shared: SharedTransaction, batch: OwnedBatch, chosen: list[Attempt]
+        self, shared: SharedTransaction, batch: OwnedBatch, chosen: list[LoginAttempt]
     ) -> None:
         """With a receipt of a transaction that is over: nothing of it may count. Always raises KafkaError."""
         receipts = [one.receipt for one in chosen if one.receipt is not None]
@@ -324,14 +329,14 @@ class Worker:
 
     def _attempt(
         self, batch: Batch, part: int, name: str, writer: TransactionWriter, whole: Transaction
-    ) -> Attempt:
+    ) -> LoginAttempt:
         now, receipt = self._workload.now(), writer._receipt
         assert receipt is not None
         of_writer = f"writer {receipt.producer_id} of {whole.transactional_id}"
         transaction = Transaction(name, of_writer, name, *receipt, now, owner=whole.name)
         self._workload.history.add(ProducerIdentity(name, *receipt, now, of_writer))
         self._workload.history.add(transaction)
-        attempt = Attempt(part, transaction)
+        attempt = LoginAttempt(part, transaction)
         batch.attempts.append(attempt)
         return attempt
 

@@ -21,20 +21,20 @@ Name = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
+class LoginAttempt:
     """An attempt that was let through, of a user from a network."""
 
     at_s: float
     name: Name
 
 
-class Attempts:
+class LoginLimits:
     """Failed attempts. They are forgotten ATTEMPTS_S after the last, and the oldest beyond NAMES_REMEMBERED_MAX."""
 
     def __init__(self) -> None:
         self._failed: OrderedDict[Name, deque[float]] = OrderedDict()
 
-    def begin(self, user: str, address: str, now_s: float) -> Attempt | int:
+    def begin(self, user: str, address: str, now_s: float) -> LoginAttempt | int:
         """Count an attempt, or return the number of seconds after which there may be one."""
         self._forget_old(now_s)
         name = (user, network_of(address))
@@ -46,9 +46,9 @@ class Attempts:
         self._failed.move_to_end(name)
         if len(self._failed) > NAMES_REMEMBERED_MAX:
             self._failed.popitem(last=False)
-        return Attempt(now_s, name)
+        return LoginAttempt(now_s, name)
 
-    def take_back(self, attempt: Attempt) -> None:
+    def take_back(self, attempt: LoginAttempt) -> None:
         """Count an attempt no more: it was no failure."""
         if (times := self._failed.get(attempt.name)) is not None and attempt.at_s in times:
             times.remove(attempt.at_s)
