@@ -17,8 +17,8 @@ import asyncio_dgram
 from asyncio_dgram.aio import DatagramServer
 
 from ..network.resolving import allow_both_families, listening_host
-from ..network.strangers import Strangers
 from ..network.tls.nodes import NodeTls
+from ..network.unauthenticated_limits import UnauthenticatedPeers
 from ..protocol.handshake import Identity, LinkSecurity, Role
 from ..protocol.liveness_datagrams import DatagramHeartbeat, HeartbeatAnswer, InvalidDatagram, key_id_of
 from .node_connection import NodeConnection, NodeConnectionHandler, NodeConnectionLimits, accepted_connection
@@ -62,7 +62,9 @@ class QuorumServer:
         self._on_heartbeat = on_heartbeat
         self._limits = limits or NodeConnectionLimits()
         self._tls = tls
-        self._strangers: Strangers[NodeConnection] = Strangers(strangers_max, strangers_per_address_max)
+        self._unauthenticated: UnauthenticatedPeers[NodeConnection] = UnauthenticatedPeers(
+            strangers_max, strangers_per_address_max
+        )
         self._links: dict[NodeConnection, None] = {}
         #: the links of brokers, by the id of the key of their datagrams
         self._by_key_id: dict[bytes, NodeConnection] = {}
@@ -77,9 +79,9 @@ class QuorumServer:
         return self._port
 
     @property
-    def strangers(self) -> int:
+    def unauthenticated(self) -> int:
         """Connections that have not proved themselves yet."""
-        return len(self._strangers)
+        return len(self._unauthenticated)
 
     async def start(self) -> None:
         """Listens. Raises AddressInUse."""
@@ -106,7 +108,7 @@ class QuorumServer:
             self._reader.cancel()
         if self._datagrams is not None:
             self._datagrams.close()
-        links = [*self._strangers, *self._links]
+        links = [*self._unauthenticated, *self._links]
         for link in links:
             link.close("this quorum node is stopping", abort=True)
         if links:
@@ -136,12 +138,12 @@ class QuorumServer:
                     sock.close()
 
     def _connected(self, link: NodeConnection) -> None:
-        oldest = self._strangers.admit(link, link.remote_host)
+        oldest = self._unauthenticated.admit(link, link.remote_host)
         if oldest is not None:
             oldest.close("too many connections that have not proved themselves", abort=True)
 
     def _forget(self, link: NodeConnection, reason: str) -> None:
-        if self._strangers.forget(link):
+        if self._unauthenticated.forget(link):
             logger.info("a connection from %s did not prove itself: %s", link.remote_address, reason)
         if link in self._links:
             del self._links[link]
@@ -149,7 +151,7 @@ class QuorumServer:
                 self._by_key_id.pop(link.datagrams.key_id, None)
 
     def _welcome(self, link: NodeConnection) -> NodeConnectionHandler | None:
-        self._strangers.forget(link)
+        self._unauthenticated.forget(link)
         self._links[link] = None
         if link.peer.role is Role.BROKER:
             self._by_key_id[link.datagrams.key_id] = link

@@ -190,14 +190,14 @@ class _Quorum:
 
         deadline = time.monotonic() + WAIT_S
         ids, reasons = list(self._voters), dict.fromkeys(self._voters, "not asked")
-        strangers: set[int] = set()
-        while time.monotonic() < deadline and len(strangers) < len(ids):
+        unauthenticated: set[int] = set()
+        while time.monotonic() < deadline and len(unauthenticated) < len(ids):
             node_id = ids.pop(0)
             ids.append(node_id)
             try:
                 reply, reasons[node_id] = self._ask(node_id, command)
             except HandshakeError as error:
-                strangers.add(node_id)
+                unauthenticated.add(node_id)
                 reasons[node_id] = error.reason
                 continue
             if reply is None:

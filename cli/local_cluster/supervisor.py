@@ -158,16 +158,16 @@ class Supervisor:
         for role in ("broker", "quorum"):
             mine = {child.pid: child for child in self._children if child.member.role == role}
             running = {pid for pid, child in mine.items() if child.running}
-            strangers = {
+            unauthenticated = {
                 pid
                 for member in self._layout.members
                 if member.role == role and (pid := self._layout.running(member)) and pid not in mine
             }
-            _signal_all(running | strangers, signal.SIGTERM)
-            _signal_all(running | strangers, signal.SIGCONT)  # one that is stopped could not obey
+            _signal_all(running | unauthenticated, signal.SIGTERM)
+            _signal_all(running | unauthenticated, signal.SIGCONT)  # one that is stopped could not obey
             requests = self._stop_requests
             deadline = time.monotonic() + STOP_GRACE_S
-            while left := _still_running(running | strangers, mine):
+            while left := _still_running(running | unauthenticated, mine):
                 if time.monotonic() > deadline or self._stop_requests > requests:
                     _signal_all(left, signal.SIGKILL)
                 self.wait(0.02)

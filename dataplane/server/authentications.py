@@ -9,7 +9,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from ...network.strangers import Strangers
+from ...network.unauthenticated_limits import UnauthenticatedPeers
 from ..security.peer_session import PeerSession
 from .authentication import AuthenticationSettings, ConnectionAuthentication, Dispatch, TellVersions
 from .connection import ClientConnection, ConnectionLimits
@@ -34,18 +34,18 @@ class Authentications:
         client_limits: ConnectionLimits,
         dispatch: Dispatch,
         tell_versions: TellVersions,
-        strangers: Strangers[Newcomer],
+        unauthenticated: UnauthenticatedPeers[Newcomer],
         delayed_closes: DelayedCloses,
         waits_for_others: Callable[[int], bool],
     ) -> None:
-        """`now_ms`: the wall clock. Whoever logs in is no longer among the `strangers`. `waits_for_others`: whether
+        """`now_ms`: the wall clock. Whoever logs in is no longer among the `unauthenticated`. `waits_for_others`: whether
         the requests of an API key wait for others to do something."""
         self._loop = loop
         self._now_ms = now_ms
         self._client_limits = client_limits
         self._dispatch = dispatch
         self._tell_versions = tell_versions
-        self._strangers = strangers
+        self._unauthenticated = unauthenticated
         self._delayed_closes = delayed_closes
         self._waits_for_others = waits_for_others
         self._all: dict[ClientConnection, ConnectionAuthentication] = {}
@@ -68,7 +68,7 @@ class Authentications:
             dispatch=self._dispatch,
             tell_versions=self._tell_versions,
             on_outcome=partial(self._ended, newcomer),
-            on_progress=partial(self._strangers.progressed, newcomer),
+            on_progress=partial(self._unauthenticated.progressed, newcomer),
             close_later=self._delayed_closes.close_later,
         )
         connection.call_on_close(lambda: self._closed(connection, newcomer))
@@ -100,7 +100,7 @@ class Authentications:
                 authentication.bound_life(bound)
 
     def _ended(self, newcomer: Newcomer, succeeded: bool) -> None:
-        self._strangers.forget(newcomer)
+        self._unauthenticated.forget(newcomer)
         self._logging_in.pop(newcomer, None)
         if not succeeded:
             host = newcomer.session.host
@@ -114,6 +114,6 @@ class Authentications:
         return self._failures[host]
 
     def _closed(self, connection: ClientConnection, newcomer: Newcomer) -> None:
-        self._strangers.forget(newcomer)
+        self._unauthenticated.forget(newcomer)
         self._logging_in.pop(newcomer, None)
         del self._all[connection]

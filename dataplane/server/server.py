@@ -9,8 +9,8 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from ...network.strangers import Strangers
 from ...network.tls.stream import TlsStream
+from ...network.unauthenticated_limits import UnauthenticatedPeers
 from ...protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ...protocol.security_protocol import SecurityProtocol
 from ..quotas import ClientQuotas, QuotaWindows
@@ -87,7 +87,7 @@ class Server:
         self.router = Router(table, self._loop, self.quotas, authorization)
         #: how peers log in, by the name of the listener; on those that are not here they need not
         self.authentication: Mapping[str, AuthenticationSettings] = {}
-        self._strangers: Strangers[Newcomer] = Strangers(
+        self._unauthenticated: UnauthenticatedPeers[Newcomer] = UnauthenticatedPeers(
             self.config.max_unauthenticated, self.config.max_unauthenticated_per_ip
         )
         self._delayed_closes = DelayedCloses(self._loop)
@@ -97,7 +97,7 @@ class Server:
             self.config.limits,
             self.router.dispatch,
             self._tell_versions,
-            self._strangers,
+            self._unauthenticated,
             self._delayed_closes,
             table.waits_for_others,
         )
@@ -106,7 +106,7 @@ class Server:
             self.config.handshake_timeout_ms / 1000,
             self._shaken,
             self._not_shaken,
-            self._strangers.progressed,
+            self._unauthenticated.progressed,
             self._loop,
         )
         #: in the order in which they came
@@ -214,7 +214,7 @@ class Server:
         return self.config.handshake_timeout_ms / 1000
 
     def _admit_stranger(self, newcomer: Newcomer) -> None:
-        oldest = self._strangers.admit(newcomer, newcomer.session.host)
+        oldest = self._unauthenticated.admit(newcomer, newcomer.session.host)
         if oldest is not None:
             logger.info(
                 "closing the connection of %s: too many have not proved who they are "
@@ -232,7 +232,7 @@ class Server:
             idle.close()
 
     def _not_shaken(self, newcomer: Newcomer) -> None:
-        self._strangers.forget(newcomer)
+        self._unauthenticated.forget(newcomer)
         self.admissions.leave(newcomer.session.listener, newcomer.session.host)
 
     def _shaken(self, newcomer: Newcomer, stream: TlsStream, principal: Principal) -> None:
@@ -261,7 +261,7 @@ class Server:
         if authentication is not None:
             self.authentications.begin(connection, newcomer, authentication)
         else:
-            self._strangers.forget(newcomer)
+            self._unauthenticated.forget(newcomer)
 
     def _tell_versions(self, request: ClientRequest, message: ApiVersionsRequest) -> ApiVersionsResponse:
         handler = self._table.get(ApiVersionsRequest.api_key)

@@ -101,7 +101,7 @@ def test_each_role_reaches_its_handler() -> None:
             await until(lambda: bool(node.brokers.payloads and node.peers.payloads))
             assert node.brokers.payloads == [b"from a broker"]
             assert node.peers.payloads == [b"from a peer"]
-            assert node.server.strangers == 0
+            assert node.server.unauthenticated == 0
 
     uvloop.run(scenario())
 
@@ -128,7 +128,7 @@ def test_garbage_ends_the_connection_and_nothing_else(opening: bytes) -> None:
                 except ConnectionResetError:
                     pass
             writer.close()
-            await until(lambda: node.server.strangers == 0)
+            await until(lambda: node.server.unauthenticated == 0)
             assert (await node.dial(Role.BROKER, Recorder())).ready
             assert node.brokers.payloads == []
 
@@ -139,15 +139,15 @@ def test_half_open_connections_end_by_themselves() -> None:
     async def scenario() -> None:
         async with Node(timeout_ms=200) as node:
             silent = [socket.create_connection(("127.0.0.1", node.server.port)) for _ in range(20)]
-            await until(lambda: node.server.strangers == 20)
-            await until(lambda: node.server.strangers == 0)
+            await until(lambda: node.server.unauthenticated == 20)
+            await until(lambda: node.server.unauthenticated == 0)
             for connection in silent:
                 connection.close()
 
     uvloop.run(scenario())
 
 
-def strangers(node: Node, count: int, address: str = "127.0.0.1") -> list[socket.socket]:
+def unauthenticated(node: Node, count: int, address: str = "127.0.0.1") -> list[socket.socket]:
     """Connections that say nothing."""
     port = node.server.port
     return [socket.create_connection(("127.0.0.1", port), source_address=(address, 0)) for _ in range(count)]
@@ -168,14 +168,14 @@ async def ended(connection: socket.socket) -> bool:
 def test_a_flood_of_strangers_is_bounded_and_ends_the_oldest() -> None:
     async def scenario() -> None:
         async with Node(strangers_max=10) as node:
-            flood = strangers(node, 100)
+            flood = unauthenticated(node, 100)
             assert await ended(flood[0])
             assert await ended(flood[89])
-            assert node.server.strangers == 10
+            assert node.server.unauthenticated == 10
             assert (await node.dial(Role.BROKER, Recorder())).ready, "the flood goes on, and a node gets in"
             for connection in flood:
                 connection.close()
-            await until(lambda: node.server.strangers == 0)
+            await until(lambda: node.server.unauthenticated == 0)
 
     uvloop.run(scenario())
 
@@ -183,13 +183,13 @@ def test_a_flood_of_strangers_is_bounded_and_ends_the_oldest() -> None:
 def test_one_address_does_not_take_the_place_of_others() -> None:
     async def scenario() -> None:
         async with Node() as node:
-            others = strangers(node, 5, "127.84.21.8")
-            flood = strangers(node, 120, "127.84.21.7")
+            others = unauthenticated(node, 5, "127.84.21.8")
+            flood = unauthenticated(node, 120, "127.84.21.7")
             assert await ended(flood[69])
-            assert node.server.strangers == 5 + STRANGERS_PER_ADDRESS_MAX
+            assert node.server.unauthenticated == 5 + STRANGERS_PER_ADDRESS_MAX
             for connection in (*others, *flood):
                 connection.close()
-            await until(lambda: node.server.strangers == 0)
+            await until(lambda: node.server.unauthenticated == 0)
 
     uvloop.run(scenario())
 
@@ -199,7 +199,7 @@ def test_a_wrong_secret_is_refused() -> None:
         async with Node() as node:
             with pytest.raises(OSError, match="handshake"):
                 await node.dial(Role.BROKER, Recorder(), secret=b"t" * 32)
-            await until(lambda: node.server.strangers == 0)
+            await until(lambda: node.server.unauthenticated == 0)
 
     uvloop.run(scenario())
 
@@ -223,7 +223,7 @@ def test_a_stolen_broker_does_not_vote(version: int, caplog: pytest.LogCaptureFi
             async with asyncio.timeout(60):
                 assert await reader.read() == b"", "not a word"
             writer.close()
-            await until(lambda: node.server.strangers == 0)
+            await until(lambda: node.server.unauthenticated == 0)
             assert (await node.dial(Role.BROKER, Recorder())).ready, "brokers get in as before"
             assert node.peers.payloads == []
 
@@ -245,7 +245,7 @@ def test_a_link_without_encryption_is_logged_or_refused(caplog: pytest.LogCaptur
                 writer.writelines(old.channel(answer).seal(b"heard"))
                 await until(lambda: node.brokers.payloads == [b"heard"])
             writer.close()
-            await until(lambda: node.server.strangers == 0)
+            await until(lambda: node.server.unauthenticated == 0)
             return answer
 
     with caplog.at_level("INFO"):

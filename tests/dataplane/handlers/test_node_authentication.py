@@ -257,14 +257,14 @@ async def fetch_is_not_answered(client: RawConnection) -> None:
 async def test_a_refusal_names_the_peer_and_what_it_claims(
     cluster: BrokersOverSockets, caplog: pytest.LogCaptureFixture
 ) -> None:
-    strangers = {
+    unauthenticated = {
         "broker 2: the proof is wrong. Has it the same cluster.secret.file": credentials(
             POSING_AS, secret=b"guessed, and guessed wrongly"
         ),
         "broker 2 of cluster 'another'": credentials(POSING_AS, cluster_id="another"),
         "broker 1, which is this broker itself": credentials(LEADER),
     }
-    for said, own in strangers.items():
+    for said, own in unauthenticated.items():
         caplog.clear()
         async with RawConnection(cluster[LEADER].port) as stranger:
             host, port = stranger.local_address

@@ -388,9 +388,9 @@ async def test_the_oldest_stranger_makes_room_for_one_more_of_its_address() -> N
     async with server() as broker:
         logged_in = await connect(broker)
         await logged_in.log_in()
-        strangers = [await connect(broker) for _ in range(51)]
-        assert await strangers[0].is_closed()
-        assert (await strangers[50].log_in()).error_code == ErrorCode.NONE
+        unauthenticated = [await connect(broker) for _ in range(51)]
+        assert await unauthenticated[0].is_closed()
+        assert (await unauthenticated[50].log_in()).error_code == ErrorCode.NONE
         assert await logged_in.who() == "User:ann"
 
 

@@ -528,9 +528,9 @@ async def test_a_handshake_that_fails_says_why(cleanup: ExitStack, caplog: pytes
     with pytest.raises((ConnectionError, asyncio.IncompleteReadError, ssl.SSLError)):
         await asked(port, dialling())
     await until(lambda: "peer did not return a certificate" in caplog.text)
-    strangers = keys_of(Authority().issue("client", common_name="Bob"))
+    unauthenticated = keys_of(Authority().issue("client", common_name="Bob"))
     with pytest.raises((ConnectionError, asyncio.IncompleteReadError, ssl.SSLError)):
-        await asked(port, client_context(TlsRules(), strangers, CA))
+        await asked(port, client_context(TlsRules(), unauthenticated, CA))
     await until(lambda: "the certificate is refused: unable to get local issuer certificate" in caplog.text)
     assert "CN=Bob" in caplog.text.partition("(it says that it is of ")[2]
 

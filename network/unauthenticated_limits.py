@@ -33,7 +33,7 @@ class _Address(Generic[_Peer]):
         return next(iter(self.waiting if is_waiting else self.progressing))
 
 
-class Strangers(Generic[_Peer]):
+class UnauthenticatedPeers(Generic[_Peer]):
     """Who they are, in the order in which they came."""
 
     def __init__(self, most: int, of_address_most: int) -> None:
