@@ -12,7 +12,7 @@ from ...network.tls.checks import alternative_names, check_validity, is_valid
 from ...network.tls.contexts import client_context, server_context
 from ...network.tls.failures import TlsUnusable
 from ...network.tls.handshake import reason_of
-from ...network.tls.rehearsal import rehearse
+from ...network.tls.handshake_check import check_handshake
 from ...protocol.config_key import ConfigError
 from .distinguished_names import subject_name
 from .listener_tls import ReloadedListener
@@ -74,7 +74,7 @@ def _check_among_nodes(old: LoadedTls, new: LoadedTls, host: str | None) -> None
         (old, new, "the new trust store refuses the old certificate"),
     ):
         try:
-            rehearse(accepting.accepting, dialling.dialling if host else _of_any_name(dialling), host)
+            check_handshake(accepting.accepting, dialling.dialling if host else _of_any_name(dialling), host)
         except ssl.SSLError as error:
             raise ConfigError(
                 f"{new.keys.source}: nodes could not connect to each other: {which}, or they agree on nothing "

@@ -20,7 +20,7 @@ from ottla.dataplane.security.tls_loading import load_tls
 from ottla.dataplane.security.tls_reloading import TlsReloads
 from ottla.dataplane.security.tls_settings import tls_settings
 from ottla.network.tls.contexts import client_context
-from ottla.network.tls.rehearsal import rehearse
+from ottla.network.tls.handshake_check import check_handshake
 from ottla.network.tls.settings import TlsRules
 from ottla.protocol.config_key import ConfigError
 from tests.network.tls.certificates import Authority, Issued, trusting
@@ -87,7 +87,9 @@ async def test_a_file_that_changes_is_used(folder: Folder) -> None:
     async with watched(folder):
         folder.issue().pem_file(folder.keys)
         await until(lambda: folder.has_changed)
-    rehearse(folder.tls.accepting, client_context(TlsRules(), None, trusting(folder.authority.pem)), HOST)
+    check_handshake(
+        folder.tls.accepting, client_context(TlsRules(), None, trusting(folder.authority.pem)), HOST
+    )
 
 
 async def test_a_link_that_is_swapped_is_used(tmp_path: Path) -> None:
@@ -203,7 +205,7 @@ async def test_brokers_that_have_not_changed_yet_must_be_able_to_connect(tmp_pat
     folder.trust.write_text(other.pem)
     await reloads.reload(NAME)
     with pytest.raises(ssl.SSLError):
-        rehearse(folder.tls.accepting, folder.first.dialling, HOST)
+        check_handshake(folder.tls.accepting, folder.first.dialling, HOST)
 
 
 async def test_settings_that_change_are_used_and_wrong_ones_are_not(
@@ -222,7 +224,7 @@ async def test_settings_that_change_are_used_and_wrong_ones_are_not(
     reloads.reconfigured()
     await until(lambda: folder.has_changed)
     with pytest.raises(ssl.SSLError):
-        rehearse(
+        check_handshake(
             folder.tls.accepting, client_context(TlsRules(("TLSv1.2",)), None, folder.first.trusted), HOST
         )
     before = folder.tls.loaded

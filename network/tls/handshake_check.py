@@ -7,7 +7,7 @@ import ssl
 _ROUNDS_MAX = 10
 
 
-def rehearse(accepting: ssl.SSLContext, dialling: ssl.SSLContext, name: str | None) -> None:
+def check_handshake(accepting: ssl.SSLContext, dialling: ssl.SSLContext, name: str | None) -> None:
     """Have one end dial the other by `name`; None where names are not checked. Raises ssl.SSLError if they do not
     agree."""
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
