@@ -172,7 +172,7 @@ def acls_of(arguments: argparse.Namespace) -> list[Acl]:
 
 def create_acls(arguments: argparse.Namespace) -> None:
     """Create one ACL for each operation."""
-    from ..asking import run_client
+    from ..run_client import run_client
 
     acls = acls_of(arguments)
 
@@ -186,7 +186,7 @@ def create_acls(arguments: argparse.Namespace) -> None:
 
 def list_acls(arguments: argparse.Namespace) -> None:
     """Print each ACL that is found."""
-    from ..asking import run_client
+    from ..run_client import run_client
 
     async def describe() -> list[Acl]:
         async with _admin(arguments) as admin:
@@ -197,7 +197,7 @@ def list_acls(arguments: argparse.Namespace) -> None:
 
 def delete_acls(arguments: argparse.Namespace) -> None:
     """Remove each ACL that is found, and print it."""
-    from ..asking import run_client
+    from ..run_client import run_client
 
     wanted = filter_of(arguments)
 
@@ -220,7 +220,7 @@ def delete_acls(arguments: argparse.Namespace) -> None:
 def check_acl(arguments: argparse.Namespace) -> int:
     """Print who decides; 1 if the operation is denied."""
     from ...console.access_rules import decide as decide_by_rules
-    from ..asking import run_client
+    from ..run_client import run_client
 
     resource = resource_of(arguments)
     assert resource is not None, "the parser requires one"

@@ -109,7 +109,7 @@ run = carry_out
 
 def list_resources(arguments: argparse.Namespace) -> None:
     """Print types and names."""
-    from ..asking import run_client
+    from ..run_client import run_client
 
     names = {number: name for name, number in TYPES.items()}
     wanted = [TYPES[arguments.type]] if arguments.type else []
@@ -127,7 +127,7 @@ def list_resources(arguments: argparse.Namespace) -> None:
 
 def get(arguments: argparse.Namespace) -> None:
     """Print values and sources; what was named is always shown, otherwise what is no default."""
-    from ..asking import run_client
+    from ..run_client import run_client
 
     kind, name = resource_of(arguments)
 
@@ -183,7 +183,7 @@ def resource_of(arguments: argparse.Namespace) -> tuple[int, str]:
 
 
 def _change(arguments: argparse.Namespace, changes: dict[str, str | None]) -> None:
-    from ..asking import run_client
+    from ..run_client import run_client
 
     kind, name = resource_of(arguments)
 

@@ -8,10 +8,10 @@ from typing import Any
 
 from ...console.requirements import require_extra
 from ..arguments.options import CommandParser, add_connection, command_parser
-from ..asking import run_client
 from ..connection.precedence import connection_of
 from ..failures import CommandFailed, UsageError
 from ..nodes import logs
+from ..run_client import run_client
 from ..terminal.text import note, say
 
 LISTEN = "127.0.0.1:9280"

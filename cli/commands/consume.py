@@ -16,9 +16,9 @@ from ...client.records import ConsumerRecord, TopicPartition
 from ...protocol.errors import KafkaError
 from ..arguments.options import CommandParser, add_connection, add_output, add_regex, command_parser
 from ..arguments.selection import numbers_in, select, timestamp_ms
-from ..asking import refusal, run_client
 from ..connection.precedence import connection_of
 from ..failures import CommandFailed, UsageError
+from ..run_client import refusal, run_client
 from ..terminal.record_format import FORMAT_HELP, NULL, Printer, formatter, json_line
 from ..terminal.text import visible_bytes
 

@@ -21,7 +21,7 @@ _SECRET_BYTES_MAX = 64 * 1024
 def find_hanging(arguments: argparse.Namespace) -> int:
     """Print them; 1 if there are any."""
     from ..arguments.selection import iso_time, milliseconds_of
-    from ..asking import run_client
+    from ..run_client import run_client
 
     longest_ms = milliseconds_of(arguments.max_timeout, "--max-timeout")
     found = run_client(_hanging(arguments, longest_ms))
@@ -58,7 +58,7 @@ def find_hanging(arguments: argparse.Namespace) -> int:
 
 def abort_hanging(arguments: argparse.Namespace) -> None:
     """Abort after a question on a terminal, and say so."""
-    from ..asking import run_client
+    from ..run_client import run_client
     from ..terminal.confirmation import confirm
 
     partition = _partition_named(arguments.partition)

@@ -14,9 +14,9 @@ from ...client.producer import Producer
 from ...client.producing.deliveries import RecordDelivery
 from ...client.writing.options import Acks
 from ..arguments.options import CommandParser, add_connection, command_parser, key_value_pairs
-from ..asking import run_client
 from ..connection.precedence import connection_of
 from ..failures import CommandFailed, UsageError
+from ..run_client import run_client
 from ..terminal.record_format import LineRecord, line_reader, unescape
 from ..terminal.text import show_progress
 

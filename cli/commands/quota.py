@@ -104,7 +104,7 @@ def numbers_of(pairs: list[str]) -> dict[str, float]:
 def list_quotas(arguments: argparse.Namespace) -> None:
     """Print each limit of each entity."""
     from ...client.admin.quotas import quota_text
-    from ..asking import run_client
+    from ..run_client import run_client
 
     found = run_client(_describe(arguments))
     if arguments.output == "json":
@@ -130,7 +130,7 @@ def unset_quotas(arguments: argparse.Namespace) -> None:
 
 def _change(arguments: argparse.Namespace, changes: dict[str, float | None]) -> None:
     from ...client.admin.quotas import quota_text
-    from ..asking import run_client
+    from ..run_client import run_client
 
     if not entity_of(arguments):
         raise UsageError(

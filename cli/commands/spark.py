@@ -20,9 +20,9 @@ from ..arguments.options import (
     carry_out,
     command_parser,
 )
-from ..asking import run_client
 from ..connection.precedence import connection_of
 from ..failures import CommandFailed
+from ..run_client import run_client
 from ..terminal.output import print_json
 from ..terminal.text import note, say, say_lines
 

@@ -84,7 +84,7 @@ run = carry_out
 
 def create_token(arguments: argparse.Namespace) -> None:
     """Make a token and show its secret."""
-    from ..asking import run_client
+    from ..run_client import run_client
 
     longest_ms = _milliseconds(arguments.max_lifetime, "--max-lifetime")
     made = run_client(_create(connection_of(arguments), arguments.renewer, longest_ms, arguments.owner))
@@ -97,7 +97,7 @@ def create_token(arguments: argparse.Namespace) -> None:
 
 def list_tokens(arguments: argparse.Namespace) -> None:
     """Print tokens without their secrets."""
-    from ..asking import run_client
+    from ..run_client import run_client
 
     found = run_client(_describe(connection_of(arguments), arguments.owner))
     known = {one.token_id for one in found}
@@ -113,7 +113,7 @@ def list_tokens(arguments: argparse.Namespace) -> None:
 
 def renew_token(arguments: argparse.Namespace) -> None:
     """Have a token expire later."""
-    from ..asking import run_client
+    from ..run_client import run_client
 
     period_ms = _milliseconds(arguments.period, "--for")
     expires_ms = run_client(_renew(connection_of(arguments), arguments.id, period_ms))
@@ -122,7 +122,7 @@ def renew_token(arguments: argparse.Namespace) -> None:
 
 def expire_token(arguments: argparse.Namespace) -> None:
     """Remove a token, or have it expire."""
-    from ..asking import run_client
+    from ..run_client import run_client
 
     period_ms = _milliseconds(arguments.period, "--in")
     expires_ms = run_client(_expire(connection_of(arguments), arguments.id, period_ms))

@@ -179,7 +179,7 @@ def _abort_hanging(actions: Actions) -> None:
 
 def list_transactions(arguments: argparse.Namespace) -> None:
     """Print transactional ids. Raises CommandFailed that names the brokers that list none."""
-    from ..asking import raise_refusals, run_client
+    from ..run_client import raise_refusals, run_client
 
     listed, failures = run_client(_list(arguments))
     if failures and not listed:
@@ -204,7 +204,7 @@ def list_transactions(arguments: argparse.Namespace) -> None:
 
 def describe(arguments: argparse.Namespace) -> None:
     """Print what is known of transactional ids."""
-    from ..asking import raise_refusals, run_client
+    from ..run_client import raise_refusals, run_client
 
     described, unlisted = run_client(_describe(arguments))
     found, failures = _split(described)
@@ -225,7 +225,7 @@ def describe(arguments: argparse.Namespace) -> None:
 
 def abort(arguments: argparse.Namespace) -> None:
     """Abort after a question on a terminal, and show what became of each."""
-    from ..asking import raise_refusals, run_client
+    from ..run_client import raise_refusals, run_client
     from ..terminal.confirmation import confirm
 
     told, unlisted = run_client(_describe(arguments))
@@ -252,7 +252,7 @@ def abort(arguments: argparse.Namespace) -> None:
 
 def delete(arguments: argparse.Namespace) -> None:
     """Delete after a question on a terminal, and show what became of each."""
-    from ..asking import raise_refusals, refusal, run_client
+    from ..run_client import raise_refusals, refusal, run_client
     from ..terminal.confirmation import confirm
 
     names, unlisted = run_client(_named(arguments))

@@ -95,7 +95,7 @@ run = carry_out
 def create_user(arguments: argparse.Namespace) -> None:
     """Give a password."""
     from ...client.admin import UserPassword
-    from ..asking import run_client
+    from ..run_client import run_client
 
     connection = connection_of(arguments)
     if not 4096 <= arguments.iterations <= 16384:
@@ -111,7 +111,7 @@ def create_user(arguments: argparse.Namespace) -> None:
 
 def list_users(arguments: argparse.Namespace) -> None:
     """Print who can log in, and how."""
-    from ..asking import run_client
+    from ..run_client import run_client
 
     found = run_client(_describe(connection_of(arguments)))
     known = {one.user for one in found}
@@ -131,7 +131,7 @@ def list_users(arguments: argparse.Namespace) -> None:
 
 def delete_user(arguments: argparse.Namespace) -> None:
     """Take passwords away."""
-    from ..asking import run_client
+    from ..run_client import run_client
 
     connection = connection_of(arguments)
     found = run_client(_describe(connection))

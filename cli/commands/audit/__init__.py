@@ -90,7 +90,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Print a line for each bucket, and in the last one what is missing; 1 if something is."""
     from ....client.auditing.comparison import AuditWindow
     from ....client.auditing.verdicts import has_gaps, verdict
-    from ...asking import run_client
+    from ...run_client import run_client
     from ...terminal.output import print_json, print_table
     from .output import as_json, columns_and_rows, remarks
     from .reading import AuditQuestion, audit

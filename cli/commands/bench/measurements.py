@@ -16,8 +16,8 @@ from ....client.producer import Producer
 from ....client.producing.deliveries import RecordDelivery
 from ....client.writing.options import Acks
 from ....protocol.errors import KafkaError
-from ...asking import run_client
 from ...failures import CommandFailed
+from ...run_client import run_client
 
 _ACKS: dict[str, Acks] = {"all": "all", "1": 1, "0": 0}
 SILENCE_S = 30.0

@@ -7,8 +7,8 @@ from typing import Any
 
 from ....client.admin import Admin, LogDirDescription
 from ....protocol.errors import KafkaError
-from ...asking import raise_refusals, run_client
 from ...connection.precedence import connection_of
+from ...run_client import raise_refusals, run_client
 from ...terminal.output import bytes_text, print_json, print_table
 
 

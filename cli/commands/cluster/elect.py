@@ -8,8 +8,8 @@ from ....client.admin import Admin
 from ....client.records import TopicPartition
 from ....protocol.errors import ErrorCode, KafkaError
 from ...arguments.selection import named_partitions
-from ...asking import raise_refusals, run_client
 from ...connection.precedence import connection_of
+from ...run_client import raise_refusals, run_client
 from ...terminal.confirmation import confirm
 from ...terminal.output import print_json, print_table
 from ...terminal.text import say

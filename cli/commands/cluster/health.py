@@ -13,9 +13,9 @@ from ....client.admin import TOPIC_RESOURCE, Admin, QuorumDescription
 from ....client.connections.metadata import TopicInfo
 from ....client.failures import NoBrokerReachable
 from ....protocol.errors import ErrorCode, KafkaError
-from ...asking import run_client
 from ...connection.precedence import connection_of
 from ...failures import CommandFailed, UsageError
+from ...run_client import run_client
 from ...terminal.output import print_json
 from ...terminal.text import say
 

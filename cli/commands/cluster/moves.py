@@ -14,9 +14,9 @@ from typing import Any
 from ....client.admin import Admin
 from ....client.records import TopicPartition
 from ...arguments.selection import bytes_of
-from ...asking import raise_refusals, run_client
 from ...connection.precedence import connection_of
 from ...failures import CommandFailed
+from ...run_client import raise_refusals, run_client
 from ...terminal.confirmation import confirm
 from ...terminal.output import bytes_text, numbers, print_json, print_table
 from ...terminal.text import note, say

@@ -7,9 +7,9 @@ import argparse
 from ....client.admin import Admin, OngoingReassignment
 from ....client.records import TopicPartition
 from ...arguments.selection import broker_ids, missing, named_partitions
-from ...asking import raise_refusals, run_client
 from ...connection.precedence import connection_of
 from ...failures import CommandFailed, UsageError
+from ...run_client import raise_refusals, run_client
 from ...terminal.confirmation import confirm
 from ...terminal.output import numbers, print_json, print_table
 from ...terminal.text import say

@@ -9,9 +9,9 @@ from ....client.admin import Admin, ClusterDescription
 from ....client.admin.reassignment_plan import NoPlan, plan
 from ....client.connections.metadata import TopicInfo
 from ....client.records import TopicPartition
-from ...asking import run_client
 from ...connection.precedence import connection_of
 from ...failures import CommandFailed
+from ...run_client import run_client
 from ...terminal.confirmation import confirm
 from ...terminal.output import numbers
 from ...terminal.text import say

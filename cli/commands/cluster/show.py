@@ -6,9 +6,9 @@ import argparse
 from collections.abc import Mapping
 from typing import Any
 
-from ...asking import run_client
 from ...connection.precedence import connection_of, of_librdkafka
 from ...failures import CommandFailed
+from ...run_client import run_client
 from ...terminal.output import numbers, print_json, print_table
 from ...terminal.text import say
 

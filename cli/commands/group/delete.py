@@ -9,9 +9,9 @@ from ....client.admin import Admin
 from ....client.records import TopicPartition
 from ....protocol.errors import KafkaError
 from ...arguments.selection import select, topic_partitions
-from ...asking import refusal, run_client
 from ...connection.precedence import connection_of
 from ...failures import CommandFailed
+from ...run_client import refusal, run_client
 from ...terminal.confirmation import confirm
 from ...terminal.output import print_json, print_table
 

@@ -12,9 +12,9 @@ from ....client.admin import Admin
 from ....client.admin.group_seek import CannotSeek, Offsets, Target, check_has_no_members, offsets_after
 from ....client.records import TopicPartition
 from ...arguments.selection import named_partitions, partition_offsets, timestamp_ms
-from ...asking import raise_refusals, run_client
 from ...connection.precedence import connection_of
 from ...failures import CommandFailed, UsageError
+from ...run_client import raise_refusals, run_client
 from ...terminal.output import print_json, print_table
 
 

@@ -11,8 +11,8 @@ from ....client.admin.by_broker import split
 from ....client.admin.group_lag import GroupReport, PartitionLag, report
 from ....protocol.errors import KafkaError
 from ...arguments.selection import select
-from ...asking import raise_refusals, run_client
 from ...connection.precedence import connection_of
+from ...run_client import raise_refusals, run_client
 from ...terminal.output import print_json, print_table
 from ...terminal.text import say
 

@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable
 from ....client.admin import Admin, MirrorDescription
 from ....protocol.mirror_table import MirrorPhase, is_offsets_copy
 from ...arguments.selection import missing
-from ...asking import run_client
 from ...connection.precedence import connection_of
 from ...failures import CommandFailed, UsageError
+from ...run_client import run_client
 from ...terminal.confirmation import confirm
 from ...terminal.output import bytes_text, print_json, print_table
 from ...terminal.text import note, show_progress

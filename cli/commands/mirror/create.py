@@ -14,11 +14,11 @@ from ....client.security.foreign_options import is_about_connections
 from ....client.security.options import SecurityOptions
 from ...arguments.options import key_values
 from ...arguments.selection import bytes_of, timestamp_ms
-from ...asking import run_client
 from ...connection.precedence import connection_of
 from ...failures import CommandFailed, UsageError
 from ...nodes.config_providers import resolve
 from ...nodes.settings import parse_properties, read_text
+from ...run_client import run_client
 from ...terminal.output import print_json, print_table
 from ...terminal.text import note, show_progress
 from .report import progress, stopped

@@ -6,8 +6,8 @@ import argparse
 from typing import Any
 
 from ....client.admin import Admin, Failback
-from ...asking import run_client
 from ...connection.precedence import connection_of
+from ...run_client import run_client
 from ...terminal.confirmation import confirm
 from ...terminal.output import print_json, print_table
 from ...terminal.text import note

@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 
 from ....client.admin import Admin, MirrorDescription
-from ...asking import run_client
 from ...connection.precedence import connection_of
+from ...run_client import run_client
 from ...terminal.output import print_json, print_table
 from ...terminal.text import say
 from .report import KINDS, as_json, cut_line, shown, stopped, summary, topic_row, troubles

@@ -11,9 +11,9 @@ from ....client.admin import TOPIC_RESOURCE, Admin, NewTopic
 from ....protocol.errors import ErrorCode, KafkaError
 from ...arguments.options import key_values
 from ...arguments.selection import select
-from ...asking import refusal, run_client
 from ...connection.precedence import connection_of
 from ...failures import CommandFailed, UsageError
+from ...run_client import refusal, run_client
 from ...terminal.confirmation import confirm
 from ...terminal.output import print_json, print_table
 

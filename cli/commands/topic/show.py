@@ -12,8 +12,8 @@ from ....client.connections.metadata import PartitionInfo, TopicInfo
 from ....client.records import TopicPartition
 from ....protocol.errors import KafkaError
 from ...arguments.selection import select
-from ...asking import run_client
 from ...connection.precedence import connection_of
+from ...run_client import run_client
 from ...terminal.output import bytes_text, numbers, print_json, print_table
 from ...terminal.text import say
 

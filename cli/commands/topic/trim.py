@@ -11,9 +11,9 @@ from ....client.admin.trim import CannotTrim, check_within_ends
 from ....client.records import TopicPartition
 from ....protocol.errors import KafkaError
 from ...arguments.selection import named_partitions, partition_offsets, timestamp_ms
-from ...asking import raise_refusals, run_client
 from ...connection.precedence import connection_of
 from ...failures import CommandFailed, UsageError
+from ...run_client import raise_refusals, run_client
 from ...terminal.confirmation import confirm
 from ...terminal.output import print_json, print_table
 
