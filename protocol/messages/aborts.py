@@ -1,4 +1,5 @@
-"""AbortTransaction (20005), an API of Ottla's own under a key that Kafka does not use: people end a transaction."""
+"""AbortTransaction (20005): ends an open transaction for an operator. An API of Ottla's own, under a key that Kafka
+does not use."""
 
 from __future__ import annotations
 
@@ -17,10 +18,10 @@ class AbortTransactionResponse(Message):
 
 @request(20005, "0", flexible="0+", response=AbortTransactionResponse)
 class AbortTransactionRequest(Request[AbortTransactionResponse]):
-    """Abort the open transaction of a transactional id, whoever its producer is; that one is fenced.
+    """Request to abort the open transaction of a transactional id, whichever producer owns it; that producer is fenced.
 
-    Any broker answers. Nothing happens where none is open. Kafka's tools write abort markers into single partitions
-    instead.
+    Any broker answers. Nothing happens if no transaction is open. Kafka's tools write abort markers into single
+    partitions instead.
     """
 
-    transactional_id: str = string(about="Whose transaction.")
+    transactional_id: str = string(about="Transactional id of the transaction.")

@@ -1,4 +1,5 @@
-"""DescribeAcls (29), CreateAcls (30), DeleteAcls (31): who may do what. Codes are those of `protocol/acls.py`."""
+"""DescribeAcls (29), CreateAcls (30), DeleteAcls (31): permissions of principals for resources. Numeric codes are
+listed in `protocol/acls.py`."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from ..schema import Message, Request, array, data, int8, int16, int32, request,
 
 @data()
 class AclDescription(Message):
-    """One of the `acls` of DescribeAclsResource."""
+    """An ACL that was found, without its resource pattern."""
 
     principal: str = string(about="Whom the ACL is about.")
     host: str = string(about="From where.")
@@ -17,12 +18,12 @@ class AclDescription(Message):
 
 @data()
 class DescribeAclsResource(Message):
-    """One of the `resources` of DescribeAclsResponse."""
+    """A resource pattern with the ACLs found for it."""
 
     resource_type: int = int8(about="What is protected.")
     resource_name: str = string(about="Name of the pattern.")
     pattern_type: int = int8(default=3, about="3 LITERAL, 4 PREFIXED.")
-    acls: list[AclDescription] = array(AclDescription, about="The ACLs of the pattern.")
+    acls: list[AclDescription] = array(AclDescription, about="ACLs of the pattern.")
 
 
 @response(29, "1-3", flexible="2+")
@@ -32,27 +33,31 @@ class DescribeAclsResponse(Message):
     throttle_time_ms: int = int32(about="How long a quota delayed the request, in ms.")
     error_code: int = int16(about="Error code, 0 for success.")
     error_message: str | None = string(nullable="0+", about="Explanation for people; null without one.")
-    resources: list[DescribeAclsResource] = array(DescribeAclsResource, about="Patterns that have such ACLs.")
+    resources: list[DescribeAclsResource] = array(
+        DescribeAclsResource, about="Resource patterns with matching ACLs."
+    )
 
 
 @request(29, "1-3", flexible="2+", response=DescribeAclsResponse)
 class DescribeAclsRequest(Request[DescribeAclsResponse]):
-    """Lists the ACLs that a filter finds."""
+    """Request to list the ACLs that match a filter."""
 
-    resource_type_filter: int = int8(about="1 for all.")
-    resource_name_filter: str | None = string(nullable="0+", about="Null for all.")
-    pattern_type_filter: int = int8(
-        default=3, about="1 for all, 2 for those that cover a resource of this name."
+    resource_type_filter: int = int8(about="Resource type; 1 for all.")
+    resource_name_filter: str | None = string(
+        nullable="0+", about="Name of the resource pattern; null for all."
     )
-    principal_filter: str | None = string(nullable="0+", about="Null for all.")
-    host_filter: str | None = string(nullable="0+", about="Null for all.")
-    operation: int = int8(about="1 for all.")
-    permission_type: int = int8(about="1 for all.")
+    pattern_type_filter: int = int8(
+        default=3, about="Pattern type; 1 for all, 2 for the patterns that cover a resource of this name."
+    )
+    principal_filter: str | None = string(nullable="0+", about="Principal; null for all.")
+    host_filter: str | None = string(nullable="0+", about="Host; null for all.")
+    operation: int = int8(about="Operation; 1 for all.")
+    permission_type: int = int8(about="Permission; 1 for all.")
 
 
 @data()
 class AclCreationResult(Message):
-    """One of the `results` of CreateAclsResponse."""
+    """Result of the creation of one ACL."""
 
     error_code: int = int16(about="Error code, 0 for success.")
     error_message: str | None = string(nullable="0+", about="Explanation for people; null without one.")
@@ -70,7 +75,7 @@ class CreateAclsResponse(Message):
 
 @data()
 class AclCreation(Message):
-    """One of the `creations` of CreateAclsRequest."""
+    """An ACL to create."""
 
     resource_type: int = int8(about="What is protected.")
     resource_name: str = string(about="Name of the pattern.")
@@ -83,14 +88,14 @@ class AclCreation(Message):
 
 @request(30, "1-3", flexible="2+", response=CreateAclsResponse)
 class CreateAclsRequest(Request[CreateAclsResponse]):
-    """Creates ACLs, each on its own."""
+    """Request to create ACLs, each independently of the others."""
 
-    creations: list[AclCreation] = array(AclCreation, about="The ACLs.")
+    creations: list[AclCreation] = array(AclCreation, about="ACLs to create.")
 
 
 @data()
 class DeleteAclsMatchingAcl(Message):
-    """One of the `matching_acls` of DeleteAclsFilterResult."""
+    """An ACL that a filter has removed."""
 
     error_code: int = int16(about="Error code, 0 for success.")
     error_message: str | None = string(nullable="0+", about="Explanation for people; null without one.")
@@ -105,11 +110,11 @@ class DeleteAclsMatchingAcl(Message):
 
 @data()
 class DeleteAclsFilterResult(Message):
-    """One of the `filter_results` of DeleteAclsResponse."""
+    """ACLs that one filter has removed."""
 
     error_code: int = int16(about="Error code, 0 for success.")
     error_message: str | None = string(nullable="0+", about="Explanation for people; null without one.")
-    matching_acls: list[DeleteAclsMatchingAcl] = array(DeleteAclsMatchingAcl, about="ACLs that are removed.")
+    matching_acls: list[DeleteAclsMatchingAcl] = array(DeleteAclsMatchingAcl, about="ACLs that were removed.")
 
 
 @response(31, "1-3", flexible="2+")
@@ -124,21 +129,23 @@ class DeleteAclsResponse(Message):
 
 @data()
 class DeleteAclsFilter(Message):
-    """One of the `filters` of DeleteAclsRequest."""
+    """A filter that selects ACLs to remove."""
 
-    resource_type_filter: int = int8(about="1 for all.")
-    resource_name_filter: str | None = string(nullable="0+", about="Null for all.")
-    pattern_type_filter: int = int8(
-        default=3, about="1 for all, 2 for those that cover a resource of this name."
+    resource_type_filter: int = int8(about="Resource type; 1 for all.")
+    resource_name_filter: str | None = string(
+        nullable="0+", about="Name of the resource pattern; null for all."
     )
-    principal_filter: str | None = string(nullable="0+", about="Null for all.")
-    host_filter: str | None = string(nullable="0+", about="Null for all.")
-    operation: int = int8(about="1 for all.")
-    permission_type: int = int8(about="1 for all.")
+    pattern_type_filter: int = int8(
+        default=3, about="Pattern type; 1 for all, 2 for the patterns that cover a resource of this name."
+    )
+    principal_filter: str | None = string(nullable="0+", about="Principal; null for all.")
+    host_filter: str | None = string(nullable="0+", about="Host; null for all.")
+    operation: int = int8(about="Operation; 1 for all.")
+    permission_type: int = int8(about="Permission; 1 for all.")
 
 
 @request(31, "1-3", flexible="2+", response=DeleteAclsResponse)
 class DeleteAclsRequest(Request[DeleteAclsResponse]):
-    """Removes the ACLs that any of its filters finds."""
+    """Request to remove the ACLs that any of its filters matches."""
 
-    filters: list[DeleteAclsFilter] = array(DeleteAclsFilter, about="The filters.")
+    filters: list[DeleteAclsFilter] = array(DeleteAclsFilter, about="Filters that select the ACLs to remove.")

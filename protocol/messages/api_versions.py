@@ -1,4 +1,4 @@
-"""ApiVersions (18): which APIs and versions a broker serves (KIP-35, KIP-511, KIP-584, KIP-1242)."""
+"""ApiVersions (18): the APIs and versions that a broker serves (KIP-35, KIP-511, KIP-584, KIP-1242)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from ..schema import Message, Request, array, boolean, data, int16, int32, int64
 
 @data()
 class ApiVersion(Message):
-    """One API and its range."""
+    """An API and the range of its versions that the broker serves."""
 
     api_key: int = int16(about="Key of the API.")
     min_version: int = int16(about="First version served.")
@@ -16,7 +16,7 @@ class ApiVersion(Message):
 
 @data()
 class SupportedFeatureKey(Message):
-    """A feature and the levels it can be set to."""
+    """A feature and the range of levels that it can be set to."""
 
     name: str = string("3+", about="Name of the feature.")
     min_version: int = int16("3+", about="Lowest level.")
@@ -25,7 +25,7 @@ class SupportedFeatureKey(Message):
 
 @data()
 class FinalizedFeatureKey(Message):
-    """A feature and the levels in force."""
+    """A feature and the range of levels in force."""
 
     name: str = string("3+", about="Name of the feature.")
     max_version_level: int = int16("3+", about="Highest level in force.")
@@ -34,19 +34,20 @@ class FinalizedFeatureKey(Message):
 
 @response(18, "0-5", flexible="3+")
 class ApiVersionsResponse(Message):
-    """Its header is version 0 in every version, so that a client of any age can read it."""
+    """Answer to ApiVersionsRequest. Its header has version 0 in every version, so that a client of any age can read
+    it."""
 
     error_code: int = int16(
         about="UNSUPPORTED_VERSION if the request's version is unknown; the body is then version 0."
     )
-    api_keys: list[ApiVersion] = array(ApiVersion, about="What is served.")
+    api_keys: list[ApiVersion] = array(ApiVersion, about="APIs that the broker serves.")
     throttle_time_ms: int = int32("1+", ignorable=True, about="How long a quota delayed the request, in ms.")
     supported_features: list[SupportedFeatureKey] = array(
         SupportedFeatureKey,
         "3+",
         tag=0,
         ignorable=True,
-        about="Features that can be finalised; below version 4 without those of level 0.",
+        about="Features that can be finalised; versions below 4 leave out features whose lowest level is 0.",
     )
     finalized_features_epoch: int = int64(
         "3+", tag=1, default=-1, ignorable=True, about="Rises when the finalised features change; -1 unknown."
@@ -56,16 +57,16 @@ class ApiVersionsResponse(Message):
         "3+",
         tag=2,
         ignorable=True,
-        about="Features in force; they count only with an epoch of 0 or more.",
+        about="Features in force; valid only if the epoch is 0 or more.",
     )
     zk_migration_ready: bool = boolean(
-        "3+", tag=3, ignorable=True, about="Always false here: there is no ZooKeeper."
+        "3+", tag=3, ignorable=True, about="Always false, since there is no ZooKeeper."
     )
 
 
 @request(18, "0-5", flexible="3+", response=ApiVersionsResponse)
 class ApiVersionsRequest(Request[ApiVersionsResponse]):
-    """The first request of most clients."""
+    """Request for the APIs that the broker serves, the first request of most clients."""
 
     client_software_name: str = string("3+", ignorable=True, about="Name of the client library.")
     client_software_version: str = string("3+", ignorable=True, about="Version of the client library.")
@@ -74,8 +75,8 @@ class ApiVersionsRequest(Request[ApiVersionsResponse]):
         nullable="5+",
         default=None,
         ignorable=True,
-        about="The cluster that the client takes this for; given with the node id or not at all.",
+        about="Id of the cluster that the client expects here; given together with the node id or not at all.",
     )
     node_id: int = int32(
-        "5+", default=-1, ignorable=True, about="The broker that the client takes this for; -1 unknown."
+        "5+", default=-1, ignorable=True, about="Id of the broker that the client expects here; -1 unknown."
     )

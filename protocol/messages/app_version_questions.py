@@ -1,5 +1,7 @@
-"""What a broker asks the quorum's leader about application versions, and what it is told: session messages, see
-`quorum_session`. Many come on several pages.
+"""Questions of a broker to the quorum's leader about application versions, and the answers: session messages, see
+`quorum_session`.
+
+Many answers come on several pages.
 """
 
 from __future__ import annotations
@@ -9,35 +11,47 @@ from ..schema import Message, array, boolean, data, int32, int64, string
 
 @data()
 class AskAppVersions(Message):
-    """Broker: which application versions had transactional ids at a cut?"""
+    """Question of a broker: which application versions did transactional ids have at a cut?"""
 
-    question: int = int64(about="Its number.")
-    listing: int = int64(about="Number of the question that began this listing: of this one, at first.")
-    position: int = int32(about="Where the last page ended; 0 at first.")
-    cut: int = int64(about="A commit index that is a cut.")
+    question: int = int64(about="Number of the question.")
+    listing: int = int64(
+        about="Number of the question that began this listing; the first question names itself."
+    )
+    position: int = int32(about="Position at which the last page ended; 0 at first.")
+    cut: int = int64(about="Cut: a commit index of the cluster.")
     told_offset: int = int64(
-        default=-1, about="What has changed up to this metadata offset is known already; -1: nothing is."
+        default=-1,
+        about="Metadata offset up to which the broker already knows all changes; -1: it knows nothing.",
     )
 
 
 @data()
 class AppVersionTold(Message):
-    """The application version of a transactional id."""
+    """The application version of a transactional id at the cut."""
 
-    transactional_id: str = string(about="Whose.")
+    transactional_id: str = string(about="Transactional id.")
     app_version: int = int64(
-        default=-1, about="Of the last commit up to the cut that named one; -1 without any."
+        default=-1, about="Version of the last commit up to the cut that named one; -1 without any."
     )
 
 
 @data()
 class AppVersionsTold(Message):
-    """Quorum: one page of them, of what has changed or of all there are."""
+    """Answer of the quorum: one page of the application versions that changed, or of all."""
 
-    question: int = int64(about="As asked.")
-    position: int = int32(default=-1, about="Where to go on; -1: that was all.")
-    began_elsewhere: bool = boolean(about="This node knows nothing of the listing: begin again.")
-    is_unknown: bool = boolean(about="This node does not know what held at this cut: ask about a newer one.")
-    is_whole: bool = boolean(about="Whoever is on no page has no version; else it is as it was.")
-    next_offset: int = int64(default=-1, about="What the next question has as its told offset.")
-    versions: list[AppVersionTold] = array(AppVersionTold, about="As they were at the cut.")
+    question: int = int64(about="Number of the question.")
+    position: int = int32(
+        default=-1, about="Position at which the next page begins; -1: this is the last page."
+    )
+    began_elsewhere: bool = boolean(
+        about="Whether this node does not know the listing, so that the broker has to begin again."
+    )
+    is_unknown: bool = boolean(
+        about="Whether this node does not know the versions at this cut, so that the broker has to ask for a newer "
+        "one."
+    )
+    is_whole: bool = boolean(
+        about="Whether an id that is on no page has no version; otherwise its version has not changed."
+    )
+    next_offset: int = int64(default=-1, about="Value of `told_offset` in the next question.")
+    versions: list[AppVersionTold] = array(AppVersionTold, about="Application versions at the cut.")

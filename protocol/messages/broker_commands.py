@@ -1,4 +1,5 @@
-"""Commands about brokers: their registrations, fencing and stopping, and the producer ids they give out."""
+"""Commands about brokers: their registrations, fencing and controlled shutdown, and the producer ids that they give
+out."""
 
 from __future__ import annotations
 
@@ -10,63 +11,73 @@ from .partition_commands import ReplicaLogEnd
 
 @data()
 class RegisterBrokerResult(CommandResult):
-    """The registration."""
+    """Result of RegisterBroker: the epoch of the registration."""
 
     error_code: int = int16(about="0 for success.")
     error_message: str = string(about="For people.")
-    broker_epoch: int = int64(default=-1, about="Fences all earlier registrations of this broker id.")
+    broker_epoch: int = int64(
+        default=-1, about="Epoch of the registration; it fences all earlier registrations of this broker id."
+    )
 
 
 @data()
 class RegisterBroker(Command[RegisterBrokerResult]):
-    """A broker process has started. Idempotent by incarnation."""
+    """Command of a broker process that has started: register it. Idempotent by incarnation."""
 
-    broker_id: int = int32(default=-1, about="node.id.")
-    incarnation: bytes = uuid(about="Chosen at each start of the process.")
+    broker_id: int = int32(default=-1, about="node.id of the broker.")
+    incarnation: bytes = uuid(about="Id that the process chooses at each start.")
     previous_broker_epoch: int = int64(
-        default=-1, about="As the clean stop left it; -1 after an unclean one."
+        default=-1, about="Broker epoch that a clean shutdown left; -1 after an unclean one."
     )
-    listeners: list[BrokerListener] = array(BrokerListener, about="Where clients reach it.")
-    rack: str | None = string(nullable="0+", default=None, about="Null without racks.")
-    log_dirs: list[bytes] = array(uuid, about="Ids of its log directories.")
+    listeners: list[BrokerListener] = array(
+        BrokerListener, about="Addresses at which clients reach the broker."
+    )
+    rack: str | None = string(nullable="0+", default=None, about="Rack of the broker; null without racks.")
+    log_dirs: list[bytes] = array(uuid, about="Ids of the broker's log directories.")
     features: list[BrokerFeature] = array(
         BrokerFeature,
         "0+",
         tag=0,
-        about="What its program knows; programs before these features tell nothing.",
+        about="Features that the broker's program knows; empty from programs older than these features.",
     )
     host: str | None = string(
-        "0+", tag=1, nullable="0+", default=None, about="broker.host; null for a broker on a host of its own."
+        "0+",
+        tag=1,
+        nullable="0+",
+        default=None,
+        about="broker.host; null for a broker that shares its host with no other.",
     )
 
 
 @data()
 class UnfenceBroker(Command[PlainResult]):
-    """The broker is ready to serve."""
+    """Command to unfence a broker that is ready to serve."""
 
-    broker_id: int = int32(about="Which.")
-    broker_epoch: int = int64(about="Its registration.")
+    broker_id: int = int32(about="Id of the broker.")
+    broker_epoch: int = int64(about="Epoch of the broker's registration.")
 
 
 @data()
 class FenceBroker(Command[PlainResult]):
-    """The broker is gone: it leaves its ISRs, and others lead."""
+    """Command to fence a broker that is gone: it leaves its ISRs, and other brokers take over its leaderships."""
 
-    broker_id: int = int32(about="Which.")
-    broker_epoch: int = int64(about="Its registration.")
-    progress: list[ReplicaLogEnd] = array(ReplicaLogEnd, about="For choosing the member furthest along.")
+    broker_id: int = int32(about="Id of the broker.")
+    broker_epoch: int = int64(about="Epoch of the broker's registration.")
+    progress: list[ReplicaLogEnd] = array(
+        ReplicaLogEnd, about="Log ends of replicas, to elect the member that is furthest along."
+    )
 
 
 @data()
 class UnregisterBroker(Command[PlainResult]):
-    """Forget a broker that will not come back."""
+    """Command to remove the registration of a broker that will not come back."""
 
-    broker_id: int = int32(about="Which.")
+    broker_id: int = int32(about="Id of the broker.")
 
 
 @data()
 class ControlledShutdownResult(CommandResult):
-    """How far the shutdown is."""
+    """Progress of a controlled shutdown."""
 
     error_code: int = int16(about="0 for success.")
     error_message: str = string(about="For people.")
@@ -75,28 +86,28 @@ class ControlledShutdownResult(CommandResult):
 
 @data()
 class BeginControlledShutdown(Command[ControlledShutdownResult]):
-    """The broker wants to stop: others take over what it leads."""
+    """Command of a broker that wants to stop: other brokers take over its leaderships."""
 
-    broker_id: int = int32(about="Which.")
-    broker_epoch: int = int64(about="Its registration.")
+    broker_id: int = int32(about="Id of the broker.")
+    broker_epoch: int = int64(about="Epoch of the broker's registration.")
     progress: list[ReplicaLogEnd] = array(
-        ReplicaLogEnd, "0+", tag=0, about="For choosing the member furthest along."
+        ReplicaLogEnd, "0+", tag=0, about="Log ends of replicas, to elect the member that is furthest along."
     )
 
 
 @data()
 class AllocateProducerIdsResult(CommandResult):
-    """A block of producer ids, for this broker alone."""
+    """A block of producer ids for one broker alone."""
 
     error_code: int = int16(about="0 for success.")
     error_message: str = string(about="For people.")
-    first: int = int64(default=-1, about="First of the block.")
-    count: int = int32(about="Size of the block.")
+    first: int = int64(default=-1, about="First id of the block.")
+    count: int = int32(about="Number of ids in the block.")
 
 
 @data()
 class AllocateProducerIds(Command[AllocateProducerIdsResult]):
-    """A broker needs producer ids to give out."""
+    """Command of a broker that needs producer ids to give out."""
 
-    broker_id: int = int32(about="Who asks.")
-    broker_epoch: int = int64(about="Its registration.")
+    broker_id: int = int32(about="Id of the broker that asks.")
+    broker_epoch: int = int64(about="Epoch of the broker's registration.")

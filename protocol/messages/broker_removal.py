@@ -1,4 +1,4 @@
-"""UnregisterBroker (64): forget a broker that will not come back."""
+"""UnregisterBroker (64): removes the registration of a broker that will not come back."""
 
 from __future__ import annotations
 
@@ -16,6 +16,6 @@ class UnregisterBrokerResponse(Message):
 
 @request(64, "0", flexible="0+", response=UnregisterBrokerResponse)
 class UnregisterBrokerRequest(Request[UnregisterBrokerResponse]):
-    """Remove the registration of a broker."""
+    """Request to remove the registration of a broker."""
 
     broker_id: int = int32(about="node.id of the broker.")

@@ -20,7 +20,7 @@ from ..schema import (
 
 @data()
 class EntityData(Message):
-    """One of the `entity` of EntryData."""
+    """A part of an entity's name."""
 
     entity_type: str = string(about="user, client-id or ip.")
     entity_name: str | None = string(nullable="0+", about="Name of the entity; null for the default.")
@@ -28,15 +28,15 @@ class EntityData(Message):
 
 @data()
 class ValueData(Message):
-    """One of the `values` of EntryData."""
+    """A quota of an entity."""
 
     key: str = string(about="Name of the quota.")
-    value: float = float64(about="Its value.")
+    value: float = float64(about="Value of the quota.")
 
 
 @data()
 class EntryData(Message):
-    """One of the `entries` of DescribeClientQuotasResponse."""
+    """An entity with its quotas."""
 
     entity: list[EntityData] = array(EntityData, about="Parts that name the entity.")
     values: list[ValueData] = array(ValueData, about="Quotas by name.")
@@ -49,12 +49,12 @@ class DescribeClientQuotasResponse(Message):
     throttle_time_ms: int = int32(about="How long a quota delayed the request, in ms.")
     error_code: int = int16(about="Error code, 0 for success.")
     error_message: str | None = string(nullable="0+", about="Explanation for people; null without one.")
-    entries: list[EntryData] | None = array(EntryData, nullable="0+", about="Quotas of one entity each.")
+    entries: list[EntryData] | None = array(EntryData, nullable="0+", about="Entities with their quotas.")
 
 
 @data()
 class ComponentData(Message):
-    """One of the `components` of DescribeClientQuotasRequest."""
+    """A condition on one part of an entity's name."""
 
     entity_type: str = string(about="user, client-id or ip.")
     match_type: int = int8(about="0 exactly this name, 1 the default entity, 2 any name.")
@@ -63,15 +63,15 @@ class ComponentData(Message):
 
 @request(48, "0-1", flexible="1+", response=DescribeClientQuotasResponse)
 class DescribeClientQuotasRequest(Request[DescribeClientQuotasResponse]):
-    """Show the quotas of matching entities."""
+    """Request for the quotas of matching entities."""
 
     components: list[ComponentData] = array(ComponentData, about="Conditions on the entities.")
-    strict: bool = boolean(about="Whether entities with further parts are left out.")
+    strict: bool = boolean(about="Whether to leave out entities that have further parts.")
 
 
 @data()
 class AlterClientQuotasEntryData(Message):
-    """One of the `entries` of AlterClientQuotasResponse."""
+    """Result of the changes of one entity."""
 
     error_code: int = int16(about="Error code, 0 for success.")
     error_message: str | None = string(nullable="0+", about="Explanation for people; null without one.")
@@ -84,22 +84,22 @@ class AlterClientQuotasResponse(Message):
 
     throttle_time_ms: int = int32(about="How long a quota delayed the request, in ms.")
     entries: list[AlterClientQuotasEntryData] = array(
-        AlterClientQuotasEntryData, about="Quotas of one entity each."
+        AlterClientQuotasEntryData, about="Results, one for each entity."
     )
 
 
 @data()
 class OpData(Message):
-    """One of the `ops` of AlterClientQuotasRequestEntryData."""
+    """A quota to set or remove."""
 
     key: str = string(about="Name of the quota.")
-    value: float = float64(about="Its value.")
+    value: float = float64(about="New value of the quota.")
     remove: bool = boolean(about="Whether the quota is removed.")
 
 
 @data()
 class AlterClientQuotasRequestEntryData(Message):
-    """One of the `entries` of AlterClientQuotasRequest."""
+    """Quotas of one entity to set or remove."""
 
     entity: list[EntityData] = array(EntityData, about="Parts that name the entity.")
     ops: list[OpData] = array(OpData, about="Quotas to set or remove.")
@@ -107,9 +107,9 @@ class AlterClientQuotasRequestEntryData(Message):
 
 @request(49, "0-1", flexible="1+", response=AlterClientQuotasResponse)
 class AlterClientQuotasRequest(Request[AlterClientQuotasResponse]):
-    """Set or remove quotas."""
+    """Request to set or remove quotas."""
 
     entries: list[AlterClientQuotasRequestEntryData] = array(
-        AlterClientQuotasRequestEntryData, about="Quotas of one entity each."
+        AlterClientQuotasRequestEntryData, about="Changes, by entity."
     )
     validate_only: bool = boolean(about="Whether only to check.")

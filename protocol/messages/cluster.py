@@ -7,7 +7,7 @@ from ..schema import Message, Request, array, boolean, data, int8, int16, int32,
 
 @data()
 class DescribeClusterBroker(Message):
-    """One of the `brokers` of DescribeClusterResponse."""
+    """A broker of the cluster."""
 
     broker_id: int = int32(about="Broker id.")
     host: str = string(about="Host name or address.")
@@ -19,7 +19,7 @@ class DescribeClusterBroker(Message):
         tag=10000,
         nullable="0+",
         default=None,
-        about="Not in Kafka: broker.host; null for a broker on a machine of its own.",
+        about="Not in Kafka: broker.host; null for a broker that shares its machine with no other.",
     )
 
 
@@ -47,10 +47,10 @@ class DescribeClusterResponse(Message):
 
 @request(60, "0-2", flexible="0+", response=DescribeClusterResponse)
 class DescribeClusterRequest(Request[DescribeClusterResponse]):
-    """Show the cluster."""
+    """Request for the brokers of the cluster."""
 
     include_cluster_authorized_operations: bool = boolean(
-        about="Whether to tell what the client may do with the cluster."
+        about="Whether to answer which operations the client may perform on the cluster."
     )
     endpoint_type: int = int8("1+", default=1, about="1 brokers, 2 controllers.")
     include_fenced_brokers: bool = boolean("2+", about="Whether to list fenced brokers too.")

@@ -9,17 +9,17 @@ from .user_commands import ScramCredentialChange
 
 @data()
 class InitialFeature(Message):
-    """A level that is in force from the beginning."""
+    """A level of a feature that is in force from the beginning."""
 
     feature: str = string(about="Name of the feature.")
-    level: int = int16(about="Its level.")
+    level: int = int16(about="Level of the feature.")
 
 
 @data()
 class FormCluster(Command[PlainResult]):
-    """Name the cluster, once."""
+    """Command to name the cluster, once."""
 
-    cluster_id: str = string(about="Chosen once, for ever.")
+    cluster_id: str = string(about="Id of the cluster, chosen once and for ever.")
     features: list[InitialFeature] = array(
         InitialFeature, "0+", tag=0, about="Levels of features that are in force from the beginning."
     )
@@ -30,4 +30,5 @@ class FormCluster(Command[PlainResult]):
 
 @data()
 class DeclareRestored(Command[PlainResult]):
-    """An operator has restored the quorum from copies: what it learned after the copies were made is lost."""
+    """Command of an operator who has restored the quorum from copies; metadata written after the copies were made is
+    lost."""

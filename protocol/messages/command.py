@@ -1,10 +1,10 @@
-"""The shape of every command to the metadata quorum: a message that declares how it is answered.
+"""Base classes of commands to the metadata quorum. Each command is a message that declares the class of its result.
 
 Example:
 
     @data()
     class AllocateProducerIds(Command[AllocateProducerIdsResult]):
-        broker_id: int = int32(about="Who asks.")
+        broker_id: int = int32(about="Id of the broker that asks.")
 
 `quorum_commands` gives each command its number, and encodes it.
 """
@@ -18,7 +18,7 @@ from ..schema import Message, data, int16, string
 
 
 class CommandResult(Message):
-    """Base of all results. Each declares these two fields; they are about the whole command."""
+    """Base of all results. Each result declares these two fields, which concern the whole command."""
 
     __slots__ = ()
 
@@ -38,38 +38,39 @@ class Command(Message, Generic[_ResultT_co]):
 
 @data()
 class PlainResult(CommandResult):
-    """The result of a command that only succeeds or is refused."""
+    """Result of a command that either succeeds or is refused."""
 
     error_code: int = int16(about="0 for success.")
     error_message: str = string(about="For people.")
 
 
 class CommandRefused(KafkaError):
-    """The quorum applied the command and refused it. Any other KafkaError leaves open whether it was applied."""
+    """A command that the quorum applied and refused. Any other KafkaError leaves open whether the command was
+    applied."""
 
 
 class _Outcome(Protocol):
-    """What has an error code: the result of a command, or the part of a result about one of its elements."""
+    """A message with an error code: the result of a command, or the part of a result about one of its elements."""
 
     error_code: int
     error_message: str
 
 
 def result_type(command: type[Command[ResultT]]) -> type[ResultT]:
-    """The class of the results of these commands."""
+    """Return the class of the results of these commands."""
     bases: tuple[Any, ...] = command.__dict__["__orig_bases__"]
     declared: type[ResultT] = get_args(bases[0])[0]
     return declared
 
 
 def refusal(outcome: _Outcome) -> CommandRefused | None:
-    """The error that an outcome tells of, with the quorum's message; None for success."""
+    """Return the error of an outcome, with the quorum's message; None for success."""
     code = outcome.error_code
     return CommandRefused(ErrorCode.of(code), outcome.error_message) if code else None
 
 
 def accepted(result: ResultT) -> ResultT:
-    """The result itself. Raises CommandRefused if it says that the command was refused."""
+    """Return the result itself. Raises CommandRefused if the command was refused."""
     refused = refusal(result)
     if refused is not None:
         raise refused

@@ -9,7 +9,7 @@ from .command import Command, CommandResult
 
 
 class ConfigOperation(IntEnum):
-    """Kafka's operations on one configuration key."""
+    """Kafka's operations on a configuration key."""
 
     SET = 0
     DELETE = 1
@@ -18,7 +18,7 @@ class ConfigOperation(IntEnum):
 
 
 class ResourceType(IntEnum):
-    """Kafka's config resource types, as far as the controller keeps any."""
+    """Kafka's types of config resources; only those that the controller stores."""
 
     TOPIC = 2
     BROKER = 4
@@ -28,51 +28,51 @@ class ResourceType(IntEnum):
 
 @data()
 class ConfigChange(Message):
-    """One change of one key."""
+    """A change of one configuration key."""
 
     name: str = string(about="Key.")
-    operation: int = int8(about="A ConfigOperation.")
-    value: str | None = string(nullable="0+", default=None, about="Null for DELETE.")
+    operation: int = int8(about="Operation, a ConfigOperation.")
+    value: str | None = string(nullable="0+", default=None, about="New value; null for DELETE.")
     replaces: str | None = string(
         "0+",
         nullable="0+",
         default=None,
         tag=0,
-        about="Nothing is changed if the value is another than this; null: whatever it is.",
+        about="Value that the key must have now, otherwise nothing changes; null: any value.",
     )
 
 
 @data()
 class ConfigResource(Message):
-    """What changes about one topic or broker: all or nothing."""
+    """Changes of one resource, such as a topic or a broker. All are made, or none."""
 
-    resource_type: int = int8(about="A ResourceType.")
+    resource_type: int = int8(about="Type of the resource, a ResourceType.")
     resource_name: str = string(about="Topic, broker id, or empty for all brokers.")
-    changes: list[ConfigChange] = array(ConfigChange, about="Changes.")
+    changes: list[ConfigChange] = array(ConfigChange, about="Changes of the resource.")
 
 
 @data()
 class AlteredConfig(Message):
-    """How the change of one resource went."""
+    """Result of the changes of one resource."""
 
-    resource_type: int = int8(about="As in the command.")
-    resource_name: str = string(about="As in the command.")
+    resource_type: int = int8(about="Type of the resource, as in the command.")
+    resource_name: str = string(about="Name of the resource, as in the command.")
     error_code: int = int16(about="0 for success.")
     error_message: str = string(about="For people.")
 
 
 @data()
 class AlterConfigsResult(CommandResult):
-    """One result per resource, in order."""
+    """Results of AlterConfigs, one for each resource in the order of the command."""
 
     error_code: int = int16(about="About the whole command; 0 for success.")
     error_message: str = string(about="For people.")
-    resources: list[AlteredConfig] = array(AlteredConfig, about="In the order of the command.")
+    resources: list[AlteredConfig] = array(AlteredConfig, about="Results, in the order of the command.")
 
 
 @data()
 class AlterConfigs(Command[AlterConfigsResult]):
-    """Change dynamic configurations, each resource on its own."""
+    """Command to change dynamic configurations, each resource independently of the others."""
 
-    resources: list[ConfigResource] = array(ConfigResource, about="Resources.")
+    resources: list[ConfigResource] = array(ConfigResource, about="Resources to change.")
     validate_only: bool = boolean(about="Whether only to check.")

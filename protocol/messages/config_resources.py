@@ -1,4 +1,4 @@
-"""ListConfigResources (74): what has a configuration (KIP-1142)."""
+"""ListConfigResources (74): the resources that have a configuration (KIP-1142)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from ..schema import Message, Request, array, data, int8, int16, int32, request,
 
 @data()
 class ConfigResource(Message):
-    """One of the `config_resources` of ListConfigResourcesResponse."""
+    """A resource that has a configuration."""
 
     resource_name: str = string(about="Topic name, broker id, or empty for all brokers.")
     resource_type: int = int8(
@@ -31,6 +31,6 @@ class ListConfigResourcesResponse(Message):
 
 @request(74, "0-1", flexible="0+", response=ListConfigResourcesResponse)
 class ListConfigResourcesRequest(Request[ListConfigResourcesResponse]):
-    """List configured resources."""
+    """Request for the resources that have a configuration."""
 
     resource_types: list[int] = array(int8, "1+", about="Types wanted; empty for all.")

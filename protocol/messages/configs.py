@@ -7,18 +7,18 @@ from ..schema import Message, Request, array, boolean, data, int8, int16, int32,
 
 @data()
 class DescribeConfigsSynonym(Message):
-    """One of the `synonyms` of DescribeConfigsResourceResult."""
+    """A value for a configuration key from one source, in force or hidden by another."""
 
-    name: str = string("1+", about="Name.")
+    name: str = string("1+", about="Key.")
     value: str | None = string("1+", nullable="0+", about="Value; null for none.")
     source: int = int8("1+", about="Where the value comes from, as in `config_source`.")
 
 
 @data()
 class DescribeConfigsResourceResult(Message):
-    """One of the `configs` of DescribeConfigsResult."""
+    """A configuration entry with its value in force."""
 
-    name: str = string(about="Name.")
+    name: str = string(about="Key.")
     value: str | None = string(nullable="0+", about="Value; null for none.")
     read_only: bool = boolean(about="Whether it cannot be changed.")
     config_source: int = int8(
@@ -40,12 +40,12 @@ class DescribeConfigsResourceResult(Message):
         ignorable=True,
         about="1 boolean, 2 string, 3 int, 4 short, 5 long, 6 double, 7 list, 8 class, 9 password.",
     )
-    documentation: str | None = string("3+", nullable="0+", ignorable=True, about="What the key is about.")
+    documentation: str | None = string("3+", nullable="0+", ignorable=True, about="Description of the key.")
 
 
 @data()
 class DescribeConfigsResult(Message):
-    """One of the `results` of DescribeConfigsResponse."""
+    """Configuration of one resource."""
 
     error_code: int = int16(about="Error code, 0 for success.")
     error_message: str | None = string(nullable="0+", about="Explanation for people; null without one.")
@@ -61,12 +61,12 @@ class DescribeConfigsResponse(Message):
     """Answer to DescribeConfigsRequest."""
 
     throttle_time_ms: int = int32(about="How long a quota delayed the request, in ms.")
-    results: list[DescribeConfigsResult] = array(DescribeConfigsResult, about="Result for each.")
+    results: list[DescribeConfigsResult] = array(DescribeConfigsResult, about="Results, by resource.")
 
 
 @data()
 class DescribeConfigsResource(Message):
-    """One of the `resources` of DescribeConfigsRequest."""
+    """A resource to describe."""
 
     resource_type: int = int8(about="2 topic, 4 broker, 8 broker logger, 16 client metrics, 32 group.")
     resource_name: str = string(about="Name of the resource.")
@@ -75,16 +75,16 @@ class DescribeConfigsResource(Message):
 
 @request(32, "1-4", flexible="4+", response=DescribeConfigsResponse)
 class DescribeConfigsRequest(Request[DescribeConfigsResponse]):
-    """Show configurations."""
+    """Request for configurations."""
 
-    resources: list[DescribeConfigsResource] = array(DescribeConfigsResource, about="Resources concerned.")
-    include_synonyms: bool = boolean("1+", about="Whether to show the values that this one hides.")
-    include_documentation: bool = boolean("3+", about="Whether to show the documentation.")
+    resources: list[DescribeConfigsResource] = array(DescribeConfigsResource, about="Resources to describe.")
+    include_synonyms: bool = boolean("1+", about="Whether to show the values that the value in force hides.")
+    include_documentation: bool = boolean("3+", about="Whether to show the descriptions of the keys.")
 
 
 @data()
 class AlterConfigsResourceResponse(Message):
-    """One of the `responses` of IncrementalAlterConfigsResponse and AlterConfigsResponse."""
+    """Result of the changes of one resource."""
 
     error_code: int = int16(about="Error code, 0 for success.")
     error_message: str | None = string(nullable="0+", about="Explanation for people; null without one.")
@@ -104,16 +104,16 @@ class IncrementalAlterConfigsResponse(Message):
 
 @data()
 class AlterableConfig(Message):
-    """One of the `configs` of AlterConfigsResource."""
+    """A change of one configuration key."""
 
-    name: str = string(about="Name.")
+    name: str = string(about="Key.")
     config_operation: int = int8(about="0 set, 1 delete, 2 append, 3 subtract.")
     value: str | None = string(nullable="0+", secret=True, about="Value; null for none.")
 
 
 @data()
 class AlterConfigsResource(Message):
-    """One of the `resources` of IncrementalAlterConfigsRequest."""
+    """Changes of one resource."""
 
     resource_type: int = int8(about="2 topic, 4 broker, 8 broker logger, 16 client metrics, 32 group.")
     resource_name: str = string(about="Name of the resource.")
@@ -122,7 +122,7 @@ class AlterConfigsResource(Message):
 
 @request(44, "0-1", flexible="1+", response=IncrementalAlterConfigsResponse)
 class IncrementalAlterConfigsRequest(Request[IncrementalAlterConfigsResponse]):
-    """Change single configuration entries (KIP-339)."""
+    """Request to change single configuration entries (KIP-339)."""
 
     resources: list[AlterConfigsResource] = array(AlterConfigsResource, about="Resources to change.")
     validate_only: bool = boolean(about="Whether only to check.")
@@ -140,15 +140,15 @@ class AlterConfigsResponse(Message):
 
 @data()
 class ReplacedConfig(Message):
-    """One of the `configs` of ReplaceConfigsResource."""
+    """A configuration entry that a resource gets."""
 
-    name: str = string(about="Name.")
+    name: str = string(about="Key.")
     value: str | None = string(nullable="0+", secret=True, about="Value; null for none.")
 
 
 @data()
 class ReplaceConfigsResource(Message):
-    """One of the `resources` of AlterConfigsRequest."""
+    """A resource with its whole new configuration."""
 
     resource_type: int = int8(about="2 topic, 4 broker, 8 broker logger, 16 client metrics, 32 group.")
     resource_name: str = string(about="Name of the resource.")
@@ -157,7 +157,9 @@ class ReplaceConfigsResource(Message):
 
 @request(33, "0-2", flexible="2+", response=AlterConfigsResponse)
 class AlterConfigsRequest(Request[AlterConfigsResponse]):
-    """Replace whole configurations; the older way."""
+    """Request to replace whole configurations; IncrementalAlterConfigs is its successor."""
 
-    resources: list[ReplaceConfigsResource] = array(ReplaceConfigsResource, about="Resources concerned.")
+    resources: list[ReplaceConfigsResource] = array(
+        ReplaceConfigsResource, about="Resources whose configurations are replaced."
+    )
     validate_only: bool = boolean(about="Whether only to check.")

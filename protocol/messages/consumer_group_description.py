@@ -1,4 +1,4 @@
-"""ConsumerGroupDescribe (69): the groups of KIP-848."""
+"""ConsumerGroupDescribe (69): consumer groups of KIP-848 and their members."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ from ..schema import (
 
 @data()
 class TopicPartitions(Message):
-    """One of the `topic_partitions` of Assignment."""
+    """Assigned partitions of one topic."""
 
     topic_id: bytes = uuid(about="Id of the topic; zero unknown.")
     topic_name: str = string(about="Name of the topic.")
-    partitions: list[int] = array(int32, about="Partitions.")
+    partitions: list[int] = array(int32, about="Partition indexes.")
 
 
 @data()
 class Assignment(Message):
-    """One of the `assignment` of Member."""
+    """Partitions assigned to a member, by topic."""
 
     topic_partitions: list[TopicPartitions] = array(TopicPartitions, about="Topics and their partitions.")
 
 
 @data()
 class Member(Message):
-    """One of the `members` of DescribedGroup."""
+    """A member of a group."""
 
-    member_id: str = string(about="Member.")
+    member_id: str = string(about="Id of the member.")
     instance_id: str | None = string(
         default=None, nullable="0+", about="Lasting id of a static member; null without one (KIP-345)."
     )
@@ -47,24 +47,28 @@ class Member(Message):
     member_epoch: int = int32(about="Epoch of the member.")
     client_id: str = string(about="Client id of the member.")
     client_host: str = string(about="Address that the member joined from.")
-    subscribed_topic_names: list[str] = array(string, about="Topics it asked for.")
+    subscribed_topic_names: list[str] = array(string, about="Topics that the member subscribes to.")
     subscribed_topic_regex: str | None = string(
-        default=None, nullable="0+", about="Pattern it asked for; null without one."
+        default=None,
+        nullable="0+",
+        about="Pattern of topics that the member subscribes to; null without one.",
     )
-    assignment: Assignment = nested(Assignment, about="What the member owns.")
-    target_assignment: Assignment = nested(Assignment, about="What the member shall own in the end.")
+    assignment: Assignment = nested(Assignment, about="Partitions that the member owns.")
+    target_assignment: Assignment = nested(
+        Assignment, about="Partitions that the member will own when the rebalance is complete."
+    )
     member_type: int = int8("1+", default=-1, ignorable=True, about="0 classic, 1 consumer; -1 unknown.")
 
 
 @data()
 class DescribedGroup(Message):
-    """One of the `groups` of ConsumerGroupDescribeResponse."""
+    """A group with its members."""
 
     error_code: int = int16(about="Error code, 0 for success.")
     error_message: str | None = string(
         default=None, nullable="0+", about="Explanation for people; null without one."
     )
-    group_id: str = string(about="Group.")
+    group_id: str = string(about="Id of the group.")
     group_state: str = string(about="State of the group.")
     group_epoch: int = int32(about="Epoch of the group.")
     assignment_epoch: int = int32(about="Epoch of the target assignment.")
@@ -80,12 +84,14 @@ class ConsumerGroupDescribeResponse(Message):
     """Answer to ConsumerGroupDescribeRequest."""
 
     throttle_time_ms: int = int32(about="How long a quota delayed the request, in ms.")
-    groups: list[DescribedGroup] = array(DescribedGroup, about="Groups concerned.")
+    groups: list[DescribedGroup] = array(DescribedGroup, about="Groups that were asked for.")
 
 
 @request(69, "0-1", flexible="0+", response=ConsumerGroupDescribeResponse)
 class ConsumerGroupDescribeRequest(Request[ConsumerGroupDescribeResponse]):
-    """Show groups."""
+    """Request to describe groups."""
 
-    group_ids: list[str] = array(string, about="Groups to show.")
-    include_authorized_operations: bool = boolean(about="Whether to tell what the client may do.")
+    group_ids: list[str] = array(string, about="Ids of the groups to describe.")
+    include_authorized_operations: bool = boolean(
+        about="Whether to answer which operations the client may perform on the groups."
+    )

@@ -7,15 +7,15 @@ from ..schema import Message, Request, array, data, int16, int32, nested, reques
 
 @data()
 class TopicPartitions(Message):
-    """One of the `topic_partitions` of Assignment."""
+    """Partitions of one topic."""
 
     topic_id: bytes = uuid(about="Id of the topic; zero unknown.")
-    partitions: list[int] = array(int32, about="Partitions.")
+    partitions: list[int] = array(int32, about="Partition indexes.")
 
 
 @data()
 class Assignment(Message):
-    """One of the `assignment` of ConsumerGroupHeartbeatResponse."""
+    """Partitions assigned to the member, by topic."""
 
     topic_partitions: list[TopicPartitions] = array(TopicPartitions, about="Topics and their partitions.")
 
@@ -29,20 +29,23 @@ class ConsumerGroupHeartbeatResponse(Message):
     error_message: str | None = string(
         default=None, nullable="0+", about="Explanation for people; null without one."
     )
-    member_id: str | None = string(default=None, nullable="0+", about="Member.")
+    member_id: str | None = string(default=None, nullable="0+", about="Id of the member.")
     member_epoch: int = int32(about="Epoch of the member.")
     heartbeat_interval_ms: int = int32(about="Time until the next heartbeat, in ms.")
     assignment: Assignment | None = nested(
-        Assignment, default=None, nullable="0+", about="What the member may own now; null if unchanged."
+        Assignment,
+        default=None,
+        nullable="0+",
+        about="Partitions that the member may own now; null if unchanged.",
     )
 
 
 @request(68, "0-1", flexible="0+", response=ConsumerGroupHeartbeatResponse)
 class ConsumerGroupHeartbeatRequest(Request[ConsumerGroupHeartbeatResponse]):
-    """Join, stay in, or leave a group."""
+    """Request to join a group, to remain in it, or to leave it."""
 
-    group_id: str = string(about="Group.")
-    member_id: str = string(about="Member.")
+    group_id: str = string(about="Id of the group.")
+    member_id: str = string(about="Id of the member.")
     member_epoch: int = int32(
         about="Epoch of the member; 0 to join, -1 to leave, -2 to leave for a while as a static member."
     )
@@ -51,22 +54,25 @@ class ConsumerGroupHeartbeatRequest(Request[ConsumerGroupHeartbeatResponse]):
     )
     rack_id: str | None = string(default=None, nullable="0+", about="Rack of the member (KIP-881).")
     rebalance_timeout_ms: int = int32(
-        default=-1, about="How long the member may take to give partitions up, in ms; -1 if unchanged."
+        default=-1, about="Time that the member may take to give partitions up, in ms; -1 if unchanged."
     )
     subscribed_topic_names: list[str] | None = array(
-        string, default=None, nullable="0+", about="Topics the member wants; null if unchanged."
+        string, default=None, nullable="0+", about="Topics that the member subscribes to; null if unchanged."
     )
     subscribed_topic_regex: str | None = string(
-        "1+", default=None, nullable="1+", about="Pattern of the topics it wants (RE2); null if unchanged."
+        "1+",
+        default=None,
+        nullable="1+",
+        about="Pattern of topics that the member subscribes to (RE2); null if unchanged.",
     )
     server_assignor: str | None = string(
         default=None,
         nullable="0+",
-        about="Assignor that the broker should use; null for its default, or unchanged.",
+        about="Assignor that the broker should use; null for the broker's default, or if unchanged.",
     )
     topic_partitions: list[TopicPartitions] | None = array(
         TopicPartitions,
         default=None,
         nullable="0+",
-        about="Partitions the member owns now; null if unchanged.",
+        about="Partitions that the member owns now; null if unchanged.",
     )

@@ -1,6 +1,6 @@
-"""What consumers tell each other through the group: subscriptions and assignments, opaque to the coordinator.
+"""Payloads that consumers exchange through their group: subscriptions and assignments, opaque to the coordinator.
 
-Each payload begins with its version as int16; `encode_payload` and `decode_payload` add and read it.
+Each payload begins with its version as int16; `encode_payload` writes it and `decode_payload` reads it.
 """
 
 from __future__ import annotations
@@ -21,20 +21,23 @@ class TopicPartition(Message):
     """Partitions of one topic."""
 
     topic: str = string(about="Name of the topic.")
-    partitions: list[int] = array(int32, about="Partitions.")
+    partitions: list[int] = array(int32, about="Partition indexes.")
 
 
 @data("0-3", flexible="none")
 class ConsumerProtocolSubscription(Message):
-    """What a member wants to consume; the metadata of a JoinGroup protocol."""
+    """Topics that a member wants to consume: the metadata of a JoinGroup protocol."""
 
     topics: list[str] = array(string, about="Topics subscribed to.")
-    user_data: bytes | None = bytes_(nullable="0+", default=None, about="Whatever the assignor adds.")
+    user_data: bytes | None = bytes_(nullable="0+", default=None, about="Opaque data of the assignor.")
     owned_partitions: list[TopicPartition] = array(
-        TopicPartition, "1+", ignorable=True, about="What the member consumes now (KIP-429)."
+        TopicPartition, "1+", ignorable=True, about="Partitions that the member consumes now (KIP-429)."
     )
     generation_id: int = int32(
-        "2+", default=-1, ignorable=True, about="Generation that `owned_partitions` come from (KIP-792)."
+        "2+",
+        default=-1,
+        ignorable=True,
+        about="Generation in which the member got `owned_partitions` (KIP-792).",
     )
     rack_id: str | None = string(
         "3+", nullable="3+", default=None, ignorable=True, about="Rack of the member (KIP-881)."
@@ -43,36 +46,41 @@ class ConsumerProtocolSubscription(Message):
 
 @data("0-3", flexible="none")
 class ConsumerProtocolAssignment(Message):
-    """What a member shall consume; the assignment of SyncGroup."""
+    """Partitions that a member shall consume: the assignment of SyncGroup."""
 
     assigned_partitions: list[TopicPartition] = array(TopicPartition, about="Partitions, by topic.")
-    user_data: bytes | None = bytes_(nullable="0+", default=None, about="Whatever the assignor adds.")
+    user_data: bytes | None = bytes_(nullable="0+", default=None, about="Opaque data of the assignor.")
 
 
 @data("0-1", flexible="none")
 class StickyAssignorUserData(Message):
-    """What members tell the sticky assignor in `user_data`. It stands there without its version."""
+    """State that members send to the sticky assignor in `user_data`, without a version in front."""
 
-    previous_assignment: list[TopicPartition] = array(TopicPartition, about="What the member consumed last.")
-    generation: int = int32("1+", default=-1, ignorable=True, about="Generation that it comes from.")
+    previous_assignment: list[TopicPartition] = array(
+        TopicPartition, about="Partitions that the member consumed last."
+    )
+    generation: int = int32(
+        "1+", default=-1, ignorable=True, about="Generation in which the member got these partitions."
+    )
 
 
 @data("0", flexible="none")
 class CooperativeStickyAssignorUserData(Message):
-    """What members tell the cooperative sticky assignor in `user_data`, for leaders that know no `generation_id`."""
+    """State that members send to the cooperative sticky assignor in `user_data`, for leaders that do not know
+    `generation_id`."""
 
-    generation: int = int32(default=-1, about="Generation that `owned_partitions` come from.")
+    generation: int = int32(default=-1, about="Generation in which the member got `owned_partitions`.")
 
 
 def encode_payload(message: Message, version: int) -> bytes:
-    """The payload with its version in front. Errors as `codec.encode`."""
+    """Encode a payload with its version in front. Errors as `codec.encode`."""
     return _VERSION.pack(version) + encode(message, version)
 
 
 def decode_payload(cls: type[_M], payload: Buffer) -> _M:
-    """Read a payload; a version newer than ours is read as our newest, whose fields it begins with.
+    """Read a payload. A payload of a version newer than ours is read as our newest, with whose fields it begins.
 
-    Raises MalformedMessage if it is no such payload.
+    Raises MalformedMessage if the bytes are no such payload.
     """
     if len(payload) < _VERSION.size:
         raise MalformedMessage(f"{cls.__name__}: the version is missing")
@@ -83,9 +91,9 @@ def decode_payload(cls: type[_M], payload: Buffer) -> _M:
 
 
 def decode_topics(payload: Buffer) -> list[str]:
-    """The topics of a subscription of any version, newer ones included: all begin with the fields of version 0, and
-    what follows these is not read.
+    """Return the topics of a subscription of any version, even a newer one: all versions begin with the fields of
+    version 0, and later fields are not read.
 
-    Raises MalformedMessage if it is no subscription.
+    Raises MalformedMessage if the bytes are no subscription.
     """
     return decode(ConsumerProtocolSubscription, payload, 0, _VERSION.size).topics

@@ -1,8 +1,9 @@
-"""FindCut (20003), ListCutOffsets (20004) and ListAppVersions (20011): what was when a certain transaction was decided.
+"""FindCut (20003), ListCutOffsets (20004) and ListAppVersions (20011): the state of the log at the decision of a
+certain transaction.
 
-APIs of Ottla's own, under keys that Kafka does not use. The markers of a partition stand in the order in which the
-quorum decided, and each names its commit index. So a commit index X is a cut through all partitions at once: below it
-lie the markers of all transactions with an index up to X, and of no other.
+APIs of Ottla's own, under keys that Kafka does not use. The markers of a partition are in the order in which the quorum
+decided, and each marker names its commit index. So a commit index X is a cut through all partitions at once. Below the
+cut lie the markers of all transactions with an index up to X, and of no other transaction.
 """
 
 from __future__ import annotations
@@ -25,10 +26,10 @@ from ..schema import (
 
 @data()
 class CutTopic(Message):
-    """One of the `topics` of FindCutRequest and ListCutOffsetsRequest."""
+    """Partitions of one topic."""
 
-    topic_id: bytes = uuid(about="Topic.")
-    partitions: list[int] = array(int32, about="Partitions.")
+    topic_id: bytes = uuid(about="Id of the topic.")
+    partitions: list[int] = array(int32, about="Partition indexes.")
 
 
 @response(20003, "0", flexible="0+")
@@ -39,53 +40,58 @@ class FindCutResponse(Message):
     error_message: str | None = string(
         default=None, nullable="0+", about="Explanation for people; null without one."
     )
-    cut: int = int64(default=-1, about="A commit index; -1 if no transaction was ever decided.")
+    cut: int = int64(default=-1, about="Commit index of the cut; -1 if no transaction was ever decided.")
     metadata_offset: int = int64(
-        default=-1, about="How far the quorum's metadata were when this was true; to be told to leaders."
+        default=-1,
+        about="Metadata offset of the quorum at which the cut was valid; ListCutOffsets passes it to leaders.",
     )
 
 
 @request(20003, "0", flexible="0+", response=FindCutResponse)
 class FindCutRequest(Request[FindCutResponse]):
-    """The newest commit index such that every transaction decided up to there has all the markers that it needs in
-    these partitions, below the high watermark. Any broker answers.
+    """Request for the newest commit index at which these partitions can be cut.
+
+    Every transaction decided up to that index has all the markers that it needs in these partitions, below the high
+    watermark. Any broker answers.
     """
 
-    topics: list[CutTopic] = array(CutTopic, about="Partitions to be read together; none: all there are.")
+    topics: list[CutTopic] = array(
+        CutTopic, about="Partitions that will be read together; empty: all partitions of the cluster."
+    )
 
 
 @data()
 class CutOffset(Message):
-    """One of the `partitions` of CutOffsetsTopic."""
+    """The position of a cut in one partition."""
 
-    partition_index: int = int32(about="Partition.")
+    partition_index: int = int32(about="Partition index.")
     error_code: int = int16(about="Error code, 0 for success.")
     offset: int = int64(
         default=-1,
-        about="Of the first marker of a transaction that was decided after the cut, else the high watermark.",
+        about="Offset of the first marker of a transaction that was decided after the cut; the high watermark if "
+        "there is no such marker.",
     )
     open_from: int = int64(
         "0+",
         tag=0,
         default=-1,
-        about="Where the first transaction begins that is open at that offset; the offset itself if none is.",
+        about="First offset of the earliest transaction that is open at `offset`; `offset` itself if none is open.",
     )
     least_offset: int = int64(
         "0+",
         tag=1,
         default=-1,
-        about="From here to that offset no transaction ends: any offset between cuts the partition as well.",
+        about="Lower end of the range up to `offset` in which no transaction ends: any offset in it is an equally "
+        "valid cut.",
     )
 
 
 @data()
 class CutOffsetsTopic(Message):
-    """One of the `topics` of ListCutOffsetsResponse."""
+    """Positions of a cut in the partitions of one topic."""
 
-    topic_id: bytes = uuid(about="Topic.")
-    partitions: list[CutOffset] = array(
-        CutOffset, about="Partitions, in the order in which they were asked for."
-    )
+    topic_id: bytes = uuid(about="Id of the topic.")
+    partitions: list[CutOffset] = array(CutOffset, about="Partitions, in the order of the request.")
 
 
 @response(20004, "0", flexible="0+")
@@ -97,23 +103,25 @@ class ListCutOffsetsResponse(Message):
 
 @request(20004, "0", flexible="0+", response=ListCutOffsetsResponse)
 class ListCutOffsetsRequest(Request[ListCutOffsetsResponse]):
-    """Where partitions are cut. Only the leader of a partition answers for it."""
+    """Request for the offsets at which a cut divides partitions. Only the leader of a partition answers for it."""
 
-    cut: int = int64(default=-1, about="A commit index, as FindCut answers it.")
+    cut: int = int64(default=-1, about="Commit index of the cut, from FindCut.")
     metadata_offset: int = int64(
         default=-1,
-        about="As FindCut answers it: a leader that has heard of less may have been replaced. -1: it asks the quorum.",
+        about="Metadata offset from FindCut. A leader whose metadata ends before it may have been replaced. -1: the "
+        "leader asks the quorum.",
     )
-    topics: list[CutTopic] = array(CutTopic, about="Partitions concerned.")
+    topics: list[CutTopic] = array(CutTopic, about="Partitions to divide.")
 
 
 @data()
 class AppVersion(Message):
-    """One of the `versions` of ListAppVersionsResponse."""
+    """The application version of a transactional id at the cut."""
 
-    transactional_id: str = string(about="Whose.")
+    transactional_id: str = string(about="Transactional id.")
     app_version: int = int64(
-        default=-1, about="Of the last commit up to the cut that named one; -1 if it has none any more."
+        default=-1,
+        about="Version of the last commit up to the cut that named one; -1 if the id has none any more.",
     )
 
 
@@ -126,19 +134,22 @@ class ListAppVersionsResponse(Message):
         default=None, nullable="0+", about="Explanation for people; null without one."
     )
     is_whole: bool = boolean(
-        about="Whether ids that are not told have no version; else theirs are as they were."
+        about="Whether ids that are not in the answer have no version; otherwise their versions have not changed."
     )
-    next_offset: int = int64(default=-1, about="The told offset of the next request.")
-    versions: list[AppVersion] = array(AppVersion, about="In no order.")
+    next_offset: int = int64(default=-1, about="Value of `told_offset` in the next request.")
+    versions: list[AppVersion] = array(AppVersion, about="Application versions, in no particular order.")
 
 
 @request(20011, "0", flexible="0+", response=ListAppVersionsResponse)
 class ListAppVersionsRequest(Request[ListAppVersionsResponse]):
-    """The application versions that transactional ids had at a cut. Any broker answers. OFFSET_NOT_AVAILABLE: this cut
-    lies too far back, so that a newer one is to be found first.
+    """Request for the application versions that transactional ids had at a cut.
+
+    Any broker answers. OFFSET_NOT_AVAILABLE: this cut lies too far back, so the client has to find a newer one first.
     """
 
-    cut: int = int64(default=-1, about="A commit index, as FindCut answers it.")
+    cut: int = int64(default=-1, about="Commit index of the cut, from FindCut.")
     told_offset: int = int64(
-        default=-1, about="An earlier answer's next offset: only what has changed since is told. -1: all."
+        default=-1,
+        about="`next_offset` of an earlier answer: only versions that changed since are returned; -1: all "
+        "versions.",
     )

@@ -1,5 +1,6 @@
-"""CreateDelegationToken (38), RenewDelegationToken (39), ExpireDelegationToken (40), DescribeDelegationToken (41): by
-tokens programs log in for a user (KIP-48, KIP-373).
+"""CreateDelegationToken (38), RenewDelegationToken (39), ExpireDelegationToken (40), DescribeDelegationToken (41).
+
+Programs log in for a user by delegation tokens (KIP-48, KIP-373).
 """
 
 from __future__ import annotations
@@ -15,14 +16,16 @@ class CreateDelegationTokenResponse(Message):
     principal_type: str = string(about="Type of the owner.")
     principal_name: str = string(about="Name of the owner.")
     token_requester_principal_type: str = string(
-        "3+", ignorable=True, about="Type of who asked for the token."
+        "3+", ignorable=True, about="Type of the principal that asked for the token."
     )
     token_requester_principal_name: str = string(
-        "3+", ignorable=True, about="Name of who asked for the token."
+        "3+", ignorable=True, about="Name of the principal that asked for the token."
     )
-    issue_timestamp_ms: int = int64(about="When the token was made.")
-    expiry_timestamp_ms: int = int64(about="When it ends unless it is renewed.")
-    max_timestamp_ms: int = int64(about="When it ends at the latest.")
+    issue_timestamp_ms: int = int64(about="Time at which the token was made, in ms since 1970.")
+    expiry_timestamp_ms: int = int64(
+        about="Time at which the token expires unless it is renewed, in ms since 1970."
+    )
+    max_timestamp_ms: int = int64(about="Latest time at which the token can expire, in ms since 1970.")
     token_id: str = string(about="Name of the token.")
     hmac: bytes = bytes_(secret=True, about="The secret of the token.")
     throttle_time_ms: int = int32(about="How long a quota delayed the request, in ms.")
@@ -30,7 +33,7 @@ class CreateDelegationTokenResponse(Message):
 
 @data()
 class CreatableRenewer(Message):
-    """One of the `renewers` of CreateDelegationTokenRequest."""
+    """A principal who may renew the token."""
 
     principal_type: str = string(about="Type of the principal.")
     principal_name: str = string(about="Name of the principal.")
@@ -38,19 +41,19 @@ class CreatableRenewer(Message):
 
 @request(38, "1-3", flexible="2+", response=CreateDelegationTokenResponse)
 class CreateDelegationTokenRequest(Request[CreateDelegationTokenResponse]):
-    """Make a token."""
+    """Request to create a token."""
 
     owner_principal_type: str | None = string(
-        "3+", nullable="3+", default=None, about="Type of the owner; null: who asks is the owner."
+        "3+", nullable="3+", default=None, about="Type of the owner; null: the requester is the owner."
     )
     owner_principal_name: str | None = string(
-        "3+", nullable="3+", default=None, about="Name of the owner; null: who asks is the owner."
+        "3+", nullable="3+", default=None, about="Name of the owner; null: the requester is the owner."
     )
     renewers: list[CreatableRenewer] = array(
-        CreatableRenewer, about="Who may renew and expire the token besides its owner."
+        CreatableRenewer, about="Principals who may renew and expire the token besides its owner."
     )
     max_lifetime_ms: int = int64(
-        about="How long the token may live; not above 0: as long as the cluster allows."
+        about="Lifetime of the token, in ms; 0 or less: the longest that the cluster allows."
     )
 
 
@@ -59,16 +62,18 @@ class RenewDelegationTokenResponse(Message):
     """Answer to RenewDelegationTokenRequest."""
 
     error_code: int = int16(about="Error code, 0 for success.")
-    expiry_timestamp_ms: int = int64(about="When the token ends now.")
+    expiry_timestamp_ms: int = int64(about="Time at which the token expires now, in ms since 1970.")
     throttle_time_ms: int = int32(about="How long a quota delayed the request, in ms.")
 
 
 @request(39, "1-2", flexible="2+", response=RenewDelegationTokenResponse)
 class RenewDelegationTokenRequest(Request[RenewDelegationTokenResponse]):
-    """Have a token end later."""
+    """Request to let a token expire later."""
 
     hmac: bytes = bytes_(secret=True, about="The secret of the token.")
-    renew_period_ms: int = int64(about="How long from now on; not above 0: as long as the cluster allows.")
+    renew_period_ms: int = int64(
+        about="Time from now until the token expires, in ms; 0 or less: the longest that the cluster allows."
+    )
 
 
 @response(40, "1-2", flexible="2+")
@@ -76,21 +81,23 @@ class ExpireDelegationTokenResponse(Message):
     """Answer to ExpireDelegationTokenRequest."""
 
     error_code: int = int16(about="Error code, 0 for success.")
-    expiry_timestamp_ms: int = int64(about="When the token ends now.")
+    expiry_timestamp_ms: int = int64(about="Time at which the token expires now, in ms since 1970.")
     throttle_time_ms: int = int32(about="How long a quota delayed the request, in ms.")
 
 
 @request(40, "1-2", flexible="2+", response=ExpireDelegationTokenResponse)
 class ExpireDelegationTokenRequest(Request[ExpireDelegationTokenResponse]):
-    """Say when a token ends, or remove it."""
+    """Request to set the time at which a token expires, or to remove the token."""
 
     hmac: bytes = bytes_(secret=True, about="The secret of the token.")
-    expiry_time_period_ms: int = int64(about="How long from now on; below 0: it is removed at once.")
+    expiry_time_period_ms: int = int64(
+        about="Time from now until the token expires, in ms; below 0: the token is removed at once."
+    )
 
 
 @data()
 class DescribedRenewer(Message):
-    """One of the `renewers` of DescribedDelegationToken."""
+    """A principal who may renew the token."""
 
     principal_type: str = string(about="Type of the principal.")
     principal_name: str = string(about="Name of the principal.")
@@ -98,23 +105,25 @@ class DescribedRenewer(Message):
 
 @data()
 class DescribedDelegationToken(Message):
-    """One of the `tokens` of DescribeDelegationTokenResponse."""
+    """A token with its owner, times and renewers."""
 
     principal_type: str = string(about="Type of the owner.")
     principal_name: str = string(about="Name of the owner.")
     token_requester_principal_type: str = string(
-        "3+", ignorable=True, about="Type of who asked for the token."
+        "3+", ignorable=True, about="Type of the principal that asked for the token."
     )
     token_requester_principal_name: str = string(
-        "3+", ignorable=True, about="Name of who asked for the token."
+        "3+", ignorable=True, about="Name of the principal that asked for the token."
     )
-    issue_timestamp: int = int64(about="When the token was made.")
-    expiry_timestamp: int = int64(about="When it ends unless it is renewed.")
-    max_timestamp: int = int64(about="When it ends at the latest.")
+    issue_timestamp: int = int64(about="Time at which the token was made, in ms since 1970.")
+    expiry_timestamp: int = int64(
+        about="Time at which the token expires unless it is renewed, in ms since 1970."
+    )
+    max_timestamp: int = int64(about="Latest time at which the token can expire, in ms since 1970.")
     token_id: str = string(about="Name of the token.")
     hmac: bytes = bytes_(secret=True, about="The secret of the token.")
     renewers: list[DescribedRenewer] = array(
-        DescribedRenewer, about="Who may renew and expire the token besides its owner."
+        DescribedRenewer, about="Principals who may renew and expire the token besides its owner."
     )
 
 
@@ -123,13 +132,13 @@ class DescribeDelegationTokenResponse(Message):
     """Answer to DescribeDelegationTokenRequest."""
 
     error_code: int = int16(about="Error code, 0 for success.")
-    tokens: list[DescribedDelegationToken] = array(DescribedDelegationToken, about="The tokens.")
+    tokens: list[DescribedDelegationToken] = array(DescribedDelegationToken, about="Tokens that were found.")
     throttle_time_ms: int = int32(about="How long a quota delayed the request, in ms.")
 
 
 @data()
 class DescribedTokenOwner(Message):
-    """One of the `owners` of DescribeDelegationTokenRequest."""
+    """An owner whose tokens are wanted."""
 
     principal_type: str = string(about="Type of the owner.")
     principal_name: str = string(about="Name of the owner.")
@@ -137,8 +146,8 @@ class DescribedTokenOwner(Message):
 
 @request(41, "1-3", flexible="2+", response=DescribeDelegationTokenResponse)
 class DescribeDelegationTokenRequest(Request[DescribeDelegationTokenResponse]):
-    """Show tokens that concern the sender, or that it may see."""
+    """Request for the tokens that concern the sender, or that the sender may see."""
 
     owners: list[DescribedTokenOwner] | None = array(
-        DescribedTokenOwner, nullable="0+", about="Whose tokens; null for all."
+        DescribedTokenOwner, nullable="0+", about="Owners of the wanted tokens; null for all."
     )

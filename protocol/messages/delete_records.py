@@ -1,4 +1,4 @@
-"""DeleteRecords (21): move the log start offset."""
+"""DeleteRecords (21): moves the log start offset forward."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from ..schema import Message, Request, array, data, int16, int32, int64, request
 
 @data()
 class DeleteRecordsPartitionResult(Message):
-    """One of the `partitions` of DeleteRecordsTopicResult."""
+    """Result for one partition."""
 
-    partition_index: int = int32(about="Partition.")
+    partition_index: int = int32(about="Partition index.")
     low_watermark: int = int64(about="New log start offset.")
     error_code: int = int16(about="Error code, 0 for success.")
 
 
 @data()
 class DeleteRecordsTopicResult(Message):
-    """One of the `topics` of DeleteRecordsResponse."""
+    """Results of one topic."""
 
     name: str = string(about="Name of the topic.")
     partitions: list[DeleteRecordsPartitionResult] = array(
@@ -29,20 +29,20 @@ class DeleteRecordsResponse(Message):
     """Answer to DeleteRecordsRequest."""
 
     throttle_time_ms: int = int32(about="How long a quota delayed the request, in ms.")
-    topics: list[DeleteRecordsTopicResult] = array(DeleteRecordsTopicResult, about="Topics concerned.")
+    topics: list[DeleteRecordsTopicResult] = array(DeleteRecordsTopicResult, about="Results, by topic.")
 
 
 @data()
 class DeleteRecordsPartition(Message):
-    """One of the `partitions` of DeleteRecordsTopic."""
+    """A partition whose records are deleted before an offset."""
 
-    partition_index: int = int32(about="Partition.")
-    offset: int = int64(about="Delete what lies before; -1 for all up to the high watermark.")
+    partition_index: int = int32(about="Partition index.")
+    offset: int = int64(about="Offset before which records are deleted; -1: the high watermark.")
 
 
 @data()
 class DeleteRecordsTopic(Message):
-    """One of the `topics` of DeleteRecordsRequest."""
+    """Partitions of one topic to delete records from."""
 
     name: str = string(about="Name of the topic.")
     partitions: list[DeleteRecordsPartition] = array(DeleteRecordsPartition, about="Partitions concerned.")
@@ -50,7 +50,7 @@ class DeleteRecordsTopic(Message):
 
 @request(21, "0-2", flexible="2+", response=DeleteRecordsResponse)
 class DeleteRecordsRequest(Request[DeleteRecordsResponse]):
-    """Delete records before an offset."""
+    """Request to delete the records before an offset."""
 
-    topics: list[DeleteRecordsTopic] = array(DeleteRecordsTopic, about="Topics concerned.")
+    topics: list[DeleteRecordsTopic] = array(DeleteRecordsTopic, about="Topics to delete records from.")
     timeout_ms: int = int32(about="How long the answer may be waited for, in ms.")

@@ -1,4 +1,4 @@
-"""DescribeProducers (61): the producers a partition remembers (KIP-664)."""
+"""DescribeProducers (61): the producers that a partition remembers (KIP-664)."""
 
 from __future__ import annotations
 
@@ -7,34 +7,40 @@ from ..schema import Message, Request, array, data, int16, int32, int64, request
 
 @data()
 class ProducerState(Message):
-    """One of the `active_producers` of PartitionResponse."""
+    """The state of a producer in a partition."""
 
     producer_id: int = int64(about="Producer id; -1 for none.")
     producer_epoch: int = int32(about="Producer epoch; -1 for none.")
     last_sequence: int = int32(default=-1, about="Last sequence number; -1 for none.")
-    last_timestamp: int = int64(default=-1, about="Time of its last batch, in ms since 1970; -1 unknown.")
+    last_timestamp: int = int64(
+        default=-1, about="Time of the producer's last batch, in ms since 1970; -1 unknown."
+    )
     coordinator_epoch: int = int32(about="Epoch of the last marker's coordinator; -1 for none.")
-    current_txn_start_offset: int = int64(default=-1, about="Where its open transaction begins; -1 for none.")
+    current_txn_start_offset: int = int64(
+        default=-1, about="First offset of the producer's open transaction; -1 for none."
+    )
 
 
 @data()
 class PartitionResponse(Message):
-    """One of the `partitions` of TopicResponse."""
+    """Producers of one partition."""
 
-    partition_index: int = int32(about="Partition.")
+    partition_index: int = int32(about="Partition index.")
     error_code: int = int16(about="Error code, 0 for success.")
     error_message: str | None = string(
         default=None, nullable="0+", about="Explanation for people; null without one."
     )
-    active_producers: list[ProducerState] = array(ProducerState, about="Producers the partition remembers.")
+    active_producers: list[ProducerState] = array(
+        ProducerState, about="Producers that the partition remembers."
+    )
 
 
 @data()
 class TopicResponse(Message):
-    """One of the `topics` of DescribeProducersResponse."""
+    """Producers of one topic, by partition."""
 
     name: str = string(about="Name of the topic.")
-    partitions: list[PartitionResponse] = array(PartitionResponse, about="Partitions.")
+    partitions: list[PartitionResponse] = array(PartitionResponse, about="Partitions that were asked for.")
 
 
 @response(61, "0", flexible="0+")
@@ -42,19 +48,19 @@ class DescribeProducersResponse(Message):
     """Answer to DescribeProducersRequest."""
 
     throttle_time_ms: int = int32(about="How long a quota delayed the request, in ms.")
-    topics: list[TopicResponse] = array(TopicResponse, about="Topics concerned.")
+    topics: list[TopicResponse] = array(TopicResponse, about="Topics that were asked for.")
 
 
 @data()
 class TopicRequest(Message):
-    """One of the `topics` of DescribeProducersRequest."""
+    """Partitions of one topic to describe."""
 
     name: str = string(about="Name of the topic.")
-    partition_indexes: list[int] = array(int32, about="Partitions.")
+    partition_indexes: list[int] = array(int32, about="Partition indexes.")
 
 
 @request(61, "0", flexible="0+", response=DescribeProducersResponse)
 class DescribeProducersRequest(Request[DescribeProducersResponse]):
-    """Show the active producers of partitions."""
+    """Request for the active producers of partitions."""
 
-    topics: list[TopicRequest] = array(TopicRequest, about="Topics concerned.")
+    topics: list[TopicRequest] = array(TopicRequest, about="Topics to describe.")
