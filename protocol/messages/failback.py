@@ -1,6 +1,7 @@
-"""DescribeLineages (20012) and FailBackMirror (20013): topics that were copied elsewhere become copies of their copies.
+"""DescribeLineages (20012) and FailBackMirror (20013): turn topics whose copies another cluster holds into copies of
+those copies.
 
-APIs of Ottla's own, under keys that Kafka does not use. What a failback is stands in docs/MIRRORS.md.
+APIs of Ottla's own, under keys that Kafka does not use. docs/MIRRORS.md explains failbacks.
 """
 
 from __future__ import annotations
@@ -24,39 +25,46 @@ from .mirror_records import MirrorOption, SourceEpoch
 
 @data()
 class DescribedLineage(Message):
-    """One of the `partitions` of LineageTopic: what its leader knows of its log."""
+    """Description of a partition's log, from the leader of the partition."""
 
     partition: int = int32(about="Partition index.")
-    error_code: int = int16(about="Error code, 0 for success. The rest says nothing then.")
-    leader_epoch: int = int32(default=-1, about="In which the answering broker leads.")
-    log_start_offset: int = int64(default=-1, about="Where the log begins.")
-    log_end_offset: int = int64(default=-1, about="Where it ends, acknowledged or not.")
+    error_code: int = int16(about="Error code, 0 for success. With an error the other fields are not set.")
+    leader_epoch: int = int32(default=-1, about="Leader epoch in which the answering broker leads.")
+    log_start_offset: int = int64(default=-1, about="Log start offset.")
+    log_end_offset: int = int64(default=-1, about="Log end offset, acknowledged or not.")
     epochs: list[SourceEpoch] = array(
-        SourceEpoch, about="Leader epochs of this cluster, and where each begins."
+        SourceEpoch, about="Leader epochs of this cluster, each with its first offset."
     )
     promoted_offset: int = int64(
         default=-1,
-        about="Where the first epoch begins that took records here: 0 if it never was a copy; -1 if the log does not "
-        "reach back to it.",
+        about="First offset of the first epoch that took records of producers here: 0 if the partition never was a "
+        "copy; -1 if the log no longer reaches back to that epoch.",
     )
     lineage: list[SourceEpoch] = array(
-        SourceEpoch, about="Leader epochs of the source, as far as it was copied."
+        SourceEpoch, about="Leader epochs of the source, up to where the partition was copied."
     )
 
 
 @data()
 class LineageTopic(Message):
-    """One of the `topics` of DescribeLineagesResponse."""
+    """A topic with the logs of its partitions."""
 
-    name: str = string(about="Name.")
-    topic_id: bytes = uuid(about="Id here.")
-    partition_count: int = int32(about="How many partitions it has.")
-    is_copy: bool = boolean(about="Whether it is a copy now, and takes no records.")
-    mirror: str = string(about="Mirror that copies it, or has copied it; empty if there is none any more.")
-    source_cluster_id: str = string(about="Of that mirror's source; empty if there is no mirror any more.")
-    source_topic_id: bytes = uuid(about="Id of the topic that is or was copied; zero if there is none.")
+    name: str = string(about="Name of the topic.")
+    topic_id: bytes = uuid(about="Id of the topic in this cluster.")
+    partition_count: int = int32(about="Number of partitions.")
+    is_copy: bool = boolean(about="Whether the topic is a copy now, and takes no records of producers.")
+    mirror: str = string(
+        about="Name of the mirror that copies the topic, or has copied it; empty if that mirror is gone, or there "
+        "never was one."
+    )
+    source_cluster_id: str = string(
+        about="Id of the mirror's source cluster; empty if there is no mirror any more."
+    )
+    source_topic_id: bytes = uuid(
+        about="Id of the source topic that is or was copied; zero if there is none."
+    )
     partitions: list[DescribedLineage] = array(
-        DescribedLineage, about="Those that the answering broker leads, by index."
+        DescribedLineage, about="Partitions that the answering broker leads, by index."
     )
 
 
@@ -68,35 +76,42 @@ class DescribeLineagesResponse(Message):
     error_code: int = int16(about="Error code, 0 for success.")
     error_message: str | None = string(nullable="0+", default=None, about="For people; null for success.")
     cluster_id: str = string(about="Id of this cluster.")
-    topics: list[LineageTopic] = array(LineageTopic, about="All that match and may be described, by name.")
+    topics: list[LineageTopic] = array(
+        LineageTopic, about="Topics that match and that the client may describe, by name."
+    )
 
 
 @request(20012, "0", flexible="0+", response=DescribeLineagesResponse)
 class DescribeLineagesRequest(Request[DescribeLineagesResponse]):
-    """Ask which leader epochs the logs of topics have, their own and those of what they were copied from. Each broker
-    tells of the partitions that it leads, so all are asked."""
+    """Request for the leader epochs of the logs of topics: of this cluster, and of the source from which they were
+    copied.
+
+    Each broker answers for the partitions that it leads, so the client asks all brokers.
+    """
 
     topics: str = string(about="Regular expression (RE2) of whole names of topics.")
 
 
 @data()
 class FailedBackPartition(Message):
-    """One of the `partitions` of FailedBackTopic."""
+    """Comparison of a partition's log with the log of the source."""
 
     partition: int = int32(about="Partition index.")
-    common_offset: int = int64(default=-1, about="Up to here the log here and that of the source are alike.")
-    log_end_offset: int = int64(default=-1, about="Where the log here ended.")
-    lost: int = int64(about="Records here that the source does not have.")
+    common_offset: int = int64(
+        default=-1, about="Offset up to which the log here and the log of the source are equal."
+    )
+    log_end_offset: int = int64(default=-1, about="Log end offset here before the failback.")
+    lost: int = int64(about="Number of records here that the source does not have.")
 
 
 @data()
 class FailedBackTopic(Message):
-    """One of the `topics` of FailBackMirrorResponse."""
+    """Result of the failback of one topic."""
 
-    name: str = string(about="Name, here and at the source.")
-    error_code: int = int16(about="Why it cannot become a copy; 0 if it can.")
+    name: str = string(about="Name of the topic, here and at the source.")
+    error_code: int = int16(about="Reason why the topic cannot become a copy; 0 if it can.")
     error_message: str | None = string(nullable="0+", default=None, about="For people; null for success.")
-    partitions: list[FailedBackPartition] = array(FailedBackPartition, about="By index.")
+    partitions: list[FailedBackPartition] = array(FailedBackPartition, about="Partitions, by index.")
 
 
 @response(20013, "0", flexible="0+")
@@ -107,24 +122,32 @@ class FailBackMirrorResponse(Message):
     error_code: int = int16(about="Error code, 0 for success.")
     error_message: str | None = string(nullable="0+", default=None, about="For people; null for success.")
     source_cluster_id: str = string(about="Id of the cluster that is copied.")
-    topics: list[FailedBackTopic] = array(FailedBackTopic, about="By name, also where it is refused.")
+    topics: list[FailedBackTopic] = array(
+        FailedBackTopic, about="Topics by name, also those that were refused."
+    )
 
 
 @request(20013, "0", flexible="0+", response=FailBackMirrorResponse)
 class FailBackMirrorRequest(Request[FailBackMirrorResponse]):
-    """Make topics of this cluster copies of the topics that were their copies, from where the logs part."""
+    """Request to make topics of this cluster copies of the topics that were their copies, from the offset at which the
+    logs diverge."""
 
-    name: str = string(about="Of the mirror that copies them.")
-    bootstrap_servers: str = string(about="Where the source is first asked: host:port, separated by commas.")
+    name: str = string(about="Name of the mirror that will copy them.")
+    bootstrap_servers: str = string(
+        about="Addresses at which the source is first contacted: host:port, separated by commas."
+    )
     topics: str = string(about="Regular expression (RE2) of whole names of topics.")
     groups: str = string(about="Regular expression (RE2) of whole names of groups; empty: none.")
     options: list[MirrorOption] = array(MirrorOption, about="Options of the client that reaches the source.")
-    discards: bool = boolean(about="Whether records that the source does not have may go.")
-    validate_only: bool = boolean(about="Whether only to check, and to tell what would be lost.")
+    discards: bool = boolean(about="Whether records that the source does not have may be discarded.")
+    validate_only: bool = boolean(
+        about="Whether to validate only, and to report the records that would be lost."
+    )
     logs: list[LineageTopic] = array(
-        LineageTopic, about="What the leaders here have told of these topics, each of its partitions."
+        LineageTopic,
+        about="Answers of the leaders of this cluster to DescribeLineages, for each partition of these topics.",
     )
     bandwidth: int = int64(
-        "0+", tag=0, about="Bytes/s that each broker may fetch from the source; 0: no limit."
+        "0+", tag=0, about="Bytes per second that each broker may fetch from the source; 0: no limit."
     )
-    acls: bool = boolean("0+", tag=1, about="Whether ACLs of these topics and groups follow.")
+    acls: bool = boolean("0+", tag=1, about="Whether the mirror copies the ACLs of these topics and groups.")

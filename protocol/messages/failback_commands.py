@@ -1,4 +1,4 @@
-"""The command that makes topics copies of what were their copies."""
+"""The command of a failback: topics become copies of topics that were their copies."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ from .mirror_records import MirrorOption, SourceEpoch
 
 @data()
 class ReturningPartition(Message):
-    """A partition that goes on as a copy."""
+    """A partition that continues as a copy."""
 
     partition: int = int32(about="Partition index.")
-    leader_epoch: int = int32(about="Of ours, in which its log was looked at.")
-    common_offset: int = int64(about="Where the log agrees no more with that of the source.")
-    lineage: list[SourceEpoch] = array(SourceEpoch, about="Leader epochs of the source up to there.")
+    leader_epoch: int = int32(
+        about="Leader epoch of this cluster in which the log was compared with the source."
+    )
+    common_offset: int = int64(about="First offset at which the log differs from the log of the source.")
+    lineage: list[SourceEpoch] = array(SourceEpoch, about="Leader epochs of the source up to that offset.")
 
 
 @data()
@@ -22,25 +24,29 @@ class ReturningTopic(Message):
     """A topic that becomes a copy, with all its partitions."""
 
     topic_id: bytes = uuid(about="Id of the topic here.")
-    source_topic_id: bytes = uuid(about="Its id at the source.")
-    partitions: list[ReturningPartition] = array(ReturningPartition, about="All that it has.")
+    source_topic_id: bytes = uuid(about="Id of the topic at the source.")
+    partitions: list[ReturningPartition] = array(ReturningPartition, about="All partitions of the topic.")
 
 
 @data()
 class FailBackMirror(Command[PlainResult]):
-    """Make a mirror whose copies are topics that there are already. All become copies, or none."""
+    """Command to make a mirror whose copies are existing topics. All of them become copies, or none."""
 
-    name: str = string(about="Of the mirror.")
-    source_cluster_id: str = string(about="Of the cluster that is copied.")
-    bootstrap_servers: str = string(about="Where that cluster is first asked.")
+    name: str = string(about="Name of the mirror.")
+    source_cluster_id: str = string(about="Id of the cluster that is copied.")
+    bootstrap_servers: str = string(about="Addresses at which that cluster is first contacted.")
     topics: str = string(about="Regular expression of topics.")
     groups: str = string(about="Regular expression of groups; empty: none.")
-    options: list[MirrorOption] = array(MirrorOption, about="Options of the connections; secrets encrypted.")
+    options: list[MirrorOption] = array(
+        MirrorOption, about="Options of the connections to the source; secrets are encrypted."
+    )
     copies: list[ReturningTopic] = array(ReturningTopic, about="Topics that become copies.")
-    discards: bool = boolean(about="Whether what is behind the common offsets is cut off.")
+    discards: bool = boolean(about="Whether records after the common offsets are cut off.")
     is_checked_only: bool = boolean(about="Whether only to check.")
     bandwidth: int = int64(
-        "0+", tag=0, about="Bytes/s that each broker may fetch from the source; 0: no limit."
+        "0+", tag=0, about="Bytes per second that each broker may fetch from the source; 0: no limit."
     )
-    acls: bool = boolean("0+", tag=1, about="Whether ACLs of these topics and groups follow.")
-    awaits_cuts: bool = boolean("0+", tag=2, about="Whether the source has told a cut, and will tell others.")
+    acls: bool = boolean("0+", tag=1, about="Whether the mirror copies the ACLs of these topics and groups.")
+    awaits_cuts: bool = boolean(
+        "0+", tag=2, about="Whether the source has reported a cut, and will report others."
+    )

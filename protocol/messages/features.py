@@ -7,7 +7,7 @@ from ..schema import Message, Request, array, boolean, data, int8, int16, int32,
 
 @data()
 class UpdatableFeatureResult(Message):
-    """One of the `results` of UpdateFeaturesResponse."""
+    """Result of the update of one feature."""
 
     feature: str = string(about="Name of the feature.")
     error_code: int = int16(about="Error code, 0 for success.")
@@ -22,23 +22,25 @@ class UpdateFeaturesResponse(Message):
     error_code: int = int16(about="Error code, 0 for success.")
     error_message: str | None = string(nullable="0+", about="Explanation for people; null without one.")
     results: list[UpdatableFeatureResult] = array(
-        UpdatableFeatureResult, "0-1", ignorable=True, about="What became of each."
+        UpdatableFeatureResult, "0-1", ignorable=True, about="Results, by feature."
     )
 
 
 @data()
 class FeatureUpdateKey(Message):
-    """One of the `feature_updates` of UpdateFeaturesRequest."""
+    """A feature and the level to finalize."""
 
     feature: str = string(about="Name of the feature.")
     max_version_level: int = int16(about="Highest level in force.")
     allow_downgrade: bool = boolean("0", about="Whether the level may fall.")
-    upgrade_type: int = int8("1+", default=1, about="1 raise only, 2 lower safely, 3 lower whatever is lost.")
+    upgrade_type: int = int8(
+        "1+", default=1, about="1 raise only, 2 lower if nothing is lost, 3 lower even if metadata is lost."
+    )
 
 
 @request(57, "0-2", flexible="0+", response=UpdateFeaturesResponse)
 class UpdateFeaturesRequest(Request[UpdateFeaturesResponse]):
-    """Raise or lower the levels of features."""
+    """Request to raise or lower the levels of features."""
 
     timeout_ms: int = int32(default=60000, about="How long the answer may be waited for, in ms.")
     feature_updates: list[FeatureUpdateKey] = array(FeatureUpdateKey, about="Levels to finalize.")

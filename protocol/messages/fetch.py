@@ -22,7 +22,7 @@ from ..schema import (
 
 @data()
 class EpochEndOffset(Message):
-    """The `diverging_epoch` of PartitionData."""
+    """A leader epoch and the offset at which it ends."""
 
     epoch: int = int32("12+", default=-1, about="Leader epoch.")
     end_offset: int = int64("12+", default=-1, about="First offset after the epoch; -1 unknown.")
@@ -30,7 +30,7 @@ class EpochEndOffset(Message):
 
 @data()
 class LeaderIdAndEpoch(Message):
-    """The `current_leader` of PartitionData."""
+    """The leader of a partition and its epoch."""
 
     leader_id: int = int32("12+", default=-1, about="Broker that leads the partition; -1 for none.")
     leader_epoch: int = int32("12+", default=-1, about="Leader epoch; -1 unknown.")
@@ -38,7 +38,7 @@ class LeaderIdAndEpoch(Message):
 
 @data()
 class SnapshotId(Message):
-    """The `snapshot_id` of PartitionData."""
+    """The end of a snapshot of Kafka's own quorum."""
 
     end_offset: int = int64(default=-1, about="First offset after the epoch; -1 unknown.")
     epoch: int = int32(default=-1, about="Leader epoch.")
@@ -46,24 +46,26 @@ class SnapshotId(Message):
 
 @data()
 class AbortedTransaction(Message):
-    """One of the `aborted_transactions` of PartitionData."""
+    """An aborted transaction among the records of a partition."""
 
     producer_id: int = int64("4+", about="Producer id; -1 for none.")
-    first_offset: int = int64("4+", about="First offset of the transaction.")
+    first_offset: int = int64("4+", about="First offset of the transaction in the partition.")
 
 
 @data()
 class PartitionData(Message):
-    """One of the `partitions` of FetchableTopicResponse."""
+    """Records of one partition."""
 
-    partition_index: int = int32(about="Partition.")
+    partition_index: int = int32(about="Partition index.")
     error_code: int = int16(about="Error code, 0 for success.")
-    high_watermark: int = int64(about="First offset not known to be on the whole maximal ISR.")
+    high_watermark: int = int64(
+        about="First offset that is not known to be on every replica of the ISR and of a pending larger ISR."
+    )
     last_stable_offset: int = int64(
         "4+",
         default=-1,
         ignorable=True,
-        about="Lesser of the high watermark and the first open transaction; -1 unknown.",
+        about="The lower of the high watermark and the first offset of an open transaction; -1 unknown.",
     )
     log_start_offset: int = int64(
         "5+", default=-1, ignorable=True, about="First readable offset; -1 unknown."
@@ -72,13 +74,14 @@ class PartitionData(Message):
         EpochEndOffset,
         "12+",
         tag=0,
-        about="Where the follower's log departs from the leader's; it must truncate.",
+        about="Epoch and offset at which the follower's log diverges from the leader's; the follower has to truncate "
+        "there.",
     )
     current_leader: LeaderIdAndEpoch = nested(
         LeaderIdAndEpoch,
         "12+",
         tag=1,
-        about="Who leads the partition, if the client asked the wrong broker (KIP-951).",
+        about="Leader of the partition, if the client asked the wrong broker (KIP-951).",
     )
     snapshot_id: SnapshotId = nested(
         SnapshotId, "12+", tag=2, about="Snapshot to fetch instead; used only by Kafka's own quorum."
@@ -98,22 +101,23 @@ class PartitionData(Message):
         "12+",
         tag=10000,
         default=-1,
-        about="Not in Kafka: where a follower's log goes on, as the leader's has nothing before it; -1 otherwise.",
+        about="Not in Kafka: offset at which a follower's log has to begin, since the leader's log has nothing before"
+        " it; -1 otherwise.",
     )
 
 
 @data()
 class FetchableTopicResponse(Message):
-    """One of the `responses` of FetchResponse."""
+    """Records of one topic, by partition."""
 
     topic: str = string("0-12", ignorable=True, about="Name of the topic.")
     topic_id: bytes = uuid("13+", ignorable=True, about="Id of the topic.")
-    partitions: list[PartitionData] = array(PartitionData, about="Partitions concerned.")
+    partitions: list[PartitionData] = array(PartitionData, about="Partitions that were fetched.")
 
 
 @data()
 class NodeEndpoint(Message):
-    """One of the `node_endpoints` of FetchResponse."""
+    """Address of a broker."""
 
     node_id: int = int32("16+", about="Broker id.")
     host: str = string("16+", about="Host name or address.")
@@ -138,7 +142,7 @@ class FetchResponse(Message):
 
 @data()
 class ReplicaState(Message):
-    """The `replica_state` of FetchRequest."""
+    """A follower that fetches."""
 
     replica_id: int = int32("15+", default=-1, about="Broker id of a follower; -1 for a consumer.")
     replica_epoch: int = int64("15+", default=-1, about="Broker epoch of the follower; -1 unknown.")
@@ -146,9 +150,9 @@ class ReplicaState(Message):
 
 @data()
 class FetchPartition(Message):
-    """One of the `partitions` of FetchTopic."""
+    """A partition to read, and the offset to read from."""
 
-    partition: int = int32(about="Partition.")
+    partition: int = int32(about="Partition index.")
     current_leader_epoch: int = int32(
         "9+", default=-1, ignorable=True, about="Leader epoch that the client knows; -1 for no check."
     )
@@ -160,7 +164,7 @@ class FetchPartition(Message):
         "5+", default=-1, ignorable=True, about="First readable offset; -1 unknown."
     )
     partition_max_bytes: int = int32(
-        about="Bytes to read from this partition; its first batch may exceed it."
+        about="Bytes to read from this partition; the first batch may exceed the limit."
     )
     replica_directory_id: bytes = uuid("17+", tag=0, ignorable=True, about="Log directory of the follower.")
     high_watermark: int = int64(
@@ -168,46 +172,46 @@ class FetchPartition(Message):
         default=9223372036854775807,
         tag=1,
         ignorable=True,
-        about="First offset not known to be on the whole maximal ISR.",
+        about="High watermark that the follower knows.",
     )
 
 
 @data()
 class FetchTopic(Message):
-    """One of the `topics` of FetchRequest."""
+    """Partitions of one topic to read."""
 
     topic: str = string("0-12", ignorable=True, about="Name of the topic.")
     topic_id: bytes = uuid("13+", ignorable=True, about="Id of the topic.")
-    partitions: list[FetchPartition] = array(FetchPartition, about="Partitions concerned.")
+    partitions: list[FetchPartition] = array(FetchPartition, about="Partitions to read.")
 
 
 @data()
 class ForgottenTopic(Message):
-    """One of the `forgotten_topics_data` of FetchRequest."""
+    """Partitions of one topic to drop from the fetch session."""
 
     topic: str = string("7-12", ignorable=True, about="Name of the topic.")
     topic_id: bytes = uuid("13+", ignorable=True, about="Id of the topic.")
-    partitions: list[int] = array(int32, "7+", about="Partitions concerned.")
+    partitions: list[int] = array(int32, "7+", about="Partitions to drop.")
 
 
 @request(1, "4-18", flexible="12+", response=FetchResponse)
 class FetchRequest(Request[FetchResponse]):
-    """Read record batches; sessions since version 7 (KIP-227), topic ids since 13."""
+    """Request to read record batches; with sessions since version 7 (KIP-227), with topic ids since version 13."""
 
     cluster_id: str | None = string(
         "12+", nullable="12+", default=None, tag=0, ignorable=True, about="Id of the cluster; null unknown."
     )
     replica_id: int = int32("0-14", default=-1, about="Broker id of a follower; -1 for a consumer.")
     replica_state: ReplicaState = nested(
-        ReplicaState, "15+", tag=1, about="Which follower asks, in versions that know its broker epoch."
+        ReplicaState, "15+", tag=1, about="Follower that fetches, in versions that carry its broker epoch."
     )
-    max_wait_ms: int = int32(about="How long to wait for `min_bytes`, in ms.")
-    min_bytes: int = int32(about="Answer when as many bytes are there.")
+    max_wait_ms: int = int32(about="Time to wait for `min_bytes`, in ms.")
+    min_bytes: int = int32(about="Number of bytes after which the broker answers without waiting further.")
     max_bytes: int = int32(
         "3+",
         default=2147483647,
         ignorable=True,
-        about="Bytes of the answer, over all partitions; the first batch may exceed it.",
+        about="Bytes of the answer over all partitions; the first batch may exceed the limit.",
     )
     isolation_level: int = int8("4+", ignorable=True, about="0 read uncommitted, 1 read committed.")
     session_id: int = int32("7+", ignorable=True, about="Fetch session; 0 for none.")
@@ -215,9 +219,9 @@ class FetchRequest(Request[FetchResponse]):
         "7+",
         default=-1,
         ignorable=True,
-        about="Epoch of the fetch session; -1 closes or does without, 0 opens.",
+        about="Epoch of the fetch session; 0 opens a session, -1 closes the session or fetches without one.",
     )
-    topics: list[FetchTopic] = array(FetchTopic, about="Topics concerned.")
+    topics: list[FetchTopic] = array(FetchTopic, about="Partitions to read, by topic.")
     forgotten_topics_data: list[ForgottenTopic] = array(
         ForgottenTopic, "7+", about="Partitions to drop from the fetch session."
     )

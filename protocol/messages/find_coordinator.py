@@ -1,4 +1,4 @@
-"""FindCoordinator (10): which broker coordinates a group or transactional id."""
+"""FindCoordinator (10): the broker that coordinates a group or transactional id."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from ..schema import Message, Request, array, data, int8, int16, int32, request,
 
 @data()
 class Coordinator(Message):
-    """One of the `coordinators` of FindCoordinatorResponse."""
+    """The coordinator of one key."""
 
-    key: str = string("4+", about="Group or transactional id to look up.")
+    key: str = string("4+", about="Group or transactional id that was asked for.")
     node_id: int = int32("4+", about="Broker id.")
     host: str = string("4+", about="Host name or address.")
     port: int = int32("4+", about="TCP port.")
@@ -36,7 +36,7 @@ class FindCoordinatorResponse(Message):
 
 @request(10, "0-6", flexible="3+", response=FindCoordinatorResponse)
 class FindCoordinatorRequest(Request[FindCoordinatorResponse]):
-    """Look up coordinators; several at once since version 4."""
+    """Request for the coordinators of keys; for several keys at once since version 4."""
 
     key: str = string("0-3", about="Group or transactional id to look up.")
     key_type: int = int8("1+", about="0 group, 1 transaction, 2 share group.")

@@ -1,5 +1,7 @@
-"""Classic consumer groups: JoinGroup (11), Heartbeat (12), LeaveGroup (13), SyncGroup (14), and their
-administration: DescribeGroups (15), ListGroups (16), DeleteGroups (42)."""
+"""Classic consumer groups: JoinGroup (11), Heartbeat (12), LeaveGroup (13), SyncGroup (14).
+
+Their administration: DescribeGroups (15), ListGroups (16), DeleteGroups (42).
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ from ..schema import Message, Request, array, boolean, bytes_, data, int16, int3
 
 @data()
 class JoinGroupResponseMember(Message):
-    """One of the `members` of JoinGroupResponse."""
+    """A member of the group, with its subscription."""
 
     member_id: str = string(about="Member of the group; empty for none.")
     group_instance_id: str | None = string(
@@ -18,7 +20,7 @@ class JoinGroupResponseMember(Message):
         ignorable=True,
         about="Static member's lasting id; null for a dynamic member (KIP-345).",
     )
-    metadata: bytes = bytes_(about="What the client keeps with it.")
+    metadata: bytes = bytes_(about="Metadata of the member for the protocol in use; opaque.")
 
 
 @response(11, "0-9", flexible="6+")
@@ -44,23 +46,25 @@ class JoinGroupResponse(Message):
 
 @data()
 class JoinGroupRequestProtocol(Message):
-    """One of the `protocols` of JoinGroupRequest."""
+    """A protocol (assignor) that the member offers."""
 
-    name: str = string(about="Name.")
-    metadata: bytes = bytes_(about="What the client keeps with it.")
+    name: str = string(about="Name of the protocol.")
+    metadata: bytes = bytes_(about="Metadata of the member for this protocol; opaque.")
 
 
 @request(11, "0-9", flexible="6+", response=JoinGroupResponse)
 class JoinGroupRequest(Request[JoinGroupResponse]):
-    """Join a group, or begin a new generation."""
+    """Request to join a group, or to begin a new generation."""
 
-    group_id: str = string(about="Group.")
-    session_timeout_ms: int = int32(about="Without a heartbeat for so long the member is removed, in ms.")
+    group_id: str = string(about="Id of the group.")
+    session_timeout_ms: int = int32(
+        about="Time without a heartbeat after which the member is removed, in ms."
+    )
     rebalance_timeout_ms: int = int32(
         "1+",
         default=-1,
         ignorable=True,
-        about="How long members may take to join a rebalance, in ms; -1 for the session timeout.",
+        about="Time that members may take to join a rebalance, in ms; -1 for the session timeout.",
     )
     member_id: str = string(about="Member of the group; empty for none.")
     group_instance_id: str | None = string(
@@ -78,7 +82,7 @@ class JoinGroupRequest(Request[JoinGroupResponse]):
         nullable="8+",
         default=None,
         ignorable=True,
-        about="Why the member joins or leaves, for the log.",
+        about="Reason why the member joins, for the log.",
     )
 
 
@@ -98,22 +102,22 @@ class SyncGroupResponse(Message):
     protocol_name: str | None = string(
         "5+", nullable="5+", default=None, ignorable=True, about="Protocol that the group uses."
     )
-    assignment: bytes = bytes_(about="What the member gets; opaque.")
+    assignment: bytes = bytes_(about="Assignment of the member; opaque.")
 
 
 @data()
 class SyncGroupRequestAssignment(Message):
-    """One of the `assignments` of SyncGroupRequest."""
+    """The assignment of one member."""
 
     member_id: str = string(about="Member of the group; empty for none.")
-    assignment: bytes = bytes_(about="What the member gets; opaque.")
+    assignment: bytes = bytes_(about="Assignment of the member; opaque.")
 
 
 @request(14, "0-5", flexible="4+", response=SyncGroupResponse)
 class SyncGroupRequest(Request[SyncGroupResponse]):
-    """Hand in the assignment, if leader, and get the own part of it."""
+    """Request of a member for its assignment. The leader of the group hands in the assignments of all members."""
 
-    group_id: str = string(about="Group.")
+    group_id: str = string(about="Id of the group.")
     generation_id: int = int32(about="Generation of the group; -1 for none.")
     member_id: str = string(about="Member of the group; empty for none.")
     group_instance_id: str | None = string(
@@ -132,7 +136,9 @@ class SyncGroupRequest(Request[SyncGroupResponse]):
     protocol_name: str | None = string(
         "5+", nullable="5+", default=None, ignorable=True, about="Protocol that the group uses."
     )
-    assignments: list[SyncGroupRequestAssignment] = array(SyncGroupRequestAssignment, about="What each gets.")
+    assignments: list[SyncGroupRequestAssignment] = array(
+        SyncGroupRequestAssignment, about="Assignments by member, from the leader of the group."
+    )
 
 
 @response(12, "0-4", flexible="4+")
@@ -145,9 +151,9 @@ class HeartbeatResponse(Message):
 
 @request(12, "0-4", flexible="4+", response=HeartbeatResponse)
 class HeartbeatRequest(Request[HeartbeatResponse]):
-    """Stay a member, and hear of rebalances."""
+    """Request of a member to remain in the group; the answer reports rebalances."""
 
-    group_id: str = string(about="Group.")
+    group_id: str = string(about="Id of the group.")
     generation_id: int = int32(about="Generation of the group; -1 for none.")
     member_id: str = string(about="Member of the group; empty for none.")
     group_instance_id: str | None = string(
@@ -160,7 +166,7 @@ class HeartbeatRequest(Request[HeartbeatResponse]):
 
 @data()
 class MemberResponse(Message):
-    """One of the `members` of LeaveGroupResponse."""
+    """Result for one member that leaves."""
 
     member_id: str = string("3+", about="Member of the group; empty for none.")
     group_instance_id: str | None = string(
@@ -175,12 +181,12 @@ class LeaveGroupResponse(Message):
 
     throttle_time_ms: int = int32("1+", ignorable=True, about="How long a quota delayed the request, in ms.")
     error_code: int = int16(about="Error code, 0 for success.")
-    members: list[MemberResponse] = array(MemberResponse, "3+", about="Members of the group.")
+    members: list[MemberResponse] = array(MemberResponse, "3+", about="Results, by member.")
 
 
 @data()
 class MemberIdentity(Message):
-    """One of the `members` of LeaveGroupRequest."""
+    """A member that leaves."""
 
     member_id: str = string("3+", about="Member of the group; empty for none.")
     group_instance_id: str | None = string(
@@ -194,22 +200,22 @@ class MemberIdentity(Message):
         nullable="5+",
         default=None,
         ignorable=True,
-        about="Why the member joins or leaves, for the log.",
+        about="Reason why the member leaves, for the log.",
     )
 
 
 @request(13, "0-5", flexible="4+", response=LeaveGroupResponse)
 class LeaveGroupRequest(Request[LeaveGroupResponse]):
-    """Leave a group; several members at once since version 3."""
+    """Request to leave a group; for several members at once since version 3."""
 
-    group_id: str = string(about="Group.")
+    group_id: str = string(about="Id of the group.")
     member_id: str = string("0-2", about="Member of the group; empty for none.")
-    members: list[MemberIdentity] = array(MemberIdentity, "3+", about="Members of the group.")
+    members: list[MemberIdentity] = array(MemberIdentity, "3+", about="Members that leave.")
 
 
 @data()
 class DescribedGroupMember(Message):
-    """One of the `members` of DescribedGroup."""
+    """A member of the group, with its assignment."""
 
     member_id: str = string(about="Member of the group; empty for none.")
     group_instance_id: str | None = string(
@@ -222,18 +228,18 @@ class DescribedGroupMember(Message):
     client_id: str = string(about="Client id of the member.")
     client_host: str = string(about="Address that the member joined from.")
     member_metadata: bytes = bytes_(about="Metadata of the member for the protocol in use; opaque.")
-    member_assignment: bytes = bytes_(about="What the member got; opaque.")
+    member_assignment: bytes = bytes_(about="Assignment of the member; opaque.")
 
 
 @data()
 class DescribedGroup(Message):
-    """One of the `groups` of DescribeGroupsResponse."""
+    """A group with its members."""
 
     error_code: int = int16(about="Error code, 0 for success.")
     error_message: str | None = string(
         "6+", nullable="6+", default=None, about="Explanation for people; null without one."
     )
-    group_id: str = string(about="Group.")
+    group_id: str = string(about="Id of the group.")
     group_state: str = string(about="State of the group.")
     protocol_type: str = string(about='Class of protocols, "consumer" for consumers.')
     protocol_data: str = string(about="Protocol that the group uses.")
@@ -248,22 +254,24 @@ class DescribeGroupsResponse(Message):
     """Answer to DescribeGroupsRequest."""
 
     throttle_time_ms: int = int32("1+", ignorable=True, about="How long a quota delayed the request, in ms.")
-    groups: list[DescribedGroup] = array(DescribedGroup, about="Groups concerned.")
+    groups: list[DescribedGroup] = array(DescribedGroup, about="Groups that were asked for.")
 
 
 @request(15, "0-6", flexible="5+", response=DescribeGroupsResponse)
 class DescribeGroupsRequest(Request[DescribeGroupsResponse]):
-    """Show groups and their members."""
+    """Request to describe groups and their members."""
 
-    groups: list[str] = array(string, about="Groups to show.")
-    include_authorized_operations: bool = boolean("3+", about="Whether to tell what the client may do.")
+    groups: list[str] = array(string, about="Ids of the groups to describe.")
+    include_authorized_operations: bool = boolean(
+        "3+", about="Whether to answer which operations the client may perform on the groups."
+    )
 
 
 @data()
 class ListedGroup(Message):
-    """One of the `groups` of ListGroupsResponse."""
+    """A group that the broker coordinates."""
 
-    group_id: str = string(about="Group.")
+    group_id: str = string(about="Id of the group.")
     protocol_type: str = string(about='Class of protocols, "consumer" for consumers.')
     group_state: str = string("4+", ignorable=True, about="State of the group.")
     group_type: str = string("5+", ignorable=True, about="Type of the group.")
@@ -275,12 +283,12 @@ class ListGroupsResponse(Message):
 
     throttle_time_ms: int = int32("1+", ignorable=True, about="How long a quota delayed the request, in ms.")
     error_code: int = int16(about="Error code, 0 for success.")
-    groups: list[ListedGroup] = array(ListedGroup, about="Groups concerned.")
+    groups: list[ListedGroup] = array(ListedGroup, about="Groups that were found.")
 
 
 @request(16, "0-5", flexible="3+", response=ListGroupsResponse)
 class ListGroupsRequest(Request[ListGroupsResponse]):
-    """List the groups that this broker coordinates."""
+    """Request for the groups that this broker coordinates."""
 
     states_filter: list[str] = array(string, "4+", about="Only groups in these states; all if empty.")
     types_filter: list[str] = array(string, "5+", about="Only groups of these types; all if empty.")
@@ -288,9 +296,9 @@ class ListGroupsRequest(Request[ListGroupsResponse]):
 
 @data()
 class DeletableGroupResult(Message):
-    """One of the `results` of DeleteGroupsResponse."""
+    """Result of the deletion of one group."""
 
-    group_id: str = string(about="Group.")
+    group_id: str = string(about="Id of the group.")
     error_code: int = int16(about="Error code, 0 for success.")
 
 
@@ -299,11 +307,11 @@ class DeleteGroupsResponse(Message):
     """Answer to DeleteGroupsRequest."""
 
     throttle_time_ms: int = int32(about="How long a quota delayed the request, in ms.")
-    results: list[DeletableGroupResult] = array(DeletableGroupResult, about="Result for each.")
+    results: list[DeletableGroupResult] = array(DeletableGroupResult, about="Results, by group.")
 
 
 @request(42, "0-2", flexible="2+", response=DeleteGroupsResponse)
 class DeleteGroupsRequest(Request[DeleteGroupsResponse]):
-    """Delete groups without members."""
+    """Request to delete groups without members."""
 
-    groups_names: list[str] = array(string, about="Groups to delete.")
+    groups_names: list[str] = array(string, about="Ids of the groups to delete.")

@@ -1,4 +1,4 @@
-"""Headers of requests and responses, and whole frames made of a header and a body."""
+"""Headers of requests and responses, and whole frames that consist of a header and a body."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _R = TypeVar("_R", bound=Message)
 
 API_VERSIONS: Final = 18
 APART_BYTES: Final = 16 * 1024
-"""Records of at least so many bytes are worth a call of the system of their own."""
+"""Records of at least this many bytes are written as a separate piece; smaller ones are copied together."""
 
-# The first version of each API whose headers end in tagged fields; a test compares it with the schemas.
-# A request of an API that is not here is still read up to its client id, so that it can be answered.
+# First version of each API whose headers end in tagged fields; a test compares the table with the schemas. A request of
+# an API that is missing here is still decoded up to its client id, so that the broker can answer it.
 FIRST_FLEXIBLE: Final = {
     0: 9, 1: 12, 2: 6, 3: 9, 8: 8, 9: 6, 10: 3, 11: 6, 12: 4, 13: 4, 14: 4, 15: 5, 16: 3, 18: 3, 19: 5, 20: 4,
     21: 2, 22: 2, 23: 4, 24: 3, 25: 3, 26: 3, 27: 1, 28: 3, 29: 2, 30: 2, 31: 2, 32: 4, 33: 2, 34: 2, 35: 2,
@@ -33,7 +33,7 @@ _SIZE = struct.Struct(">i")
 
 
 class RequestHeader(NamedTuple):
-    """What every request begins with."""
+    """The first fields of every request."""
 
     api_key: int
     api_version: int
@@ -42,7 +42,7 @@ class RequestHeader(NamedTuple):
 
 
 def decode_request_header(frame: Buffer) -> tuple[RequestHeader, int]:
-    """The header of a frame (without its size), and where the body begins.
+    """Decode the header of a frame (without its size). Returns the header, and the position at which the body begins.
 
     Raises MalformedMessage if the frame is too short, or the client id is not UTF-8.
     """
@@ -55,7 +55,8 @@ def decode_request_header(frame: Buffer) -> tuple[RequestHeader, int]:
 
 
 def decode_client_id(frame: Buffer, api_key: int, api_version: int) -> tuple[str | None, int]:
-    """What follows in the header of a request whose first three fields are known, and where the body begins.
+    """Decode the rest of a request's header, whose first three fields are known. Returns the client id, and the
+    position at which the body begins.
 
     Raises MalformedMessage as `decode_request_header`.
     """
@@ -82,7 +83,7 @@ def decode_client_id(frame: Buffer, api_key: int, api_version: int) -> tuple[str
 
 
 def encode_request(message: Message, version: int, correlation_id: int, client_id: str | None) -> bytes:
-    """A whole request frame: size, header, body. Errors as `codec.encode`."""
+    """Encode a whole request frame: size, header, body. Errors as `codec.encode`."""
     out = bytearray()
     _begin_request(out, message, version, correlation_id, client_id)
     encode_into(message, version, out)
@@ -93,9 +94,10 @@ def encode_request(message: Message, version: int, correlation_id: int, client_i
 def request_pieces(
     message: Message, version: int, correlation_id: int, client_id: str | None
 ) -> list[bytes | bytearray | memoryview]:
-    """`encode_request` in pieces, to be written one after the other: large record batches stay where they are.
+    """Encode a request as `encode_request`, in pieces to be written in order. Large record batches, given as
+    `record.SealedBatch`, are not copied.
 
-    They come as `record.SealedBatch`. Errors as `codec.encode`.
+    Errors as `codec.encode`.
     """
     out = HoleBuffer()
     _begin_request(out, message, version, correlation_id, client_id)
@@ -123,7 +125,7 @@ def request_pieces(
 def _begin_request(
     out: bytearray, message: Message, version: int, correlation_id: int, client_id: str | None
 ) -> None:
-    """Room for the size, and the header."""
+    """Append room for the size, and the header."""
     schema = message.schema
     name = None if client_id is None else client_id.encode()
     out += bytes(_SIZE.size)
@@ -135,7 +137,8 @@ def _begin_request(
 
 
 def response_header(api_key: int, version: int, correlation_id: int) -> bytes:
-    """The header of a response, without size. ApiVersions keeps the oldest form in all versions (KIP-511)."""
+    """Return the header of a response, without its size. ApiVersions keeps the oldest form in all versions
+    (KIP-511)."""
     header = _CORRELATION_ID.pack(correlation_id)
     if api_key != API_VERSIONS and version >= FIRST_FLEXIBLE.get(api_key, 1 << 15):
         return header + b"\0"
@@ -143,7 +146,8 @@ def response_header(api_key: int, version: int, correlation_id: int) -> bytes:
 
 
 def response_body_at(request_class: type[Request[_R]], frame: Buffer, version: int) -> int:
-    """Where the body begins in the answer to a request of this class and version; `frame` has no size.
+    """Return the position at which the body begins in the answer to a request of this class and version. `frame` has no
+    size.
 
     Raises MalformedMessage if the frame is shorter than a header.
     """
@@ -162,7 +166,7 @@ def response_body_at(request_class: type[Request[_R]], frame: Buffer, version: i
 
 
 def decode_response(request_class: type[Request[_R]], frame: Buffer, version: int) -> tuple[int, _R]:
-    """Correlation id and body of the answer to a request of this class and version; `frame` has no size.
+    """Return the correlation id and the body of the answer to a request of this class and version. `frame` has no size.
 
     Raises MalformedMessage if the frame is not such an answer.
     """

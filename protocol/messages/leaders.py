@@ -1,4 +1,4 @@
-"""ElectLeaders (43): preferred or unclean leaders (KIP-460)."""
+"""ElectLeaders (43): elections of preferred or unclean leaders (KIP-460)."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from ..schema import Message, Request, array, data, int8, int16, int32, request,
 
 @data()
 class PartitionResult(Message):
-    """One of the `partition_result` of ReplicaElectionResult."""
+    """Result of the election in one partition."""
 
-    partition_id: int = int32(about="Partition.")
+    partition_id: int = int32(about="Partition index.")
     error_code: int = int16(about="Error code, 0 for success.")
     error_message: str | None = string(nullable="0+", about="Explanation for people; null without one.")
 
 
 @data()
 class ReplicaElectionResult(Message):
-    """One of the `replica_election_results` of ElectLeadersResponse."""
+    """Results of the elections in one topic."""
 
     topic: str = string(about="Name of the topic.")
     partition_result: list[PartitionResult] = array(PartitionResult, about="Results by partition.")
@@ -35,17 +35,17 @@ class ElectLeadersResponse(Message):
 
 @data()
 class TopicPartitions(Message):
-    """One of the `topic_partitions` of ElectLeadersRequest."""
+    """Partitions of one topic to elect leaders for."""
 
     topic: str = string(about="Name of the topic.")
-    partitions: list[int] = array(int32, about="Partitions.")
+    partitions: list[int] = array(int32, about="Partition indexes.")
 
 
 @request(43, "0-2", flexible="2+", response=ElectLeadersResponse)
 class ElectLeadersRequest(Request[ElectLeadersResponse]):
-    """Elect leaders of the partitions named, or of all."""
+    """Request to elect leaders of the named partitions, or of all."""
 
-    election_type: int = int8("1+", about="An ElectionType.")
+    election_type: int = int8("1+", about="Type of the election, an ElectionType.")
     topic_partitions: list[TopicPartitions] | None = array(
         TopicPartitions, nullable="0+", about="Partitions to elect leaders for; null for all."
     )

@@ -7,9 +7,9 @@ from ..schema import Message, Request, array, data, int8, int16, int32, int64, r
 
 @data()
 class ListOffsetsPartitionResponse(Message):
-    """One of the `partitions` of ListOffsetsTopicResponse."""
+    """The offset that was found in one partition."""
 
-    partition_index: int = int32(about="Partition.")
+    partition_index: int = int32(about="Partition index.")
     error_code: int = int16(about="Error code, 0 for success.")
     old_style_offsets: list[int] = array(int64, "0", about="Offsets of segments; the oldest version only.")
     timestamp: int = int64(
@@ -21,7 +21,7 @@ class ListOffsetsPartitionResponse(Message):
 
 @data()
 class ListOffsetsTopicResponse(Message):
-    """One of the `topics` of ListOffsetsResponse."""
+    """Offsets that were found in one topic, by partition."""
 
     name: str = string(about="Name of the topic.")
     partitions: list[ListOffsetsPartitionResponse] = array(
@@ -34,36 +34,38 @@ class ListOffsetsResponse(Message):
     """Answer to ListOffsetsRequest."""
 
     throttle_time_ms: int = int32("2+", ignorable=True, about="How long a quota delayed the request, in ms.")
-    topics: list[ListOffsetsTopicResponse] = array(ListOffsetsTopicResponse, about="Topics concerned.")
+    topics: list[ListOffsetsTopicResponse] = array(
+        ListOffsetsTopicResponse, about="Offsets that were found, by topic."
+    )
 
 
 @data()
 class ListOffsetsPartition(Message):
-    """One of the `partitions` of ListOffsetsTopic."""
+    """A partition and the timestamp to look up."""
 
-    partition_index: int = int32(about="Partition.")
+    partition_index: int = int32(about="Partition index.")
     current_leader_epoch: int = int32(
         "4+", default=-1, ignorable=True, about="Leader epoch that the client knows; -1 for no check."
     )
     timestamp: int = int64(
         about="Time in ms since 1970; -1 asks for the end, -2 for the start, -3 for the highest timestamp."
     )
-    max_num_offsets: int = int32("0", default=1, about="How many offsets to return at most.")
+    max_num_offsets: int = int32("0", default=1, about="Number of offsets to return at most.")
 
 
 @data()
 class ListOffsetsTopic(Message):
-    """One of the `topics` of ListOffsetsRequest."""
+    """Partitions of one topic to look up."""
 
     name: str = string(about="Name of the topic.")
-    partitions: list[ListOffsetsPartition] = array(ListOffsetsPartition, about="Partitions concerned.")
+    partitions: list[ListOffsetsPartition] = array(ListOffsetsPartition, about="Partitions to look up.")
 
 
 @request(2, "1-11", flexible="6+", response=ListOffsetsResponse)
 class ListOffsetsRequest(Request[ListOffsetsResponse]):
-    """Look up offsets by timestamp."""
+    """Request to look up offsets by timestamp."""
 
     replica_id: int = int32(about="Broker id of a follower; -1 for a consumer.")
     isolation_level: int = int8("2+", about="0 read uncommitted, 1 read committed.")
-    topics: list[ListOffsetsTopic] = array(ListOffsetsTopic, about="Topics concerned.")
+    topics: list[ListOffsetsTopic] = array(ListOffsetsTopic, about="Partitions to look up, by topic.")
     timeout_ms: int = int32("10+", ignorable=True, about="How long the answer may be waited for, in ms.")

@@ -7,15 +7,15 @@ from ..schema import Message, Request, array, boolean, data, int16, int32, int64
 
 @data()
 class AlterReplicaLogDirPartitionResult(Message):
-    """One of the `partitions` of AlterReplicaLogDirTopicResult."""
+    """Result of the move of one replica."""
 
-    partition_index: int = int32(about="Partition.")
+    partition_index: int = int32(about="Partition index.")
     error_code: int = int16(about="Error code, 0 for success.")
 
 
 @data()
 class AlterReplicaLogDirTopicResult(Message):
-    """One of the `results` of AlterReplicaLogDirsResponse."""
+    """Results of the moves of one topic's replicas."""
 
     topic_name: str = string(about="Name of the topic.")
     partitions: list[AlterReplicaLogDirPartitionResult] = array(
@@ -29,13 +29,13 @@ class AlterReplicaLogDirsResponse(Message):
 
     throttle_time_ms: int = int32(about="How long a quota delayed the request, in ms.")
     results: list[AlterReplicaLogDirTopicResult] = array(
-        AlterReplicaLogDirTopicResult, about="What became of each."
+        AlterReplicaLogDirTopicResult, about="Results, by topic."
     )
 
 
 @data()
 class AlterReplicaLogDirTopic(Message):
-    """One of the `topics` of AlterReplicaLogDir."""
+    """Partitions of one topic whose replicas move to a data folder."""
 
     name: str = string(about="Name of the topic.")
     partitions: list[int] = array(int32, about="Partitions that move.")
@@ -43,34 +43,41 @@ class AlterReplicaLogDirTopic(Message):
 
 @data()
 class AlterReplicaLogDir(Message):
-    """One of the `dirs` of AlterReplicaLogDirsRequest."""
+    """A data folder and the replicas that move there."""
 
     path: str = string(about="Absolute path of the data folder.")
-    topics: list[AlterReplicaLogDirTopic] = array(AlterReplicaLogDirTopic, about="Topics concerned.")
+    topics: list[AlterReplicaLogDirTopic] = array(
+        AlterReplicaLogDirTopic, about="Replicas to move, by topic."
+    )
 
 
 @request(34, "1-2", flexible="2+", response=AlterReplicaLogDirsResponse)
 class AlterReplicaLogDirsRequest(Request[AlterReplicaLogDirsResponse]):
-    """Move replicas between the folders of a broker."""
+    """Request to move replicas between the data folders of a broker."""
 
-    dirs: list[AlterReplicaLogDir] = array(AlterReplicaLogDir, about="Data folders and what moves there.")
+    dirs: list[AlterReplicaLogDir] = array(
+        AlterReplicaLogDir, about="Data folders and the replicas that move there."
+    )
 
 
 @data()
 class DescribeLogDirsPartition(Message):
-    """One of the `partitions` of DescribeLogDirsTopic."""
+    """A replica in a data folder."""
 
-    partition_index: int = int32(about="Partition.")
+    partition_index: int = int32(about="Partition index.")
     partition_size: int = int64(about="Size of the log, in bytes.")
     offset_lag: int = int64(
-        about="How far the log is behind: the high watermark for the log, its end for a future log."
+        about="Offsets that the log lacks: up to the high watermark for a current log, up to the current log's end "
+        "for a future log."
     )
-    is_future_key: bool = boolean(about="Whether this log is on its way to replace another.")
+    is_future_key: bool = boolean(
+        about="Whether this is a future log, which will replace the current log when it has caught up."
+    )
 
 
 @data()
 class DescribeLogDirsTopic(Message):
-    """One of the `topics` of DescribeLogDirsResult."""
+    """Replicas of one topic in a data folder."""
 
     name: str = string(about="Name of the topic.")
     partitions: list[DescribeLogDirsPartition] = array(DescribeLogDirsPartition, about="Partitions.")
@@ -78,11 +85,13 @@ class DescribeLogDirsTopic(Message):
 
 @data()
 class DescribeLogDirsResult(Message):
-    """One of the `results` of DescribeLogDirsResponse."""
+    """A data folder with its replicas."""
 
     error_code: int = int16(about="Error code, 0 for success.")
     log_dir: str = string(about="Absolute path of the data folder.")
-    topics: list[DescribeLogDirsTopic] = array(DescribeLogDirsTopic, about="Topics concerned.")
+    topics: list[DescribeLogDirsTopic] = array(
+        DescribeLogDirsTopic, about="Replicas in the folder, by topic."
+    )
     total_bytes: int = int64(
         "4+", default=-1, ignorable=True, about="Size of the volume, in bytes; -1 unknown."
     )
@@ -98,12 +107,12 @@ class DescribeLogDirsResponse(Message):
 
     throttle_time_ms: int = int32(about="How long a quota delayed the request, in ms.")
     error_code: int = int16("3+", ignorable=True, about="Error code, 0 for success.")
-    results: list[DescribeLogDirsResult] = array(DescribeLogDirsResult, about="What became of each.")
+    results: list[DescribeLogDirsResult] = array(DescribeLogDirsResult, about="Data folders of the broker.")
 
 
 @data()
 class DescribableLogDirTopic(Message):
-    """One of the `topics` of DescribeLogDirsRequest."""
+    """Partitions of one topic to describe."""
 
     topic: str = string(about="Name of the topic.")
     partitions: list[int] = array(int32, about="Partitions to show.")
@@ -111,7 +120,7 @@ class DescribableLogDirTopic(Message):
 
 @request(35, "1-5", flexible="2+", response=DescribeLogDirsResponse)
 class DescribeLogDirsRequest(Request[DescribeLogDirsResponse]):
-    """Show the folders of a broker and the replicas in them."""
+    """Request for the data folders of a broker and the replicas in them."""
 
     topics: list[DescribableLogDirTopic] | None = array(
         DescribableLogDirTopic, nullable="0+", about="Topics to show; null for all."

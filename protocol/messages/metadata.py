@@ -7,7 +7,7 @@ from ..schema import Message, Request, array, boolean, data, int16, int32, reque
 
 @data()
 class MetadataResponseBroker(Message):
-    """One of the `brokers` of MetadataResponse."""
+    """A broker that clients can reach."""
 
     node_id: int = int32(about="Broker id.")
     host: str = string(about="Host name or address.")
@@ -19,10 +19,10 @@ class MetadataResponseBroker(Message):
 
 @data()
 class MetadataResponsePartition(Message):
-    """One of the `partitions` of MetadataResponseTopic."""
+    """A partition with its leader and replicas."""
 
     error_code: int = int16(about="Error code, 0 for success.")
-    partition_index: int = int32(about="Partition.")
+    partition_index: int = int32(about="Partition index.")
     leader_id: int = int32(about="Broker that leads the partition; -1 for none.")
     leader_epoch: int = int32("7+", default=-1, ignorable=True, about="Leader epoch; -1 unknown.")
     replica_nodes: list[int] = array(int32, about="Brokers with a replica, preferred leader first.")
@@ -34,14 +34,14 @@ class MetadataResponsePartition(Message):
 
 @data()
 class MetadataResponseTopic(Message):
-    """One of the `topics` of MetadataResponse."""
+    """A topic with its partitions."""
 
     error_code: int = int16(about="Error code, 0 for success.")
     name: str | None = string(nullable="12+", about="Name of the topic.")
     topic_id: bytes = uuid("10+", ignorable=True, about="Id of the topic.")
-    is_internal: bool = boolean("1+", ignorable=True, about="Whether the topic is one of the cluster's own.")
+    is_internal: bool = boolean("1+", ignorable=True, about="Whether the topic is internal to the cluster.")
     partitions: list[MetadataResponsePartition] = array(
-        MetadataResponsePartition, about="Partitions concerned."
+        MetadataResponsePartition, about="Partitions of the topic."
     )
     topic_authorized_operations: int = int32(
         "8+", default=-2147483648, about="Bits of allowed operations; the lowest number if not asked for."
@@ -63,7 +63,7 @@ class MetadataResponse(Message):
         "1+", default=-1, ignorable=True, about="Broker that takes requests for the controller; -1 for none."
     )
     topics: list[MetadataResponseTopic] = array(
-        MetadataResponseTopic, encodable=True, about="Topics concerned."
+        MetadataResponseTopic, encodable=True, about="Topics that were asked for."
     )
     cluster_authorized_operations: int = int32(
         "8-10", default=-2147483648, about="Bits of allowed operations; the lowest number if not asked for."
@@ -73,7 +73,7 @@ class MetadataResponse(Message):
 
 @data()
 class MetadataRequestTopic(Message):
-    """One of the `topics` of MetadataRequest."""
+    """A topic that is asked for, by name or id."""
 
     topic_id: bytes = uuid("10+", ignorable=True, about="Id of the topic.")
     name: str | None = string(nullable="10+", about="Name of the topic.")
@@ -81,17 +81,17 @@ class MetadataRequestTopic(Message):
 
 @request(3, "0-13", flexible="9+", response=MetadataResponse)
 class MetadataRequest(Request[MetadataResponse]):
-    """Ask for brokers, topics and leaders."""
+    """Request for brokers, topics and leaders."""
 
     topics: list[MetadataRequestTopic] | None = array(
-        MetadataRequestTopic, nullable="1+", about="Topics concerned."
+        MetadataRequestTopic, nullable="1+", about="Topics to describe; null for all."
     )
     allow_auto_topic_creation: bool = boolean(
         "4+", default=True, about="Whether unknown topics may be created."
     )
     include_cluster_authorized_operations: bool = boolean(
-        "8-10", about="Whether to tell what the client may do with the cluster."
+        "8-10", about="Whether to answer which operations the client may perform on the cluster."
     )
     include_topic_authorized_operations: bool = boolean(
-        "8+", about="Whether to tell what the client may do with the topics."
+        "8+", about="Whether to answer which operations the client may perform on the topics."
     )

@@ -1,4 +1,4 @@
-"""Metadata records: controllers write them, images fold them; each is the full new state of one thing."""
+"""Metadata records: controllers write them, images fold them. Each record is the full new state of one thing."""
 
 from __future__ import annotations
 
@@ -34,10 +34,10 @@ from .transaction_records import (
 
 @data()
 class BrokerListener(Message):
-    """Where clients of one listener reach a broker."""
+    """Address at which clients of one listener reach a broker."""
 
     name: str = string(about="Name of the listener.")
-    host: str = string(about="Host as advertised.")
+    host: str = string(about="Host, as advertised.")
     port: int = uint16(about="TCP port.")
     security_protocol: str = string(default="PLAINTEXT", about="Kafka's name of the security protocol.")
 
@@ -47,14 +47,14 @@ class BrokerFeature(Message):
     """A feature that a broker's program knows."""
 
     name: str = string(about="Name of the feature.")
-    most: int = int16(about="The highest level it knows.")
+    most: int = int16(about="Highest level that the program knows.")
 
 
 @data()
 class ClusterRecord(Message):
-    """The cluster was formed."""
+    """Formation of the cluster, with its id."""
 
-    cluster_id: str = string(about="Chosen once, for ever.")
+    cluster_id: str = string(about="Id of the cluster, chosen once and for ever.")
 
 
 @data()
@@ -63,65 +63,76 @@ class BrokerRecord(Message):
 
     broker_id: int = int32(about="node.id of the broker.")
     broker_epoch: int = int64(about="Metadata offset of the registration, plus 1.")
-    incarnation: bytes = uuid(about="Chosen at each start of the process.")
-    listeners: list[BrokerListener] = array(BrokerListener, about="Where clients reach it.")
-    rack: str | None = string(nullable="0+", default=None, about="Null without racks.")
-    fenced: bool = boolean(about="Whether it may not lead.")
-    shutting_down: bool = boolean(about="Whether it is in controlled shutdown.")
-    log_dirs: list[bytes] = array(uuid, about="Ids of its log directories.")
+    incarnation: bytes = uuid(about="Id that the process chooses at each start.")
+    listeners: list[BrokerListener] = array(
+        BrokerListener, about="Addresses at which clients reach the broker."
+    )
+    rack: str | None = string(nullable="0+", default=None, about="Rack of the broker; null without racks.")
+    fenced: bool = boolean(about="Whether the broker is fenced: it may not lead.")
+    shutting_down: bool = boolean(about="Whether the broker is in controlled shutdown.")
+    log_dirs: list[bytes] = array(uuid, about="Ids of the broker's log directories.")
     features: list[BrokerFeature] = array(
         BrokerFeature,
         "0+",
         tag=0,
-        about="What its program knows; programs before these features tell nothing.",
+        about="Features that the broker's program knows; empty from programs older than these features.",
     )
     host: str | None = string(
-        "0+", tag=1, nullable="0+", default=None, about="broker.host; null for a broker on a host of its own."
+        "0+",
+        tag=1,
+        nullable="0+",
+        default=None,
+        about="broker.host; null for a broker that shares its host with no other.",
     )
 
 
 @data()
 class BrokerRemovedRecord(Message):
-    """A broker was unregistered."""
+    """Removal of a broker's registration."""
 
     broker_id: int = int32(about="node.id of the broker.")
 
 
 @data()
 class TopicRecord(Message):
-    """A topic exists. Its partitions follow."""
+    """Creation of a topic. The records of its partitions follow."""
 
-    topic_id: bytes = uuid(about="Never used again.")
-    name: str = string(about="Name.")
+    topic_id: bytes = uuid(about="Id of the topic, never used again.")
+    name: str = string(about="Name of the topic.")
 
 
 @data()
 class TopicRemovedRecord(Message):
-    """A topic was deleted, with its partitions; its configuration is removed by its own records."""
+    """Deletion of a topic with its partitions; separate records remove its configuration."""
 
-    topic_id: bytes = uuid(about="Which.")
+    topic_id: bytes = uuid(about="Id of the topic.")
 
 
 @data()
 class PartitionRecord(Message):
-    """A partition's replicas and leadership."""
+    """Replicas and leadership of a partition."""
 
-    topic_id: bytes = uuid(about="Topic.")
+    topic_id: bytes = uuid(about="Id of the topic.")
     partition: int = int32(about="Partition index.")
     replicas: list[int] = array(int32, about="Broker ids, preferred leader first.")
     isr: list[int] = array(int32, about="In-sync replicas.")
-    elr: list[int] = array(int32, about="Replicas outside the ISR with all acknowledged records (KIP-966).")
+    elr: list[int] = array(
+        int32,
+        about="Eligible leader replicas: replicas outside the ISR that have all acknowledged records (KIP-966).",
+    )
     last_known_elr: list[int] = array(
         int32, about="Replicas that left ISR or ELR by an unclean stop and may have all acknowledged records."
     )
     leader: int = int32(default=-1, about="Broker id, -1 for none.")
-    leader_epoch: int = int32(about="Rises with each change of leadership.")
-    partition_epoch: int = int32(about="Rises with each change.")
+    leader_epoch: int = int32(about="Epoch of the leadership; rises with each change of leadership.")
+    partition_epoch: int = int32(about="Epoch of the partition's state; rises with each change.")
     unclean: bool = boolean(about="Whether this leadership came from an unclean election.")
     adding_replicas: list[int] = array(
-        int32, "0+", tag=0, about="Replicas that a reassignment under way adds."
+        int32, "0+", tag=0, about="Replicas that a reassignment in progress adds."
     )
-    removing_replicas: list[int] = array(int32, "0+", tag=1, about="Replicas that go when it is completed.")
+    removing_replicas: list[int] = array(
+        int32, "0+", tag=1, about="Replicas that will be removed when the reassignment is complete."
+    )
     offline_replicas: list[int] = array(
         int32, "0+", tag=4, about="Replicas that their brokers cannot use: a data folder failed (KIP-112)."
     )
@@ -129,27 +140,27 @@ class PartitionRecord(Message):
 
 @data()
 class ConfigRecord(Message):
-    """A dynamic configuration value was set or, with null, removed."""
+    """A dynamic configuration value that was set or, with null, removed."""
 
     resource_type: int = int8(about="2 topic, 4 broker, 16 client metrics, 32 group.")
     resource_name: str = string(about="Topic name, broker id, or empty for all brokers.")
     config_name: str = string(about="Key.")
-    value: str | None = string(nullable="0+", default=None, about="Null: removed.")
+    value: str | None = string(nullable="0+", default=None, about="New value; null: removed.")
 
 
 @data()
 class ProducerIdsRecord(Message):
-    """Producer ids below were given out."""
+    """Allocation of all producer ids below a number."""
 
-    next_producer_id: int = int64(about="The first one that was not.")
+    next_producer_id: int = int64(about="First producer id that was not given out yet.")
 
 
 @data()
 class ClientQuotaRecord(Message):
-    """All quotas of one entity; without any the entity has none."""
+    """All quotas of one entity; an empty list removes the entity's quotas."""
 
-    entity: list[QuotaEntityPart] = array(QuotaEntityPart, about="Parts that name it, by type.")
-    values: list[QuotaValue] = array(QuotaValue, about="Its quotas, by key.")
+    entity: list[QuotaEntityPart] = array(QuotaEntityPart, about="Parts that name the entity, by type.")
+    values: list[QuotaValue] = array(QuotaValue, about="Quotas of the entity, by key.")
 
 
 @data()
@@ -157,63 +168,69 @@ class FeatureLevelRecord(Message):
     """The finalized level of a feature."""
 
     feature: str = string(about="Name of the feature.")
-    level: int = int16(about="0: not in force.")
+    level: int = int16(about="Finalized level; 0: not in force.")
 
 
 @data()
 class AclRecord(Message):
-    """An ACL is there. All its fields together are its identity."""
+    """An ACL that exists. All its fields together are its identity."""
 
-    resource_type: int = int8(about="What is protected.")
-    resource_name: str = string(about="Name of the pattern.")
+    resource_type: int = int8(about="Type of the protected resources.")
+    resource_name: str = string(about="Name of the resource pattern.")
     pattern_type: int = int8(about="3 LITERAL, 4 PREFIXED.")
-    principal: str = string(about="Whom it is about.")
-    host: str = string(about="From where: *, an address, or a network in CIDR notation.")
-    operation: int = int8(about="What is done.")
+    principal: str = string(about="Principal that the ACL applies to.")
+    host: str = string(
+        about="Client host that the ACL applies to: *, an address, or a network in CIDR notation."
+    )
+    operation: int = int8(about="Operation that is allowed or denied.")
     permission: int = int8(about="2 DENY, 3 ALLOW.")
 
 
 @data()
 class AclRemovedRecord(Message):
-    """An ACL is gone."""
+    """Removal of an ACL."""
 
-    resource_type: int = int8(about="What was protected.")
-    resource_name: str = string(about="Name of the pattern.")
+    resource_type: int = int8(about="Type of the protected resources.")
+    resource_name: str = string(about="Name of the resource pattern.")
     pattern_type: int = int8(about="3 LITERAL, 4 PREFIXED.")
-    principal: str = string(about="Whom it was about.")
-    host: str = string(about="From where.")
-    operation: int = int8(about="What was done.")
+    principal: str = string(about="Principal that the ACL applied to.")
+    host: str = string(about="Client host that the ACL applied to.")
+    operation: int = int8(about="Operation that was allowed or denied.")
     permission: int = int8(about="2 DENY, 3 ALLOW.")
 
 
 @data()
 class ScramCredentialRecord(Message):
-    """How a user can log in by SCRAM."""
+    """The credential by which a user logs in by SCRAM."""
 
     name: str = string(about="Name of the user.")
     mechanism: int = int8(about="1 SCRAM-SHA-256, 2 SCRAM-SHA-512.")
     salt: bytes = bytes_(about="Random bytes that were hashed with the password.")
     sealed_keys: bytes = bytes_(about="Stored key and server key, encrypted; empty: there is no credential.")
-    iterations: int = int32(about="How often the password was hashed.")
+    iterations: int = int32(about="Number of iterations with which the password was hashed.")
 
 
 @data()
 class DelegationTokenRecord(Message):
-    """A delegation token is there, or has another end. Its secret is nowhere."""
+    """A delegation token that was created or renewed, or whose end changed. Its secret is stored nowhere."""
 
     token_id: str = string(about="Name of the token.")
-    owner: str = string(about="Whom a login with it acts as.")
-    requester: str = string(about="Who asked for it.")
-    renewers: list[str] = array(string, about="Who may renew and expire it besides the owner.")
-    issued_at_ms: int = int64(about="When it was made.")
-    expires_at_ms: int = int64(about="When it ends unless it is renewed.")
-    ends_at_ms: int = int64(about="When it ends at the latest.")
-    key_id: bytes = bytes_(about="Which key its secret follows from.")
+    owner: str = string(about="Principal that a login with the token acts as.")
+    requester: str = string(about="Principal that asked for the token.")
+    renewers: list[str] = array(
+        string, about="Principals who may renew and expire the token besides its owner."
+    )
+    issued_at_ms: int = int64(about="Time at which the token was made, in ms since 1970.")
+    expires_at_ms: int = int64(
+        about="Time at which the token expires unless it is renewed, in ms since 1970."
+    )
+    ends_at_ms: int = int64(about="Latest time at which the token can expire, in ms since 1970.")
+    key_id: bytes = bytes_(about="Short name of the key from which the token's secret is derived.")
 
 
 @data()
 class DelegationTokenRemovedRecord(Message):
-    """A delegation token is gone."""
+    """Removal of a delegation token."""
 
     token_id: str = string(about="Name of the token.")
 
@@ -281,7 +298,7 @@ _TYPES: dict[int, type[Record]] = {
     27: MirrorCutRecord,
     28: MirrorCutReachedRecord,
     29: MirrorCutsTrimmedRecord,
-    32: MirrorVersionsRecord,  # 30 and 31 are another's
+    32: MirrorVersionsRecord,  # 30 and 31 are reserved for other records
     33: MirrorAclRecord,
     34: MirrorOffsetsDueRecord,
     35: MirrorOffsetsToldRecord,
@@ -289,18 +306,18 @@ _TYPES: dict[int, type[Record]] = {
     37: MirrorOffsetsDoneRecord,
 }
 NUMBERS = {cls: number for number, cls in _TYPES.items()}
-"""By which an encoded record begins."""
+"""The number of each record class, which is the first byte of an encoded record."""
 
 
 def encode_record(record: Record) -> bytes:
-    """`u8 type | record`."""
+    """Encode a record as `u8 type | record`."""
     out = bytearray((NUMBERS[type(record)],))
     encode_into(record, 0, out)
     return bytes(out)
 
 
 def decode_record(encoded: bytes | memoryview) -> Record:
-    """Raises MalformedMessage for anything that is no metadata record."""
+    """Decode a record. Raises MalformedMessage for anything that is no metadata record."""
     cls = _TYPES.get(encoded[0]) if len(encoded) else None
     if cls is None:
         raise MalformedMessage(f"unknown metadata record type {bytes(encoded[:1]).hex() or '(empty)'}")

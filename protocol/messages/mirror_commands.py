@@ -1,4 +1,4 @@
-"""Commands about mirrors: their life, the topics that they copy, and what stops a copy."""
+"""Commands about mirrors: their phases, the topics that they copy, and faults that stop a copy."""
 
 from __future__ import annotations
 
@@ -11,229 +11,256 @@ from .topic_commands import NewTopicConfig
 
 @data()
 class CreateMirror(Command[PlainResult]):
-    """Begin to copy topics of another cluster."""
+    """Command to begin to copy topics of another cluster."""
 
-    name: str = string(about="Of the mirror.")
-    source_cluster_id: str = string(about="Of the cluster that is copied.")
-    bootstrap_servers: str = string(about="Where that cluster is first asked.")
+    name: str = string(about="Name of the mirror.")
+    source_cluster_id: str = string(about="Id of the cluster that is copied.")
+    bootstrap_servers: str = string(about="Addresses at which that cluster is first contacted.")
     topics: str = string(about="Regular expression of topics.")
     groups: str = string(about="Regular expression of groups; empty: none.")
-    start: int = int64(default=-2, about="-2 at the start, -1 at the end, else a time in ms.")
-    options: list[MirrorOption] = array(MirrorOption, about="Options of the connections; secrets encrypted.")
+    start: int = int64(
+        default=-2,
+        about="Offset at which copies begin: -2 the start, -1 the end, otherwise a time in ms since 1970.",
+    )
+    options: list[MirrorOption] = array(
+        MirrorOption, about="Options of the connections to the source; secrets are encrypted."
+    )
     is_checked_only: bool = boolean(about="Whether only to check.")
     bandwidth: int = int64(
-        "0+", tag=0, about="Bytes/s that each broker may fetch from the source; 0: no limit."
+        "0+", tag=0, about="Bytes per second that each broker may fetch from the source; 0: no limit."
     )
-    acls: bool = boolean("0+", tag=1, about="Whether ACLs of these topics and groups follow.")
-    awaits_cuts: bool = boolean("0+", tag=2, about="Whether the source has told a cut, and will tell others.")
+    acls: bool = boolean("0+", tag=1, about="Whether the mirror copies the ACLs of these topics and groups.")
+    awaits_cuts: bool = boolean(
+        "0+", tag=2, about="Whether the source has reported a cut, and will report others."
+    )
 
 
 @data()
 class AlterMirror(Command[PlainResult]):
-    """Bring a mirror into another phase: pause it, let it go on, promote its topics."""
+    """Command to set the phase of a mirror: pause it, resume it, or promote its topics."""
 
-    name: str = string(about="Of the mirror.")
+    name: str = string(about="Name of the mirror.")
     phase: int = int8(about="1 active, 2 paused, 3 promoted.")
 
 
 @data()
 class ReconnectMirror(Command[PlainResult]):
-    """Reach the source elsewhere, or otherwise: with a new password, or one that is encrypted anew."""
+    """Command to change the connections to the source: its addresses, or options such as a new or re-encrypted
+    password."""
 
-    name: str = string(about="Of the mirror.")
-    bootstrap_servers: str = string(about="Where the source is first asked; empty: as before.")
+    name: str = string(about="Name of the mirror.")
+    bootstrap_servers: str = string(
+        about="Addresses at which the source is first contacted; empty: unchanged."
+    )
     options: list[MirrorOption] = array(MirrorOption, about="All options of the connections from now on.")
     replaces: list[MirrorOption] | None = array(
         MirrorOption,
         nullable="0+",
         default=None,
-        about="Only if these are the present ones; null: in any case.",
+        about="Options that the mirror must have now, otherwise nothing changes; null: any options.",
     )
 
 
 @data()
 class LimitMirror(Command[PlainResult]):
-    """Let the brokers fetch from the source only so fast."""
+    """Command to limit the rate at which brokers fetch from the source."""
 
-    name: str = string(about="Of the mirror.")
-    bandwidth: int = int64(about="Bytes/s that each broker may fetch from the source; 0: no limit.")
+    name: str = string(about="Name of the mirror.")
+    bandwidth: int = int64(about="Bytes per second that each broker may fetch from the source; 0: no limit.")
 
 
 @data()
 class DeleteMirror(Command[PlainResult]):
-    """Forget a mirror; its topics stay."""
+    """Command to remove a mirror; its topics remain."""
 
-    name: str = string(about="Of the mirror.")
+    name: str = string(about="Name of the mirror.")
 
 
 @data()
 class MirroredTopic(Message):
-    """A topic of the source, as it is there now."""
+    """A topic of the source in its present state."""
 
-    name: str = string(about="Name, there and here.")
-    source_topic_id: bytes = uuid(about="Its id there; zero if the cluster tells none.")
-    partitions: int = int32(about="How many it has.")
-    replication_factor: int = int16(about="Of its copy, as far as there are brokers.")
-    configs: list[NewTopicConfig] = array(NewTopicConfig, about="Settings that its copy takes over.")
+    name: str = string(about="Name of the topic, at the source and here.")
+    source_topic_id: bytes = uuid(about="Id of the topic at the source; zero if the source reports none.")
+    partitions: int = int32(about="Number of partitions.")
+    replication_factor: int = int16(about="Replication factor of the copy, if there are as many brokers.")
+    configs: list[NewTopicConfig] = array(NewTopicConfig, about="Settings that the copy takes over.")
 
 
 @data()
 class MirroredTopicResult(Message):
-    """What became of the copy of one topic."""
+    """Result for the copy of one topic."""
 
-    name: str = string(about="Name.")
+    name: str = string(about="Name of the topic.")
     error_code: int = int16(about="0 for success.")
     error_message: str = string(about="For people.")
 
 
 @data()
 class FollowTopicsResult(CommandResult):
-    """One result for each topic, in order."""
+    """Results of FollowTopics, one for each topic in the order of the command."""
 
     error_code: int = int16(about="About the whole command; 0 for success.")
     error_message: str = string(about="For people.")
-    topics: list[MirroredTopicResult] = array(MirroredTopicResult, about="In the order of the command.")
+    topics: list[MirroredTopicResult] = array(
+        MirroredTopicResult, about="Results, in the order of the command."
+    )
 
 
 @data()
 class FollowTopics(Command[FollowTopicsResult]):
-    """Have copies of topics: create them, let them grow, and give them their settings."""
+    """Command to let copies follow their topics: create copies, add partitions, and apply settings."""
 
     mirror: str = string(about="Name of the mirror.")
     topics: list[MirroredTopic] = array(MirroredTopic, about="Topics of the source.")
-    seed: int = int64(about="Random: the placement starts from it.")
+    seed: int = int64(about="Random number from which the placement of replicas is computed.")
 
 
 @data()
 class FollowAcls(Command[PlainResult]):
-    """Have the ACLs that the source has, and those no more that it had."""
+    """Command to add the ACLs that the source has, and to remove copied ACLs that the source no longer has."""
 
     mirror: str = string(about="Name of the mirror.")
-    acls: list[AclEntry] = array(AclEntry, about="All that match, as the source has them now.")
+    acls: list[AclEntry] = array(AclEntry, about="All matching ACLs, as the source has them now.")
 
 
 @data()
 class MirrorPartitionReport(Message):
-    """What the leader of a copy has found; empty fields say nothing."""
+    """Report of the leader of a copy; fields at their defaults report nothing."""
 
     topic_id: bytes = uuid(about="Id of the topic here.")
     partition: int = int32(about="Partition index.")
-    leader_epoch: int = int32(about="In which the broker leads.")
-    epochs: list[SourceEpoch] = array(SourceEpoch, about="Epochs of the source, about to be copied.")
-    begins_at: int = int64(default=-1, about="Where the empty log shall begin; -1: nowhere else.")
-    fault: int = int8(about="0 none; see `mirror_table.FaultKind`.")
-    fault_first: int = int64(default=-1, about="First offset that the fault is about.")
-    fault_end: int = int64(default=-1, about="The offset behind the last one.")
-    fault_reason: str = string(about="For people.")
+    leader_epoch: int = int32(about="Leader epoch in which the broker leads.")
+    epochs: list[SourceEpoch] = array(
+        SourceEpoch, about="Leader epochs of the source that are about to be copied."
+    )
+    begins_at: int = int64(default=-1, about="Offset at which the empty log shall begin; -1: unchanged.")
+    fault: int = int8(about="Kind of the fault, 0 for none; see `mirror_table.FaultKind`.")
+    fault_first: int = int64(default=-1, about="First offset that the fault affects.")
+    fault_end: int = int64(default=-1, about="Offset after the last one that the fault affects.")
+    fault_reason: str = string(about="Explanation of the fault for people.")
 
 
 @data()
 class ReportMirrorPartitions(Command[PlainResult]):
-    """A broker tells what it has found at the source. Reports of former leaders count for nothing."""
+    """Command of a broker that reports its findings at the source. Reports of former leaders are ignored."""
 
-    broker_id: int = int32(about="Who tells it.")
-    partitions: list[MirrorPartitionReport] = array(MirrorPartitionReport, about="What it has found.")
+    broker_id: int = int32(about="Id of the broker that reports.")
+    partitions: list[MirrorPartitionReport] = array(MirrorPartitionReport, about="Reports, by partition.")
 
 
 @data()
 class AcceptMirrorFaults(Command[PlainResult]):
-    """Go on behind the records that are lost."""
+    """Command to accept lost records: copies continue after them."""
 
     mirror: str = string(about="Name of the mirror.")
-    topics: list[str] = array(string, about="Names of topics; empty: all of the mirror.")
+    topics: list[str] = array(string, about="Names of topics; empty: all topics of the mirror.")
 
 
 @data()
 class AnnounceMirrorCut(Command[PlainResult]):
-    """Begin a round: all copies of a mirror are to reach this cut of the source."""
+    """Command to begin a round: all copies of a mirror are to reach this cut of the source."""
 
     mirror: str = string(about="Name of the mirror.")
-    cut: int = int64(default=-1, about="A commit index of the source, as its FindCut told it.")
-    metadata_offset: int = int64(default=-1, about="Of the source, told with it.")
-    time_ms: int = int64(default=-1, about="When that was, by the broker's clock.")
+    cut: int = int64(default=-1, about="Commit index of the source, from its FindCut.")
+    metadata_offset: int = int64(default=-1, about="Metadata offset of the source, from the same answer.")
+    time_ms: int = int64(default=-1, about="Time of that answer by the broker's clock, in ms since 1970.")
     copies: int = int32(
-        about="How many partitions the source was asked about. If there are others by now, the cut is not theirs."
+        about="Number of partitions that the source was asked about. If the mirror has other partitions by now, the "
+        "cut does not hold for them."
     )
     told_offset: int = int64(
         "0+",
         tag=0,
         default=-1,
-        about="The source's metadata offset that it was told for application versions. If others are known by now, the "
-        "round does not begin.",
+        about="Metadata offset of the source for which it was asked about application versions. The round does not "
+        "begin if other versions are known by now.",
     )
-    next_offset: int = int64("0+", tag=1, default=-1, about="Up to which it has told them now.")
-    versions_are_whole: bool = boolean("0+", tag=2, about="Transactional ids that are not told have none.")
+    next_offset: int = int64(
+        "0+",
+        tag=1,
+        default=-1,
+        about="Metadata offset of the source up to which its answer contains changes.",
+    )
+    versions_are_whole: bool = boolean(
+        "0+", tag=2, about="Whether transactional ids that are not listed have no version."
+    )
     versions: list[MirroredAppVersion] = array(
-        MirroredAppVersion, "0+", tag=3, about="Application versions at the cut that have changed, or all."
+        MirroredAppVersion, "0+", tag=3, about="Application versions at the cut: the changed ones, or all."
     )
     has_offsets: bool = boolean(
-        "0+", tag=4, about="Whether committed offsets are among these partitions, or the source had none."
+        "0+", tag=4, about="Whether these partitions include committed offsets, or the source had none."
     )
 
 
 @data()
 class ReachedCut(Message):
-    """A copy has all up to where the source cuts the partition, below its high watermark."""
+    """A copy that has all records up to the offset at which the cut divides its partition, below the high watermark."""
 
     topic_id: bytes = uuid(about="Id of the topic here.")
     partition: int = int32(about="Partition index.")
-    leader_epoch: int = int32(about="In which the broker leads.")
-    number: int = int64(about="Of the round.")
-    offset: int = int64(about="Where the source cuts the partition.")
+    leader_epoch: int = int32(about="Leader epoch in which the broker leads.")
+    number: int = int64(about="Number of the round.")
+    offset: int = int64(about="Offset at which the cut divides the partition.")
 
 
 @data()
 class ReportMirrorCuts(Command[PlainResult]):
-    """A broker tells which cuts the copies that it leads have reached. Reports of former leaders count for nothing."""
+    """Command of a broker that reports the cuts that its copies have reached. Reports of former leaders are ignored."""
 
-    broker_id: int = int32(about="Who tells it.")
-    partitions: list[ReachedCut] = array(ReachedCut, about="What they have reached.")
+    broker_id: int = int32(about="Id of the broker that reports.")
+    partitions: list[ReachedCut] = array(ReachedCut, about="Copies with the cuts that they have reached.")
 
 
 @data()
 class PromoteMirrorAtCutResult(CommandResult):
-    """Where a mirror was promoted."""
+    """Result of PromoteMirrorAtCut: the round and its cut."""
 
     error_code: int = int16(about="0 for success.")
     error_message: str = string(about="For people.")
-    number: int = int64(default=-1, about="Of the round.")
-    cut: int = int64(default=-1, about="Its commit index at the source.")
-    time_ms: int = int64(default=-1, about="When the source told it.")
+    number: int = int64(default=-1, about="Number of the round.")
+    cut: int = int64(default=-1, about="Commit index of the cut at the source.")
+    time_ms: int = int64(default=-1, about="Time at which the source reported the cut, in ms since 1970.")
 
 
 @data()
 class PromoteMirrorAtCut(Command[PromoteMirrorAtCutResult]):
-    """Promote the topics of a mirror at the newest cut that all of its copies have reached."""
+    """Command to promote the topics of a mirror at the newest cut that all of its copies have reached."""
 
-    name: str = string(about="Of the mirror.")
+    name: str = string(about="Name of the mirror.")
 
 
 @data()
 class TellMirrorOffsets(Command[PlainResult]):
-    """The leader of a copy of committed offsets tells those as of the cut at which the mirror was promoted."""
+    """Command of the leader of a copy of committed offsets: report the offsets as of the cut at which the mirror was
+    promoted."""
 
-    broker_id: int = int32(about="Who tells it.")
+    broker_id: int = int32(about="Id of the broker that reports.")
     topic_id: bytes = uuid(about="Id of the copy here.")
     partition: int = int32(about="Partition index.")
-    leader_epoch: int = int32(about="In which the broker leads.")
-    offsets: list[MirroredOffset] = array(MirroredOffset, about="Some of them, or all.")
-    is_last: bool = boolean(about="Whether that is all of the partition, with what was told before.")
+    leader_epoch: int = int32(about="Leader epoch in which the broker leads.")
+    offsets: list[MirroredOffset] = array(
+        MirroredOffset, about="Committed offsets of the partition, some or all."
+    )
+    is_last: bool = boolean(
+        about="Whether this report completes the offsets of the partition, together with earlier reports."
+    )
 
 
 @data()
 class TakenOffsets(Message):
-    """A partition in which committed offsets are kept has those of the mirror."""
+    """A partition of this cluster's committed offsets that has those of the mirror."""
 
     partition: int = int32(about="Partition index.")
-    leader_epoch: int = int32(about="In which the broker leads.")
+    leader_epoch: int = int32(about="Leader epoch in which the broker leads.")
 
 
 @data()
 class ReportOffsetsTaken(Command[PlainResult]):
-    """A broker has committed what a mirror has told, for the groups that it coordinates. Former leaders are passed
-    over."""
+    """Command of a broker that has committed a mirror's offsets for the groups that it coordinates. Reports of former
+    leaders are ignored."""
 
-    broker_id: int = int32(about="Who tells it.")
+    broker_id: int = int32(about="Id of the broker that reports.")
     mirror: str = string(about="Name of the mirror.")
     topic_id: bytes = uuid(about="Id of the topic in which this cluster keeps committed offsets.")
-    partitions: list[TakenOffsets] = array(TakenOffsets, about="Which have them.")
+    partitions: list[TakenOffsets] = array(TakenOffsets, about="Partitions that have the offsets.")

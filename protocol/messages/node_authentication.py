@@ -1,6 +1,7 @@
-"""AuthenticateNode (20007), an API of Ottla's own under a key that Kafka does not use: nodes prove who they are.
+"""AuthenticateNode (20007): nodes prove that they belong to the cluster. An API of Ottla's own, under a key that Kafka
+does not use.
 
-The messages of `protocol.node_proof` travel in it, two requests for each connection.
+It carries the messages of `protocol.node_proof`, two requests for each connection.
 """
 
 from __future__ import annotations
@@ -10,13 +11,13 @@ from ..schema import Message, Request, bytes_, request, response
 
 @response(20007, "0", flexible="0+")
 class AuthenticateNodeResponse(Message):
-    """Answer to AuthenticateNodeRequest. Whoever is refused gets none: the connection is closed."""
+    """Answer to AuthenticateNodeRequest. A client that is refused gets no answer: the broker closes the connection."""
 
-    auth_bytes: bytes = bytes_(about="The broker's next message.")
+    auth_bytes: bytes = bytes_(about="Next message of the broker.")
 
 
 @request(20007, "0", flexible="0+", response=AuthenticateNodeResponse)
 class AuthenticateNodeRequest(Request[AuthenticateNodeResponse]):
-    """Prove that this connection comes from a node of the cluster, which holds the cluster secret."""
+    """Request with a proof that this connection comes from a node that holds the cluster secret."""
 
-    auth_bytes: bytes = bytes_(about="The client's next message.")
+    auth_bytes: bytes = bytes_(about="Next message of the client.")

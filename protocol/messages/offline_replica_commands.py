@@ -1,6 +1,5 @@
-"""The commands by which a broker tells that some of its replicas are offline, since a data folder failed or a log,
-that it makes such replicas anew, from nothing, and that it cannot write to some for now, or can again.
-"""
+"""Commands of a broker about its own replicas: that they are offline since a data folder or a log failed, that it
+recreates offline replicas from nothing, and that it cannot append to some replicas for now, or can again."""
 
 from __future__ import annotations
 
@@ -10,48 +9,50 @@ from .command import Command, CommandResult, PlainResult
 
 @data()
 class OfflineReplica(Message):
-    """One partition whose replica on the broker cannot be used."""
+    """A partition whose replica on the broker cannot be used."""
 
-    topic_id: bytes = uuid(about="Topic.")
+    topic_id: bytes = uuid(about="Id of the topic.")
     partition: int = int32(about="Partition index.")
 
 
 @data()
 class ReportOfflineReplicas(Command[PlainResult]):
-    """The broker has lost these replicas until it registers anew; others lead. Idempotent."""
+    """Command of a broker that has lost these replicas until it registers again; other brokers take over their
+    leaderships. Idempotent."""
 
-    broker_id: int = int32(about="Who reports.")
-    broker_epoch: int = int64(about="Its registration.")
-    partitions: list[OfflineReplica] = array(OfflineReplica, about="The replicas.")
+    broker_id: int = int32(about="Id of the broker that reports.")
+    broker_epoch: int = int64(about="Epoch of the broker's registration.")
+    partitions: list[OfflineReplica] = array(OfflineReplica, about="Replicas that were lost.")
 
 
 @data()
 class RenewReplicasResult(CommandResult):
-    """Those that are to be made anew; the others may be all that is left of their partitions."""
+    """Result of RenewReplicas: the replicas to recreate. Any other replica may be all that is left of its partition."""
 
     error_code: int = int16(about="About the whole command; 0 for success.")
     error_message: str = string(about="For people.")
-    renewed: list[OfflineReplica] = array(OfflineReplica, about="Offline no longer.")
+    renewed: list[OfflineReplica] = array(OfflineReplica, about="Replicas that are no longer offline.")
 
 
 @data()
 class RenewReplicas(Command[RenewReplicasResult]):
-    """The broker will copy these offline replicas of its own anew, from their leaders; what it has of them does not
-    count any more."""
+    """Command of a broker that will recreate these offline replicas by copying them from their leaders. The data that
+    it still has of them no longer counts."""
 
-    broker_id: int = int32(about="Who asks.")
-    broker_epoch: int = int64(about="Its registration.")
-    partitions: list[OfflineReplica] = array(OfflineReplica, about="The replicas.")
+    broker_id: int = int32(about="Id of the broker that asks.")
+    broker_epoch: int = int64(about="Epoch of the broker's registration.")
+    partitions: list[OfflineReplica] = array(OfflineReplica, about="Replicas to recreate.")
 
 
 @data()
 class ReportWritability(Command[PlainResult]):
-    """A change in whether the broker can append to these replicas: their disk is full, or has room again. Idempotent.
+    """Command of a broker that can no longer append to these replicas because their disk is full, or can append again.
+    Idempotent.
 
-    A replica that cannot be written leaves the ISR and counts as offline, unless nobody else can lead.
+    A replica that cannot be written leaves the ISR and counts as offline, unless no other replica can lead.
     """
 
-    broker_id: int = int32(about="The broker that reports.")
-    broker_epoch: int = int64(about="Its registration.")
-    partitions: list[OfflineReplica] = array(OfflineReplica, about="The replicas.")
+    broker_id: int = int32(about="Id of the broker that reports.")
+    broker_epoch: int = int64(about="Epoch of the broker's registration.")
+    partitions: list[OfflineReplica] = array(OfflineReplica, about="Replicas concerned.")
     writable: bool = boolean(about="Whether the broker can append to them.")

@@ -1,4 +1,4 @@
-"""OffsetDelete (47): forget committed offsets of a group (KIP-496)."""
+"""OffsetDelete (47): removes committed offsets of a group (KIP-496)."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from ..schema import Message, Request, array, data, int16, int32, request, respo
 
 @data()
 class OffsetDeleteResponsePartition(Message):
-    """One of the `partitions` of OffsetDeleteResponseTopic."""
+    """Result for one partition."""
 
-    partition_index: int = int32(about="Partition.")
+    partition_index: int = int32(about="Partition index.")
     error_code: int = int16(about="Error code, 0 for success.")
 
 
 @data()
 class OffsetDeleteResponseTopic(Message):
-    """One of the `topics` of OffsetDeleteResponse."""
+    """Results for one topic."""
 
     name: str = string(about="Name of the topic.")
     partitions: list[OffsetDeleteResponsePartition] = array(
@@ -29,19 +29,19 @@ class OffsetDeleteResponse(Message):
 
     error_code: int = int16(about="Error code, 0 for success.")
     throttle_time_ms: int = int32(ignorable=True, about="How long a quota delayed the request, in ms.")
-    topics: list[OffsetDeleteResponseTopic] = array(OffsetDeleteResponseTopic, about="Topics concerned.")
+    topics: list[OffsetDeleteResponseTopic] = array(OffsetDeleteResponseTopic, about="Results, by topic.")
 
 
 @data()
 class OffsetDeleteRequestPartition(Message):
-    """One of the `partitions` of OffsetDeleteRequestTopic."""
+    """A partition whose committed offset is removed."""
 
-    partition_index: int = int32(about="Partition.")
+    partition_index: int = int32(about="Partition index.")
 
 
 @data()
 class OffsetDeleteRequestTopic(Message):
-    """One of the `topics` of OffsetDeleteRequest."""
+    """Partitions of one topic whose committed offsets are removed."""
 
     name: str = string(about="Name of the topic.")
     partitions: list[OffsetDeleteRequestPartition] = array(OffsetDeleteRequestPartition, about="Partitions.")
@@ -49,7 +49,7 @@ class OffsetDeleteRequestTopic(Message):
 
 @request(47, "0", flexible="none", response=OffsetDeleteResponse)
 class OffsetDeleteRequest(Request[OffsetDeleteResponse]):
-    """Remove the committed offsets of partitions."""
+    """Request to remove the committed offsets of partitions."""
 
-    group_id: str = string(about="Group.")
-    topics: list[OffsetDeleteRequestTopic] = array(OffsetDeleteRequestTopic, about="Topics concerned.")
+    group_id: str = string(about="Id of the group.")
+    topics: list[OffsetDeleteRequestTopic] = array(OffsetDeleteRequestTopic, about="Partitions, by topic.")

@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch (23): where a leader epoch ended (KIP-101, KIP-320)."""
+"""OffsetForLeaderEpoch (23): the end offset of a leader epoch (KIP-101, KIP-320)."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from ..schema import Message, Request, array, data, int16, int32, int64, request
 
 @data()
 class EpochEndOffset(Message):
-    """One of the `partitions` of OffsetForLeaderTopicResult."""
+    """The end of a leader epoch in one partition."""
 
     error_code: int = int16(about="Error code, 0 for success.")
-    partition: int = int32(about="Partition.")
+    partition: int = int32(about="Partition index.")
     leader_epoch: int = int32("1+", default=-1, ignorable=True, about="Leader epoch; -1 unknown.")
     end_offset: int = int64(default=-1, about="First offset after the epoch; -1 unknown.")
 
 
 @data()
 class OffsetForLeaderTopicResult(Message):
-    """One of the `topics` of OffsetForLeaderEpochResponse."""
+    """Ends of leader epochs in the partitions of one topic."""
 
     topic: str = string(about="Name of the topic.")
-    partitions: list[EpochEndOffset] = array(EpochEndOffset, about="Partitions concerned.")
+    partitions: list[EpochEndOffset] = array(EpochEndOffset, about="Partitions that were asked for.")
 
 
 @response(23, "2-4", flexible="4+")
@@ -28,14 +28,14 @@ class OffsetForLeaderEpochResponse(Message):
     """Answer to OffsetForLeaderEpochRequest."""
 
     throttle_time_ms: int = int32("2+", ignorable=True, about="How long a quota delayed the request, in ms.")
-    topics: list[OffsetForLeaderTopicResult] = array(OffsetForLeaderTopicResult, about="Topics concerned.")
+    topics: list[OffsetForLeaderTopicResult] = array(OffsetForLeaderTopicResult, about="Results, by topic.")
 
 
 @data()
 class OffsetForLeaderPartition(Message):
-    """One of the `partitions` of OffsetForLeaderTopic."""
+    """A partition and the leader epoch whose end is asked for."""
 
-    partition: int = int32(about="Partition.")
+    partition: int = int32(about="Partition index.")
     current_leader_epoch: int = int32(
         "2+", default=-1, ignorable=True, about="Leader epoch that the client knows; -1 for no check."
     )
@@ -44,7 +44,7 @@ class OffsetForLeaderPartition(Message):
 
 @data()
 class OffsetForLeaderTopic(Message):
-    """One of the `topics` of OffsetForLeaderEpochRequest."""
+    """Partitions of one topic that are asked for."""
 
     topic: str = string(about="Name of the topic.")
     partitions: list[OffsetForLeaderPartition] = array(
@@ -54,9 +54,9 @@ class OffsetForLeaderTopic(Message):
 
 @request(23, "2-4", flexible="4+", response=OffsetForLeaderEpochResponse)
 class OffsetForLeaderEpochRequest(Request[OffsetForLeaderEpochResponse]):
-    """Find where logs diverge."""
+    """Request for the ends of leader epochs, by which a follower or a client finds the offset at which logs diverge."""
 
     replica_id: int = int32(
         "3+", default=-2, ignorable=True, about="Broker id of a follower; -1 for a consumer."
     )
-    topics: list[OffsetForLeaderTopic] = array(OffsetForLeaderTopic, about="Topics concerned.")
+    topics: list[OffsetForLeaderTopic] = array(OffsetForLeaderTopic, about="Partitions, by topic.")

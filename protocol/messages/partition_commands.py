@@ -17,15 +17,18 @@ class ElectionType(IntEnum):
 
 @data()
 class ReplicaLogEnd(Message):
-    """How far one replica's log reaches, as its heartbeats told."""
+    """End of one replica's log, from the broker's heartbeats."""
 
-    topic_id: bytes = uuid(about="Topic.")
+    topic_id: bytes = uuid(about="Id of the topic.")
     partition: int = int32(about="Partition index.")
-    broker_id: int = int32(about="The replica.")
+    broker_id: int = int32(about="Broker id of the replica.")
     leader_epoch: int = int32(about="Leader epoch of its last batch.")
-    log_end_offset: int = int64(about="Its log end offset.")
+    log_end_offset: int = int64(about="Log end offset of the replica.")
     broker_epoch: int = int64(
-        "0+", tag=0, default=-1, about="Registration of the broker that told it; -1 if unknown."
+        "0+",
+        tag=0,
+        default=-1,
+        about="Epoch of the registration of the broker that reported it; -1 if unknown.",
     )
 
 
@@ -33,32 +36,34 @@ class ReplicaLogEnd(Message):
 class IsrMember(Message):
     """A proposed member of an ISR (KIP-903)."""
 
-    broker_id: int = int32(about="Replica.")
-    broker_epoch: int = int64(default=-1, about="Registration that its fetches named; -1 if unknown.")
+    broker_id: int = int32(about="Broker id of the replica.")
+    broker_epoch: int = int64(
+        default=-1, about="Epoch of the registration that the replica's fetches named; -1 if unknown."
+    )
     log_end_offset: int = int64(
-        "0+", tag=0, default=-1, about="Where its log ended, as the leader knew; -1 if it did not."
+        "0+", tag=0, default=-1, about="Log end offset of the replica that the leader knew; -1 if unknown."
     )
 
 
 @data()
 class AlterPartitionChange(Message):
-    """A leader's new ISR, valid only if nothing else has changed the partition."""
+    """A leader's new ISR, valid only if no other change was made to the partition meanwhile."""
 
-    topic_id: bytes = uuid(about="Topic.")
+    topic_id: bytes = uuid(about="Id of the topic.")
     partition: int = int32(about="Partition index.")
-    leader_epoch: int = int32(about="The leader's.")
-    partition_epoch: int = int32(about="Of the state that is to be replaced.")
+    leader_epoch: int = int32(about="Epoch of the leader.")
+    partition_epoch: int = int32(about="Partition epoch of the state that is to be replaced.")
     new_isr: list[IsrMember] = array(IsrMember, about="The whole new ISR.")
 
 
 @data()
 class AlteredPartition(Message):
-    """How one change went, and the state there is now (if the partition is known)."""
+    """Result of one change, with the present state of the partition if the partition is known."""
 
-    topic_id: bytes = uuid(about="Topic.")
+    topic_id: bytes = uuid(about="Id of the topic.")
     partition: int = int32(about="Partition index.")
     error_code: int = int16(about="0 for success.")
-    leader: int = int32(default=-1, about="Leader.")
+    leader: int = int32(default=-1, about="Broker id of the leader; -1 for none.")
     leader_epoch: int = int32(default=-1, about="Leader epoch.")
     isr: list[int] = array(int32, about="In-sync replicas.")
     partition_epoch: int = int32(default=-1, about="Partition epoch.")
@@ -66,44 +71,46 @@ class AlteredPartition(Message):
 
 @data()
 class AlterPartitionResult(CommandResult):
-    """One result per change, in order."""
+    """Results of AlterPartition, one for each change in the order of the command."""
 
     error_code: int = int16(about="About the whole command: STALE_BROKER_EPOCH.")
     error_message: str = string(about="For people.")
-    partitions: list[AlteredPartition] = array(AlteredPartition, about="In the order of the command.")
+    partitions: list[AlteredPartition] = array(
+        AlteredPartition, about="Results, in the order of the command."
+    )
 
 
 @data()
 class AlterPartition(Command[AlterPartitionResult]):
-    """A leader changes ISRs, by compare-and-set."""
+    """Command of a leader to change ISRs, by compare-and-set."""
 
-    broker_id: int = int32(about="Who asks.")
-    broker_epoch: int = int64(about="Its registration.")
+    broker_id: int = int32(about="Id of the broker that leads.")
+    broker_epoch: int = int64(about="Epoch of the broker's registration.")
     partitions: list[AlterPartitionChange] = array(AlterPartitionChange, about="Changes.")
 
 
 @data()
 class ElectionPartition(Message):
-    """A partition to elect a leader for."""
+    """A partition whose leader is to be elected."""
 
-    topic_id: bytes = uuid(about="Topic.")
+    topic_id: bytes = uuid(about="Id of the topic.")
     partition: int = int32(about="Partition index.")
 
 
 @data()
 class ElectLastKnown(Command[PlainResult]):
-    """Elect leaders from the last known members of partitions that have neither ISR nor ELR."""
+    """Command to elect leaders from the last known members of partitions that have neither ISR nor ELR."""
 
     progress: list[ReplicaLogEnd] = array(
-        ReplicaLogEnd, about="Of all last known members of each partition that is to have a leader."
+        ReplicaLogEnd, about="Log ends of all last known members of each partition that is to have a leader."
     )
 
 
 @data()
 class ElectedPartition(Message):
-    """How one election went."""
+    """Result of one election."""
 
-    topic_id: bytes = uuid(about="Topic.")
+    topic_id: bytes = uuid(about="Id of the topic.")
     partition: int = int32(about="Partition index.")
     error_code: int = int16(about="0 for success.")
     error_message: str = string(about="For people.")
@@ -111,19 +118,22 @@ class ElectedPartition(Message):
 
 @data()
 class ElectLeadersResult(CommandResult):
-    """One result per partition; with null partitions, only of those that needed an election."""
+    """Results of ElectLeaders, one for each partition. If all partitions were meant, only for partitions that needed an
+    election."""
 
     error_code: int = int16(about="About the whole command; 0 for success.")
     error_message: str = string(about="For people.")
-    partitions: list[ElectedPartition] = array(ElectedPartition, about="Results.")
+    partitions: list[ElectedPartition] = array(ElectedPartition, about="Results, by partition.")
 
 
 @data()
 class ElectLeaders(Command[ElectLeadersResult]):
-    """Elect preferred leaders, or any leader where there is none."""
+    """Command to elect preferred leaders, or any leader for partitions without one."""
 
-    election_type: int = int8(about="An ElectionType.")
+    election_type: int = int8(about="Type of the election, an ElectionType.")
     partitions: list[ElectionPartition] | None = array(
-        ElectionPartition, nullable="0+", default=None, about="Null: all partitions."
+        ElectionPartition, nullable="0+", default=None, about="Partitions; null: all."
     )
-    progress: list[ReplicaLogEnd] = array(ReplicaLogEnd, about="For choosing the member furthest along.")
+    progress: list[ReplicaLogEnd] = array(
+        ReplicaLogEnd, about="Log ends of replicas, to elect the member that is furthest along."
+    )

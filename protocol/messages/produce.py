@@ -1,4 +1,4 @@
-"""Produce (0): append record batches."""
+"""Produce (0): appends record batches."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from ..schema import (
 
 @data()
 class BatchIndexAndErrorMessage(Message):
-    """One of the `record_errors` of PartitionProduceResponse."""
+    """A record because of which a batch was refused."""
 
     batch_index: int = int32("8+", about="Position of the record in the batch.")
     batch_index_error_message: str | None = string(
-        "8+", nullable="8+", default=None, about="What is wrong with the record."
+        "8+", nullable="8+", default=None, about="Reason why the record was refused."
     )
 
 
 @data()
 class LeaderIdAndEpoch(Message):
-    """The `current_leader` of PartitionProduceResponse."""
+    """The leader of a partition and its epoch."""
 
     leader_id: int = int32("10+", default=-1, about="Broker that leads the partition; -1 for none.")
     leader_epoch: int = int32("10+", default=-1, about="Leader epoch; -1 unknown.")
@@ -39,9 +39,9 @@ class LeaderIdAndEpoch(Message):
 
 @data()
 class PartitionProduceResponse(Message):
-    """One of the `partition_responses` of TopicProduceResponse."""
+    """Result of the append to one partition."""
 
-    index: int = int32(about="Partition.")
+    index: int = int32(about="Partition index.")
     error_code: int = int16(about="Error code, 0 for success.")
     base_offset: int = int64(about="Offset that the first record got.")
     log_append_time_ms: int = int64(
@@ -66,13 +66,13 @@ class PartitionProduceResponse(Message):
         LeaderIdAndEpoch,
         "10+",
         tag=0,
-        about="Who leads the partition, if the client asked the wrong broker (KIP-951).",
+        about="Leader of the partition, if the client asked the wrong broker (KIP-951).",
     )
 
 
 @data()
 class TopicProduceResponse(Message):
-    """One of the `responses` of ProduceResponse."""
+    """Results of the appends to one topic."""
 
     name: str = string("0-12", ignorable=True, about="Name of the topic.")
     topic_id: bytes = uuid("13+", ignorable=True, about="Id of the topic.")
@@ -83,7 +83,7 @@ class TopicProduceResponse(Message):
 
 @data()
 class NodeEndpoint(Message):
-    """One of the `node_endpoints` of ProduceResponse."""
+    """Address of a broker."""
 
     node_id: int = int32("10+", about="Broker id.")
     host: str = string("10+", about="Host name or address.")
@@ -106,26 +106,26 @@ class ProduceResponse(Message):
 
 @data()
 class PartitionProduceData(Message):
-    """One of the `partition_data` of TopicProduceData."""
+    """Record batches for one partition."""
 
-    index: int = int32(about="Partition.")
+    index: int = int32(about="Partition index.")
     records: bytes | memoryview | None = records_(nullable="0+", about="Record batches of format v2.")
 
 
 @data()
 class TopicProduceData(Message):
-    """One of the `topic_data` of ProduceRequest."""
+    """Record batches for one topic."""
 
     name: str = string("0-12", ignorable=True, about="Name of the topic.")
     topic_id: bytes = uuid("13+", ignorable=True, about="Id of the topic.")
     partition_data: list[PartitionProduceData] = array(
-        PartitionProduceData, about="What to append, by partition."
+        PartitionProduceData, about="Record batches, by partition."
     )
 
 
 @request(0, "0-13", flexible="9+", response=ProduceResponse)
 class ProduceRequest(Request[ProduceResponse]):
-    """Append record batches."""
+    """Request to append record batches."""
 
     transactional_id: str | None = string(
         "3+",
@@ -134,7 +134,8 @@ class ProduceRequest(Request[ProduceResponse]):
         about="Transactional id of the producer; null without transactions.",
     )
     acks: int = int16(
-        about="Who must have it before the answer: 0 nobody (and no answer), 1 the leader, -1 the ISR."
+        about="Replicas that must have the records before the answer: 0 none (and no answer is sent), 1 the leader, "
+        "-1 the ISR."
     )
     timeout_ms: int = int32(about="How long the answer may be waited for, in ms.")
-    topic_data: list[TopicProduceData] = array(TopicProduceData, about="What to append, by topic.")
+    topic_data: list[TopicProduceData] = array(TopicProduceData, about="Record batches, by topic.")

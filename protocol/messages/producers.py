@@ -1,6 +1,7 @@
 """InitProducerId (22): ids for idempotent and transactional producers.
 
-Version 5 is the newest that Kafka 4.4 calls stable; 6, for two-phase commit (KIP-939), it keeps for tests.
+Version 5 is the newest that Kafka 4.4 calls stable. Kafka reserves version 6, for two-phase commit (KIP-939), for
+tests.
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ class InitProducerIdResponse(Message):
         tag=10000,
         default=-1,
         ignorable=True,
-        about="Not in Kafka: the last application version that was committed under the transactional id; -1 for none.",
+        about="Not in Kafka: last application version that was committed under the transactional id; -1 for none.",
     )
 
 
 @request(22, "0-6", flexible="2+", response=InitProducerIdResponse)
 class InitProducerIdRequest(Request[InitProducerIdResponse]):
-    """Get a producer id and epoch."""
+    """Request for a producer id and epoch."""
 
     transactional_id: str | None = string(
         nullable="0+", about="Transactional id of the producer; null without transactions."
