@@ -43,16 +43,16 @@ class AclFilterEntry(Message):
 class CreatedAcl(Message):
     """Result of the creation of one ACL."""
 
-    error_code: int = int16(about="0 for success.")
-    error_message: str = string(about="For people.")
+    error_code: int = int16(about="Error code, 0 for success.")
+    error_message: str = string(about="Explanation for people.")
 
 
 @data()
 class CreateAclsResult(CommandResult):
     """Results of CreateAcls, one for each ACL in the order of the command."""
 
-    error_code: int = int16(about="About the whole command; 0 for success.")
-    error_message: str = string(about="For people.")
+    error_code: int = int16(about="Error code of the whole command, 0 for success.")
+    error_message: str = string(about="Explanation for people.")
     results: list[CreatedAcl] = array(CreatedAcl, about="Results, in the order of the command.")
 
 
@@ -72,8 +72,8 @@ class CreateAcls(Command[CreateAclsResult]):
 class DeletedAcls(Message):
     """ACLs that one filter has removed."""
 
-    error_code: int = int16(about="0 for success.")
-    error_message: str = string(about="For people.")
+    error_code: int = int16(about="Error code, 0 for success.")
+    error_message: str = string(about="Explanation for people.")
     acls: list[AclEntry] = array(AclEntry, about="Removed ACLs, in the order of listings.")
 
 
@@ -81,8 +81,8 @@ class DeletedAcls(Message):
 class DeleteAclsResult(CommandResult):
     """Results of DeleteAcls, one for each filter in the order of the command."""
 
-    error_code: int = int16(about="About the whole command; 0 for success.")
-    error_message: str = string(about="For people.")
+    error_code: int = int16(about="Error code of the whole command, 0 for success.")
+    error_message: str = string(about="Explanation for people.")
     results: list[DeletedAcls] = array(DeletedAcls, about="Results, in the order of the command.")
 
 

@@ -10,9 +10,9 @@ from ..schema import Message, Request, array, data, int8, int16, int32, request,
 class AclDescription(Message):
     """An ACL that was found, without its resource pattern."""
 
-    principal: str = string(about="Whom the ACL is about.")
-    host: str = string(about="From where.")
-    operation: int = int8(about="What is done.")
+    principal: str = string(about="Principal that the ACL applies to.")
+    host: str = string(about="Client host that the ACL applies to.")
+    operation: int = int8(about="Operation that is allowed or denied.")
     permission_type: int = int8(about="2 DENY, 3 ALLOW.")
 
 
@@ -20,8 +20,8 @@ class AclDescription(Message):
 class DescribeAclsResource(Message):
     """A resource pattern with the ACLs found for it."""
 
-    resource_type: int = int8(about="What is protected.")
-    resource_name: str = string(about="Name of the pattern.")
+    resource_type: int = int8(about="Type of the protected resources.")
+    resource_name: str = string(about="Name of the resource pattern.")
     pattern_type: int = int8(default=3, about="3 LITERAL, 4 PREFIXED.")
     acls: list[AclDescription] = array(AclDescription, about="ACLs of the pattern.")
 
@@ -77,12 +77,12 @@ class CreateAclsResponse(Message):
 class AclCreation(Message):
     """An ACL to create."""
 
-    resource_type: int = int8(about="What is protected.")
-    resource_name: str = string(about="Name of the pattern.")
+    resource_type: int = int8(about="Type of the protected resources.")
+    resource_name: str = string(about="Name of the resource pattern.")
     resource_pattern_type: int = int8(default=3, about="3 LITERAL, 4 PREFIXED.")
-    principal: str = string(about="Whom the ACL is about.")
-    host: str = string(about="From where.")
-    operation: int = int8(about="What is done.")
+    principal: str = string(about="Principal that the ACL applies to.")
+    host: str = string(about="Client host that the ACL applies to.")
+    operation: int = int8(about="Operation that is allowed or denied.")
     permission_type: int = int8(about="2 DENY, 3 ALLOW.")
 
 
@@ -99,12 +99,12 @@ class DeleteAclsMatchingAcl(Message):
 
     error_code: int = int16(about="Error code, 0 for success.")
     error_message: str | None = string(nullable="0+", about="Explanation for people; null without one.")
-    resource_type: int = int8(about="What was protected.")
-    resource_name: str = string(about="Name of the pattern.")
+    resource_type: int = int8(about="Type of the protected resources.")
+    resource_name: str = string(about="Name of the resource pattern.")
     pattern_type: int = int8(default=3, about="3 LITERAL, 4 PREFIXED.")
-    principal: str = string(about="Whom the ACL was about.")
-    host: str = string(about="From where.")
-    operation: int = int8(about="What was done.")
+    principal: str = string(about="Principal that the ACL applied to.")
+    host: str = string(about="Client host that the ACL applies to.")
+    operation: int = int8(about="Operation that was allowed or denied.")
     permission_type: int = int8(about="2 DENY, 3 ALLOW.")
 
 

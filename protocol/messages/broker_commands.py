@@ -13,8 +13,8 @@ from .partition_commands import ReplicaLogEnd
 class RegisterBrokerResult(CommandResult):
     """Result of RegisterBroker: the epoch of the registration."""
 
-    error_code: int = int16(about="0 for success.")
-    error_message: str = string(about="For people.")
+    error_code: int = int16(about="Error code, 0 for success.")
+    error_message: str = string(about="Explanation for people.")
     broker_epoch: int = int64(
         default=-1, about="Epoch of the registration; it fences all earlier registrations of this broker id."
     )
@@ -79,8 +79,8 @@ class UnregisterBroker(Command[PlainResult]):
 class ControlledShutdownResult(CommandResult):
     """Progress of a controlled shutdown."""
 
-    error_code: int = int16(about="0 for success.")
-    error_message: str = string(about="For people.")
+    error_code: int = int16(about="Error code, 0 for success.")
+    error_message: str = string(about="Explanation for people.")
     remaining_leaderships: int = int32(about="Partitions that the broker still leads.")
 
 
@@ -99,8 +99,8 @@ class BeginControlledShutdown(Command[ControlledShutdownResult]):
 class AllocateProducerIdsResult(CommandResult):
     """A block of producer ids for one broker alone."""
 
-    error_code: int = int16(about="0 for success.")
-    error_message: str = string(about="For people.")
+    error_code: int = int16(about="Error code, 0 for success.")
+    error_message: str = string(about="Explanation for people.")
     first: int = int64(default=-1, about="First id of the block.")
     count: int = int32(about="Number of ids in the block.")
 

@@ -112,4 +112,4 @@ class AlterClientQuotasRequest(Request[AlterClientQuotasResponse]):
     entries: list[AlterClientQuotasRequestEntryData] = array(
         AlterClientQuotasRequestEntryData, about="Changes, by entity."
     )
-    validate_only: bool = boolean(about="Whether only to check.")
+    validate_only: bool = boolean(about="Whether to validate only, without any change.")

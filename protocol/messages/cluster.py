@@ -41,7 +41,8 @@ class DescribeClusterResponse(Message):
         DescribeClusterBroker, about="Brokers that clients can reach."
     )
     cluster_authorized_operations: int = int32(
-        default=-2147483648, about="Bits of allowed operations; the lowest number if not asked for."
+        default=-2147483648,
+        about="Bit field of the operations that the client may perform; the lowest number if not asked for.",
     )
 
 

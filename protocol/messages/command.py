@@ -40,8 +40,8 @@ class Command(Message, Generic[_ResultT_co]):
 class PlainResult(CommandResult):
     """Result of a command that either succeeds or is refused."""
 
-    error_code: int = int16(about="0 for success.")
-    error_message: str = string(about="For people.")
+    error_code: int = int16(about="Error code, 0 for success.")
+    error_message: str = string(about="Explanation for people.")
 
 
 class CommandRefused(KafkaError):

@@ -30,7 +30,7 @@ class ResourceType(IntEnum):
 class ConfigChange(Message):
     """A change of one configuration key."""
 
-    name: str = string(about="Key.")
+    name: str = string(about="Configuration key.")
     operation: int = int8(about="Operation, a ConfigOperation.")
     value: str | None = string(nullable="0+", default=None, about="New value; null for DELETE.")
     replaces: str | None = string(
@@ -57,16 +57,16 @@ class AlteredConfig(Message):
 
     resource_type: int = int8(about="Type of the resource, as in the command.")
     resource_name: str = string(about="Name of the resource, as in the command.")
-    error_code: int = int16(about="0 for success.")
-    error_message: str = string(about="For people.")
+    error_code: int = int16(about="Error code, 0 for success.")
+    error_message: str = string(about="Explanation for people.")
 
 
 @data()
 class AlterConfigsResult(CommandResult):
     """Results of AlterConfigs, one for each resource in the order of the command."""
 
-    error_code: int = int16(about="About the whole command; 0 for success.")
-    error_message: str = string(about="For people.")
+    error_code: int = int16(about="Error code of the whole command, 0 for success.")
+    error_message: str = string(about="Explanation for people.")
     resources: list[AlteredConfig] = array(AlteredConfig, about="Results, in the order of the command.")
 
 
@@ -75,4 +75,4 @@ class AlterConfigs(Command[AlterConfigsResult]):
     """Command to change dynamic configurations, each resource independently of the others."""
 
     resources: list[ConfigResource] = array(ConfigResource, about="Resources to change.")
-    validate_only: bool = boolean(about="Whether only to check.")
+    validate_only: bool = boolean(about="Whether to validate only, without any change.")

@@ -9,23 +9,23 @@ from ..schema import Message, Request, array, boolean, data, int8, int16, int32,
 class DescribeConfigsSynonym(Message):
     """A value for a configuration key from one source, in force or hidden by another."""
 
-    name: str = string("1+", about="Key.")
+    name: str = string("1+", about="Configuration key.")
     value: str | None = string("1+", nullable="0+", about="Value; null for none.")
-    source: int = int8("1+", about="Where the value comes from, as in `config_source`.")
+    source: int = int8("1+", about="Source of the value, as in `config_source`.")
 
 
 @data()
 class DescribeConfigsResourceResult(Message):
     """A configuration entry with its value in force."""
 
-    name: str = string(about="Key.")
+    name: str = string(about="Configuration key.")
     value: str | None = string(nullable="0+", about="Value; null for none.")
-    read_only: bool = boolean(about="Whether it cannot be changed.")
+    read_only: bool = boolean(about="Whether the entry cannot be changed.")
     config_source: int = int8(
         "1+",
         default=-1,
         ignorable=True,
-        about="Where the value comes from: 1 topic, 2 broker, 3 all brokers, 4 static, 5 default.",
+        about="Source of the value: 1 topic, 2 broker, 3 all brokers, 4 static, 5 default.",
     )
     is_default: bool = boolean("0", about="Whether the value is the default.")
     is_sensitive: bool = boolean(about="Whether the value is kept secret.")
@@ -106,7 +106,7 @@ class IncrementalAlterConfigsResponse(Message):
 class AlterableConfig(Message):
     """A change of one configuration key."""
 
-    name: str = string(about="Key.")
+    name: str = string(about="Configuration key.")
     config_operation: int = int8(about="0 set, 1 delete, 2 append, 3 subtract.")
     value: str | None = string(nullable="0+", secret=True, about="Value; null for none.")
 
@@ -125,7 +125,7 @@ class IncrementalAlterConfigsRequest(Request[IncrementalAlterConfigsResponse]):
     """Request to change single configuration entries (KIP-339)."""
 
     resources: list[AlterConfigsResource] = array(AlterConfigsResource, about="Resources to change.")
-    validate_only: bool = boolean(about="Whether only to check.")
+    validate_only: bool = boolean(about="Whether to validate only, without any change.")
 
 
 @response(33, "0-2", flexible="2+")
@@ -142,7 +142,7 @@ class AlterConfigsResponse(Message):
 class ReplacedConfig(Message):
     """A configuration entry that a resource gets."""
 
-    name: str = string(about="Key.")
+    name: str = string(about="Configuration key.")
     value: str | None = string(nullable="0+", secret=True, about="Value; null for none.")
 
 
@@ -162,4 +162,4 @@ class AlterConfigsRequest(Request[AlterConfigsResponse]):
     resources: list[ReplaceConfigsResource] = array(
         ReplaceConfigsResource, about="Resources whose configurations are replaced."
     )
-    validate_only: bool = boolean(about="Whether only to check.")
+    validate_only: bool = boolean(about="Whether to validate only, without any change.")

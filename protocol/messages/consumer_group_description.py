@@ -75,7 +75,8 @@ class DescribedGroup(Message):
     assignor_name: str = string(about="Assignor in use.")
     members: list[Member] = array(Member, about="Members.")
     authorized_operations: int = int32(
-        default=-2147483648, about="Bits of allowed operations; the lowest number if not asked for."
+        default=-2147483648,
+        about="Bit field of the operations that the client may perform; the lowest number if not asked for.",
     )
 
 

@@ -53,4 +53,4 @@ class DeleteRecordsRequest(Request[DeleteRecordsResponse]):
     """Request to delete the records before an offset."""
 
     topics: list[DeleteRecordsTopic] = array(DeleteRecordsTopic, about="Topics to delete records from.")
-    timeout_ms: int = int32(about="How long the answer may be waited for, in ms.")
+    timeout_ms: int = int32(about="Time within which the broker has to answer, in ms.")

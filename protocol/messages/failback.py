@@ -74,7 +74,9 @@ class DescribeLineagesResponse(Message):
 
     throttle_time_ms: int = int32(about="How long a quota delayed the request, in ms.")
     error_code: int = int16(about="Error code, 0 for success.")
-    error_message: str | None = string(nullable="0+", default=None, about="For people; null for success.")
+    error_message: str | None = string(
+        nullable="0+", default=None, about="Explanation for people; null for success."
+    )
     cluster_id: str = string(about="Id of this cluster.")
     topics: list[LineageTopic] = array(
         LineageTopic, about="Topics that match and that the client may describe, by name."
@@ -110,7 +112,9 @@ class FailedBackTopic(Message):
 
     name: str = string(about="Name of the topic, here and at the source.")
     error_code: int = int16(about="Reason why the topic cannot become a copy; 0 if it can.")
-    error_message: str | None = string(nullable="0+", default=None, about="For people; null for success.")
+    error_message: str | None = string(
+        nullable="0+", default=None, about="Explanation for people; null for success."
+    )
     partitions: list[FailedBackPartition] = array(FailedBackPartition, about="Partitions, by index.")
 
 
@@ -120,7 +124,9 @@ class FailBackMirrorResponse(Message):
 
     throttle_time_ms: int = int32(about="How long a quota delayed the request, in ms.")
     error_code: int = int16(about="Error code, 0 for success.")
-    error_message: str | None = string(nullable="0+", default=None, about="For people; null for success.")
+    error_message: str | None = string(
+        nullable="0+", default=None, about="Explanation for people; null for success."
+    )
     source_cluster_id: str = string(about="Id of the cluster that is copied.")
     topics: list[FailedBackTopic] = array(
         FailedBackTopic, about="Topics by name, also those that were refused."

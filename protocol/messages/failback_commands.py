@@ -42,7 +42,7 @@ class FailBackMirror(Command[PlainResult]):
     )
     copies: list[ReturningTopic] = array(ReturningTopic, about="Topics that become copies.")
     discards: bool = boolean(about="Whether records after the common offsets are cut off.")
-    is_checked_only: bool = boolean(about="Whether only to check.")
+    is_checked_only: bool = boolean(about="Whether to validate only, without any change.")
     bandwidth: int = int64(
         "0+", tag=0, about="Bytes per second that each broker may fetch from the source; 0: no limit."
     )

@@ -42,6 +42,6 @@ class FeatureUpdateKey(Message):
 class UpdateFeaturesRequest(Request[UpdateFeaturesResponse]):
     """Request to raise or lower the levels of features."""
 
-    timeout_ms: int = int32(default=60000, about="How long the answer may be waited for, in ms.")
+    timeout_ms: int = int32(default=60000, about="Time within which the broker has to answer, in ms.")
     feature_updates: list[FeatureUpdateKey] = array(FeatureUpdateKey, about="Levels to finalize.")
-    validate_only: bool = boolean("1+", about="Whether only to check.")
+    validate_only: bool = boolean("1+", about="Whether to validate only, without any change.")

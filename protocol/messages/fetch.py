@@ -101,8 +101,8 @@ class PartitionData(Message):
         "12+",
         tag=10000,
         default=-1,
-        about="Not in Kafka: offset at which a follower's log has to begin, since the leader's log has nothing before"
-        " it; -1 otherwise.",
+        about="Not in Kafka: offset at which a follower's log has to continue, since the leader's log has nothing "
+        "before it; -1 otherwise.",
     )
 
 

@@ -245,7 +245,9 @@ class DescribedGroup(Message):
     protocol_data: str = string(about="Protocol that the group uses.")
     members: list[DescribedGroupMember] = array(DescribedGroupMember, about="Members of the group.")
     authorized_operations: int = int32(
-        "3+", default=-2147483648, about="Bits of allowed operations; the lowest number if not asked for."
+        "3+",
+        default=-2147483648,
+        about="Bit field of the operations that the client may perform; the lowest number if not asked for.",
     )
 
 

@@ -49,4 +49,4 @@ class ElectLeadersRequest(Request[ElectLeadersResponse]):
     topic_partitions: list[TopicPartitions] | None = array(
         TopicPartitions, nullable="0+", about="Partitions to elect leaders for; null for all."
     )
-    timeout_ms: int = int32(default=60000, about="How long the answer may be waited for, in ms.")
+    timeout_ms: int = int32(default=60000, about="Time within which the broker has to answer, in ms.")

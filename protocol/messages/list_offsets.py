@@ -68,4 +68,4 @@ class ListOffsetsRequest(Request[ListOffsetsResponse]):
     replica_id: int = int32(about="Broker id of a follower; -1 for a consumer.")
     isolation_level: int = int8("2+", about="0 read uncommitted, 1 read committed.")
     topics: list[ListOffsetsTopic] = array(ListOffsetsTopic, about="Partitions to look up, by topic.")
-    timeout_ms: int = int32("10+", ignorable=True, about="How long the answer may be waited for, in ms.")
+    timeout_ms: int = int32("10+", ignorable=True, about="Time within which the broker has to answer, in ms.")

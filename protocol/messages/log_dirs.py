@@ -19,7 +19,7 @@ class AlterReplicaLogDirTopicResult(Message):
 
     topic_name: str = string(about="Name of the topic.")
     partitions: list[AlterReplicaLogDirPartitionResult] = array(
-        AlterReplicaLogDirPartitionResult, about="Partitions."
+        AlterReplicaLogDirPartitionResult, about="Partition indexes."
     )
 
 
@@ -80,7 +80,7 @@ class DescribeLogDirsTopic(Message):
     """Replicas of one topic in a data folder."""
 
     name: str = string(about="Name of the topic.")
-    partitions: list[DescribeLogDirsPartition] = array(DescribeLogDirsPartition, about="Partitions.")
+    partitions: list[DescribeLogDirsPartition] = array(DescribeLogDirsPartition, about="Partition indexes.")
 
 
 @data()

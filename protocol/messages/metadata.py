@@ -44,7 +44,9 @@ class MetadataResponseTopic(Message):
         MetadataResponsePartition, about="Partitions of the topic."
     )
     topic_authorized_operations: int = int32(
-        "8+", default=-2147483648, about="Bits of allowed operations; the lowest number if not asked for."
+        "8+",
+        default=-2147483648,
+        about="Bit field of the operations that the client may perform; the lowest number if not asked for.",
     )
 
 
@@ -66,7 +68,9 @@ class MetadataResponse(Message):
         MetadataResponseTopic, encodable=True, about="Topics that were asked for."
     )
     cluster_authorized_operations: int = int32(
-        "8-10", default=-2147483648, about="Bits of allowed operations; the lowest number if not asked for."
+        "8-10",
+        default=-2147483648,
+        about="Bit field of the operations that the client may perform; the lowest number if not asked for.",
     )
     error_code: int = int16("13+", ignorable=True, about="Error code, 0 for success.")
 

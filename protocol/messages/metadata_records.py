@@ -144,7 +144,7 @@ class ConfigRecord(Message):
 
     resource_type: int = int8(about="2 topic, 4 broker, 16 client metrics, 32 group.")
     resource_name: str = string(about="Topic name, broker id, or empty for all brokers.")
-    config_name: str = string(about="Key.")
+    config_name: str = string(about="Configuration key.")
     value: str | None = string(nullable="0+", default=None, about="New value; null: removed.")
 
 

@@ -25,7 +25,7 @@ class CreateMirror(Command[PlainResult]):
     options: list[MirrorOption] = array(
         MirrorOption, about="Options of the connections to the source; secrets are encrypted."
     )
-    is_checked_only: bool = boolean(about="Whether only to check.")
+    is_checked_only: bool = boolean(about="Whether to validate only, without any change.")
     bandwidth: int = int64(
         "0+", tag=0, about="Bytes per second that each broker may fetch from the source; 0: no limit."
     )
@@ -92,16 +92,16 @@ class MirroredTopicResult(Message):
     """Result for the copy of one topic."""
 
     name: str = string(about="Name of the topic.")
-    error_code: int = int16(about="0 for success.")
-    error_message: str = string(about="For people.")
+    error_code: int = int16(about="Error code, 0 for success.")
+    error_message: str = string(about="Explanation for people.")
 
 
 @data()
 class FollowTopicsResult(CommandResult):
     """Results of FollowTopics, one for each topic in the order of the command."""
 
-    error_code: int = int16(about="About the whole command; 0 for success.")
-    error_message: str = string(about="For people.")
+    error_code: int = int16(about="Error code of the whole command, 0 for success.")
+    error_message: str = string(about="Explanation for people.")
     topics: list[MirroredTopicResult] = array(
         MirroredTopicResult, about="Results, in the order of the command."
     )
@@ -216,8 +216,8 @@ class ReportMirrorCuts(Command[PlainResult]):
 class PromoteMirrorAtCutResult(CommandResult):
     """Result of PromoteMirrorAtCut: the round and its cut."""
 
-    error_code: int = int16(about="0 for success.")
-    error_message: str = string(about="For people.")
+    error_code: int = int16(about="Error code, 0 for success.")
+    error_message: str = string(about="Explanation for people.")
     number: int = int64(default=-1, about="Number of the round.")
     cut: int = int64(default=-1, about="Commit index of the cut at the source.")
     time_ms: int = int64(default=-1, about="Time at which the source reported the cut, in ms since 1970.")

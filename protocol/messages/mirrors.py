@@ -45,7 +45,9 @@ class CreateMirrorResponse(Message):
 
     throttle_time_ms: int = int32(about="How long a quota delayed the request, in ms.")
     error_code: int = int16(about="Error code, 0 for success.")
-    error_message: str | None = string(nullable="0+", default=None, about="For people; null for success.")
+    error_message: str | None = string(
+        nullable="0+", default=None, about="Explanation for people; null for success."
+    )
     source_cluster_id: str = string(about="Id of the cluster that is copied.")
 
 
@@ -65,7 +67,7 @@ class CreateMirrorRequest(Request[CreateMirrorResponse]):
         about="Offset at which copies begin: -2 the start, -1 the end, otherwise a time in ms since 1970.",
     )
     options: list[MirrorOption] = array(MirrorOption, about="Options of the client that reaches the source.")
-    validate_only: bool = boolean(about="Whether only to check.")
+    validate_only: bool = boolean(about="Whether to validate only, without any change.")
     bandwidth: int = int64(
         "0+", tag=0, about="Bytes per second that each broker may fetch from the source; 0: no limit."
     )
@@ -78,7 +80,9 @@ class AlterMirrorResponse(Message):
 
     throttle_time_ms: int = int32(about="How long a quota delayed the request, in ms.")
     error_code: int = int16(about="Error code, 0 for success.")
-    error_message: str | None = string(nullable="0+", default=None, about="For people; null for success.")
+    error_message: str | None = string(
+        nullable="0+", default=None, about="Explanation for people; null for success."
+    )
 
 
 @request(20009, "0", flexible="0+", response=AlterMirrorResponse)
@@ -209,7 +213,9 @@ class DescribeMirrorsResponse(Message):
 
     throttle_time_ms: int = int32(about="How long a quota delayed the request, in ms.")
     error_code: int = int16(about="Error code, 0 for success.")
-    error_message: str | None = string(nullable="0+", default=None, about="For people; null for success.")
+    error_message: str | None = string(
+        nullable="0+", default=None, about="Explanation for people; null for success."
+    )
     mirrors: list[DescribedMirror] = array(DescribedMirror, about="Mirrors, by name.")
 
 

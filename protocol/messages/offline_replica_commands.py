@@ -29,8 +29,8 @@ class ReportOfflineReplicas(Command[PlainResult]):
 class RenewReplicasResult(CommandResult):
     """Result of RenewReplicas: the replicas to recreate. Any other replica may be all that is left of its partition."""
 
-    error_code: int = int16(about="About the whole command; 0 for success.")
-    error_message: str = string(about="For people.")
+    error_code: int = int16(about="Error code of the whole command, 0 for success.")
+    error_message: str = string(about="Explanation for people.")
     renewed: list[OfflineReplica] = array(OfflineReplica, about="Replicas that are no longer offline.")
 
 

@@ -19,7 +19,7 @@ class OffsetDeleteResponseTopic(Message):
 
     name: str = string(about="Name of the topic.")
     partitions: list[OffsetDeleteResponsePartition] = array(
-        OffsetDeleteResponsePartition, about="Partitions."
+        OffsetDeleteResponsePartition, about="Partition indexes."
     )
 
 
@@ -44,7 +44,9 @@ class OffsetDeleteRequestTopic(Message):
     """Partitions of one topic whose committed offsets are removed."""
 
     name: str = string(about="Name of the topic.")
-    partitions: list[OffsetDeleteRequestPartition] = array(OffsetDeleteRequestPartition, about="Partitions.")
+    partitions: list[OffsetDeleteRequestPartition] = array(
+        OffsetDeleteRequestPartition, about="Partition indexes."
+    )
 
 
 @request(47, "0", flexible="none", response=OffsetDeleteResponse)

@@ -62,7 +62,7 @@ class AlteredPartition(Message):
 
     topic_id: bytes = uuid(about="Id of the topic.")
     partition: int = int32(about="Partition index.")
-    error_code: int = int16(about="0 for success.")
+    error_code: int = int16(about="Error code, 0 for success.")
     leader: int = int32(default=-1, about="Broker id of the leader; -1 for none.")
     leader_epoch: int = int32(default=-1, about="Leader epoch.")
     isr: list[int] = array(int32, about="In-sync replicas.")
@@ -73,8 +73,8 @@ class AlteredPartition(Message):
 class AlterPartitionResult(CommandResult):
     """Results of AlterPartition, one for each change in the order of the command."""
 
-    error_code: int = int16(about="About the whole command: STALE_BROKER_EPOCH.")
-    error_message: str = string(about="For people.")
+    error_code: int = int16(about="Error code of the whole command: STALE_BROKER_EPOCH.")
+    error_message: str = string(about="Explanation for people.")
     partitions: list[AlteredPartition] = array(
         AlteredPartition, about="Results, in the order of the command."
     )
@@ -86,7 +86,7 @@ class AlterPartition(Command[AlterPartitionResult]):
 
     broker_id: int = int32(about="Id of the broker that leads.")
     broker_epoch: int = int64(about="Epoch of the broker's registration.")
-    partitions: list[AlterPartitionChange] = array(AlterPartitionChange, about="Changes.")
+    partitions: list[AlterPartitionChange] = array(AlterPartitionChange, about="Changes, by partition.")
 
 
 @data()
@@ -112,8 +112,8 @@ class ElectedPartition(Message):
 
     topic_id: bytes = uuid(about="Id of the topic.")
     partition: int = int32(about="Partition index.")
-    error_code: int = int16(about="0 for success.")
-    error_message: str = string(about="For people.")
+    error_code: int = int16(about="Error code, 0 for success.")
+    error_message: str = string(about="Explanation for people.")
 
 
 @data()
@@ -121,8 +121,8 @@ class ElectLeadersResult(CommandResult):
     """Results of ElectLeaders, one for each partition. If all partitions were meant, only for partitions that needed an
     election."""
 
-    error_code: int = int16(about="About the whole command; 0 for success.")
-    error_message: str = string(about="For people.")
+    error_code: int = int16(about="Error code of the whole command, 0 for success.")
+    error_message: str = string(about="Explanation for people.")
     partitions: list[ElectedPartition] = array(ElectedPartition, about="Results, by partition.")
 
 

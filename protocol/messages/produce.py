@@ -137,5 +137,5 @@ class ProduceRequest(Request[ProduceResponse]):
         about="Replicas that must have the records before the answer: 0 none (and no answer is sent), 1 the leader, "
         "-1 the ISR."
     )
-    timeout_ms: int = int32(about="How long the answer may be waited for, in ms.")
+    timeout_ms: int = int32(about="Time within which the broker has to answer, in ms.")
     topic_data: list[TopicProduceData] = array(TopicProduceData, about="Record batches, by topic.")

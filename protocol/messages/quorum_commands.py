@@ -1,8 +1,8 @@
-"""Commands to the controller and their results.
+"""Numbers and encoding of the commands to the controller, and of their results.
 
-An encoded command is `u8 type | envelope | command`; the envelope names the session that it belongs to, or
-none (the Raft leader's own commands and registrations). Within a session, (broker id, broker epoch),
-sequences rise by one from 1, and each command is applied exactly once.
+An encoded command is `u8 type | envelope | command`. The envelope names the session that the command belongs to, or
+none (commands of the Raft leader itself, and registrations). Within a session, (broker id, broker epoch), sequences
+rise by one from 1, and each command is applied exactly once.
 """
 
 from __future__ import annotations
@@ -131,14 +131,20 @@ COMMANDS: Final[dict[int, type[Command[Any]]]] = {
     60: ReportOffsetsTaken,
     61: ReportWritability,
 }
-"""Every command by the number that begins its encoding. Journals and snapshots contain these numbers: a command keeps
-its number for ever, and the number of a command that was removed is never given to another (15-17 and 19)."""
+"""Every command by the number that begins its encoding.
+
+Journals and snapshots contain these numbers. So a command keeps its number for ever, and the number of a removed
+command is never given to another one (15-17 and 19).
+"""
 _NUMBERS: Final = {command: number for number, command in COMMANDS.items()}
 _RESULTS: Final = {command: result_type(command) for command in COMMANDS.values()}
 
 
 class Session(NamedTuple):
-    """Whose command it is. `acknowledged`: results up to this sequence have arrived and need not be kept."""
+    """The session that a command belongs to, and the place of the command in it.
+
+    `acknowledged`: results up to this sequence have arrived and need not be kept.
+    """
 
     broker_id: int
     broker_epoch: int
@@ -148,14 +154,14 @@ class Session(NamedTuple):
 
 @data()
 class _Envelope(Message):
-    broker_id: int = int32(default=-1, about="-1: outside of any session.")
-    broker_epoch: int = int64(default=-1, about="The session's registration.")
-    sequence: int = int64(about="Rises by one from 1.")
-    acknowledged: int = int64(about="Results up to here need not be kept.")
+    broker_id: int = int32(default=-1, about="Broker id; -1: outside of any session.")
+    broker_epoch: int = int64(default=-1, about="Epoch of the session's registration.")
+    sequence: int = int64(about="Sequence of the command in its session; rises by one from 1.")
+    acknowledged: int = int64(about="Sequence up to which results need not be kept.")
 
 
 def encode_command(session: Session | tuple[int, int, int] | None, command: Command[Any]) -> bytes:
-    """One command as it goes into the log."""
+    """Encode one command for the log."""
     envelope = _Envelope()
     if session is not None:
         whose = Session(*session)
@@ -168,7 +174,7 @@ def encode_command(session: Session | tuple[int, int, int] | None, command: Comm
 
 
 def decode_command(encoded: bytes) -> tuple[Session | None, Command[Any]]:
-    """Raises MalformedMessage for anything that is not one whole command."""
+    """Decode one command. Raises MalformedMessage for anything that is not one whole command."""
     if not encoded or encoded[0] not in COMMANDS:
         raise MalformedMessage(f"unknown command type {encoded[:1].hex() or '(empty)'}")
     envelope, position = decode_from(_Envelope, encoded, 0, 1)
@@ -185,17 +191,17 @@ def _session(envelope: _Envelope) -> Session | None:
 
 
 def encode_result(result: CommandResult) -> bytes:
-    """A result as it travels in a reply."""
+    """Encode a result for a reply."""
     return encode(result, 0)
 
 
 def decode_result(command: Command[ResultT], encoded: bytes) -> ResultT:
-    """The result of this command, which may be a refusal. Raises MalformedMessage."""
+    """Decode the result of this command, which may be a refusal. Raises MalformedMessage."""
     expected: type[ResultT] = _RESULTS[type(command)]
     return decode(expected, encoded, 0)
 
 
 def refused(command: Command[ResultT], code: ErrorCode, message: str) -> ResultT:
-    """The result that says that the quorum refuses the whole command."""
+    """Return the result by which the quorum refuses the whole command."""
     result: ResultT = _RESULTS[type(command)](error_code=code, error_message=message)
     return result

@@ -1,4 +1,4 @@
-"""DescribeQuorum (55): who votes in the metadata quorum, and who leads it (KIP-595, KIP-853)."""
+"""DescribeQuorum (55): voters and leader of the metadata quorum (KIP-595, KIP-853)."""
 
 from __future__ import annotations
 
@@ -22,25 +22,32 @@ from ..schema import (
 
 @data()
 class ReplicaState(Message):
-    """A voter or an observer."""
+    """A voter or an observer of the quorum."""
 
     replica_id: int = int32(about="Node id.")
-    replica_directory_id: bytes = uuid("2+", default=ZERO_UUID, about="Id of its folder; zero unknown.")
-    log_end_offset: int = int64(about="Raft index behind its last entry on disk; -1 unknown.")
+    replica_directory_id: bytes = uuid(
+        "2+", default=ZERO_UUID, about="Id of the node's data folder; zero unknown."
+    )
+    log_end_offset: int = int64(
+        about="Raft index after the last entry that the node has on disk; -1 unknown."
+    )
     last_fetch_timestamp: int = int64(
         "1+",
         default=-1,
         ignorable=True,
-        about="When the leader last heard from it, in ms since 1970; -1 unknown.",
+        about="Time at which the leader last heard from the node, in ms since 1970; -1 unknown.",
     )
     last_caught_up_timestamp: int = int64(
-        "1+", default=-1, ignorable=True, about="When it was last caught up, in ms since 1970; -1 unknown."
+        "1+",
+        default=-1,
+        ignorable=True,
+        about="Time at which the node was last caught up, in ms since 1970; -1 unknown.",
     )
     abstains: bool = boolean(
         "0+",
         tag=10_000,
         ignorable=True,
-        about="Ottla's own: a voter that does not vote before it has all that is committed.",
+        about="Ottla's own: whether the node is a voter that does not vote before it has all committed entries.",
     )
 
 
@@ -54,23 +61,25 @@ class QuorumPartitionState(Message):
         "2+", nullable="2+", default=None, ignorable=True, about="Explanation for people; null without one."
     )
     leader_id: int = int32(about="Node that leads; -1 for none.")
-    leader_epoch: int = int32(about="Its Raft term.")
-    high_watermark: int = int64(about="Raft index behind the last committed entry.")
-    current_voters: list[ReplicaState] = array(ReplicaState, about="Nodes that vote.")
-    observers: list[ReplicaState] = array(ReplicaState, about="Nodes that only follow.")
+    leader_epoch: int = int32(about="Raft term of the leader.")
+    high_watermark: int = int64(about="Raft index after the last committed entry.")
+    current_voters: list[ReplicaState] = array(ReplicaState, about="Voters of the quorum.")
+    observers: list[ReplicaState] = array(ReplicaState, about="Observers: nodes that follow without a vote.")
 
 
 @data()
 class QuorumTopicState(Message):
     """The one log of the quorum, named as a topic."""
 
-    topic_name: str = string(about="__cluster_metadata.")
-    partitions: list[QuorumPartitionState] = array(QuorumPartitionState, about="One.")
+    topic_name: str = string(about="Always __cluster_metadata.")
+    partitions: list[QuorumPartitionState] = array(
+        QuorumPartitionState, about="The one partition of the log."
+    )
 
 
 @data()
 class QuorumNodeListener(Message):
-    """Where a quorum node listens."""
+    """Address of a quorum node's listener."""
 
     name: str = string(about="Name of the listener.")
     host: str = string(about="Host name or address.")
@@ -79,10 +88,10 @@ class QuorumNodeListener(Message):
 
 @data()
 class QuorumNode(Message):
-    """A quorum node's addresses."""
+    """Addresses of a quorum node."""
 
     node_id: int = int32(about="Node id.")
-    listeners: list[QuorumNodeListener] = array(QuorumNodeListener, about="Where it listens.")
+    listeners: list[QuorumNodeListener] = array(QuorumNodeListener, about="Listeners of the node.")
 
 
 @response(55, "0-2", flexible="0+")
@@ -99,21 +108,23 @@ class DescribeQuorumResponse(Message):
 
 @data()
 class QuorumPartitionAsked(Message):
-    """A partition asked for."""
+    """The partition of the quorum's log that is asked for."""
 
-    partition_index: int = int32(about="0.")
+    partition_index: int = int32(about="Always 0.")
 
 
 @data()
 class QuorumTopicAsked(Message):
-    """A topic asked for."""
+    """The log of the quorum that is asked for, named as a topic."""
 
-    topic_name: str = string(about="__cluster_metadata.")
-    partitions: list[QuorumPartitionAsked] = array(QuorumPartitionAsked, about="One.")
+    topic_name: str = string(about="Always __cluster_metadata.")
+    partitions: list[QuorumPartitionAsked] = array(
+        QuorumPartitionAsked, about="The one partition of the log."
+    )
 
 
 @request(55, "0-2", flexible="0+", response=DescribeQuorumResponse)
 class DescribeQuorumRequest(Request[DescribeQuorumResponse]):
-    """Show the metadata quorum."""
+    """Request to describe the metadata quorum."""
 
     topics: list[QuorumTopicAsked] = array(QuorumTopicAsked, about="The quorum's log.")

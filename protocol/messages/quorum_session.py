@@ -1,7 +1,7 @@
-"""What a broker and a quorum node say to each other over their authenticated channel.
+"""Session messages: what a broker and a quorum node send each other over their authenticated channel.
 
-A payload is `u8 type | message`, the message at version 0; fields may be added with tags. Commands, their
-results and metadata records travel as bytes, in the encodings of `quorum_commands` and `metadata_records`.
+A payload is `u8 type | message`, the message at version 0; fields may be added with tags. Commands, their results and
+metadata records travel as bytes, in the encodings of `quorum_commands` and `metadata_records`.
 """
 
 from enum import IntEnum
@@ -20,256 +20,290 @@ from .transaction_questions import (
 
 
 class CommandStatus(IntEnum):
-    """What became of a submitted command."""
+    """Outcome of a submitted command."""
 
-    #: applied, now or earlier; `result` says how
+    #: applied, now or earlier; `result` contains the result
     APPLIED = 0
     #: not proposed: this node is not the active Raft leader
     NOT_LEADER = 1
-    #: proposed, and leadership was lost before the outcome was known: ask again under the same sequence
+    #: proposed, but leadership was lost before the outcome was known: the broker has to ask again under the same
+    #: sequence
     UNKNOWN = 2
     #: not applied: a command with a lower sequence is missing
     OUT_OF_ORDER = 3
-    #: refused for ever: the session's broker epoch is not the registered one
+    #: refused for ever: the session's broker epoch is not the registered epoch
     STALE_SESSION = 4
-    #: refused for ever: it does not parse, or speaks for another broker
+    #: refused for ever: the command cannot be decoded, or names another broker
     INVALID = 5
-    #: refused: the quorum lacks metadata that the broker has followed. Said to whoever told how much that is
+    #: refused: the quorum is missing metadata that the broker has followed; sent only to brokers that report their
+    #: position
     HISTORY_LOST = 6
 
 
 @data()
 class Subscribe(Message):
-    """Broker: push me all records from here on, and a snapshot first if the ring does not reach back that
-    far.
+    """Request of a broker for all records after an offset.
+
+    The quorum node sends a snapshot first if its ring of recent records does not reach back to that offset.
     """
 
-    metadata_offset: int = int64(about="Where the broker's image stands.")
+    metadata_offset: int = int64(about="Metadata offset of the broker's image.")
     hears_of_settled: bool = boolean(
         "0+",
         tag=0,
-        about="Whether this broker takes TransactionsSettled; others would end the session at it.",
+        about="Whether this broker understands TransactionsSettled; other brokers would end the session at that "
+        "message.",
     )
     history: int = int64(
         "0+",
         tag=1,
         default=-1,
-        about="Mark of the history that the image was made by, 0 unknown. -1 from a broker that does not take "
-        "HistoryCompared; others would end the session at it.",
+        about="Mark of the history from which the image was made, 0 unknown; -1 from a broker that does not "
+        "understand HistoryCompared and would end the session at that message.",
     )
     asks: bool = boolean(
-        "0+", tag=2, about="Answer with HistoryCompared in any case, not only when this node lacks something."
+        "0+",
+        tag=2,
+        about="Whether to answer with HistoryCompared in any case, not only if this node is missing metadata.",
     )
 
 
 @data()
 class Unsubscribe(Message):
-    """Broker: push nothing more; I follow another node."""
+    """Request of a broker to push nothing more, since it follows another node now."""
 
 
 @data()
 class FeedSnapshotChunk(Message):
-    """Quorum: a part of the records that rebuild the image as it was at the end offset."""
+    """A part of the records that rebuild the image as of the end offset, from the quorum."""
 
     end_offset: int = int64(about="Metadata offset of the image that all chunks together make.")
     first: bool = boolean(about="Whether the snapshot begins with this chunk.")
-    last: bool = boolean(about="Whether it is complete with this chunk.")
+    last: bool = boolean(about="Whether the snapshot ends with this chunk.")
     records: list[bytes] = array(bytes_, about="Encoded metadata records.")
     history: int = int64("0+", tag=0, about="Mark of the history up to the end offset; 0 unknown.")
 
 
 @data()
 class FeedRecords(Message):
-    """Quorum: what follows the first offset. Records for other brokers are left out and still counted."""
+    """Records after the first offset, from the quorum. Records for other brokers are left out, but counted."""
 
-    first_offset: int = int64(about="Where the broker's image has to stand.")
-    end_offset: int = int64(about="Where it stands afterwards.")
-    term: int = int64(about="Raft term of the leader as this node knows it.")
+    first_offset: int = int64(about="Metadata offset that the broker's image must have.")
+    end_offset: int = int64(about="Metadata offset of the image after these records.")
+    term: int = int64(about="Raft term of the leader that this node knows.")
     records: list[bytes] = array(bytes_, about="Encoded metadata records.")
     first_history: int = int64(
         "0+",
         tag=0,
-        about="Mark of the history up to the first offset, 0 unknown: an image of another must not be continued.",
+        about="Mark of the history up to the first offset, 0 unknown. An image with another mark must not be "
+        "continued.",
     )
     end_history: int = int64("0+", tag=1, about="Mark of the history up to the end offset; 0 unknown.")
 
 
 @data()
 class LeaderChanged(Message):
-    """Quorum: who leads. A node names itself only once it is active, that is, may take commands."""
+    """Notice of a quorum node about the leader. A node names itself only when it is active, that is, takes commands."""
 
     term: int = int64(about="Raft term.")
-    leader_id: int = int32(default=-1, about="Node id, or -1 while unknown.")
+    leader_id: int = int32(default=-1, about="Node id of the leader; -1 while unknown.")
     knows_transactions: bool = boolean(
         "0+",
         tag=0,
-        about="Whether this node takes a TransactionQuestion. One that does not say so would end the session at it.",
+        about="Whether this node answers a TransactionQuestion. A node without this flag would end the session at "
+        "such a question.",
     )
     knows_app_versions: bool = boolean(
-        "0+", tag=1, about="Whether it takes AskAppVersions, too, which came later."
+        "0+", tag=1, about="Whether this node also answers AskAppVersions, which was added later."
     )
     takes_pieces: bool = boolean(
         "0+",
         tag=2,
-        about="Whether a broker may tell the ends of its logs in several heartbeats. One that does not say so would "
-        "take the first of them for all.",
+        about="Whether a broker may report the ends of its logs in several heartbeats. A node without this flag would"
+        " take the first heartbeat for the whole report.",
     )
 
 
 @data()
 class SubmitCommand(Message):
-    """Broker: put this command into the log."""
+    """Request of a broker to append a command to the quorum's log."""
 
-    sequence: int = int64(about="Rises by one per command of a session; 0 for one outside of any session.")
-    acknowledged_sequence: int = int64(about="The results up to here have arrived and need not be kept.")
+    sequence: int = int64(
+        about="Sequence of the command; rises by one per command of a session; 0 outside of any session."
+    )
+    acknowledged_sequence: int = int64(
+        about="Sequence up to which results have arrived and need not be kept."
+    )
     command: bytes = bytes_(about="The encoded command.")
     reached_offset: int = int64(
         "0+",
         tag=0,
         default=-1,
-        about="With a registration: how far the broker, in this process or an earlier one, has followed the metadata; "
-        "-1 does not tell.",
+        about="With a registration: metadata offset that the broker has followed, in this process or an earlier one; "
+        "-1 if not reported.",
     )
-    reached_history: int = int64("0+", tag=1, about="Mark of the history up to there; 0 unknown.")
-    principal: str = string("0+", tag=2, about="Who asked for it, like User:ann; empty if nobody did.")
-    host: str = string("0+", tag=3, about="The address that this principal came from.")
+    reached_history: int = int64("0+", tag=1, about="Mark of the history up to that offset; 0 unknown.")
+    principal: str = string(
+        "0+", tag=2, about="Principal that asked for the command, like User:ann; empty if no client did."
+    )
+    host: str = string("0+", tag=3, about="Address that the principal connected from.")
 
 
 @data()
 class HistoryCompared(Message):
-    """Quorum: whether what the broker has followed is in this node's history. Said by a node that a majority has
-    confirmed as leader after it was asked."""
+    """Answer of the quorum whether its history contains the metadata that the broker has followed.
 
-    term: int = int64(about="Its Raft term.")
-    end_offset: int = int64(about="Where its metadata ends.")
-    stands: bool = boolean(about="False: the quorum has lost what the broker has followed.")
+    It comes from a node that a majority confirmed as leader after the question.
+    """
+
+    term: int = int64(about="Raft term of the node.")
+    end_offset: int = int64(about="Metadata offset at which the node's history ends.")
+    stands: bool = boolean(
+        about="Whether the history contains it; false: the quorum has lost metadata that the broker has followed."
+    )
 
 
 @data()
 class CommandReply(Message):
-    """Quorum: what became of a command."""
+    """Outcome of a command, from the quorum."""
 
-    sequence: int = int64(about="As submitted.")
-    status: int = int8(about="A CommandStatus.")
-    leader_id: int = int32(default=-1, about="Who leads, if known.")
-    metadata_offset: int = int64(default=-1, about="The image has the command's effects at this offset.")
-    result: bytes = bytes_(about="The command's encoded result, if applied.")
+    sequence: int = int64(about="Sequence of the command, as submitted.")
+    status: int = int8(about="Outcome, a CommandStatus.")
+    leader_id: int = int32(default=-1, about="Node id of the leader; -1 if unknown.")
+    metadata_offset: int = int64(
+        default=-1, about="Metadata offset at which an image has the command's effects."
+    )
+    result: bytes = bytes_(about="Encoded result of the command; empty if it was not applied.")
 
 
 @data()
 class PartitionProgress(Message):
-    """How far the broker's log of one partition reaches."""
+    """End of the broker's log of one partition."""
 
-    topic_id: bytes = uuid(about="Topic.")
+    topic_id: bytes = uuid(about="Id of the topic.")
     partition: int = int32(about="Partition index.")
     leader_epoch: int = int32(about="Leader epoch of the last record.")
-    log_end_offset: int = int64(about="Next offset to be written.")
+    log_end_offset: int = int64(about="Log end offset: the next offset to be written.")
 
 
 @data()
 class SessionHeartbeat(Message):
-    """Broker: a sign of life, over TCP."""
+    """Sign of life of a broker, over TCP."""
 
-    broker_epoch: int = int64(default=-1, about="-1 before registration.")
-    metadata_offset: int = int64(about="Where the broker's image stands.")
-    loop_age_ms: int = int32(about="How long ago the event loop last turned.")
+    broker_epoch: int = int64(default=-1, about="Epoch of the broker's registration; -1 before registration.")
+    metadata_offset: int = int64(about="Metadata offset of the broker's image.")
+    loop_age_ms: int = int32(about="Time since the broker's event loop last ran, in ms.")
     heartbeat_port: int = int32(about="UDP port that answers probes.")
-    wants_unfence: bool = boolean(about="The broker is ready to serve.")
-    wants_shutdown: bool = boolean(about="The broker waits for its leaderships to be moved.")
+    wants_unfence: bool = boolean(about="Whether the broker is ready to serve.")
+    wants_shutdown: bool = boolean(about="Whether the broker waits until its leaderships are moved.")
     progress: list[PartitionProgress] = array(
-        PartitionProgress, about="Logs that grew since the last heartbeat; sent to the leader only."
+        PartitionProgress,
+        about="Ends of the logs that grew since the last heartbeat; sent to the leader only.",
     )
     question: int = int64(
         "0+",
         tag=0,
         default=0,
-        about="Not zero: answer with a QuorumStatus of this number. A tag, so that a node that does not know it "
-        "passes it over.",
+        about="If not 0, number of a QuorumStatus to answer with. A tagged field, so that a node that does not know "
+        "it skips it.",
     )
     number: int = int64(
         "0+",
         tag=1,
         default=0,
-        about="Not zero: an active leader answers with a HeartbeatAnswer of this number. It shares its numbers with "
-        "the heartbeats over UDP.",
+        about="If not 0, number of the HeartbeatAnswer that an active leader sends. Heartbeats over UDP count in the "
+        "same sequence.",
     )
     answered: int = int64(
         "0+",
         tag=2,
         default=-1,
-        about="The highest number that this node was heard to answer, over TCP or UDP, 0 for none; -1 from a broker "
-        "that does not tell.",
+        about="Highest number that this node has answered, over TCP or UDP, as far as the broker received it; 0 for "
+        "none; -1 from a broker that does not report it.",
     )
     told_offset: int = int64(
         "0+",
         tag=3,
         default=-1,
-        about="With this heartbeat the broker has told where all its logs end, as of its image at this offset; 0 if it "
-        "has never told all. -1 from a broker that tells all at once: as of metadata_offset.",
+        about="Metadata offset of the image as of which the broker, with this heartbeat, has reported the ends of all"
+        " its logs; 0 if it has not reported all yet. -1 from a broker that reports all ends at once, as of "
+        "metadata_offset.",
     )
     wall_ms: int = int64(
         "0+",
         tag=4,
         default=-1,
-        about="The broker's time of day when it sent this, in ms since 1970; -1 from a broker that does not tell.",
+        about="Time of day of the broker when it sent this, in ms since 1970; -1 from a broker that does not report "
+        "it.",
     )
 
 
 @data()
 class HeartbeatAnswer(Message):
-    """Quorum: the active leader has heard the registered broker's heartbeat of this number."""
+    """Confirmation of the active leader that it received the registered broker's heartbeat of this number."""
 
-    number: int = int64(about="As in the heartbeat.")
+    number: int = int64(about="Number of the heartbeat.")
 
 
 @data()
 class ShutdownAllowed(Message):
-    """Quorum: the broker leads nothing any more, and the other brokers know it."""
+    """Permission of the quorum to stop: the broker no longer leads any partition, and the other brokers know it."""
 
 
 @data()
 class SettledTransaction(Message):
-    """One transaction of a transactional id."""
+    """A transaction of a transactional id, by its number."""
 
-    transactional_id: str = string(about="Whose.")
-    number: int = int32(about="Which.")
+    transactional_id: str = string(about="Transactional id.")
+    number: int = int32(about="Number of the transaction.")
 
 
 @data()
 class TransactionsSettled(Message):
-    """Quorum: these are decided, and have all their markers, below high watermarks. The leader has it from the
-    partitions' leaders; the records that say so follow."""
+    """Notice of the quorum that transactions are decided and have all their markers below high watermarks.
+
+    The quorum's leader knows it from the partitions' leaders; the metadata records of it follow later.
+    """
 
     transactions: list[SettledTransaction] = array(
-        SettledTransaction, about="Those whose client spoke through this broker last."
+        SettledTransaction, about="Transactions whose client last spoke through this broker."
     )
 
 
 @data()
 class ReplicaStanding(Message):
-    """How far one node has come, as the leader knows it; for a voter since it leads."""
+    """Position of one node, as the leader knows it. Of a voter it is known only since the leader took over."""
 
-    node_id: int = int32(about="Quorum node or broker.")
-    log_end_offset: int = int64(default=-1, about="Raft index behind the last entry that it has; -1 unknown.")
-    heard_at: int = int64(default=-1, about="When the leader last heard from it, in ms since 1970; -1 never.")
+    node_id: int = int32(about="Id of a quorum node or a broker.")
+    log_end_offset: int = int64(
+        default=-1, about="Raft index after the last entry that the node has; -1 unknown."
+    )
+    heard_at: int = int64(
+        default=-1, about="Time at which the leader last heard from the node, in ms since 1970; -1 never."
+    )
     caught_up_at: int = int64(
-        default=-1, about="When it last had all that the leader had, in ms since 1970; -1 unknown."
+        default=-1,
+        about="Time at which the node last had everything that the leader had, in ms since 1970; -1 unknown.",
     )
     abstains: bool = boolean(
-        "0+", tag=0, about="A voter that does not vote before it has all that is committed."
+        "0+",
+        tag=0,
+        about="Whether the node is a voter that does not vote before it has all committed entries.",
     )
 
 
 @data()
 class QuorumStatus(Message):
-    """Quorum: how far everybody has come. Only the active leader says it, and only when asked."""
+    """Positions of all nodes, from the quorum. Only the active leader sends it, and only when asked."""
 
-    question: int = int64(about="As in the heartbeat that asked.")
-    leader_id: int = int32(about="The node that says it.")
-    term: int = int64(about="Its Raft term.")
-    high_watermark: int = int64(about="Raft index behind the last committed entry.")
-    voters: list[ReplicaStanding] = array(ReplicaStanding, about="All quorum nodes, the leader too.")
-    observers: list[ReplicaStanding] = array(ReplicaStanding, about="Brokers heard of lately.")
+    question: int = int64(about="Number of the question in the heartbeat that asked.")
+    leader_id: int = int32(about="Node id of the sender.")
+    term: int = int64(about="Raft term of the sender.")
+    high_watermark: int = int64(about="Raft index after the last committed entry.")
+    voters: list[ReplicaStanding] = array(ReplicaStanding, about="Quorum nodes, the leader included.")
+    observers: list[ReplicaStanding] = array(
+        ReplicaStanding, about="Brokers that the leader heard from lately."
+    )
 
 
 SessionMessage = (
@@ -323,14 +357,14 @@ _NUMBERS = {cls: number for number, cls in _TYPES.items()}
 
 
 def encode_session_message(message: SessionMessage) -> bytes:
-    """One payload for the channel."""
+    """Encode one payload for the channel."""
     out = bytearray((_NUMBERS[type(message)],))
     encode_into(message, 0, out)
     return bytes(out)
 
 
 def decode_session_message(payload: bytes) -> SessionMessage:
-    """Raises MalformedMessage for anything that is not one whole session message."""
+    """Decode one payload. Raises MalformedMessage for anything that is not one whole session message."""
     cls = _TYPES.get(payload[0]) if payload else None
     if cls is None:
         raise MalformedMessage(f"unknown session message type {payload[:1].hex() or 'of an empty payload'}")

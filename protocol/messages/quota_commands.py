@@ -8,82 +8,86 @@ from .command import Command, CommandResult
 
 @data()
 class QuotaEntityPart(Message):
-    """One part of an entity's name."""
+    """A part of an entity's name."""
 
     entity_type: str = string(about="user, client-id or ip.")
-    entity_name: str | None = string(nullable="0+", default=None, about="Null for the default.")
+    entity_name: str | None = string(
+        nullable="0+", default=None, about="Name of the entity; null for the default."
+    )
 
 
 @data()
 class QuotaValue(Message):
-    """One limit."""
+    """A quota of an entity."""
 
     key: str = string(about="Name of the quota.")
-    value: float = float64(about="Its value.")
+    value: float = float64(about="Value of the quota.")
 
 
 @data()
 class QuotaChange(Message):
-    """One limit to be set or removed."""
+    """A quota to set or remove."""
 
     key: str = string(about="Name of the quota.")
-    value: float = float64(about="Its value.")
-    remove: bool = boolean(about="Whether it is removed.")
+    value: float = float64(about="New value of the quota.")
+    remove: bool = boolean(about="Whether the quota is removed.")
 
 
 @data()
 class EntityQuotaChanges(Message):
-    """What changes about one entity: all or nothing."""
+    """Changes of one entity's quotas. All are made, or none."""
 
     entity: list[QuotaEntityPart] = array(QuotaEntityPart, about="Parts that name the entity.")
-    changes: list[QuotaChange] = array(QuotaChange, about="Changes.")
+    changes: list[QuotaChange] = array(QuotaChange, about="Quotas to set or remove.")
 
 
 @data()
 class AlteredQuota(Message):
-    """How the change of one entity went."""
+    """Result of the changes of one entity."""
 
-    error_code: int = int16(about="0 for success.")
-    error_message: str = string(about="For people.")
+    error_code: int = int16(about="Error code, 0 for success.")
+    error_message: str = string(about="Explanation for people.")
 
 
 @data()
 class AlterClientQuotasResult(CommandResult):
-    """One result per entity, in order."""
+    """Results of AlterClientQuotas, one for each entity in the order of the command."""
 
-    error_code: int = int16(about="About the whole command; 0 for success.")
-    error_message: str = string(about="For people.")
-    entries: list[AlteredQuota] = array(AlteredQuota, about="In the order of the command.")
+    error_code: int = int16(about="Error code of the whole command, 0 for success.")
+    error_message: str = string(about="Explanation for people.")
+    entries: list[AlteredQuota] = array(AlteredQuota, about="Results, in the order of the command.")
 
 
 @data()
 class AlterClientQuotas(Command[AlterClientQuotasResult]):
-    """Change quotas, each entity on its own."""
+    """Command to change quotas, each entity independently of the others."""
 
-    entries: list[EntityQuotaChanges] = array(EntityQuotaChanges, about="Entities.")
-    validate_only: bool = boolean(about="Whether only to check.")
+    entries: list[EntityQuotaChanges] = array(EntityQuotaChanges, about="Changes, by entity.")
+    validate_only: bool = boolean(about="Whether to validate only, without any change.")
 
 
 @data()
 class FeatureLevel(Message):
-    """A level that a feature shall have."""
+    """A level to which a feature is to be set."""
 
     feature: str = string(about="Name of the feature.")
     level: int = int16(about="0 takes the feature out of force.")
-    upgrade_type: int = int8(default=1, about="1 raise only, 2 lower safely, 3 lower whatever is lost.")
+    upgrade_type: int = int8(
+        default=1, about="1 raise only, 2 lower if nothing is lost, 3 lower even if metadata is lost."
+    )
 
 
 @data()
 class UpdateFeaturesResult(CommandResult):
-    """The one error, if any, is about the update that comes first."""
+    """Result of UpdateFeatures. An error concerns the first update that was refused."""
 
-    error_code: int = int16(about="0 for success.")
-    error_message: str = string(about="For people.")
+    error_code: int = int16(about="Error code, 0 for success.")
+    error_message: str = string(about="Explanation for people.")
 
 
 @data()
 class UpdateFeatures(Command[UpdateFeaturesResult]):
-    """Finalize levels of features: all or nothing."""
+    """Command to finalize levels of features. All are set, or none."""
 
-    updates: list[FeatureLevel] = array(FeatureLevel, about="Levels.")
-    validate_only: bool = boolean(about="Whether only to check.")
+    updates: list[FeatureLevel] = array(FeatureLevel, about="Levels to finalize.")
+    validate_only: bool = boolean(about="Whether to validate only, without any change.")

@@ -8,11 +8,14 @@ from .command import Command, CommandResult
 
 @data()
 class WantedReplicas(Message):
-    """Where one partition's replicas shall go."""
+    """The replicas that one partition shall have."""
 
     partition: int = int32(about="Partition index.")
     replicas: list[int] | None = array(
-        int32, nullable="0+", default=None, about="Preferred leader first; null cancels what is under way."
+        int32,
+        nullable="0+",
+        default=None,
+        about="Broker ids, preferred leader first; null cancels the reassignment in progress.",
     )
 
 
@@ -20,34 +23,34 @@ class WantedReplicas(Message):
 class TopicReassignment(Message):
     """The partitions of one topic that shall move."""
 
-    name: str = string(about="Topic.")
-    partitions: list[WantedReplicas] = array(WantedReplicas, about="Partitions.")
+    name: str = string(about="Name of the topic.")
+    partitions: list[WantedReplicas] = array(WantedReplicas, about="Partitions with their new replicas.")
 
 
 @data()
 class ReassignedPartition(Message):
-    """How the change of one partition went."""
+    """Result of the reassignment of one partition."""
 
-    error_code: int = int16(about="0 for success.")
-    error_message: str = string(about="For people.")
+    error_code: int = int16(about="Error code, 0 for success.")
+    error_message: str = string(about="Explanation for people.")
 
 
 @data()
 class AlterPartitionReassignmentsResult(CommandResult):
-    """One result per partition, in order."""
+    """Results of AlterPartitionReassignments, one for each partition in the order of the command."""
 
-    error_code: int = int16(about="About the whole command; 0 for success.")
-    error_message: str = string(about="For people.")
+    error_code: int = int16(about="Error code of the whole command, 0 for success.")
+    error_message: str = string(about="Explanation for people.")
     partitions: list[ReassignedPartition] = array(
-        ReassignedPartition, about="In the order of the command, topic after topic."
+        ReassignedPartition, about="Results, in the order of the command, topic after topic."
     )
 
 
 @data()
 class AlterPartitionReassignments(Command[AlterPartitionReassignmentsResult]):
-    """Begin, change or cancel reassignments, each partition on its own."""
+    """Command to begin, change or cancel reassignments, each partition independently of the others."""
 
-    topics: list[TopicReassignment] = array(TopicReassignment, about="Topics.")
+    topics: list[TopicReassignment] = array(TopicReassignment, about="Partitions to move, by topic.")
     allow_replication_factor_change: bool = boolean(
         default=True, about="Whether the number of replicas may change."
     )

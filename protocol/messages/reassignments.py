@@ -1,4 +1,4 @@
-"""AlterPartitionReassignments (45), ListPartitionReassignments (46): move replicas (KIP-455)."""
+"""AlterPartitionReassignments (45), ListPartitionReassignments (46): moves of replicas between brokers (KIP-455)."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from ..schema import Message, Request, array, boolean, data, int16, int32, reque
 
 @data()
 class ReassignablePartitionResponse(Message):
-    """One of the `partitions` of ReassignableTopicResponse."""
+    """Result of the reassignment of one partition."""
 
-    partition_index: int = int32(about="Partition.")
+    partition_index: int = int32(about="Partition index.")
     error_code: int = int16(about="Error code, 0 for success.")
     error_message: str | None = string(
         nullable="0+", default=None, about="Explanation for people; null without one."
@@ -18,11 +18,11 @@ class ReassignablePartitionResponse(Message):
 
 @data()
 class ReassignableTopicResponse(Message):
-    """One of the `responses` of AlterPartitionReassignmentsResponse."""
+    """Results for one topic."""
 
     name: str = string(about="Name of the topic.")
     partitions: list[ReassignablePartitionResponse] = array(
-        ReassignablePartitionResponse, about="Partitions."
+        ReassignablePartitionResponse, about="Partition indexes."
     )
 
 
@@ -43,41 +43,41 @@ class AlterPartitionReassignmentsResponse(Message):
 
 @data()
 class ReassignablePartition(Message):
-    """One of the `partitions` of ReassignableTopic."""
+    """A partition and the replicas that it shall have."""
 
-    partition_index: int = int32(about="Partition.")
+    partition_index: int = int32(about="Partition index.")
     replicas: list[int] | None = array(
         int32,
         default=None,
         nullable="0+",
-        about="Replicas wanted, preferred leader first; null cancels the move.",
+        about="Broker ids of the new replicas, preferred leader first; null cancels the reassignment.",
     )
 
 
 @data()
 class ReassignableTopic(Message):
-    """One of the `topics` of AlterPartitionReassignmentsRequest."""
+    """Partitions of one topic to move."""
 
     name: str = string(about="Name of the topic.")
-    partitions: list[ReassignablePartition] = array(ReassignablePartition, about="Partitions.")
+    partitions: list[ReassignablePartition] = array(ReassignablePartition, about="Partition indexes.")
 
 
 @request(45, "0-1", flexible="0+", response=AlterPartitionReassignmentsResponse)
 class AlterPartitionReassignmentsRequest(Request[AlterPartitionReassignmentsResponse]):
-    """Begin, change or cancel the moves of partitions."""
+    """Request to begin, change or cancel reassignments of partitions."""
 
-    timeout_ms: int = int32(default=60000, about="How long the answer may be waited for, in ms.")
+    timeout_ms: int = int32(default=60000, about="Time within which the broker has to answer, in ms.")
     allow_replication_factor_change: bool = boolean(
         "1+", default=True, about="Whether the number of replicas may change."
     )
-    topics: list[ReassignableTopic] = array(ReassignableTopic, about="Topics concerned.")
+    topics: list[ReassignableTopic] = array(ReassignableTopic, about="Partitions to move, by topic.")
 
 
 @data()
 class OngoingPartitionReassignment(Message):
-    """One of the `partitions` of OngoingTopicReassignment."""
+    """A reassignment in progress."""
 
-    partition_index: int = int32(about="Partition.")
+    partition_index: int = int32(about="Partition index.")
     replicas: list[int] = array(int32, about="Broker ids, preferred leader first.")
     adding_replicas: list[int] = array(int32, about="Replicas that are being added.")
     removing_replicas: list[int] = array(int32, about="Replicas that will be removed.")
@@ -85,10 +85,12 @@ class OngoingPartitionReassignment(Message):
 
 @data()
 class OngoingTopicReassignment(Message):
-    """One of the `topics` of ListPartitionReassignmentsResponse."""
+    """Reassignments in progress of one topic."""
 
     name: str = string(about="Name of the topic.")
-    partitions: list[OngoingPartitionReassignment] = array(OngoingPartitionReassignment, about="Partitions.")
+    partitions: list[OngoingPartitionReassignment] = array(
+        OngoingPartitionReassignment, about="Partition indexes."
+    )
 
 
 @response(46, "0", flexible="0+")
@@ -100,12 +102,14 @@ class ListPartitionReassignmentsResponse(Message):
     error_message: str | None = string(
         nullable="0+", default=None, about="Explanation for people; null without one."
     )
-    topics: list[OngoingTopicReassignment] = array(OngoingTopicReassignment, about="Topics concerned.")
+    topics: list[OngoingTopicReassignment] = array(
+        OngoingTopicReassignment, about="Reassignments in progress, by topic."
+    )
 
 
 @data()
 class ListPartitionReassignmentsTopics(Message):
-    """One of the `topics` of ListPartitionReassignmentsRequest."""
+    """Partitions of one topic to list."""
 
     name: str = string(about="Name of the topic.")
     partition_indexes: list[int] = array(int32, about="Partitions to show.")
@@ -113,9 +117,12 @@ class ListPartitionReassignmentsTopics(Message):
 
 @request(46, "0", flexible="0+", response=ListPartitionReassignmentsResponse)
 class ListPartitionReassignmentsRequest(Request[ListPartitionReassignmentsResponse]):
-    """Show the moves under way."""
+    """Request for the reassignments in progress."""
 
-    timeout_ms: int = int32(default=60000, about="How long the answer may be waited for, in ms.")
+    timeout_ms: int = int32(default=60000, about="Time within which the broker has to answer, in ms.")
     topics: list[ListPartitionReassignmentsTopics] | None = array(
-        ListPartitionReassignmentsTopics, default=None, nullable="0+", about="Topics to show; null for all."
+        ListPartitionReassignmentsTopics,
+        default=None,
+        nullable="0+",
+        about="Partitions to list, by topic; null for all.",
     )

@@ -1,4 +1,4 @@
-"""SaslHandshake (17), SaslAuthenticate (36): how a client proves who it is (KIP-43, KIP-152, KIP-368)."""
+"""SaslHandshake (17), SaslAuthenticate (36): authentication of a client (KIP-43, KIP-152, KIP-368)."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ class SaslHandshakeResponse(Message):
 
 @request(17, "0-1", flexible="none", response=SaslHandshakeResponse)
 class SaslHandshakeRequest(Request[SaslHandshakeResponse]):
-    """Choose a mechanism. After version 0 its messages follow bare, after version 1 in SaslAuthenticate."""
+    """Request to choose a SASL mechanism. After version 0 the mechanism's messages follow without headers, after
+    version 1 in SaslAuthenticate."""
 
     mechanism: str = string(about="Name of the mechanism.")
 
@@ -28,12 +29,12 @@ class SaslAuthenticateResponse(Message):
     error_message: str | None = string(nullable="0+", about="Explanation for people; null without one.")
     auth_bytes: bytes = bytes_(secret=True, about="The mechanism's next message from the server.")
     session_lifetime_ms: int = int64(
-        "1+", ignorable=True, about="How long the login holds, in ms; 0 for ever."
+        "1+", ignorable=True, about="Time for which the login is valid, in ms; 0 for ever."
     )
 
 
 @request(36, "0-2", flexible="2+", response=SaslAuthenticateResponse)
 class SaslAuthenticateRequest(Request[SaslAuthenticateResponse]):
-    """One message of the mechanism."""
+    """Request that carries one message of the mechanism."""
 
     auth_bytes: bytes = bytes_(secret=True, about="The mechanism's next message from the client.")

@@ -10,42 +10,44 @@ from ..schema import Message, Request, array, bytes_, data, int8, int16, int32, 
 
 @data()
 class CredentialInfo(Message):
-    """One of the `credential_infos` of DescribedUser."""
+    """A mechanism by which a user can log in."""
 
     mechanism: int = int8(about="Number of the mechanism.")
-    iterations: int = int32(about="How often the password was hashed.")
+    iterations: int = int32(about="Number of iterations with which the password was hashed.")
 
 
 @data()
 class DescribedUser(Message):
-    """One of the `results` of DescribeUserScramCredentialsResponse."""
+    """A user with the mechanisms of its credentials."""
 
     user: str = string(about="Name of the user.")
     error_code: int = int16(about="Error code, 0 for success.")
     error_message: str | None = string(nullable="0+", about="Explanation for people; null without one.")
-    credential_infos: list[CredentialInfo] = array(CredentialInfo, about="Mechanisms that the user can use.")
+    credential_infos: list[CredentialInfo] = array(
+        CredentialInfo, about="Mechanisms by which the user can log in."
+    )
 
 
 @response(50, "0", flexible="0+")
 class DescribeUserScramCredentialsResponse(Message):
-    """Answer to DescribeUserScramCredentialsRequest. It never has salts or keys."""
+    """Answer to DescribeUserScramCredentialsRequest. It never contains salts or keys."""
 
     throttle_time_ms: int = int32(about="How long a quota delayed the request, in ms.")
     error_code: int = int16(about="Error code about all users, 0 for success.")
     error_message: str | None = string(nullable="0+", about="Explanation for people; null without one.")
-    results: list[DescribedUser] = array(DescribedUser, about="Users.")
+    results: list[DescribedUser] = array(DescribedUser, about="Users that were found.")
 
 
 @data()
 class NamedUser(Message):
-    """One of the `users` of DescribeUserScramCredentialsRequest."""
+    """A user to describe."""
 
     name: str = string(about="Name of the user.")
 
 
 @request(50, "0", flexible="0+", response=DescribeUserScramCredentialsResponse)
 class DescribeUserScramCredentialsRequest(Request[DescribeUserScramCredentialsResponse]):
-    """Show which users can log in by SCRAM."""
+    """Request for the users that can log in by SCRAM."""
 
     users: list[NamedUser] | None = array(
         NamedUser, nullable="0+", about="Users to show; null or empty for all."
@@ -54,7 +56,7 @@ class DescribeUserScramCredentialsRequest(Request[DescribeUserScramCredentialsRe
 
 @data()
 class AlteredUser(Message):
-    """One of the `results` of AlterUserScramCredentialsResponse."""
+    """Result of the change of one user."""
 
     user: str = string(about="Name of the user.")
     error_code: int = int16(about="Error code, 0 for success.")
@@ -66,12 +68,12 @@ class AlterUserScramCredentialsResponse(Message):
     """Answer to AlterUserScramCredentialsRequest."""
 
     throttle_time_ms: int = int32(about="How long a quota delayed the request, in ms.")
-    results: list[AlteredUser] = array(AlteredUser, about="How it went, one for each user.")
+    results: list[AlteredUser] = array(AlteredUser, about="Results, one for each user.")
 
 
 @data()
 class CredentialDeletion(Message):
-    """One of the `deletions` of AlterUserScramCredentialsRequest."""
+    """A credential to delete."""
 
     name: str = string(about="Name of the user.")
     mechanism: int = int8(about="Number of the mechanism.")
@@ -79,18 +81,18 @@ class CredentialDeletion(Message):
 
 @data()
 class CredentialUpsertion(Message):
-    """One of the `upsertions` of AlterUserScramCredentialsRequest."""
+    """A credential to set."""
 
     name: str = string(about="Name of the user.")
     mechanism: int = int8(about="Number of the mechanism.")
-    iterations: int = int32(about="How often the password was hashed.")
+    iterations: int = int32(about="Number of iterations with which the password was hashed.")
     salt: bytes = bytes_(about="Random bytes that were hashed with the password.")
-    salted_password: bytes = bytes_(secret=True, about="What both were hashed to.")
+    salted_password: bytes = bytes_(secret=True, about="Hash of the password and the salt.")
 
 
 @request(51, "0", flexible="0+", response=AlterUserScramCredentialsResponse)
 class AlterUserScramCredentialsRequest(Request[AlterUserScramCredentialsResponse]):
-    """Set or delete users' passwords."""
+    """Request to set or delete passwords of users."""
 
     deletions: list[CredentialDeletion] = array(CredentialDeletion, about="Passwords to delete.")
     upsertions: list[CredentialUpsertion] = array(CredentialUpsertion, about="Passwords to set.")

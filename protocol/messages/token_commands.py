@@ -1,6 +1,6 @@
 """Commands to the controller about delegation tokens. Principals are texts, like User:ann.
 
-Brokers tell the time, so that the same command does the same everywhere.
+Commands carry the time of the broker's clock, so that the same command has the same effect on every node.
 """
 
 from __future__ import annotations
@@ -11,60 +11,72 @@ from .command import Command, CommandResult, PlainResult
 
 @data()
 class CreateDelegationToken(Command[PlainResult]):
-    """Keep a new token. Its secret follows from its id and a key that only brokers have."""
+    """Command to store a new token. Its secret is derived from its id and a key that only brokers have."""
 
-    token_id: str = string(about="Chosen by the broker, never used again.")
-    owner: str = string(about="Whom a login with the token acts as.")
-    requester: str = string(about="Who asked for it.")
-    renewers: list[str] = array(string, about="Who may renew and expire it besides the owner.")
-    issued_at_ms: int = int64(about="When it was made, by the broker's clock.")
-    expires_at_ms: int = int64(about="When it ends unless it is renewed.")
-    ends_at_ms: int = int64(about="When it ends at the latest.")
-    key_id: bytes = bytes_(about="Which key its secret follows from.")
+    token_id: str = string(about="Id of the token, chosen by the broker and never used again.")
+    owner: str = string(about="Principal that a login with the token acts as.")
+    requester: str = string(about="Principal that asked for the token.")
+    renewers: list[str] = array(
+        string, about="Principals who may renew and expire the token besides its owner."
+    )
+    issued_at_ms: int = int64(
+        about="Time at which the token was made, by the broker's clock, in ms since 1970."
+    )
+    expires_at_ms: int = int64(
+        about="Time at which the token expires unless it is renewed, in ms since 1970."
+    )
+    ends_at_ms: int = int64(about="Latest time at which the token can expire, in ms since 1970.")
+    key_id: bytes = bytes_(about="Short name of the key from which the token's secret is derived.")
     is_denied: bool = boolean(
         "0+",
         tag=0,
-        about="The leader has found that whoever asked may not do it, and left out its id.",
+        about="Whether the leader has found that the requester lacks the right; the leader then left out the token's "
+        "id.",
     )
     user: str = string(
         "0+",
         tag=1,
-        about="Who asks logged in by a SCRAM credential of this user, which must be there; empty: by something else.",
+        about="User by whose SCRAM credential the requester logged in, which must still exist; empty: the requester "
+        "logged in by something else.",
     )
 
 
 @data()
 class TokenExpiryResult(CommandResult):
-    """When a token ends now."""
+    """Result of a renewal or an expiry: the new end of the token."""
 
-    error_code: int = int16(about="0 for success.")
-    error_message: str = string(about="For people.")
-    expires_at_ms: int = int64(about="When it ends.")
+    error_code: int = int16(about="Error code, 0 for success.")
+    error_message: str = string(about="Explanation for people.")
+    expires_at_ms: int = int64(about="Time at which the token expires now, in ms since 1970.")
 
 
 @data()
 class RenewDelegationToken(Command[TokenExpiryResult]):
-    """Have a token end later."""
+    """Command to let a token expire later."""
 
-    token_id: str = string(about="Which.")
-    principal: str = string(about="Who asks.")
-    now_ms: int = int64(about="The time, by the broker's clock.")
-    period_ms: int = int64(about="How long from now on.")
+    token_id: str = string(about="Id of the token.")
+    principal: str = string(about="Principal that asks.")
+    now_ms: int = int64(about="Time by the broker's clock, in ms since 1970.")
+    period_ms: int = int64(about="Time from now until the token expires, in ms.")
 
 
 @data()
 class ExpireDelegationToken(Command[TokenExpiryResult]):
-    """Say when a token ends, or remove it."""
+    """Command to set the time at which a token expires, or to remove the token."""
 
-    token_id: str = string(about="Which.")
-    principal: str = string(about="Who asks.")
-    now_ms: int = int64(about="The time, by the broker's clock.")
-    period_ms: int = int64(about="How long from now on; below 0: it is removed at once.")
+    token_id: str = string(about="Id of the token.")
+    principal: str = string(about="Principal that asks.")
+    now_ms: int = int64(about="Time by the broker's clock, in ms since 1970.")
+    period_ms: int = int64(
+        about="Time from now until the token expires, in ms; below 0: the token is removed at once."
+    )
 
 
 @data()
 class RemoveExpiredTokens(Command[PlainResult]):
-    """Forget tokens that have ended."""
+    """Command to remove expired tokens."""
 
-    token_ids: list[str] = array(string, about="Which. One that has been renewed meanwhile stays.")
-    now_ms: int = int64(about="The time, by the leader's clock.")
+    token_ids: list[str] = array(
+        string, about="Ids of the tokens. A token that was renewed meanwhile remains."
+    )
+    now_ms: int = int64(about="Time by the leader's clock, in ms since 1970.")

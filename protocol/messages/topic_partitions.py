@@ -20,10 +20,10 @@ from ..schema import (
 
 @data()
 class DescribeTopicPartitionsResponsePartition(Message):
-    """One of the `partitions` of DescribeTopicPartitionsResponseTopic."""
+    """A partition with its leader and replicas."""
 
     error_code: int = int16(about="Error code, 0 for success.")
-    partition_index: int = int32(about="Partition.")
+    partition_index: int = int32(about="Partition index.")
     leader_id: int = int32(about="Broker that leads the partition; -1 for none.")
     leader_epoch: int = int32(default=-1, ignorable=True, about="Leader epoch; -1 unknown.")
     replica_nodes: list[int] = array(int32, about="Brokers with a replica, preferred leader first.")
@@ -38,7 +38,7 @@ class DescribeTopicPartitionsResponsePartition(Message):
         int32,
         default=None,
         nullable="0+",
-        about="The eligible leader replicas before the partition lost them all; null for none.",
+        about="Eligible leader replicas that the partition had last, before it lost all of them; null for none.",
     )
     offline_replicas: list[int] = array(
         int32, ignorable=True, about="Brokers whose replica is not available."
@@ -47,26 +47,27 @@ class DescribeTopicPartitionsResponsePartition(Message):
 
 @data()
 class DescribeTopicPartitionsResponseTopic(Message):
-    """One of the `topics` of DescribeTopicPartitionsResponse."""
+    """A topic with its partitions."""
 
     error_code: int = int16(about="Error code, 0 for success.")
     name: str | None = string(nullable="0+", about="Name of the topic.")
     topic_id: bytes = uuid(ignorable=True, about="Id of the topic; zero unknown.")
-    is_internal: bool = boolean(ignorable=True, about="Whether the topic is one of the cluster's own.")
+    is_internal: bool = boolean(ignorable=True, about="Whether the topic is internal to the cluster.")
     partitions: list[DescribeTopicPartitionsResponsePartition] = array(
-        DescribeTopicPartitionsResponsePartition, about="Partitions."
+        DescribeTopicPartitionsResponsePartition, about="Partition indexes."
     )
     topic_authorized_operations: int = int32(
-        default=-2147483648, about="Bits of allowed operations; the lowest number if not asked for."
+        default=-2147483648,
+        about="Bit field of the operations that the client may perform; the lowest number if not asked for.",
     )
 
 
 @data()
 class Cursor(Message):
-    """One of the `next_cursor` of DescribeTopicPartitionsResponse."""
+    """Position in the list of all partitions."""
 
     topic_name: str = string(about="Name of the topic.")
-    partition_index: int = int32(about="Partition.")
+    partition_index: int = int32(about="Partition index.")
 
 
 @response(75, "0", flexible="0+")
@@ -78,23 +79,26 @@ class DescribeTopicPartitionsResponse(Message):
         DescribeTopicPartitionsResponseTopic, about="Topics on this page."
     )
     next_cursor: Cursor | None = nested(
-        Cursor, default=None, nullable="0+", about="Where the next page begins; null after the last."
+        Cursor,
+        default=None,
+        nullable="0+",
+        about="First partition of the next page; null after the last page.",
     )
 
 
 @data()
 class TopicRequest(Message):
-    """One of the `topics` of DescribeTopicPartitionsRequest."""
+    """A topic to describe."""
 
     name: str = string(about="Name of the topic.")
 
 
 @request(75, "0", flexible="0+", response=DescribeTopicPartitionsResponse)
 class DescribeTopicPartitionsRequest(Request[DescribeTopicPartitionsResponse]):
-    """Show partitions, from a cursor on."""
+    """Request for partitions, from a cursor on."""
 
-    topics: list[TopicRequest] = array(TopicRequest, about="Topics concerned.")
-    response_partition_limit: int = int32(default=2000, about="At most so many partitions in the answer.")
+    topics: list[TopicRequest] = array(TopicRequest, about="Topics to describe.")
+    response_partition_limit: int = int32(default=2000, about="Highest number of partitions in the answer.")
     cursor: Cursor | None = nested(
-        Cursor, default=None, nullable="0+", about="First partition to show; null from the beginning."
+        Cursor, default=None, nullable="0+", about="First partition to describe; null for the beginning."
     )

@@ -1,4 +1,4 @@
-"""DescribeTransactions (65) and ListTransactions (66): what people see of transactions (KIP-664)."""
+"""DescribeTransactions (65) and ListTransactions (66): transactions as shown to operators (KIP-664)."""
 
 from __future__ import annotations
 
@@ -7,21 +7,23 @@ from ..schema import Message, Request, array, data, int16, int32, int64, request
 
 @data()
 class DescribedTransactionTopic(Message):
-    """One of the `topics` of DescribedTransaction."""
+    """Partitions of one topic in a transaction."""
 
     topic: str = string(about="Name of the topic.")
-    partitions: list[int] = array(int32, about="Partitions.")
+    partitions: list[int] = array(int32, about="Partition indexes.")
 
 
 @data()
 class DescribedTransaction(Message):
-    """One of the `transaction_states` of DescribeTransactionsResponse."""
+    """The newest transaction of a transactional id."""
 
     error_code: int = int16(about="Error code, 0 for success.")
     transactional_id: str = string(about="Transactional id of the producer.")
-    transaction_state: str = string(about="State of its last transaction, for example Ongoing.")
+    transaction_state: str = string(about="State of the newest transaction, for example Ongoing.")
     transaction_timeout_ms: int = int32(about="Time after which an open transaction is aborted, in ms.")
-    transaction_start_time_ms: int = int64(about="When the transaction began, in ms since 1970; -1 for none.")
+    transaction_start_time_ms: int = int64(
+        about="Time at which the transaction began, in ms since 1970; -1 for none."
+    )
     producer_id: int = int64(about="Producer id that the transactional id has now.")
     producer_epoch: int = int16(about="Producer epoch.")
     topics: list[DescribedTransactionTopic] = array(
@@ -41,24 +43,24 @@ class DescribeTransactionsResponse(Message):
 
     throttle_time_ms: int = int32(about="How long a quota delayed the request, in ms.")
     transaction_states: list[DescribedTransaction] = array(
-        DescribedTransaction, about="Transactions asked for."
+        DescribedTransaction, about="Transactions that were asked for."
     )
 
 
 @request(65, "0", flexible="0+", response=DescribeTransactionsResponse)
 class DescribeTransactionsRequest(Request[DescribeTransactionsResponse]):
-    """Show the transactions of transactional ids."""
+    """Request to describe the transactions of transactional ids."""
 
     transactional_ids: list[str] = array(string, about="Transactional ids; empty for none.")
 
 
 @data()
 class ListedTransaction(Message):
-    """One of the `transaction_states` of ListTransactionsResponse."""
+    """A transactional id with the state of its newest transaction."""
 
     transactional_id: str = string(about="Transactional id of the producer.")
     producer_id: int = int64(about="Producer id that the transactional id has now.")
-    transaction_state: str = string(about="State of its last transaction, for example Ongoing.")
+    transaction_state: str = string(about="State of the newest transaction, for example Ongoing.")
 
 
 @response(66, "0-2", flexible="0+")
@@ -67,18 +69,20 @@ class ListTransactionsResponse(Message):
 
     throttle_time_ms: int = int32(about="How long a quota delayed the request, in ms.")
     error_code: int = int16(about="Error code, 0 for success.")
-    unknown_state_filters: list[str] = array(string, about="Those of the `state_filters` that are no states.")
+    unknown_state_filters: list[str] = array(string, about="Members of `state_filters` that are no states.")
     transaction_states: list[ListedTransaction] = array(ListedTransaction, about="Transactions found.")
 
 
 @request(66, "0-2", flexible="0+", response=ListTransactionsResponse)
 class ListTransactionsRequest(Request[ListTransactionsResponse]):
-    """List the transactions that pass all filters."""
+    """Request for the transactions that pass all filters."""
 
     state_filters: list[str] = array(string, about="States wanted; empty for all.")
     producer_id_filters: list[int] = array(int64, about="Producer ids wanted; empty for all.")
     duration_filter: int = int64(
-        "1+", default=-1, about="Only those open for longer than this, in ms; negative for all (KIP-994)."
+        "1+",
+        default=-1,
+        about="Time in ms for which a transaction must have been open, at least; negative for all (KIP-994).",
     )
     transactional_id_pattern: str | None = string(
         "2+",

@@ -1,4 +1,5 @@
-"""DeleteTransactionalId (20006), an API of Ottla's own under a key that Kafka does not use: people remove an id."""
+"""DeleteTransactionalId (20006): an operator removes a transactional id. An API of Ottla's own, under a key that Kafka
+does not use."""
 
 from __future__ import annotations
 
@@ -17,9 +18,10 @@ class DeleteTransactionalIdResponse(Message):
 
 @request(20006, "0", flexible="0+", response=DeleteTransactionalIdResponse)
 class DeleteTransactionalIdRequest(Request[DeleteTransactionalIdResponse]):
-    """Remove a transactional id with all that is known of it, its application version included.
+    """Request to remove a transactional id with everything that is known of it, its application version included.
 
-    Any broker answers. Refused while a transaction of it is open or lacks markers. Kafka's ids expire, no more.
+    Any broker answers. The request is refused while a transaction of the id is open or is missing markers. Kafka has no
+    such request: there ids only expire.
     """
 
-    transactional_id: str = string(about="Which.")
+    transactional_id: str = string(about="Transactional id.")

@@ -1,5 +1,6 @@
-"""What takes a transaction from its first partition to its markers (KIP-98): AddPartitionsToTxn (24),
-AddOffsetsToTxn (25), EndTxn (26), WriteTxnMarkers (27), TxnOffsetCommit (28).
+"""The requests of a transaction, from its first partition to its markers (KIP-98).
+
+AddPartitionsToTxn (24), AddOffsetsToTxn (25), EndTxn (26), WriteTxnMarkers (27), TxnOffsetCommit (28).
 """
 
 from __future__ import annotations
@@ -23,29 +24,29 @@ from ..schema import (
 
 @data()
 class AddPartitionsToTxnPartitionResult(Message):
-    """One of the `results_by_partition` of AddPartitionsToTxnTopicResult."""
+    """Result for one partition."""
 
-    partition_index: int = int32(about="Partition.")
+    partition_index: int = int32(about="Partition index.")
     partition_error_code: int = int16(about="Error code, 0 for success.")
 
 
 @data()
 class AddPartitionsToTxnTopicResult(Message):
-    """One of the `topic_results` of AddPartitionsToTxnResult."""
+    """Results for one topic."""
 
     name: str = string(about="Name of the topic.")
     results_by_partition: list[AddPartitionsToTxnPartitionResult] = array(
-        AddPartitionsToTxnPartitionResult, about="How it went for each partition."
+        AddPartitionsToTxnPartitionResult, about="Results, by partition."
     )
 
 
 @data()
 class AddPartitionsToTxnResult(Message):
-    """One of the `results_by_transaction` of AddPartitionsToTxnResponse."""
+    """Results for one transaction."""
 
     transactional_id: str = string("4+", about="Transactional id of the producer.")
     topic_results: list[AddPartitionsToTxnTopicResult] = array(
-        AddPartitionsToTxnTopicResult, "4+", about="How it went for each topic."
+        AddPartitionsToTxnTopicResult, "4+", about="Results, by topic."
     )
 
 
@@ -56,16 +57,16 @@ class AddPartitionsToTxnResponse(Message):
     throttle_time_ms: int = int32(about="How long a quota delayed the request, in ms.")
     error_code: int = int16("4+", ignorable=True, about="Error code of the whole request, 0 for success.")
     results_by_transaction: list[AddPartitionsToTxnResult] = array(
-        AddPartitionsToTxnResult, "4+", about="How it went for each transaction."
+        AddPartitionsToTxnResult, "4+", about="Results, by transaction."
     )
     results_by_topic_v3_and_below: list[AddPartitionsToTxnTopicResult] = array(
-        AddPartitionsToTxnTopicResult, "0-3", about="How it went for each topic of the one transaction."
+        AddPartitionsToTxnTopicResult, "0-3", about="Results of the one transaction, by topic."
     )
 
 
 @data()
 class AddPartitionsToTxnTopic(Message):
-    """One of the `topics` of AddPartitionsToTxnTransaction."""
+    """Partitions of one topic that join a transaction."""
 
     name: str = string(about="Name of the topic.")
     partitions: list[int] = array(int32, about="Partitions that join the transaction.")
@@ -73,13 +74,13 @@ class AddPartitionsToTxnTopic(Message):
 
 @data()
 class AddPartitionsToTxnTransaction(Message):
-    """One of the `transactions` of AddPartitionsToTxnRequest."""
+    """A transaction and the partitions that join it."""
 
     transactional_id: str = string("4+", about="Transactional id of the producer.")
     producer_id: int = int64("4+", about="Producer id that the transactional id has now.")
     producer_epoch: int = int16("4+", about="Producer epoch.")
     verify_only: bool = boolean(
-        "4+", about="Whether to only check that the transaction has these partitions, adding none (KIP-890)."
+        "4+", about="Whether to check only that the transaction has these partitions, adding none (KIP-890)."
     )
     topics: list[AddPartitionsToTxnTopic] = array(
         AddPartitionsToTxnTopic, "4+", about="Partitions that join the transaction, by topic."
@@ -88,10 +89,11 @@ class AddPartitionsToTxnTransaction(Message):
 
 @request(24, "0-5", flexible="3+", response=AddPartitionsToTxnResponse)
 class AddPartitionsToTxnRequest(Request[AddPartitionsToTxnResponse]):
-    """Add partitions to an open transaction, or open it; to several since version 4, which brokers send."""
+    """Request to add partitions to an open transaction, or to open it. Since version 4, which brokers send, to several
+    transactions."""
 
     transactions: list[AddPartitionsToTxnTransaction] = array(
-        AddPartitionsToTxnTransaction, "4+", about="Transactions concerned."
+        AddPartitionsToTxnTransaction, "4+", about="Transactions that partitions join."
     )
     v3_and_below_transactional_id: str = string("0-3", about="Transactional id of the producer.")
     v3_and_below_producer_id: int = int64("0-3", about="Producer id that the transactional id has now.")
@@ -111,7 +113,7 @@ class AddOffsetsToTxnResponse(Message):
 
 @request(25, "0-4", flexible="3+", response=AddOffsetsToTxnResponse)
 class AddOffsetsToTxnRequest(Request[AddOffsetsToTxnResponse]):
-    """Add the partition that holds a group's offsets to a transaction."""
+    """Request to add the partition that holds a group's offsets to a transaction."""
 
     transactional_id: str = string(about="Transactional id of the producer.")
     producer_id: int = int64(about="Producer id that the transactional id has now.")
@@ -135,7 +137,8 @@ class EndTxnResponse(Message):
 
 @request(26, "0-5", flexible="3+", response=EndTxnResponse)
 class EndTxnRequest(Request[EndTxnResponse]):
-    """Commit or abort the open transaction; since version 5 the next one has an epoch of its own (KIP-890)."""
+    """Request to commit or abort the open transaction. Since version 5 the next transaction has a new producer epoch
+    (KIP-890)."""
 
     transactional_id: str = string(about="Transactional id of the producer.")
     producer_id: int = int64(about="Producer id that the transactional id has now.")
@@ -145,29 +148,29 @@ class EndTxnRequest(Request[EndTxnResponse]):
 
 @data()
 class WritableTxnMarkerPartitionResult(Message):
-    """One of the `partitions` of WritableTxnMarkerTopicResult."""
+    """Result for one partition."""
 
-    partition_index: int = int32(about="Partition.")
+    partition_index: int = int32(about="Partition index.")
     error_code: int = int16(about="Error code, 0 for success.")
 
 
 @data()
 class WritableTxnMarkerTopicResult(Message):
-    """One of the `topics` of WritableTxnMarkerResult."""
+    """Results for one topic."""
 
     name: str = string(about="Name of the topic.")
     partitions: list[WritableTxnMarkerPartitionResult] = array(
-        WritableTxnMarkerPartitionResult, about="How it went for each partition."
+        WritableTxnMarkerPartitionResult, about="Results, by partition."
     )
 
 
 @data()
 class WritableTxnMarkerResult(Message):
-    """One of the `markers` of WriteTxnMarkersResponse."""
+    """Results for the transaction of one producer."""
 
     producer_id: int = int64(about="Producer id of the transaction.")
     topics: list[WritableTxnMarkerTopicResult] = array(
-        WritableTxnMarkerTopicResult, about="How it went for each topic."
+        WritableTxnMarkerTopicResult, about="Results, by topic."
     )
 
 
@@ -175,14 +178,12 @@ class WritableTxnMarkerResult(Message):
 class WriteTxnMarkersResponse(Message):
     """Answer to WriteTxnMarkersRequest."""
 
-    markers: list[WritableTxnMarkerResult] = array(
-        WritableTxnMarkerResult, about="How it went for each marker."
-    )
+    markers: list[WritableTxnMarkerResult] = array(WritableTxnMarkerResult, about="Results, by marker.")
 
 
 @data()
 class WritableTxnMarkerTopic(Message):
-    """One of the `topics` of WritableTxnMarker."""
+    """Partitions of one topic that get a marker."""
 
     name: str = string(about="Name of the topic.")
     partition_indexes: list[int] = array(int32, about="Partitions that get the marker.")
@@ -190,7 +191,7 @@ class WritableTxnMarkerTopic(Message):
 
 @data()
 class WritableTxnMarker(Message):
-    """One of the `markers` of WriteTxnMarkersRequest."""
+    """A marker to write."""
 
     producer_id: int = int64(about="Producer id of the transaction.")
     producer_epoch: int = int16(about="Producer epoch that the marker carries.")
@@ -208,22 +209,23 @@ class WritableTxnMarker(Message):
 
 @request(27, "1-2", flexible="1+", response=WriteTxnMarkersResponse)
 class WriteTxnMarkersRequest(Request[WriteTxnMarkersResponse]):
-    """End transactions in the logs of partitions; sent by coordinators, and by people to end a hanging one."""
+    """Request to end transactions in the logs of partitions. Coordinators send it, and operators to end a hanging
+    transaction."""
 
     markers: list[WritableTxnMarker] = array(WritableTxnMarker, about="Markers to write.")
 
 
 @data()
 class TxnOffsetCommitResponsePartition(Message):
-    """One of the `partitions` of TxnOffsetCommitResponseTopic."""
+    """Result for one partition."""
 
-    partition_index: int = int32(about="Partition.")
+    partition_index: int = int32(about="Partition index.")
     error_code: int = int16(about="Error code, 0 for success.")
 
 
 @data()
 class TxnOffsetCommitResponseTopic(Message):
-    """One of the `topics` of TxnOffsetCommitResponse."""
+    """Results for one topic."""
 
     name: str = string("0-5", ignorable=True, about="Name of the topic.")
     topic_id: bytes = uuid("6+", ignorable=True, about="Id of the topic.")
@@ -238,41 +240,42 @@ class TxnOffsetCommitResponse(Message):
 
     throttle_time_ms: int = int32(about="How long a quota delayed the request, in ms.")
     topics: list[TxnOffsetCommitResponseTopic] = array(
-        TxnOffsetCommitResponseTopic, about="Topics concerned."
+        TxnOffsetCommitResponseTopic, about="Results, by topic."
     )
 
 
 @data()
 class TxnOffsetCommitRequestPartition(Message):
-    """One of the `partitions` of TxnOffsetCommitRequestTopic."""
+    """An offset to commit."""
 
-    partition_index: int = int32(about="Partition.")
+    partition_index: int = int32(about="Partition index.")
     committed_offset: int = int64(about="Next offset to consume.")
     committed_leader_epoch: int = int32(
         "2+", default=-1, ignorable=True, about="Leader epoch of the last consumed record; -1 unknown."
     )
     committed_metadata: str | None = string(
-        nullable="0+", about="Whatever the client wants to keep with the offset."
+        nullable="0+", about="Metadata that the client stores with the offset; opaque."
     )
 
 
 @data()
 class TxnOffsetCommitRequestTopic(Message):
-    """One of the `topics` of TxnOffsetCommitRequest."""
+    """Offsets to commit in one topic."""
 
     name: str = string("0-5", ignorable=True, about="Name of the topic.")
     topic_id: bytes = uuid("6+", ignorable=True, about="Id of the topic.")
     partitions: list[TxnOffsetCommitRequestPartition] = array(
-        TxnOffsetCommitRequestPartition, about="Partitions concerned."
+        TxnOffsetCommitRequestPartition, about="Offsets to commit, by partition."
     )
 
 
 @request(28, "0-6", flexible="3+", response=TxnOffsetCommitResponse)
 class TxnOffsetCommitRequest(Request[TxnOffsetCommitResponse]):
-    """Store offsets of a group once the transaction commits; since version 5 this may open or extend it."""
+    """Request to store offsets of a group once the transaction commits. Since version 5 it may open or extend the
+    transaction."""
 
     transactional_id: str = string(about="Transactional id of the producer.")
-    group_id: str = string(about="Group.")
+    group_id: str = string(about="Id of the group.")
     producer_id: int = int64(about="Producer id that the transactional id has now.")
     producer_epoch: int = int16(about="Producer epoch.")
     generation_id_or_member_epoch: int = int32(
@@ -285,4 +288,6 @@ class TxnOffsetCommitRequest(Request[TxnOffsetCommitResponse]):
         default=None,
         about="Static member's lasting id; null for a dynamic member (KIP-345).",
     )
-    topics: list[TxnOffsetCommitRequestTopic] = array(TxnOffsetCommitRequestTopic, about="Topics concerned.")
+    topics: list[TxnOffsetCommitRequestTopic] = array(
+        TxnOffsetCommitRequestTopic, about="Offsets to commit, by topic."
+    )

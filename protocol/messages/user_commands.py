@@ -8,7 +8,7 @@ from .command import Command, CommandResult
 
 @data()
 class ScramCredentialChange(Message):
-    """One credential to be set, or deleted."""
+    """A credential to set or delete."""
 
     name: str = string(about="Name of the user.")
     mechanism: int = int8(about="1 SCRAM-SHA-256, 2 SCRAM-SHA-512.")
@@ -16,43 +16,44 @@ class ScramCredentialChange(Message):
     sealed_keys: bytes = bytes_(
         about="Stored key and server key, encrypted by a broker; empty deletes the credential."
     )
-    iterations: int = int32(about="How often the password was hashed.")
+    iterations: int = int32(about="Number of iterations with which the password was hashed.")
     replaces: bytes = bytes_(
         "0+",
         tag=0,
-        about="Nothing is changed if the sealed keys are others than these; empty: whatever they are.",
+        about="Sealed keys that the credential must have now, otherwise nothing changes; empty: any keys.",
     )
 
 
 @data()
 class AlteredCredential(Message):
-    """How one change went."""
+    """Result of one change."""
 
-    error_code: int = int16(about="0 for success.")
-    error_message: str = string(about="For people.")
+    error_code: int = int16(about="Error code, 0 for success.")
+    error_message: str = string(about="Explanation for people.")
 
 
 @data()
 class AlterScramCredentialsResult(CommandResult):
-    """One result for each change, in order."""
+    """Results of AlterScramCredentials, one for each change in the order of the command."""
 
-    error_code: int = int16(about="About the whole command; 0 for success.")
-    error_message: str = string(about="For people.")
-    changes: list[AlteredCredential] = array(AlteredCredential, about="In the order of the command.")
+    error_code: int = int16(about="Error code of the whole command, 0 for success.")
+    error_message: str = string(about="Explanation for people.")
+    changes: list[AlteredCredential] = array(AlteredCredential, about="Results, in the order of the command.")
 
 
 @data()
 class AlterScramCredentials(Command[AlterScramCredentialsResult]):
-    """Change credentials, each on its own."""
+    """Command to change credentials, each independently of the others."""
 
-    changes: list[ScramCredentialChange] = array(ScramCredentialChange, about="Credentials.")
+    changes: list[ScramCredentialChange] = array(ScramCredentialChange, about="Credentials to set or delete.")
     is_denied: bool = boolean(
         "0+",
         tag=0,
-        about="The leader has found that whoever asked may not do it, and left out what it would change.",
+        about="Whether the leader has found that the requester lacks the right; the leader then left out the changes.",
     )
     removes_tokens: bool = boolean(
         "0+",
         tag=1,
-        about="With the last credential of a user its delegation tokens are removed. Brokers from before leave them.",
+        about="Whether the delegation tokens of a user are removed with the user's last credential. Older brokers do "
+        "not set it, and keep the tokens.",
     )
