@@ -1,1 +1,1 @@
-"""Wire formats: what bytes mean. No sockets, no clock, no asyncio."""
+"""Wire formats: the layout and meaning of bytes. The package uses no sockets, no clock and no asyncio."""

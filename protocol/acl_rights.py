@@ -1,7 +1,7 @@
-"""Whether ACLs allow an operation, by looking at each of them.
+"""Decisions of ACLs about operations, made by a scan over all ACLs.
 
-It takes time with their number. So it is for what is asked seldom; brokers have an index for the same rules
-(`dataplane/security/authorization/authorizer.py`).
+A scan takes time in proportion to the number of ACLs, so it is for rare questions. Brokers use an index for the same
+rules (`dataplane/security/authorization/authorizer.py`).
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ def is_allowed(
     resource_type: int,
     name: str,
 ) -> bool:
-    """What Apache Kafka's StandardAuthorizer says. `host` is an address as sockets tell it."""
+    """Return whether the principal may perform the operation, as Apache Kafka's StandardAuthorizer decides. `host` is
+    an address as sockets report it."""
     if principal in settings.super_users:
         return True
     named = [acl for acl in acls if acl.resource_type == resource_type and _covers(acl, name)]

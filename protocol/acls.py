@@ -1,6 +1,6 @@
-"""ACLs: who may do what with which resources, from where; and filters that find them.
+"""ACLs, which allow or deny principals operations on resources, and filters that find ACLs.
 
-An ACL has no id: two that are equal are one. Quorum and brokers check ACLs by the same rules here.
+An ACL has no id: two equal ACLs are the same ACL. Quorum and brokers check ACLs by the rules in this module.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from typing import Final, NamedTuple, Protocol
 from .errors import ErrorCode, KafkaError
 
 CLUSTER_NAME = "kafka-cluster"
-"""The one resource of type CLUSTER."""
+"""Name of the one resource of type CLUSTER."""
 ANYTHING = "*"
 """Every host and, as the name of a LITERAL pattern, every resource of the type."""
 TEXT_BYTES_MAX = 4096
-"""Of a name, and of a principal: names of certificates may be that long."""
+"""Highest length of a resource name and of a principal, in bytes; principals from certificates may be that long."""
 ANYBODY = "User:*"
 """Every principal, of whatever type."""
 
 
 class AclResourceType(IntEnum):
-    """What is protected."""
+    """Types of protected resources."""
 
     UNKNOWN = 0
     ANY = 1
@@ -36,7 +36,7 @@ class AclResourceType(IntEnum):
 
 
 class PatternType(IntEnum):
-    """How the name of a pattern is meant. ANY and MATCH are for filters."""
+    """Kinds of resource patterns: how the pattern's name is compared. ANY and MATCH are for filters."""
 
     UNKNOWN = 0
     ANY = 1
@@ -46,7 +46,7 @@ class PatternType(IntEnum):
 
 
 class AclOperation(IntEnum):
-    """What is done with a resource. ALL stands for every operation, ANY is for filters."""
+    """Operations on a resource. ALL stands for every operation, ANY is for filters."""
 
     UNKNOWN = 0
     ANY = 1
@@ -75,11 +75,12 @@ IMPLYING: Final[Mapping[AclOperation, tuple[AclOperation, ...]]] = {
     ),
     AclOperation.DESCRIBE_CONFIGS: (AclOperation.ALTER_CONFIGS,),
 }
-"""An ALLOW of one of these allows the operation before them, too; a DENY implies nothing."""
+"""Operations that imply others: an ALLOW of any operation in a tuple also allows the operation before it. A DENY
+implies nothing."""
 
 
 class AclPermission(IntEnum):
-    """What an ACL says about the operation. ANY is for filters."""
+    """Verdicts of an ACL about its operation. ANY is for filters."""
 
     UNKNOWN = 0
     ANY = 1
@@ -100,12 +101,12 @@ class _TellsAcl(Protocol):
 
 
 class Acl(NamedTuple):
-    """One rule.
+    """An ACL: one rule that allows or denies an operation.
 
         Acl(AclResourceType.GROUP, "copiers-", PatternType.PREFIXED, "User:ann", "10.0.0.0/8", AclOperation.READ,
             AclPermission.ALLOW)
 
-    The fields stand in the order in which listings are sorted.
+    The order of the fields is the sort order of listings.
     """
 
     resource_type: int
@@ -118,11 +119,11 @@ class Acl(NamedTuple):
 
     @classmethod
     def of(cls, told: _TellsAcl) -> Acl:
-        """The rule that a command, a result or a record of the quorum tells."""
+        """Return the rule in a command, a result or a record of the quorum."""
         return cls(*(getattr(told, name) for name in cls._fields))
 
     def __str__(self) -> str:
-        """For logs and messages: who, what, on which resource, from where."""
+        """Return the text for logs and messages: permission, principal, host, operation and resource."""
         return (
             f"{name_of(AclPermission, self.permission)} {self.principal} from {self.host} "
             f"{name_of(AclOperation, self.operation)} on {resource_text(*self[:3])}"
@@ -130,11 +131,11 @@ class Acl(NamedTuple):
 
 
 class AclFilter(NamedTuple):
-    """Which ACLs are meant.
+    """A filter that selects ACLs.
 
         AclFilter(resource_type=AclResourceType.TOPIC, principal="User:ann")
 
-    None, and ANY where there is a number, stand for all.
+    None, or ANY in a numeric field, matches all values of the field.
     """
 
     resource_type: int = AclResourceType.ANY
@@ -146,7 +147,7 @@ class AclFilter(NamedTuple):
     permission: int = AclPermission.ANY
 
     def matches(self, acl: Acl) -> bool:
-        """Whether the ACL is one of those that are meant."""
+        """Return whether the filter selects the ACL."""
         return (
             self.resource_type in (AclResourceType.ANY, acl.resource_type)
             and self.operation in (AclOperation.ANY, acl.operation)
@@ -158,10 +159,10 @@ class AclFilter(NamedTuple):
 
     @property
     def exact(self) -> Acl | None:
-        """The only ACL that can match, if nothing is left open."""
+        """The only ACL that can match, if every field is given; otherwise None."""
         if self.resource_name is None or self.principal is None or self.host is None:
             return None
-        # ANY is 1 everywhere.
+        # ANY has the number 1 in all these enumerations.
         if 1 in (self.resource_type, self.operation, self.permission) or self.pattern_type not in (
             PatternType.LITERAL,
             PatternType.PREFIXED,
@@ -182,7 +183,8 @@ class AclFilter(NamedTuple):
         if self.pattern_type not in (PatternType.ANY, PatternType.MATCH, acl.pattern_type):
             return False
         if name is None or name == acl.resource_name:
-            # A name that is given for MATCH is that of a resource, which a PREFIXED pattern of this name covers too.
+            # A name that is given for MATCH is the name of a resource, which a PREFIXED pattern of this name covers,
+            # too.
             return True
         if self.pattern_type != PatternType.MATCH:
             return False
@@ -192,7 +194,7 @@ class AclFilter(NamedTuple):
 
 
 def name_of(kind: type[IntEnum], code: int) -> str:
-    """The name of a code; codes that have none are told as numbers."""
+    """Return the name of a code; for an unknown code, a text with its number."""
     try:
         return kind(code).name
     except ValueError:
@@ -200,13 +202,14 @@ def name_of(kind: type[IntEnum], code: int) -> str:
 
 
 def resource_text(resource_type: int, name: str, pattern_type: int = PatternType.LITERAL) -> str:
-    """A resource or pattern as Kafka's authorizer logs it: `Topic:LITERAL:orders`."""
+    """Return a resource or pattern in the form of Kafka's authorizer logs: `Topic:LITERAL:orders`."""
     kind = name_of(AclResourceType, resource_type).title().replace("_", "")
     return f"{kind}:{name_of(PatternType, pattern_type)}:{name}"
 
 
 def checked_acl(acl: Acl) -> Acl:
-    """The ACL that is stored: its host is in the one form in which addresses are compared. Raises KafkaError."""
+    """Return the ACL to store, with its host in the one form in which addresses are compared. Raises KafkaError for an
+    ACL that is not valid."""
     if acl.resource_type not in _KINDS:
         raise _invalid(f"Invalid resourceType {name_of(AclResourceType, acl.resource_type)}")
     if acl.pattern_type not in (PatternType.LITERAL, PatternType.PREFIXED):
@@ -227,7 +230,8 @@ def checked_acl(acl: Acl) -> Acl:
 
 
 def checked_filter(wanted: AclFilter) -> AclFilter:
-    """The filter, its host in the form that ACLs have. Raises KafkaError for what no ACL can have."""
+    """Return the filter, with its host in the form that ACLs have. Raises KafkaError for values that no ACL can
+    have."""
     for kind, code in (
         (AclResourceType, wanted.resource_type),
         (PatternType, wanted.pattern_type),
@@ -241,11 +245,11 @@ def checked_filter(wanted: AclFilter) -> AclFilter:
     try:
         return wanted._replace(host=canonical_host(wanted.host))
     except KafkaError:
-        return wanted  # No ACL has such a host: nothing is found.
+        return wanted  # no ACL has such a host, so the filter finds nothing
 
 
 def check_principal(text: str) -> None:
-    """Raises KafkaError unless it is a type, a colon and a name."""
+    """Check that a principal consists of a type, a colon and a name. Raises KafkaError."""
     kind, colon, _ = text.partition(":")
     if not (kind and colon):
         raise _invalid(
@@ -255,16 +259,15 @@ def check_principal(text: str) -> None:
 
 
 def canonical_address(text: str) -> str:
-    """The text of an address as ACLs and sessions are compared by it: the short form, without a scope, and IPv4
-    wherever it is an IPv4 address in IPv6's form. Raises ValueError.
-    """
+    """Return an address in the form in which ACLs and sessions compare it: short, without a scope, and as IPv4 if it is
+    an IPv4 address mapped into IPv6. Raises ValueError."""
     address = ipaddress.ip_address(text.partition("%")[0])
     mapped = address.ipv4_mapped if isinstance(address, ipaddress.IPv6Address) else None
     return str(address if mapped is None else mapped)
 
 
 def canonical_host(text: str) -> str:
-    """The host of an ACL in its one form: `*`, an address, or a network in CIDR notation. Raises KafkaError."""
+    """Return the host of an ACL in its one form: `*`, an address, or a network in CIDR notation. Raises KafkaError."""
     if text == ANYTHING:
         return text
     if not text:

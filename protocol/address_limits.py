@@ -1,7 +1,7 @@
-"""Limits of addresses and networks, as `max.connections.per.ip.overrides` has them: `10.0.0.0/8:100,::1:5`.
+"""Limits by address and network, in the form of `max.connections.per.ip.overrides`: `10.0.0.0/8:100,::1:5`.
 
-Of several that hold an address the smallest network counts. Kafka takes host names, too, and looks them up when it
-starts; here an address is what a peer comes from, and nothing is looked up.
+Of several networks that contain an address the smallest one counts. Kafka also accepts host names and resolves them at
+start. Here an entry is compared with a peer's address, and no name is resolved.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ _Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 def _limit(item: str) -> tuple[_Network, int]:
-    """`ADDRESS:NUMBER` or `NETWORK:NUMBER`. Raises ConfigError."""
+    """Parse `ADDRESS:NUMBER` or `NETWORK:NUMBER`. Raises ConfigError."""
     place, _, number = item.rpartition(":")
     try:
         network = ipaddress.ip_network(place.strip())
@@ -30,11 +30,11 @@ def _limit(item: str) -> tuple[_Network, int]:
 
 
 class AddressLimits:
-    """Looked up by address; the time does not depend on how many there are."""
+    """Limits, looked up by address. A lookup takes the same time for any number of limits."""
 
     def __init__(self, text: str = "") -> None:
-        """Raises ConfigError."""
-        # By IP version and length of the prefix, the longest prefix first; then by the network's first address.
+        """Parse the limits. Raises ConfigError."""
+        # Limits by IP version and length of the prefix, the longest prefix first; then by the network's first address.
         self._networks: dict[tuple[int, int], dict[int, int]] = {}
         for network, most in map(_limit, filter(None, map(str.strip, text.split(",")))):
             of_length = self._networks.setdefault((network.version, network.prefixlen), {})
@@ -45,13 +45,13 @@ class AddressLimits:
         return bool(self._networks)
 
     def of(self, address: str) -> int | None:
-        """The limit of an address; None if it has none of its own."""
+        """Return the limit of an address; None if no entry contains it."""
         if not self._networks:
             return None
         try:
             parsed = ipaddress.ip_address(address)
         except ValueError:
-            return None  # a socket without addresses
+            return None  # the peer's name is no address, as with a socket that has none
         bits, own = parsed.max_prefixlen, int(parsed)
         for (version, length), networks in self._networks.items():
             if version == parsed.version:

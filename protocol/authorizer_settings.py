@@ -1,4 +1,4 @@
-"""The settings of the authorizer, as the files of brokers and quorum nodes give them."""
+"""Settings of the authorizer, as given in the files of brokers and quorum nodes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .config_key import ConfigError
 from .errors import KafkaError
 
 STANDARD_AUTHORIZER: Final = "org.apache.kafka.metadata.authorizer.StandardAuthorizer"
-"""The name of the one authorizer there is."""
+"""Name of the only authorizer."""
 
 _CLASS, _SUPER_USERS, _OPEN = (
     "authorizer.class.name",
@@ -22,15 +22,16 @@ _CLASS, _SUPER_USERS, _OPEN = (
 
 @dataclass(frozen=True, slots=True)
 class AuthorizerSettings:
-    """Who may do everything, and who may do what no ACL is about."""
+    """Principals that may do everything, and the verdict about resources that no ACL covers."""
 
     super_users: frozenset[str] = frozenset()
     open_without_acls: bool = False
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> AuthorizerSettings | None:
-        """None: there is no authorizer. Raises ConfigError for whatever would leave a cluster open that was meant to be
-        closed, or the other way round.
+        """Parse the settings; None if no authorizer is set.
+
+        Raises ConfigError for settings that would open a cluster that was meant to be closed, or the other way round.
         """
         name = properties.get(_CLASS, "").strip()
         if name not in ("", STANDARD_AUTHORIZER):
@@ -43,7 +44,7 @@ class AuthorizerSettings:
 
 
 def listed_principals(properties: Mapping[str, str], key: str) -> frozenset[str]:
-    """Those that a key names, with ; between. Raises ConfigError."""
+    """Return the principals that a key lists, separated by ;. Raises ConfigError."""
     found = frozenset(text for entry in properties.get(key, "").split(";") if (text := entry.strip()))
     for principal in sorted(found):
         try:

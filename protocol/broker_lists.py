@@ -1,4 +1,5 @@
-"""Lists of brokers that are equal are one object: in a large cluster thousands of partitions have the same replicas."""
+"""Shared lists of brokers: equal lists are one object, since thousands of partitions of a large cluster have the same
+replicas."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ _known: dict[tuple[int, ...], tuple[int, ...]] = {}
 
 
 def broker_list(broker_ids: Iterable[int]) -> tuple[int, ...]:
-    """These brokers, in their order."""
+    """Return these brokers, in their order, as a shared tuple."""
     wanted = tuple(broker_ids)
     found = _known.get(wanted)
     if found is not None:

@@ -1,7 +1,7 @@
-"""CRC-32C, which record batches and files carry.
+"""CRC-32C, the checksum of record batches and files.
 
-Of the package `crc32c` the extension alone is loaded. The package itself asks `importlib.metadata` for its version.
-That loads what reads e-mail and archives: 2.5 MB of memory in every process.
+Only the extension module of the package `crc32c` is loaded. The package itself asks `importlib.metadata` for its
+version, and that loads parsers of e-mail and archives: 2.5 MB of memory in every process.
 """
 
 from __future__ import annotations
@@ -24,4 +24,4 @@ def _of_extension() -> Callable[..., int]:
 
 
 crc32c = _of_extension()
-"""`crc32c(data, before=0)`: of the data behind what gave `before`."""
+"""Compute a checksum: `crc32c(data, before=0)`. `before` is the checksum of the data in front of `data`."""

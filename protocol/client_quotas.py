@@ -1,4 +1,4 @@
-"""The quotas there are, and what has them."""
+"""The quotas that exist, and the entities that can have them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ _CLIENTS, _ADDRESSES = "clients", "addresses"
 
 @dataclass(frozen=True, slots=True)
 class QuotaKey:
-    """A quota. `kind`: what can have it; `most`: whole numbers up to this, None for any number."""
+    """A quota. `kind`: the entities that can have it. `most`: the highest whole number allowed; None allows any
+    number."""
 
     name: str
     kind: str
@@ -34,5 +35,5 @@ QUOTA_KEYS: Mapping[str, QuotaKey] = {
 
 
 def entity_kind(entity: QuotaEntity) -> str:
-    """Which quotas the entity can have."""
+    """Return the kind of quotas that the entity can have."""
     return _ADDRESSES if any(kind == IP for kind, _ in entity) else _CLIENTS

@@ -1,4 +1,4 @@
-"""The cluster's metadata as a pure fold of metadata records, the same on quorum nodes and brokers."""
+"""The cluster's metadata, as a pure fold of metadata records; quorum nodes and brokers fold them alike."""
 
 from __future__ import annotations
 
@@ -55,10 +55,11 @@ from .transaction_table import Place, TransactionTable
 NO_LEADER = -1
 
 QuotaEntity = tuple[tuple[str, str | None], ...]
-"""Whose quotas: (user, client-id or ip, name or None for the default), by type."""
+"""The entity of a quota: pairs of a type (user, client-id or ip) and a name, or None for the default, sorted by
+type."""
 
 ScramKey = tuple[str, int]
-"""Whose SCRAM credential: the user's name, and the number of the mechanism."""
+"""The key of a SCRAM credential: the user's name, and the number of the mechanism."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,19 +78,22 @@ class BrokerState:
     host: str | None = None
 
     def level_of(self, feature: str) -> int:
-        """The highest level of a feature that its program knows; 0 if it does not know the feature."""
+        """Return the highest level of a feature that the broker's program knows; 0 if it does not know the feature."""
         return max((one.most for one in self.features if one.name == feature), default=0)
 
     @property
     def usable(self) -> bool:
-        """Whether it may lead and take part in ISRs."""
+        """Whether the broker may lead and be a member of ISRs."""
         return not self.fenced and not self.shutting_down
 
 
 @dataclass(slots=True, unsafe_hash=True)
 class PartitionState:
-    """A partition's replicas and leadership. It never changes, as type checkers see to: to make a frozen dataclass
-    takes four times as long, and each node makes one for each replica of a broker that dies."""
+    """Replicas and leadership of a partition.
+
+    Instances never change, which type checkers verify. A frozen dataclass would take four times as long to make, and
+    each node makes an instance for each replica of a broker that dies.
+    """
 
     replicas: Final[tuple[int, ...]]
     isr: Final[tuple[int, ...]]
@@ -105,7 +109,7 @@ class PartitionState:
 
     @property
     def is_moving(self) -> bool:
-        """Whether a reassignment is under way."""
+        """Whether a reassignment is in progress."""
         return bool(self.adding_replicas or self.removing_replicas)
 
 
@@ -120,7 +124,7 @@ class TopicState:
 
 @dataclass(frozen=True, slots=True)
 class SealedCredential:
-    """How a user can log in by SCRAM. The keys are encrypted: only brokers can read them."""
+    """The credential by which a user logs in by SCRAM. The keys are encrypted, so that only brokers can read them."""
 
     salt: bytes = field(repr=False)
     sealed_keys: bytes = field(repr=False)
@@ -128,7 +132,7 @@ class SealedCredential:
 
 
 class ImageInconsistent(AssertionError):
-    """A record does not fit the image, or an invariant is broken: the process must not go on."""
+    """A record that does not fit the image, or a broken invariant. The process must not continue."""
 
 
 class ClusterImage:
@@ -147,9 +151,9 @@ class ClusterImage:
         self.features: dict[str, int] = {}
         self.acls: set[Acl] = set()
         self.scram_credentials: dict[ScramKey, SealedCredential] = {}
-        #: by id
+        #: delegation tokens by id
         self.delegation_tokens: dict[str, TokenState] = {}
-        #: on a quorum node all, on a broker those that concern its replicas
+        #: on a quorum node all transactions, on a broker the transactions that concern its replicas
         self.transactions = TransactionTable()
         self.mirrors = MirrorTable()
         self.mirror_cuts = MirrorCuts()
@@ -157,7 +161,7 @@ class ClusterImage:
 
     def apply(self, record: Record) -> None:
         """Fold one record; the offset rises by one. Raises ImageInconsistent."""
-        # Asked first: no other kinds come as often, or as many at once.
+        # Partition and transaction records are tested first, since they are the most frequent.
         if isinstance(record, PartitionRecord):
             self.set_partition(record.topic_id, record.partition, _partition_state(record))
             return
@@ -238,7 +242,7 @@ class ClusterImage:
             self.mirror_cuts.copy_goes_on_elsewhere((topic.id, index))
 
     def copies_of(self, mirror: str) -> list[Place]:
-        """The partitions that a mirror copies, or has copied."""
+        """Return the partitions that a mirror copies, or has copied."""
         return [
             (topic_id, index)
             for topic_id, _ in self.mirrors.topics_of(mirror)
@@ -246,16 +250,17 @@ class ClusterImage:
         ]
 
     def set_partition(self, topic_id: bytes, index: int, state: PartitionState) -> None:
-        """What applying the record of this state does. Raises ImageInconsistent."""
+        """Set the state of a partition, as applying its record would. Raises ImageInconsistent."""
         self._topic(topic_id).partitions[index] = state
         self.offset += 1
 
     def become(self, other: ClusterImage) -> None:
-        """Take over all that `other` has, which is not used afterwards."""
+        """Take over everything that `other` has. `other` must not be used afterwards."""
         vars(self).update(vars(other))
 
     def frozen(self) -> ClusterImage:
-        """The image as it is now, to be walked while this one moves on: only dictionaries are copied."""
+        """Return a snapshot of the image that remains unchanged while this one changes. Only dictionaries are
+        copied."""
         copy = ClusterImage()
         vars(copy).update(vars(self))
         copy.brokers = dict(self.brokers)
@@ -305,7 +310,7 @@ class ClusterImage:
             self.scram_credentials[key] = SealedCredential(record.salt, record.sealed_keys, record.iterations)
 
     def records(self) -> Iterator[Record]:
-        """Records that rebuild this image, in a fixed order; the offset is not among them."""
+        """Yield the records that rebuild this image, in a fixed order. They do not restore the offset."""
         if self.cluster_id:
             yield ClusterRecord(cluster_id=self.cluster_id)
         for _, broker in sorted(self.brokers.items()):
@@ -335,7 +340,7 @@ class ClusterImage:
         yield from self.mirror_offsets.records()
 
     def check(self) -> None:
-        """Raises ImageInconsistent if an invariant is broken."""
+        """Check the invariants. Raises ImageInconsistent if one is broken."""
         for broker_id, broker in self.brokers.items():
             if broker.broker_id != broker_id or broker.broker_epoch > self.offset:
                 raise ImageInconsistent(f"broker {broker_id}, at offset {self.offset}, is {broker}")
@@ -388,7 +393,7 @@ def _by_type_and_name(entity: QuotaEntity) -> list[tuple[str, bool, str]]:
 
 
 def client_quota_record(entity: QuotaEntity, values: Mapping[str, float]) -> ClientQuotaRecord:
-    """The record that gives an entity these quotas."""
+    """Return the record that sets the quotas of an entity."""
     return ClientQuotaRecord(
         entity=[QuotaEntityPart(entity_type=kind, entity_name=name) for kind, name in entity],
         values=[QuotaValue(key=key, value=value) for key, value in sorted(values.items())],
@@ -396,7 +401,7 @@ def client_quota_record(entity: QuotaEntity, values: Mapping[str, float]) -> Cli
 
 
 def scram_credential_record(key: ScramKey, credential: SealedCredential | None) -> ScramCredentialRecord:
-    """The record that gives a user this credential, or takes it away."""
+    """Return the record that sets a user's credential; None removes it."""
     name, mechanism = key
     if credential is None:
         return ScramCredentialRecord(name=name, mechanism=mechanism)
@@ -410,7 +415,7 @@ def scram_credential_record(key: ScramKey, credential: SealedCredential | None) 
 
 
 def delegation_token_record(state: TokenState) -> DelegationTokenRecord:
-    """The record that makes this state."""
+    """Return the record that produces this state."""
     return DelegationTokenRecord(
         token_id=state.token_id,
         owner=state.owner,
@@ -437,7 +442,7 @@ def _token_state(record: DelegationTokenRecord) -> TokenState:
 
 
 def broker_record(state: BrokerState) -> BrokerRecord:
-    """The record that makes this state."""
+    """Return the record that produces this state."""
     return BrokerRecord(
         broker_id=state.broker_id,
         broker_epoch=state.broker_epoch,
@@ -468,7 +473,7 @@ def _broker_state(record: BrokerRecord) -> BrokerState:
 
 
 def partition_record(topic_id: bytes, index: int, state: PartitionState) -> PartitionRecord:
-    """The record that makes this state."""
+    """Return the record that produces this state."""
     return PartitionRecord(
         topic_id=topic_id,
         partition=index,

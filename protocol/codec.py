@@ -1,4 +1,5 @@
-"""Encode and decode messages: functions generated per class and version when first needed, then kept."""
+"""Encoding and decoding of messages, by functions that are generated per class and version at first use and then
+kept."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ BoundedReader = Callable[[Buffer, int, int, list[int]], tuple[Any, int]]
 StepwiseReader = Callable[[Buffer, int, int], Generator[int, None, tuple[Any, int]]]
 Writer = Callable[[Any, bytearray], None]
 
-# Generated once; a race between threads generates the same function twice.
+# Each function is generated once; if threads race, the same function is generated twice.
 _top_readers: dict[tuple[type[Message], int], Reader] = {}
 _top_writers: dict[tuple[type[Message], int], Writer] = {}
 _readers: dict[tuple[ReaderKind, type[Message], int, bool], Callable[..., Any]] = {}
@@ -41,33 +42,34 @@ _writers: dict[tuple[type[Message], int, bool], Writer] = {}
 
 
 class UnsupportedVersion(ValueError):
-    """The message has no such version."""
+    """A version that the message does not have."""
 
 
 class UnsupportedField(ValueError):
-    """A field that the version lacks, or may not be null in it, was set so; or a value is out of range."""
+    """A field set to a value that cannot be encoded: one that the version is missing, a null where none is allowed, or
+    a value out of range."""
 
 
 class Sized(Protocol):
-    """Records that are not in memory, such as a slice of a file; `size` is in bytes."""
+    """Records that are not in memory, such as a slice of a file. `size` is in bytes."""
 
     @property
     def size(self) -> int: ...
 
 
 class HoleBuffer(bytearray):
-    """Bytes with holes: records that stand elsewhere and are sent from there."""
+    """Bytes with holes, each for records that are stored elsewhere and sent from there."""
 
     def __init__(self) -> None:
         super().__init__()
         self.holes: list[tuple[int, Any]] = []
 
     def hole(self, records: Any) -> None:
-        """Leave out `records` here."""
+        """Leave a hole for `records` here."""
         self.holes.append((len(self), records))
 
     def parts(self) -> list[Any]:
-        """Bytes and holes in their order."""
+        """Return bytes and records in their order."""
         parts: list[Any] = []
         view, position = memoryview(self), 0
         for at, records in self.holes:
@@ -81,9 +83,9 @@ class HoleBuffer(bytearray):
 
 
 def encode(message: Message, version: int) -> bytes:
-    """The body of `message` in `version`, without headers.
+    """Encode the body of `message` in `version`, without headers.
 
-    Raises UnsupportedVersion or UnsupportedField if it cannot be said in this version.
+    Raises UnsupportedVersion or UnsupportedField if this version cannot express the message.
     """
     out = bytearray()
     encode_into(message, version, out)
@@ -91,7 +93,7 @@ def encode(message: Message, version: int) -> bytes:
 
 
 def encode_into(message: Message, version: int, out: bytearray) -> None:
-    """Append what `encode` would return. If it raises, `out` holds a part of the message."""
+    """Append the result of `encode` to `out`. If it raises, `out` contains a part of the message."""
     cls = type(message)
     write = _top_writers.get((cls, version)) or _top_writer(cls, version)
     try:
@@ -101,7 +103,7 @@ def encode_into(message: Message, version: int, out: bytearray) -> None:
 
 
 def encode_element(element: Message, of: type[Message], version: int) -> bytes:
-    """A struct as it stands in a message `of` that version. Errors as `encode`."""
+    """Encode a struct in the form that it has inside a message `of` that version. Errors as `encode`."""
     out = bytearray()
     try:
         writer(type(element), version, _check(of, version))(element, out)
@@ -111,25 +113,25 @@ def encode_element(element: Message, of: type[Message], version: int) -> bytes:
 
 
 def encode_parts(message: Message, version: int) -> list[Any]:
-    """The body as parts to send in order; `records` that only have a `size` are parts of their own."""
+    """Encode the body as parts to send in order; each `records` value that only has a `size` is a separate part."""
     out = HoleBuffer()
     encode_into(message, version, out)
     return out.parts()
 
 
 def decode(cls: type[_M], buffer: Buffer, version: int, offset: int = 0) -> _M:
-    """Read a message from `offset` on; what follows it is ignored, as Kafka does.
+    """Read a message from `offset` on; bytes after the message are ignored, as in Kafka.
 
-    `records` are views of the buffer if it is a memoryview (of bytes), else copies.
+    `records` are views of the buffer if it is a memoryview (of bytes), otherwise copies.
 
     Raises UnsupportedVersion if the class has no such version. Raises MalformedMessage if the bytes do not follow the
-    schema; checked before anything is allocated.
+    schema; lengths are checked before anything is allocated.
     """
     return decode_from(cls, buffer, version, offset)[0]
 
 
 def decode_from(cls: type[_M], buffer: Buffer, version: int, offset: int = 0) -> tuple[_M, int]:
-    """Like `decode`; also returns the position after the message."""
+    """Read a message as `decode` does; also return the position after the message."""
     read = _top_readers.get((cls, version)) or _top_reader(cls, version)
     try:
         message, position = read(buffer, offset, len(buffer))
@@ -141,7 +143,8 @@ def decode_from(cls: type[_M], buffer: Buffer, version: int, offset: int = 0) ->
 def decode_at_most(
     cls: type[_M], buffer: Buffer, version: int, elements_max: int, offset: int = 0
 ) -> _M | None:
-    """`decode`, or None if the message has more than `elements_max` elements in its arrays. Errors as `decode`."""
+    """Read a message as `decode` does, or return None if its arrays have more than `elements_max` elements together.
+    Errors as `decode`."""
     read = _top_bounded_readers.get((cls, version)) or _top_bounded_reader(cls, version)
     try:
         message: _M = read(buffer, offset, len(buffer), [elements_max])[0]
@@ -153,7 +156,8 @@ def decode_at_most(
 
 
 def decode_stepwise(cls: type[_M], buffer: Buffer, version: int, offset: int = 0) -> Generator[int, None, _M]:
-    """`decode` in steps of some hundred elements: before each it yields how many elements it reads next.
+    """Read a message as `decode` does, in steps of some hundred elements. Before each step the generator yields the
+    number of elements that it reads next.
 
     The buffer must not change until the generator has returned the message. Errors as `decode`.
     """
@@ -177,13 +181,13 @@ def _malformed(cls: type[Message], version: int, error: Exception) -> MalformedM
 
 
 def prepare_decoding(cls: type[Message], version: int) -> None:
-    """Generate what `decode` needs now rather than at its first use. Raises UnsupportedVersion."""
+    """Generate the reader for `decode` now rather than at its first use. Raises UnsupportedVersion."""
     if (cls, version) not in _top_readers:
         _top_reader(cls, version)
 
 
 def prepare_encoding(cls: type[Message], version: int) -> None:
-    """Generate what `encode` needs now rather than at its first use. Raises UnsupportedVersion."""
+    """Generate the writer for `encode` now rather than at its first use. Raises UnsupportedVersion."""
     if (cls, version) not in _top_writers:
         _top_writer(cls, version)
 
@@ -205,7 +209,7 @@ def _top_writer(cls: type[Message], version: int) -> Writer:
 
 
 def _check(cls: type[Message], version: int) -> bool:
-    """Whether `version`, which must exist, is flexible."""
+    """Check that `version` exists, and return whether it is flexible. Raises UnsupportedVersion."""
     schema = cls.schema
     if version not in schema.versions:
         first, last = schema.versions
@@ -214,7 +218,8 @@ def _check(cls: type[Message], version: int) -> bool:
 
 
 def reader(kind: ReaderKind, cls: type[Message], version: int, flexible: bool) -> Callable[..., Any]:
-    """The generated reader of a class inside a message of this version; its own versions do not count."""
+    """Return the generated reader of a class inside a message of this version; the versions of the class itself are not
+    checked."""
 
     def nested(struct_class: type[Message]) -> Callable[..., Any]:
         of_kind = kind if has_arrays(struct_class, version) else ReaderKind.AT_ONCE
@@ -229,7 +234,7 @@ def reader(kind: ReaderKind, cls: type[Message], version: int, flexible: bool) -
 
 
 def writer(cls: type[Message], version: int, flexible: bool) -> Writer:
-    """The generated writer, as `reader`."""
+    """Return the generated writer of a class inside a message of this version; see `reader`."""
     key = (cls, version, flexible)
     found = _writers.get(key)
     if found is None:

@@ -1,14 +1,14 @@
-"""The Python source of readers and writers, derived from a message's field table.
+"""Generation of the Python source of readers and writers from a message's field table.
 
-Fields of fixed size that stand side by side, with the length that follows them, become one `struct` call. A
-reader is `read(buf, pos, end) -> (message, pos)`, a writer `write(m, out)`. Lengths are checked against `end`
-and the limits of `primitives` before anything of that length is made.
+Adjacent fields of fixed size, with the length of the field after them, become one `struct` call. A reader is `read(buf,
+pos, end) -> (message, pos)`, a writer is `write(m, out)`. Lengths are checked against `end` and the limits of
+`primitives` before anything of that length is made.
 
-A bounded reader is `read(buf, pos, end, left)`, where `left[0]` is how many elements of arrays may still be read. It
-raises `TooManyElements` before it reads more.
+A bounded reader is `read(buf, pos, end, left)`, where `left[0]` is the number of array elements that may still be read.
+It raises `TooManyElements` before it reads more.
 
-A stepwise reader is a generator that returns the same. It yields how many elements of an array it reads next, at most
-`STEP_ELEMENTS` at a time, unless these are numbers.
+A stepwise reader is a generator that returns the same as a reader. It yields the number of array elements that it reads
+next, at most `STEP_ELEMENTS` at a time; an array of numbers is read in one step.
 """
 
 from __future__ import annotations
@@ -49,18 +49,18 @@ _FEW = {
     for code in FIXED.values()
     if code != "16s"
 }
-"""Most arrays of numbers are short, such as the replicas of a partition: to look up how to read one takes longer than
-to read it."""
+"""Prepared `unpack_from` functions for short arrays of numbers. Most arrays are short, such as the replicas of a
+partition, and preparing a function takes longer than reading such an array."""
 
 Nested = Callable[[type[Message]], Callable[..., Any]]
 
 
 class TooManyElements(Exception):
-    """A bounded reader has come to an array that goes beyond its bound."""
+    """An array with more elements than a bounded reader may still read."""
 
 
 def has_arrays(cls: type[Message], version: int) -> bool:
-    """Whether such a message holds any array in this version, also in its structs."""
+    """Return whether the message, or any struct in it, has an array in this version."""
     return any(
         field.kind == "array" or (field.struct is not None and has_arrays(field.struct, version))
         for field in cls.schema.fields
@@ -69,7 +69,7 @@ def has_arrays(cls: type[Message], version: int) -> bool:
 
 
 class _Source:
-    """Lines of a function under construction, and the run of fixed-size items not yet written out."""
+    """Lines of a function under construction, and a run of fixed-size items that is not written out yet."""
 
     def __init__(self, cls: type[Message], version: int, flexible: bool, nested: Nested) -> None:
         self.cls, self.version, self.flexible, self.nested = cls, version, flexible, nested
@@ -100,7 +100,7 @@ class _Source:
         raise NotImplementedError
 
     def bind(self, prefix: str, value: Any) -> str:
-        """A name for `value` in the function's scope."""
+        """Return a name for `value` in the function's scope."""
         for name, bound in self.scope.items():
             if name.startswith(prefix) and bound is value:
                 return name
@@ -115,7 +115,7 @@ class _Source:
         return self.version in field.nullable
 
     def plain_fields(self) -> list[Field]:
-        """Fields in the body of this version, in wire order."""
+        """Return the fields in the body of this version, in wire order."""
         return [f for f in self.cls.schema.fields if self.version in f.versions and not self.is_tagged(f)]
 
     def is_tagged(self, field: Field) -> bool:
@@ -137,17 +137,17 @@ class _Reader(_Source):
     head = "def read(buf, pos, end):"
 
     def read(self, struct_class: type[Message]) -> str:
-        """The call that reads a nested struct."""
+        """Return the call that reads a nested struct."""
         return f"{self.bind('read_', self.nested(struct_class))}(buf, pos, end)"
 
     def begin_array(self) -> None:
-        """`n` elements come, of which nothing is read yet."""
+        """Add code before `n` elements are read."""
 
     def begin_loop(self, depth: int) -> None:
-        """A loop over `n` elements follows."""
+        """Add code before a loop over `n` elements."""
 
     def begin_element(self, depth: int) -> None:
-        """In the loop over these elements, whose number is `at{depth}`."""
+        """Add code at the start of a loop's body; `at{depth}` is the number of the element."""
 
     def flush(self) -> None:
         if not self.run:
@@ -181,7 +181,7 @@ class _Reader(_Source):
         self.add(f"else: {target}, pos = {read}")
 
     def sized(self, field: Field, target: str, where: str) -> None:
-        """A string, bytes, records or array: its length first."""
+        """Add code for a string, bytes, records or an array: its length first."""
         if self.flexible:
             self.fixed("n", "B")
             self.add("if n > 127: n, pos = long_uvarint(buf, pos, n)")
@@ -234,7 +234,7 @@ class _Reader(_Source):
         self.depth -= 1
 
     def default(self, field: Field) -> None:
-        """A field that is not in this version, or may be missing as it is tagged."""
+        """Add code that sets the default of a field that is not in this version, or is tagged and so may be missing."""
         if not isinstance(field.default, tuple):
             self.add(f"m.{field.name} = {self.bind('default_', field.default)}")
         elif field.struct is not None:
@@ -301,7 +301,7 @@ class _StepwiseReader(_Reader):
 
 
 class ReaderKind(Enum):
-    """The kinds of readers."""
+    """Kinds of readers."""
 
     AT_ONCE = _Reader
     BOUNDED = _BoundedReader
@@ -311,8 +311,9 @@ class ReaderKind(Enum):
 def reader_source(
     kind: ReaderKind, cls: type[Message], version: int, flexible: bool, nested: Nested
 ) -> tuple[str, dict[str, Any]]:
-    """Source of `read` and the names it uses; `nested` gives the readers of nested structs: of the same kind if they
-    have arrays, else those that read at once.
+    """Return the source of `read` and the names that it uses.
+
+    `nested` returns the readers of nested structs: of the same kind for structs with arrays, otherwise of kind AT_ONCE.
     """
     source: _Reader = kind.value(cls, version, flexible, nested)
     source.add("m = new(cls)")
@@ -394,7 +395,7 @@ class _Writer(_Source):
             self.content(field, v, n, where)
 
     def content(self, field: Field, v: str, n: str, where: str) -> None:
-        """A value that is not null: its length, then itself."""
+        """Add code for a value that is not null: its length, then its content."""
         indent = "    " * self.depth
         if field.kind == "string":
             self.lines.append(f"{indent}{v} = {v}.encode()")
@@ -445,12 +446,12 @@ class _Writer(_Source):
         self.depth = depth
 
     def is_set(self, field: Field, value: str) -> str:
-        """An expression: the value of the field is not its default."""
+        """Return an expression that is true if the value of the field is not its default."""
         default = field.default
         if default is None:
             return f"{value} is not None"
         if isinstance(default, tuple) and field.struct is not None:
-            # Spelled out, since an equality between messages costs more than the rest of a small message.
+            # Compared field by field, since an equality test of messages takes longer than the rest of a small message.
             inner = [self.is_set(f, f"{value}.{f.name}") for f in field.struct.schema.fields]
             return f"({' or '.join([f'{value} is None', *inner])})"
         if isinstance(default, tuple) or field.kind in ("bytes", "records"):
@@ -494,7 +495,7 @@ class _Writer(_Source):
 def writer_source(
     cls: type[Message], version: int, flexible: bool, nested: Nested
 ) -> tuple[str, dict[str, Any]]:
-    """Source of `write` and the names it uses; `nested` gives the writers of nested structs."""
+    """Return the source of `write` and the names that it uses; `nested` returns the writers of nested structs."""
     source = _Writer(cls, version, flexible, nested)
     source.refuse_missing()
     for field in source.plain_fields():

@@ -1,4 +1,4 @@
-"""Compression of the records of a batch, in the forms that Kafka's Java clients read and write."""
+"""Compression of the records of a batch, in the formats that Kafka's Java clients read and write."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from .errors import ErrorCode, KafkaError
 from .primitives import Buffer
 
 DECOMPRESSED_BYTES_MAX: Final = 256 * 1024 * 1024
-"""Default bound of what one batch may expand to."""
+"""Default limit of the expanded size of one batch."""
 
 _CHUNK_BYTES: Final = 1024 * 1024
 
 
 class Compression(IntEnum):
-    """The lowest three bits of a batch's attributes."""
+    """Compression types: the lowest three bits of a batch's attributes."""
 
     NONE = 0
     GZIP = 1
@@ -26,14 +26,14 @@ class Compression(IntEnum):
 
 
 def compress(codec: Compression, data: Buffer, level: int | None = None) -> bytes:
-    """Compress; `level` is the library's own scale, its default if None. Snappy has no levels."""
+    """Compress data. `level` is on the library's own scale, None for its default. Snappy has no levels."""
     if codec is Compression.NONE:
         return bytes(data)
     return _library(codec).compress(data, level)
 
 
 def decompress(codec: int, data: Buffer, bytes_max: int = DECOMPRESSED_BYTES_MAX) -> bytes:
-    """Expand to at most `bytes_max` bytes.
+    """Expand data to at most `bytes_max` bytes.
 
     Raises KafkaError: CORRUPT_MESSAGE if the data is damaged or expands further; UNSUPPORTED_COMPRESSION_TYPE if the
     codec is unknown.
@@ -52,8 +52,10 @@ def decompress(codec: int, data: Buffer, bytes_max: int = DECOMPRESSED_BYTES_MAX
 
 
 def expand(codec: int, data: Buffer, piece_bytes: int) -> Iterator[bytes]:
-    """Expand piece by piece. A piece has at most `piece_bytes`; with snappy it is a whole block, and has up to 22 times
-    the bytes that the block takes in `data`.
+    """Expand data piece by piece.
+
+    A piece has at most `piece_bytes`. With snappy a piece is a whole block, which may have up to 22 times the bytes
+    that the block takes in `data`.
 
     Raises KafkaError: CORRUPT_MESSAGE where the data is damaged; UNSUPPORTED_COMPRESSION_TYPE if the codec is unknown.
     """
@@ -66,7 +68,7 @@ def expand(codec: int, data: Buffer, piece_bytes: int) -> Iterator[bytes]:
 
 
 class _Library(Protocol):
-    """A module that has a codec."""
+    """A module with the functions of a codec."""
 
     @property
     def FAILURE(self) -> type[Exception]: ...
@@ -75,7 +77,8 @@ class _Library(Protocol):
 
 
 def _library(codec: int) -> _Library:
-    """Loaded with the first batch that needs it. Raises KafkaError UNSUPPORTED_COMPRESSION_TYPE."""
+    """Return the module of a codec, loaded with the first batch that needs it. Raises KafkaError
+    UNSUPPORTED_COMPRESSION_TYPE."""
     if codec == Compression.GZIP:
         from . import compression_gzip
 

@@ -1,4 +1,4 @@
-"""Gzip."""
+"""Gzip compression."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ _WINDOW: Final = 31  # zlib's code for a gzip header around the largest window
 
 
 def compress(data: Buffer, level: int | None) -> bytes:
-    """One member."""
+    """Compress data into one gzip member."""
     stream = zlib.compressobj(-1 if level is None else level, zlib.DEFLATED, _WINDOW)
     return stream.compress(data) + stream.flush()
 
 
 def expand(data: Buffer, piece_bytes: int) -> Iterator[bytes]:
-    """All members. Raises `FAILURE` or EOFError for damaged data."""
+    """Expand all gzip members. Raises `FAILURE` or EOFError for damaged data."""
     view = memoryview(data)
     stream, at = zlib.decompressobj(_WINDOW), 0
     while at < len(view):
-        # In slices, as what a call leaves over is copied.
+        # Data is fed in slices, since each call copies the input that it leaves over.
         rest: Buffer = view[at : at + _SLICE_BYTES]
         at += len(rest)
         while rest and not stream.eof:

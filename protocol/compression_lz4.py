@@ -1,4 +1,4 @@
-"""LZ4, in its frame format."""
+"""LZ4 compression, in the LZ4 frame format."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _SLICE_BYTES: Final = 64 * 1024
 
 
 def compress(data: Buffer, level: int | None) -> bytes:
-    """One frame. Java reads independent blocks only."""
+    """Compress data into one frame, of independent blocks, since Java reads no other blocks."""
     compressed: bytes = lz4.frame.compress(
         data, compression_level=level or 0, block_linked=False, store_size=False
     )
@@ -22,7 +22,7 @@ def compress(data: Buffer, level: int | None) -> bytes:
 
 
 def expand(data: Buffer, piece_bytes: int) -> Iterator[bytes]:
-    """All frames. Raises `FAILURE` or EOFError for damaged data."""
+    """Expand all frames. Raises `FAILURE` or EOFError for damaged data."""
     view = memoryview(data)
     stream, at = lz4.frame.LZ4FrameDecompressor(), 0
     while at < len(view):

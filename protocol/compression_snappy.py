@@ -1,4 +1,4 @@
-"""Snappy, in the framing of Java's SnappyOutputStream, or without any."""
+"""Snappy compression, in the framing of Java's SnappyOutputStream, or without framing."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER: Final = _XERIAL_MAGIC + struct.pack(">ii", 1, 1)
 _XERIAL_BLOCK_BYTES: Final = 32 * 1024
 _RATIO_MAX: Final = 22
-"""A copy of 64 bytes takes three, and there is nothing shorter."""
+"""Highest ratio of expanded to compressed bytes: the densest element of snappy copies 64 bytes and takes three."""
 _LENGTH: Final = struct.Struct(">i")
 
 
 def compress(data: Buffer, level: int | None) -> bytes:
-    """A header, then blocks of raw snappy behind their lengths: what Java's SnappyOutputStream writes. Snappy has no
-    levels."""
+    """Compress data into the format of Java's SnappyOutputStream: a header, then blocks of raw snappy, each after its
+    length. Snappy has no levels."""
     view = memoryview(data)
     pieces = [_XERIAL_HEADER]
     for start in range(0, len(view), _XERIAL_BLOCK_BYTES):
@@ -31,7 +31,7 @@ def compress(data: Buffer, level: int | None) -> bytes:
 
 
 def expand(data: Buffer, piece_bytes: int) -> Iterator[bytes]:
-    """Block by block, whatever `piece_bytes` is. Raises `FAILURE` or EOFError for damaged data."""
+    """Expand block by block; `piece_bytes` is ignored. Raises `FAILURE` or EOFError for damaged data."""
     view = memoryview(data)
     if bytes(view[: len(_XERIAL_MAGIC)]) != _XERIAL_MAGIC:
         yield _raw_snappy(view)
@@ -49,7 +49,7 @@ def expand(data: Buffer, piece_bytes: int) -> Iterator[bytes]:
 
 
 def _raw_snappy(block: memoryview) -> bytes:
-    """One block; its length stands in front, so that it is checked before anything is allocated."""
+    """Expand one block. The block begins with its expanded length, which is checked before anything is allocated."""
     length = cramjam.snappy.decompress_raw_len(block)
     if length > len(block) * _RATIO_MAX:
         raise EOFError(f"a block of {len(block)} bytes claims to expand to {length}")

@@ -1,4 +1,4 @@
-"""Zstandard."""
+"""Zstandard compression."""
 
 from __future__ import annotations
 
@@ -14,17 +14,20 @@ FAILURE: Final = zstandard.ZstdError
 _WINDOW_BYTES_MAX: Final = 128 * 1024 * 1024
 _KEPT_WINDOW_BYTES: Final = 8 * 1024 * 1024
 _idle: Final[list[zstandard.ZstdDecompressor]] = []
-"""Making one takes longer than a small batch. As many are kept as were in use at once, one for each thread, and none
-that has taken memory for a larger window."""
+"""Decompressors kept for reuse, since making one takes longer than expanding a small batch.
+
+The list holds as many as were in use at once, one for each thread. A decompressor that has allocated memory for a
+larger window is not kept.
+"""
 
 
 def compress(data: Buffer, level: int | None) -> bytes:
-    """One frame."""
+    """Compress data into one frame."""
     return zstandard.ZstdCompressor(level=3 if level is None else level).compress(data)
 
 
 def expand(data: Buffer, piece_bytes: int) -> Iterator[bytes]:
-    """All frames. Raises `FAILURE` or EOFError for damaged data."""
+    """Expand all frames. Raises `FAILURE` or EOFError for damaged data."""
     window_bytes = check_zstd_ends(data)
     try:
         decompressor = _idle.pop()

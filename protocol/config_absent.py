@@ -1,8 +1,9 @@
-"""Keys of Kafka about what is not there: files that were written for Kafka have them, and nodes start with them.
+"""Configuration keys of Kafka for functions that do not exist here. Nodes start with files that were written for Kafka
+and have such keys.
 
-Every key of a node of Kafka 4.4 is in one of the tables of this package (`tests/protocol/test_config_keys.py`).
-Most of those here change nothing, whatever their value is. Where a value asks for something that whoever wrote it would
-rely on, only the value that asks for nothing is taken.
+Every key of a node of Kafka 4.4 is in one of the tables of this package (`tests/protocol/test_config_keys.py`). Most
+keys of this module change nothing, whatever their value is. Where a value asks for a function that its author would
+rely on, only the value that asks for nothing is accepted.
 """
 
 from __future__ import annotations
@@ -36,11 +37,11 @@ ABSENT_TABLE: Final = (
     ConfigKey("remote.log.storage.system.enable", ConfigType.BOOLEAN, "false", "Tiered storage: only false.",
               _NODE, check=_not_enabled),
 )  # fmt: skip
-"""Keys that take one value alone."""
+"""Keys for which only one value is accepted."""
 ABSENT_NOT_IN_EFFECT: Final = {
     key.name: "a node does not start with another value than the default" for key in ABSENT_TABLE
 }
-"""Keys without effect, and why."""
+"""Keys without effect, each with the reason."""
 
 _ONE_LOOP = "requests are served on one event loop"
 _NO_PURGATORY = "requests that wait are forgotten when they are answered"
@@ -74,7 +75,7 @@ _DYNAMIC: Final[Mapping[str, str]] = {
     "sasl.mechanism.inter.broker.protocol": _BY_SECRET,
     "transaction.partition.verification.enable": "whether a transaction has begun is always checked",
 }
-"""Those that Kafka's brokers change while they run."""
+"""Keys that Kafka's brokers can change while they run, each with the reason why it has no effect here."""
 
 _AT_START: Final[Mapping[str, str]] = {
     "add.partitions.to.txn.retry.backoff.max.ms": _IN_QUORUM,
@@ -143,7 +144,7 @@ _AT_START: Final[Mapping[str, str]] = {
     "transaction.two.phase.commit.enable": "transactions of two phases are refused",
     "unclean.leader.election.interval.ms": _FIXED,
 }
-"""Those that Kafka refuses to change while brokers run, or does not know any more."""
+"""Keys that Kafka refuses to change while brokers run, or does not know any more, each with the reason."""
 
 IGNORED_FAMILIES: Final[Mapping[str, str]] = {
     "errors.deadletterqueue.": "there are no share groups",
@@ -159,16 +160,17 @@ IGNORED_FAMILIES: Final[Mapping[str, str]] = {
     "unstable.": "no version of an API or a feature is unstable",
     "zookeeper.": "there is no ZooKeeper",
 }
-"""All keys that begin so change nothing, with the reason."""
+"""Prefixes of keys that change nothing, each with the reason."""
 IGNORED_KEYS: Final[Mapping[str, str]] = {**_DYNAMIC, **_AT_START}
-"""Other keys of Kafka that change nothing here, with the reason."""
+"""Other keys of Kafka that change nothing here, each with the reason."""
 IGNORED_NUMBERS: Final = (
     "num.network.threads",
     "num.io.threads",
     "background.threads",
     "num.replica.fetchers",
 )
-"""Those of them that Kafka's brokers change while they run and that are numbers: taken, and kept without effect."""
+"""Keys of IGNORED_KEYS that Kafka's brokers can change while they run, and whose values are numbers. They are accepted,
+and stored without effect."""
 _FIXED_FAMILIES: Final = (
     "share.coordinator.state.topic.replication.factor",
     "share.coordinator.state.topic.min.isr",
@@ -180,11 +182,12 @@ IGNORED_AT_START: Final = frozenset({*_AT_START, *_FIXED_FAMILIES}) - {
     "inter.broker.protocol.version",
     "log.message.format.version",
 }
-"""Those that Kafka refuses to change while brokers run. What it does not know any more it keeps, as any name."""
+"""Keys that Kafka refuses to change while brokers run. Kafka accepts keys that it no longer knows, like any unknown
+name, so these are left out."""
 
 
 def why_ignored(name: str) -> str | None:
-    """Why a key of Kafka changes nothing; None for keys that do, and for what is no key."""
+    """Return the reason why a key of Kafka changes nothing; None for keys with an effect, and for unknown names."""
     if (why := IGNORED_KEYS.get(name)) is not None:
         return why
     return next((why for family, why in IGNORED_FAMILIES.items() if name.startswith(family)), None)

@@ -1,7 +1,7 @@
-"""Where a setting's value comes from: layers, from a resource's own settings down to the defaults.
+"""Sources of a setting's value: layers, from a resource's own settings down to the defaults.
 
-In each layer the first of a key's names that is set counts: of `log.retention.ms`, `.minutes` and `.hours`
-the finest unit.
+In each layer the first of a key's names that is set counts: of `log.retention.ms`, `.minutes` and `.hours` the finest
+unit.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from .config_table import NODE_KEYS, TOPIC_KEYS
 
 
 class ConfigSource(IntEnum):
-    """Where a value was set, with Kafka's numbers."""
+    """Places in which a value can be set, with Kafka's numbers."""
 
     DYNAMIC_TOPIC = 1
     DYNAMIC_BROKER = 2
@@ -28,7 +28,7 @@ class ConfigSource(IntEnum):
 
 
 class ConfigLink(NamedTuple):
-    """One value of a setting, which the links before it hide."""
+    """A value of a setting, which is hidden by the links before it."""
 
     name: str
     value: str | None
@@ -41,14 +41,17 @@ DEFAULTS: Layer = (
     ConfigSource.DEFAULT,
     {name: key.default for name, key in NODE_KEYS.items() if key.default is not None},
 )
-"""Of brokers' keys."""
+"""Default values of brokers' keys."""
 
 _MILLISECONDS = {"hours": 3_600_000, "minutes": 60_000}
 
 
 def links(names: Sequence[str], layers: Iterable[Layer]) -> list[ConfigLink]:
-    """The values of a setting with these names, the one in force first. As in Kafka a default counts under the first
-    name alone: `log.retention.hours` has one, and is not what gives `retention.ms` its own."""
+    """Return the values of a setting with these names, the value in force first.
+
+    As in Kafka a default counts under the first name alone. For example, `retention.ms` does not get its default from
+    the default of `log.retention.hours`.
+    """
     found = []
     for source, values in layers:
         named = names[:1] if source is ConfigSource.DEFAULT else names
@@ -59,7 +62,7 @@ def links(names: Sequence[str], layers: Iterable[Layer]) -> list[ConfigLink]:
 
 
 def broker_names(name: str) -> tuple[str, ...]:
-    """A broker key, and those that count after it for the same setting."""
+    """Return the name of a broker key, followed by the keys that count after it for the same setting."""
     for key in TOPIC_KEYS.values():
         if name in key.synonyms:
             return key.synonyms[key.synonyms.index(name) :]
@@ -67,7 +70,7 @@ def broker_names(name: str) -> tuple[str, ...]:
 
 
 def in_unit_of(key: ConfigKey, link: ConfigLink) -> str | None:
-    """The link's value in the unit of a key that it stands for."""
+    """Return the link's value, converted to the unit of a key that it stands for."""
     factor = _MILLISECONDS.get(link.name.rpartition(".")[2])
     if factor is None or link.value is None or not key.name.endswith(".ms"):
         return link.value
@@ -76,7 +79,8 @@ def in_unit_of(key: ConfigKey, link: ConfigLink) -> str | None:
 
 
 def topic_defaults(layers: Sequence[Layer]) -> dict[str, str]:
-    """What the settings of brokers give topics that have none of their own, by the topics' names for it."""
+    """Return the values that the settings of brokers give to topics without own settings, by the topics' names of the
+    keys."""
     values = {}
     for key in TOPIC_KEYS.values():
         found = links(key.synonyms, layers)

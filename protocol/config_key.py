@@ -1,4 +1,4 @@
-"""What a configuration key is: its type, bounds and scope, and how its text is read."""
+"""A configuration key: its type, bounds and scope, and the parser of its values."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class ConfigType(Enum):
 
 
 class Scope(Flag):
-    """Where a key may be given."""
+    """Places in which a key may be given."""
 
     TOPIC = auto()
     BROKER = auto()  # in a broker's file
@@ -41,7 +41,10 @@ class Scope(Flag):
 
 @dataclass(frozen=True, slots=True)
 class ConfigKey:
-    """One key. `synonyms`: the broker keys that give a topic key its default, the first one set wins."""
+    """A configuration key.
+
+    `synonyms`: broker keys that give a topic key its default; the first one that is set wins.
+    """
 
     name: str
     type: ConfigType
@@ -55,10 +58,10 @@ class ConfigKey:
     item_pattern: str = ""
     """A regular expression that every item of a list has to match, or the list is `*` alone."""
     check: Callable[[str], object] | None = None
-    """Raises ConfigError for a string, or `true` or `false`, that cannot be used."""
+    """A function that raises ConfigError for a string, or `true` or `false`, that cannot be used."""
 
     def parse(self, text: str) -> bool | int | float | str | list[str]:
-        """The value of this key's type. Raises ConfigError."""
+        """Parse a value into this key's type. Raises ConfigError."""
         text = text.strip()
         match self.type:
             case ConfigType.BOOLEAN:
@@ -84,7 +87,8 @@ class ConfigKey:
                 return text
 
     def normal(self, text: str) -> str:
-        """The one text that is kept and shown for values that mean the same. Raises ConfigError."""
+        """Return the text that is stored and shown for this value; texts with the same meaning have the same form.
+        Raises ConfigError."""
         value = self.parse(text)
         if isinstance(value, bool):
             return "true" if value else "false"

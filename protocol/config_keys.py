@@ -1,4 +1,4 @@
-"""Checks of configuration by the table of keys: a topic's, a broker's while it runs, a node's file."""
+"""Checks of configuration against the table of keys: of a topic, of a running broker, and of a node's file."""
 
 from __future__ import annotations
 
@@ -47,24 +47,25 @@ _SECRET = re.compile(r"password|secret|jaas|credential|private|token|(^|[._-])ke
 
 
 def node_key(name: str) -> ConfigKey | None:
-    """The key of nodes of this name, also of one listener or of metrics; None if there is none."""
+    """Return the key of nodes with this name, which may also be a key of one listener or of metrics; None if there is
+    none."""
     return NODE_KEYS.get(name) or key_of_listener(name, NODE_KEYS) or key_of_metrics(name, NODE_KEYS)
 
 
 def unknown_key(name: str, known: Iterable[str], what: str = "configuration") -> ConfigError:
-    """What to say about a key that is none, with the nearest one."""
+    """Return the error for an unknown key, with a hint at the nearest known one."""
     meant = _nearest(name, tuple(known))
     hint = f": did you mean {meant}?" if meant else ""
     return ConfigError(f"Unknown {what}: {name}{hint}")
 
 
-@lru_cache(maxsize=64)  # Who is wrong about one topic is so about thousands.
+@lru_cache(maxsize=64)  # A mistake about one topic is often repeated for thousands.
 def _nearest(name: str, known: tuple[str, ...]) -> str | None:
     return nearest(name, known)
 
 
 def check_topic_config(name: str, value: str) -> str:
-    """The value as it is kept. Raises ConfigError for what no topic can be given."""
+    """Return the value in the form that is stored. Raises ConfigError for a key or value that topics cannot have."""
     key = TOPIC_KEYS.get(name)
     if key is None:
         raise unknown_key(name, TOPIC_KEYS, "topic config name")
@@ -72,7 +73,7 @@ def check_topic_config(name: str, value: str) -> str:
 
 
 def check_topic_configs(values: Mapping[str, str]) -> None:
-    """Raises ConfigError for checked values of one topic that do not go together."""
+    """Check that the values of one topic, each checked before, are consistent. Raises ConfigError."""
     least, most = (
         int(values.get(name) or TOPIC_KEYS[name].default or 0)
         for name in ("min.compaction.lag.ms", "max.compaction.lag.ms")
@@ -82,10 +83,12 @@ def check_topic_configs(values: Mapping[str, str]) -> None:
 
 
 def check_dynamic_broker_config(name: str, value: str) -> str:
-    """The value as it is kept. Raises ConfigError for what brokers cannot be given while they run.
+    """Return the value in the form that is stored. Raises ConfigError for a key or value that running brokers cannot be
+    given.
 
-    A name that is not known is kept without effect, as Kafka keeps it for plugins, unless it looks like a secret:
-    nothing would keep that one."""
+    An unknown name is stored without effect, as Kafka stores it for plugins, unless it looks like a secret: the value
+    would be stored in plain text.
+    """
     key = node_key(name)
     if key is None:
         if name in IGNORED_NUMBERS and not re.fullmatch(r"\s*[1-9][0-9]{0,8}\s*", value, re.ASCII):
@@ -107,24 +110,24 @@ def check_dynamic_broker_config(name: str, value: str) -> str:
 
 
 def looks_secret(name: str) -> bool:
-    """Whether the name of a setting that is not known says that its value is nobody's business."""
+    """Return whether the name of an unknown setting suggests that its value is a secret."""
     return _SECRET.search(name.lower()) is not None
 
 
 def is_sensitive(name: str) -> bool:
-    """Whether the value of a setting of nodes is shown nowhere."""
+    """Return whether the value of a setting of nodes must not be shown."""
     key = node_key(name)
     return looks_secret(name) if key is None else key.type is ConfigType.PASSWORD
 
 
 def is_dynamic(name: str) -> bool:
-    """Whether a broker key can be changed while brokers run: it has an effect, and a change has it at once."""
+    """Return whether a broker key can be changed while brokers run, so that the change takes effect at once."""
     key = node_key(name)
     return key is not None and Scope.DYNAMIC in key.scope and name not in NOT_IN_EFFECT
 
 
 def check_properties(properties: Mapping[str, str], scope: Scope) -> list[str]:
-    """Checks a node's file; returns a note for each key that has no effect. Raises ConfigError."""
+    """Check a node's file. Returns a note for each key that has no effect. Raises ConfigError."""
     notes = []
     for name, value in properties.items():
         key, bare = node_key(name), without_prefix(name)

@@ -1,7 +1,7 @@
-"""Keys that are given for one listener, or for one of its mechanisms, and the security protocol of each.
+"""Keys that are given for one listener, or for one of its mechanisms, and the security protocol of each listener.
 
 `listener.name.NAME.KEY` is for the listener NAME, and `listener.name.NAME.MECHANISM.KEY` for one of the mechanisms by
-which clients log in there. Both stand there in lower case.
+which clients log in there. NAME and MECHANISM are in lower case.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _OF_LISTENERS = TLS_KEYS_OF_LISTENERS | SASL_KEYS_OF_LISTENERS - ONLY_OF_MECHANI
 
 
 def key_of_listener(name: str, keys: Mapping[str, ConfigKey]) -> ConfigKey | None:
-    """The key that `listener.name...` names, under that name; None if there is none of that form."""
+    """Return the key that `listener.name...` names, under that name; None if no key has that form."""
     form = _FORM.fullmatch(name)
     if form is None:
         return None
@@ -43,7 +43,7 @@ def key_of_listener(name: str, keys: Mapping[str, ConfigKey]) -> ConfigKey | Non
 
 
 def key_of_metrics(name: str, keys: Mapping[str, ConfigKey]) -> ConfigKey | None:
-    """The key that `metrics.ssl...` names, of the HTTP endpoint, under that name; None if there is none of that
+    """Return the key of the HTTP endpoint that `metrics.ssl...` names, under that name; None if no key has that
     form."""
     form = _OF_METRICS.fullmatch(name)
     if form is None or form["key"] not in RELOADED_KEYS:
@@ -52,26 +52,25 @@ def key_of_metrics(name: str, keys: Mapping[str, ConfigKey]) -> ConfigKey | None
 
 
 def listener_of(name: str) -> str | None:
-    """The listener, in lower case, that a key with the prefix is for; None for other keys."""
+    """Return the listener, in lower case, that a key with the prefix is for; None for other keys."""
     form = _FORM.fullmatch(name)
     return form["listener"] if form is not None else None
 
 
 def without_prefix(name: str) -> str:
-    """The key itself."""
+    """Return the key without the prefix of its listener and mechanism."""
     form = _FORM.fullmatch(name)
     return form["key"] if form is not None else name
 
 
 def is_tls_of_listener(name: str) -> bool:
-    """Whether this is a key of TLS for one listener."""
+    """Return whether the name is a TLS key of one listener."""
     return listener_of(name) is not None and without_prefix(name) in TLS_KEYS_OF_LISTENERS
 
 
 def mapped_protocols(properties: Mapping[str, str]) -> dict[str, SecurityProtocol]:
-    """By listener, as the map gives them. A listener that it does not have may be named like its protocol. Raises
-    ConfigError.
-    """
+    """Return the security protocol of each listener in `listener.security.protocol.map`. A listener that the map leaves
+    out may be named like its protocol. Raises ConfigError."""
     protocols, told = tuple(SecurityProtocol), dict[str, SecurityProtocol]()
     for entry in filter(None, map(str.strip, properties.get(PROTOCOL_MAP, "").split(","))):
         name, colon, protocol = entry.partition(":")

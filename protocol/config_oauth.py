@@ -1,7 +1,8 @@
-"""Configuration keys of logins by tokens (OAUTHBEARER). Names, types and defaults are Kafka's, or it says so here.
+"""Configuration keys of logins by tokens (OAUTHBEARER). Names, types and defaults are Kafka's, unless stated here.
 
-Our own: `sasl.oauthbearer.allow.unsecured`, and the two lists of what may be asked for keys, which Kafka takes as
-properties of Java. Kafka takes tokens that nobody has signed where no URL is given; here that has to be said.
+Keys of our own: `sasl.oauthbearer.allow.unsecured`, and the two lists of URLs and files from which signing keys may be
+read, which Kafka takes as properties of Java. Kafka accepts unsigned tokens if no URL is given; here that has to be set
+explicitly.
 """
 
 from __future__ import annotations
@@ -74,8 +75,8 @@ _OF_BROKERS_AS_CLIENTS = tuple(
 
 OAUTH_TABLE: Final = (*_OF_TOKENS, *_OF_BROKERS, *_OF_BROKERS_AS_CLIENTS)
 OAUTH_KEYS_OF_MECHANISMS: Final = frozenset(key.name for key in (*_OF_TOKENS, *_OF_BROKERS_AS_CLIENTS))
-"""Those that may be given for one mechanism of one listener, or for one listener."""
+"""Keys that may be given for one mechanism of one listener, or for one listener."""
 OAUTH_NOT_IN_EFFECT: Final = {
     key.name: "brokers log in to each other by the cluster secret" for key in _OF_BROKERS_AS_CLIENTS
 }
-"""Keys without effect, and why."""
+"""Keys without effect, each with the reason."""

@@ -1,4 +1,4 @@
-"""Settings of groups and of client metrics subscriptions, and what is checked beyond their types."""
+"""Settings of groups and of client metrics subscriptions, and checks beyond their types."""
 
 from __future__ import annotations
 
@@ -28,7 +28,8 @@ GROUP_KEYS: Mapping[str, ConfigKey] = {
         ),
     )
 }
-"""Groups' own settings; the broker keys behind them give defaults, and bounds by their min and max."""
+"""Settings of single groups. The broker keys in `synonyms` give their defaults, and related broker keys their bounds
+(min and max)."""
 
 CLIENT_METRICS_KEYS: Mapping[str, ConfigKey] = {
     key.name: key
@@ -54,7 +55,7 @@ CLIENT_METRICS_KEYS: Mapping[str, ConfigKey] = {
         ),
     )
 }
-"""Subscriptions of clients' metrics (KIP-714)."""
+"""Settings of subscriptions of clients' metrics (KIP-714)."""
 
 _CLIENT_PROPERTIES = frozenset(
     (
@@ -69,7 +70,7 @@ _CLIENT_PROPERTIES = frozenset(
 
 
 def client_patterns(text: str) -> list[tuple[str, str]]:
-    """Return the entries of a `match`, each with its pattern. Raises ConfigError for one that names no property of
+    """Return the entries of a `match`, each with its pattern. Raises ConfigError for an entry that names no property of
     clients."""
     entries = []
     for entry in filter(None, (part.strip() for part in text.split(","))):
@@ -81,7 +82,8 @@ def client_patterns(text: str) -> list[tuple[str, str]]:
 
 
 def check_group_bounds(name: str, value: str, broker: Mapping[str, str]) -> None:
-    """Raises ConfigError for a setting of groups that is no number, or outside what the broker's settings allow."""
+    """Check a setting of groups. Raises ConfigError if it is no number, or outside the bounds in the broker's
+    settings."""
     wanted = GROUP_KEYS[name].parse(value)
     assert isinstance(wanted, int), f"{name} is no whole number by its type"
     behind = GROUP_KEYS[name].synonyms[0]

@@ -1,10 +1,11 @@
-"""Configuration keys of logins. Names, types and defaults are Apache Kafka's, or it says so here.
+"""Configuration keys of logins. Names, types and defaults are Apache Kafka's, unless stated here.
 
-Our own: `connection.authentication.timeout.ms`, `sasl.plain.verify` and `sasl.credential.change.closes.sessions`.
-`sasl.enabled.mechanisms` has no default: Kafka's is GSSAPI, which most clusters do not have.
+Keys of our own: `connection.authentication.timeout.ms`, `sasl.plain.verify` and
+`sasl.credential.change.closes.sessions`. `sasl.enabled.mechanisms` has no default: Kafka's is GSSAPI, which most
+clusters do not have.
 
 Each key of a listener may also be given for one listener, as `listener.name.NAME.KEY`, and some for one of its
-mechanisms, as `listener.name.NAME.MECHANISM.KEY`. Listeners and mechanisms stand there in lower case.
+mechanisms, as `listener.name.NAME.MECHANISM.KEY`. NAME and MECHANISM are in lower case.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from .config_key import INT_MAX, ConfigKey, ConfigType, Scope
 from .config_oauth import OAUTH_KEYS_OF_MECHANISMS, OAUTH_TABLE
 
 MECHANISM_NAMES: Final = ("plain", "scram-sha-256", "scram-sha-512", "oauthbearer", "gssapi")
-"""Of the mechanisms that are supported, as they stand in keys."""
+"""Names of the supported mechanisms, in the form that keys contain."""
 
 SASL_TABLE: Final = (
     ConfigKey("sasl.enabled.mechanisms", ConfigType.LIST, None,

@@ -1,11 +1,12 @@
-"""Configuration keys of TLS. Names, types and defaults are Apache Kafka's, or it says so here.
+"""Configuration keys of TLS. Names, types and defaults are Apache Kafka's, unless stated here.
 
-Our own: `ssl.crl.location`, `ssl.handshake.timeout.ms`, `ssl.keylog.enable`, `ssl.reload.interval.ms`,
+Keys of our own: `ssl.crl.location`, `ssl.handshake.timeout.ms`, `ssl.keylog.enable`, `ssl.reload.interval.ms`,
 `max.unauthenticated.connections` and `max.unauthenticated.connections.per.ip`.
-Different on purpose: of `ssl.keystore.type` and `ssl.truststore.type` nothing depends, since the content of a file says
-what it is.
 
-Each key of a listener may also be given for one listener, as `listener.name.NAME.KEY`, with the listener in lower case.
+Different on purpose: `ssl.keystore.type` and `ssl.truststore.type` have no effect, since the content of a file shows
+its type.
+
+Each key of a listener may also be given for one listener, as `listener.name.NAME.KEY`, with NAME in lower case.
 """
 
 from __future__ import annotations
@@ -86,16 +87,16 @@ TLS_TABLE: Final = tuple(
     for key in (*_OF_LISTENERS, *_OF_NODES)
 )
 TLS_KEYS_OF_LISTENERS: Final = frozenset(key.name for key in _OF_LISTENERS)
-"""Those that may be given for one listener."""
+"""Keys that may be given for one listener."""
 
 JAVAS_OWN: Final = {
     name: "it is about Java; TLS here is OpenSSL's"
     for name in TLS_KEYS_OF_LISTENERS
     if name.endswith((".class", ".provider", "manager.algorithm", ".implementation"))
 }
-"""Keys without effect, and why."""
+"""Keys without effect, each with the reason."""
 
 RELOADED_KEYS: Final = frozenset(
     key.name for key in _OF_LISTENERS if key.name not in ("ssl.principal.mapping.rules", *JAVAS_OWN)
 )
-"""Those that a running broker takes for one of its listeners."""
+"""Keys that a running broker can change for one of its listeners."""

@@ -1,6 +1,6 @@
-"""Configuration keys of delegation tokens. Names, types and defaults are Apache Kafka's, or it says so here.
+"""Configuration keys of delegation tokens. Names, types and defaults are Apache Kafka's, unless stated here.
 
-Our own: `delegation.token.secret.file`.
+Key of our own: `delegation.token.secret.file`.
 """
 
 from __future__ import annotations

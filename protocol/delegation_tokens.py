@@ -1,8 +1,9 @@
-"""Delegation tokens (KIP-48): what the cluster keeps of each, the rules about it, and how its secret is made.
+"""Delegation tokens (KIP-48): the state that the cluster stores of each, the rules about it, and the derivation of its
+secret.
 
-A token is an id and a secret, the HMAC of the id under a key that brokers have. The quorum keeps no secret, so its
-records and snapshots are worth nothing to who wants to log in. A client logs in by SCRAM with the id as its name and
-the HMAC, as base64, as its password.
+A token is an id and a secret, the HMAC of the id under a key that brokers have. The quorum stores no secret, so nobody
+can log in with its records and snapshots alone. A client logs in by SCRAM with the id as its name and the HMAC, as
+base64, as its password.
 
 Pure: times are milliseconds since 1970 and come in as arguments. Principals are texts, like User:ann.
 """
@@ -17,79 +18,82 @@ from typing import Final
 
 LONG_MAX: Final = 2**63 - 1
 TOKENS_MAX: Final = 100_000
-"""Of a cluster."""
+"""Highest number of tokens of a cluster."""
 TOKENS_OF_REQUESTER_MAX: Final = 10_000
-"""Who asks for more gets none: one user must not use up what all share."""
+"""Highest number of tokens that one principal may have asked for, so that one user cannot use up the cluster's
+limit."""
 RENEWERS_MAX: Final = 100
-"""Of a token."""
+"""Highest number of renewers of a token."""
 _KEY_ID_BYTES: Final = 4
 
 
 @dataclass(frozen=True, slots=True)
 class TokenState:
-    """A token, without its secret."""
+    """The state of a token, without its secret."""
 
     token_id: str
     owner: str
-    """Whom a login with it acts as."""
+    """Principal that a login with the token acts as."""
     requester: str
-    """Who asked for it."""
+    """Principal that asked for the token."""
     renewers: tuple[str, ...]
     issued_at_ms: int
     expires_at_ms: int
-    """Unless it is renewed."""
+    """Time at which the token expires unless it is renewed."""
     ends_at_ms: int
-    """At the latest."""
+    """Latest time at which the token can expire."""
     key_id: bytes
-    """Of the key that its secret follows from."""
+    """Short name of the key from which the token's secret is derived; see `token_key_id`."""
 
     def is_over(self, now_ms: int) -> bool:
-        """Whether nobody can log in with it any more."""
+        """Return whether the token has expired, so that no client can log in with it any more."""
         return self.ends_at_ms < now_ms or self.expires_at_ms < now_ms
 
     def may_be_changed_by(self, principal: str) -> bool:
-        """Whether a principal may renew and expire it. Who asked for it for somebody else may not."""
+        """Return whether a principal may renew and expire the token. A principal that asked for it on behalf of another
+        owner may not."""
         return principal == self.owner or principal in self.renewers
 
     def concerns(self, principal: str) -> bool:
-        """Whether a principal may see it without any other right."""
+        """Return whether a principal may see the token without any other right."""
         return principal in (self.owner, self.requester) or principal in self.renewers
 
 
 @dataclass(frozen=True, slots=True)
 class TokenLifetimes:
-    """How long tokens may live (delegation.token.max.lifetime.ms), and how long without being renewed
-    (delegation.token.expiry.time.ms)."""
+    """Lifetimes of tokens: the longest (delegation.token.max.lifetime.ms), and the time until a token expires without
+    renewal (delegation.token.expiry.time.ms)."""
 
     longest_ms: int = 604_800_000
     renewed_for_ms: int = 86_400_000
 
     def of_new(self, now_ms: int, asked_ms: int) -> tuple[int, int]:
-        """When a new token expires, and when it ends at the latest. `asked_ms`: not above 0 asks for the most."""
+        """Return the time at which a new token expires, and the latest time at which it can expire. `asked_ms`: 0 or
+        less asks for the longest lifetime."""
         longest_ms = min(self.longest_ms, asked_ms) if asked_ms > 0 else self.longest_ms
         ends_at_ms = after(now_ms, longest_ms)
         return min(ends_at_ms, after(now_ms, self.renewed_for_ms)), ends_at_ms
 
     def renewal(self, asked_ms: int) -> int:
-        """For how long a token is renewed. `asked_ms`: not above 0 asks for the most."""
+        """Return the time for which a token is renewed. `asked_ms`: 0 or less asks for the longest time."""
         return min(self.renewed_for_ms, asked_ms) if asked_ms > 0 else self.renewed_for_ms
 
 
 def after(now_ms: int, period_ms: int) -> int:
-    """A time as far away as there is one."""
+    """Return the time a period from now, at most the largest time that there is."""
     return min(now_ms + period_ms, LONG_MAX)
 
 
 def token_hmac(key: bytes, token_id: str) -> bytes:
-    """The secret of a token."""
+    """Return the secret of a token."""
     return hmac.digest(key, token_id.encode(), "sha512")
 
 
 def token_password(secret: bytes) -> str:
-    """The password of a login with a token whose secret this is."""
+    """Return the password by which a client logs in with a token of this secret."""
     return base64.b64encode(secret).decode()
 
 
 def token_key_id(key: bytes) -> bytes:
-    """A short name of a key, which does not tell the key."""
+    """Return a short name of a key, which does not reveal the key."""
     return sha256(b"delegation token key\0" + key).digest()[:_KEY_ID_BYTES]
