@@ -1,4 +1,4 @@
-"""Kafka's error codes: code, name, text, and whether asking again may help. Codes as of Kafka 4.4.
+"""Kafka's error codes: code, name, text, and whether a retry may succeed. Codes as of Kafka 4.4.
 
 Codes below -1 are for failures that a client finds itself.
 """
@@ -12,7 +12,7 @@ RETRIABLE: Final = True
 
 
 class ErrorCode(IntEnum):
-    """A code as it stands in answers; `retriable` is true where the same request may succeed later."""
+    """An error code of answers. `retriable` is true if the same request may succeed later."""
 
     retriable: bool
     message: str
@@ -188,7 +188,7 @@ class ErrorCode(IntEnum):
     )
     CONTROLLER_ID_NOT_REGISTERED = 136, "No controller is registered under this id."
 
-    # No server sends these: they name what a client finds itself, as librdkafka's codes below -1 do.
+    # No server sends these codes: they are for failures that a client finds itself, like librdkafka's codes below -1.
     CLIENT_ERROR = -100, "The client found a fault that no other code describes."
     CLIENT_CLOSED = -101, "The client is closed."
     TLS_FAILED = -102, "Client and broker do not agree on TLS."
@@ -198,12 +198,13 @@ class ErrorCode(IntEnum):
 
     @property
     def is_of_client(self) -> bool:
-        """Whether clients give it to failures that no server reported. Such a code is never on the wire."""
+        """Whether clients use the code for failures that no server reported. Such a code never travels over a
+        connection."""
         return self < ErrorCode.UNKNOWN_SERVER_ERROR
 
     @classmethod
     def of(cls, code: int) -> ErrorCode:
-        """The member for a code from the wire; one that we do not know is UNKNOWN_SERVER_ERROR."""
+        """Return the member for a code from an answer; UNKNOWN_SERVER_ERROR for an unknown code."""
         return _BY_CODE.get(code, cls.UNKNOWN_SERVER_ERROR)
 
 
@@ -211,7 +212,7 @@ _BY_CODE: Final[dict[int, ErrorCode]] = {int(error): error for error in ErrorCod
 
 
 class ErrorInfo(NamedTuple):
-    """One row of the table."""
+    """A row of the table of error codes."""
 
     code: int
     name: str
@@ -223,7 +224,7 @@ ERRORS: Final = {code: ErrorInfo(code, e.name, e.retriable, e.message) for code,
 
 
 class KafkaError(Exception):
-    """A failure that has a Kafka error code; `message` is for people and defaults to the text of the code."""
+    """A failure that has a Kafka error code. `message` is for people and defaults to the text of the code."""
 
     def __init__(self, code: ErrorCode, message: str | None = None) -> None:
         self.code = code

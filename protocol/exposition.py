@@ -1,4 +1,4 @@
-"""Prometheus' text format (version 0.0.4): metrics as they are scraped.
+"""Prometheus' text format (version 0.0.4), in which metrics are scraped.
 
 MESSAGES = Metric("messages_total", MetricKind.COUNTER, "Records appended.", ("topic",))
 list(exposition([Family(MESSAGES, [(("orders",), 3)])]))
@@ -16,13 +16,13 @@ from typing import Final
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 ROWS_PER_PIECE: Final = 500
-"""So many samples are rendered at once: about half a millisecond of work."""
+"""Number of samples that are rendered at once: about half a millisecond of work."""
 
 _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 
 class MetricKind(StrEnum):
-    """How a value may move: freely, or up only until its process restarts."""
+    """Kinds of metrics: a gauge moves freely, a counter or histogram only rises until its process restarts."""
 
     GAUGE = "gauge"
     COUNTER = "counter"
@@ -31,7 +31,7 @@ class MetricKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Metric:
-    """A name with what it means. Labels have a fixed order, in which each row gives their values."""
+    """A metric's name, kind and meaning. Labels have a fixed order, in which each row gives their values."""
 
     name: str
     kind: MetricKind
@@ -41,7 +41,7 @@ class Metric:
 
 @dataclass(slots=True)
 class Histogram:
-    """Observations counted below fixed upper bounds; the last count has no bound."""
+    """Observations, counted below fixed upper bounds. The last count has no bound."""
 
     bounds: tuple[float, ...]
     counts: list[int] = field(init=False)
@@ -57,26 +57,28 @@ class Histogram:
 
 
 Row = tuple[tuple[object, ...], float | Histogram]
-"""Label values and the sample; a histogram's sample is a `Histogram`."""
+"""Label values and the sample. A histogram's sample is a `Histogram`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """A metric and its samples now. They may be lazy: they are consumed once, piece by piece."""
+    """A metric and its present samples. The iterables may be lazy: they are consumed once, piece by piece."""
 
     metric: Metric
     rows: Iterable[Row] = ()
     rendered: Iterable[tuple[str, float]] = ()
-    """Samples with labels as `labelled` writes them: where many families have the same, that is most of the work."""
+    """Samples with labels already rendered by `labelled`, which is most of the work if many families share the
+    labels."""
 
 
 Families = Iterable[Family | None]
-"""None between two of them: what comes next takes time, and others may have a turn first."""
+"""Families to render. None between two families means that the next one takes time, so that other tasks may run
+first."""
 
 
 def exposition(families: Families) -> Iterator[str]:
-    """The text in pieces of at most `ROWS_PER_PIECE` samples, so that a loop can breathe between them. Some are
-    empty."""
+    """Yield the text in pieces of at most `ROWS_PER_PIECE` samples, so that an event loop can run other tasks between
+    them. Some pieces are empty."""
     for family in families:
         if family is None:
             yield ""
@@ -101,7 +103,7 @@ def exposition(families: Families) -> Iterator[str]:
 
 
 def _histogram(metric: Metric, values: tuple[object, ...], histogram: Histogram) -> Iterator[str]:
-    """Cumulative buckets, sum and count."""
+    """Yield the cumulative buckets, the sum and the count of a histogram."""
     names, running = (*metric.labels, "le"), 0
     for bound, count in zip((*histogram.bounds, inf), histogram.counts, strict=True):
         running += count
@@ -113,7 +115,7 @@ def _histogram(metric: Metric, values: tuple[object, ...], histogram: Histogram)
 
 
 def labelled(names: tuple[str, ...], values: tuple[object, ...]) -> str:
-    """The labels of a sample as they stand behind its name."""
+    """Return the labels of a sample in the form that follows its name."""
     if not names:
         return ""
     pairs = (f'{name}="{_escaped(value)}"' for name, value in zip(names, values, strict=True))

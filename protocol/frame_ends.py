@@ -1,6 +1,6 @@
-"""Where compressed data ends by its own account, found without expanding it: for what the decompressors let pass.
+"""The declared end of compressed data, found without expanding it: checks of faults that the decompressors ignore.
 
-The formats are given by RFC 8878 (zstd) and by the LZ4 frame format.
+The formats are specified by RFC 8878 (zstd) and by the LZ4 frame format.
 """
 
 from __future__ import annotations
@@ -26,10 +26,11 @@ def _is_skippable(magic: int) -> bool:
 
 
 def check_zstd_ends(data: Buffer) -> int:
-    """Check that frames of zstd are whole: a reader of them ends quietly where the data does. Returns the largest of
-    their windows, in bytes.
+    """Check that zstd frames are complete, since a decompressor ends silently where the data ends. Returns the largest
+    window of the frames, in bytes.
 
-    Raises EOFError if the data ends within a frame, or there is none. Raises zstandard.ZstdError if it is no frame.
+    Raises EOFError if the data ends within a frame, or contains none. Raises zstandard.ZstdError if the data is no
+    frame.
     """
     import zstandard  # loaded late: only batches of zstd need it
 
@@ -59,10 +60,10 @@ def check_zstd_ends(data: Buffer) -> int:
 
 
 def check_lz4_is_for_all(data: Buffer) -> None:
-    """Check what Kafka's Java clients, and librdkafka, ask of lz4 beyond the format: one frame, nothing behind it, its
-    blocks independent of each other.
+    """Check the rules of Kafka's Java clients and librdkafka beyond the lz4 format: one frame, no bytes after it, and
+    blocks that are independent of each other.
 
-    Raises EOFError if it is another frame, or is cut short.
+    Raises EOFError if the data breaks these rules, or is cut short.
     """
     try:
         if _UINT32.unpack_from(data)[0] != _LZ4_MAGIC:

@@ -1,4 +1,4 @@
-"""Frames between our own processes: length-prefixed payloads, each protected by keys of this connection alone.
+"""Frames between the nodes of a cluster: length-prefixed payloads, each protected by keys of one connection alone.
 
 A frame is `u32 length | payload | 16-byte tag`, big-endian. The keys come from `handshake`, whose version
 decides between two kinds:
@@ -6,7 +6,7 @@ decides between two kinds:
 - Encrypted: the payload is AES-256-GCM ciphertext. The nonce is the frame's number in its direction.
 - Tagged, with nodes of older versions: the payload is clear. The tag is keyed BLAKE2b over number, length and payload.
 
-In both a frame that is altered, repeated, reordered or reflected is refused.
+Both kinds refuse a frame that was altered, repeated, reordered or reflected.
 
 Sans-IO: a `Channel` turns payloads into buffers and received bytes into payloads.
 """
@@ -25,7 +25,8 @@ TAG_BYTES = 16
 HEADER_BYTES = 4
 MAX_PAYLOAD_BYTES = 64 << 20
 FRAMES_PER_KEY = 1 << 24
-"""Both ends take the next key after so many frames of one direction, far below what one key of AES-GCM may protect."""
+"""Number of frames of one direction after which both ends take the next key, far below the limit of AES-GCM for one
+key."""
 
 _LENGTH = struct.Struct(">I")
 _NUMBER_AND_LENGTH = struct.Struct(">QI")
@@ -35,13 +36,13 @@ Buffer = bytes | bytearray | memoryview
 
 
 class FrameError(Exception):
-    """The byte stream cannot be trusted any more: close the connection."""
+    """A byte stream that cannot be trusted any more. The connection must be closed."""
 
 
 class Channel:
-    """One connection after its handshake. What protects its frames is the business of the two classes below.
+    """A connection after its handshake. The two subclasses below protect its frames.
 
-    `max_payload_bytes` bounds a payload in both directions; memory grows only with bytes that arrived.
+    `max_payload_bytes` limits a payload in both directions. Memory grows only with bytes that have arrived.
     """
 
     __slots__ = ("_buffer", "_derivation_key", "_max_payload_bytes")
@@ -52,11 +53,11 @@ class Channel:
         self._buffer = bytearray()
 
     def derive(self, label: bytes) -> bytes:
-        """A 32-byte key both ends of this connection share, for another use such as its datagrams."""
+        """Return a 32-byte key that both ends of this connection share, for another use such as its datagrams."""
         return blake2b(label, digest_size=32, key=self._derivation_key).digest()
 
     def seal(self, *parts: Buffer) -> list[Buffer]:
-        """The buffers to write for one payload, given whole or as parts.
+        """Return the buffers to write for one payload, given whole or as parts.
 
         Raises FrameError for a payload over the limit.
         """
@@ -66,7 +67,8 @@ class Channel:
         return [_LENGTH.pack(length), *self._protected(parts, length)]
 
     def feed(self, data: Buffer) -> list[bytes]:
-        """The payloads that `data` completes, in order. Raises FrameError; then close."""
+        """Return the payloads that `data` completes, in order. Raises FrameError; then the caller must close the
+        connection."""
         buffer = self._buffer
         buffer += data
         payloads: list[bytes] = []
@@ -89,18 +91,18 @@ class Channel:
         return payloads
 
     def _protected(self, parts: Sequence[Buffer], length: int) -> Sequence[Buffer]:
-        """The parts of the next frame behind its length, tag included."""
+        """Return the protected parts of the next frame, without its length and with its tag."""
         raise NotImplementedError
 
     def _opened(self, protected: memoryview) -> bytes:
-        """The payload of the next frame. Raises FrameError if it is not authentic."""
+        """Return the payload of the next frame. Raises FrameError if it is not authentic."""
         raise NotImplementedError
 
 
 class EncryptedChannel(Channel):
-    """Frames that nobody else reads or changes.
+    """A channel whose frames no third party can read or change.
 
-    `sending_key` and `receiving_key` differ, so that no frame can be played back to its sender.
+    `sending_key` and `receiving_key` differ, so that no frame can be replayed to its sender.
     """
 
     __slots__ = ("_receiving", "_sending")
@@ -131,7 +133,7 @@ class EncryptedChannel(Channel):
 
 
 class TaggedChannel(Channel):
-    """Frames that nobody else changes, and everybody on the path may read. The keys differ as above."""
+    """A channel whose frames no third party can change, but anyone on the path can read. The keys differ as above."""
 
     __slots__ = ("_received", "_receiving_key", "_sending_key", "_sent")
 
@@ -163,7 +165,7 @@ class TaggedChannel(Channel):
 
 
 class _Direction:
-    """The frames of one direction: each number is used once, and the key is replaced in time."""
+    """The frames of one direction. Each number is used once, and the key is replaced in time."""
 
     __slots__ = ("_cipher", "_frames_per_key", "_key", "frames")
 
@@ -172,10 +174,10 @@ class _Direction:
         self._cipher = AESGCM(key)
         self._frames_per_key = frames_per_key
         self.frames = 0
-        """How many there have been, under all keys."""
+        """Number of frames so far, under all keys."""
 
     def next(self) -> tuple[AESGCM, bytes]:
-        """Cipher and nonce of the next frame."""
+        """Return the cipher and the nonce of the next frame."""
         if self.frames and self.frames % self._frames_per_key == 0:
             self._key = hmac.digest(self._key, b"next key", sha256)
             self._cipher = AESGCM(self._key)

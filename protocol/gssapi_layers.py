@@ -1,7 +1,8 @@
-"""What both ends of a login by GSSAPI say once they know each other: whether they seal what follows (RFC 4752).
+"""Negotiation of security layers at the end of a login by GSSAPI (RFC 4752): the two ends agree whether Kerberos seals
+the bytes that follow.
 
-Kafka's connections are sealed by TLS or not at all. So a server offers no layer but "none", and a client takes no
-other. Sans-IO; the messages here are those before they are wrapped.
+Kafka's connections are sealed by TLS or not at all. So a server offers no layer but "none", and a client accepts no
+other. Sans-IO: messages are given here without their GSSAPI wrapping.
 """
 
 from __future__ import annotations
@@ -9,23 +10,24 @@ from __future__ import annotations
 from typing import Final
 
 NO_LAYER: Final = 1
-"""Nothing after the login is sealed or signed by Kerberos."""
+"""The layer "none": Kerberos neither seals nor signs bytes after the login."""
 MESSAGE_BYTES_MAX: Final = 64 * 1024
-"""Of tokens and of these messages, in both directions: a ticket of a user in many groups has some 10 KiB."""
+"""Highest size of tokens and of these messages, in both directions. A ticket of a user in many groups has some 10
+KiB."""
 _HEAD_BYTES: Final = 4
 _NO_SIZE: Final = bytes(3)
-"""How much may be sealed at a time."""
+"""Highest number of bytes to seal at a time: 0, since nothing is sealed."""
 
 OFFER: Final = bytes([NO_LAYER]) + _NO_SIZE
-"""What a server offers."""
+"""Offer of a server: no layer."""
 
 
 class LayersRefused(Exception):
-    """The login ends here. The text is for a log and never for the other end."""
+    """A login that ends here. The text is for a log and never for the other end."""
 
 
 def chosen(offer: bytes, authorization_id: str = "") -> bytes:
-    """The client's choice: no layer. Raises LayersRefused if it is not offered."""
+    """Return the client's choice: no layer. Raises LayersRefused if the server does not offer it."""
     if len(offer) != _HEAD_BYTES:
         raise LayersRefused(f"an offer of layers of {len(offer)} bytes, it must have {_HEAD_BYTES}")
     if not offer[0] & NO_LAYER:
@@ -34,7 +36,7 @@ def chosen(offer: bytes, authorization_id: str = "") -> bytes:
 
 
 def check_choice(choice: bytes) -> str:
-    """As whom the client wants to act, by its choice; mostly empty. Raises LayersRefused."""
+    """Return the user that the client wants to act as, from its choice; mostly empty. Raises LayersRefused."""
     if len(choice) < _HEAD_BYTES:
         raise LayersRefused(f"a choice of layers of {len(choice)} bytes, it must have at least {_HEAD_BYTES}")
     if choice[0] != NO_LAYER:

@@ -1,24 +1,24 @@
-"""The handshake that opens every connection between our own processes.
+"""The handshake that opens every connection between the nodes of a cluster.
 
-Both ends prove that they hold the secret of the connection's role, and say who they are, before either believes a byte:
+Both ends prove that they hold the secret of the connection's role, and name themselves, before either trusts a byte:
 
 1. server -> client  hello: magic, version, server nonce
 2. client -> server  role, node id, directory id, cluster id, client nonce, client key, proof
 3. server -> client  status, node id, directory id, cluster id, server key, proof
 
 Each message is `u16 length | body` of at most `MAX_MESSAGE_BYTES`. A proof is HMAC-SHA-256 with the
-secret over everything said so far, so that it fits this connection only. A server never answers a client whose
-proof is wrong. It accepts each of its secrets, and answers by the one that the client uses.
+secret over all messages so far, so that it is valid for this connection only. A server never answers a client whose
+proof is wrong. It accepts each of its secrets, and answers with the secret that the client used.
 
-The keys are ephemeral ones of X25519. What they agree on, the secret and all that was said make the keys of the
-frames (HKDF-SHA-256), which are encrypted. Whoever learns the secret later cannot read what was recorded before.
+The keys are ephemeral keys of X25519. HKDF-SHA-256 derives the keys of the encrypted frames from the X25519 shared
+secret, the secret of the role and all messages. An attacker who learns the secret later cannot read recorded frames.
 
 **Version 1**, of older nodes, has no keys in 2 and 3. Its frames are tagged and not encrypted. The hello of both
-versions says 1, as older clients take nothing else. A server that speaks version 2 ends its nonce with a mark, and a
-client that sees the mark asks for version 2 by the number of the role (0x81 to 0x83). The proofs cover the nonce: who
-removes the mark on the way, so that the two fall back to version 1, breaks the proof instead.
+versions says 1, since older clients accept nothing else. A server that speaks version 2 ends its nonce with a mark. A
+client that sees the mark asks for version 2 by the number of the role (0x81 to 0x83). The proofs cover the nonce: an
+attacker who removes the mark, so that the two ends fall back to version 1, invalidates the proof.
 
-Sans-IO: chance comes in as an argument, bytes go out as values.
+Sans-IO: random bytes come in as an argument, messages go out as values.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from .node_secrets import MIN_SECRET_BYTES, Secrets
 
 MAGIC = b"OTTL"
 REFUSAL = b"DENY"
-"""In the place of the magic, where TLS lies under the connection: a text follows."""
+"""Marker of a refusal in place of the magic, used if the connection runs over TLS. A text follows."""
 VERSION = 1
 NONCE_BYTES = 32
 KEY_BYTES = 32
@@ -49,9 +49,9 @@ MAX_MESSAGE_BYTES = 512
 MAX_CLUSTER_ID_BYTES = 128
 
 _ENCRYPTS = b"encrypts"
-"""The end of the nonce of a server that speaks version 2. The other 24 bytes are random."""
+"""End of the nonce of a server that speaks version 2. The other 24 bytes are random."""
 _ASKS_FOR_ENCRYPTION = 0x80
-"""Added to the number of the role by a client that speaks version 2 from here on."""
+"""Flag that a client adds to the number of the role if it speaks version 2 from here on."""
 
 _LENGTH = struct.Struct(">H")
 _HELLO = struct.Struct(f">4sH{NONCE_BYTES}s")
@@ -59,12 +59,12 @@ _IDENTITY = struct.Struct(f">Bi{DIRECTORY_ID_BYTES}sB")
 
 
 class Role(IntEnum):
-    """What a connection is for. A server decides by it who serves the connection."""
+    """Purposes of a connection. A server decides by the role which of its parts serves the connection."""
 
     RAFT = 1
     BROKER = 2
     ADMIN = 3
-    """A person with the cluster secret, whom brokers let in no longer."""
+    """An operator with the cluster secret; brokers no longer admit this role."""
 
 
 class _Status(IntEnum):
@@ -73,7 +73,8 @@ class _Status(IntEnum):
 
 
 class HandshakeError(Exception):
-    """The other end is not one of us. `reply` is what to send, if anything, before closing."""
+    """A failed handshake: the other end does not belong to this cluster. `reply` contains the bytes to send, if any,
+    before closing."""
 
     def __init__(self, reason: str, reply: bytes = b"") -> None:
         super().__init__(reason)
@@ -83,7 +84,7 @@ class HandshakeError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who one end is. `directory_id` names the data folder (a broker: its incarnation).
+    """Identity of one end. `directory_id` is the id of the data folder, or a broker's incarnation.
 
     An empty `cluster_id` means that this end has not learned its cluster yet and accepts any that shares
     the secret.
@@ -104,14 +105,15 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class LinkSecurity:
-    """How a node protects its links. Raises ValueError for a secret that is too short."""
+    """Protection of a node's links. Raises ValueError for a secret that is too short."""
 
     cluster: Secrets
-    """What all nodes share. Whoever holds it may be a broker."""
+    """Secret that all nodes share. A process that holds it can act as a broker."""
     quorum: Secrets | None = None
-    """What quorum nodes alone share: without it nobody has the role RAFT. None: the cluster's serve for both."""
+    """Secret that only quorum nodes share; without it a process cannot get the role RAFT. None: the cluster's secret
+    serves for both."""
     requires_encryption: bool = False
-    """Nodes that speak version 1 only are refused, as clients and as servers."""
+    """Whether nodes that speak only version 1 are refused, as clients and as servers."""
 
     def __post_init__(self) -> None:
         for secret in (*self.cluster.accepted, *(self.quorum.accepted if self.quorum else ())):
@@ -119,13 +121,13 @@ class LinkSecurity:
                 raise ValueError(f"a secret has {len(secret)} bytes, at least {MIN_SECRET_BYTES} are needed")
 
     def of(self, role: Role) -> Secrets:
-        """The secrets of a role."""
+        """Return the secrets of a role."""
         return self.quorum if role is Role.RAFT and self.quorum is not None else self.cluster
 
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """The other end, as it has proved itself. `role` is the connection's, the same at both ends."""
+    """The other end, as it has proved itself. `role` is the role of the connection, the same at both ends."""
 
     role: Role
     node_id: int
@@ -141,7 +143,7 @@ class _Handshake:
             raise ValueError(f"{len(chance)} random bytes were given, there must be {CHANCE_BYTES}")
         self._security = security
         self._secret = b""
-        """Of this connection: once it is clear which role it has, and what the client uses."""
+        """Secret of this connection, set once its role and the client's choice are known."""
         self._identity = identity
         self._nonce = chance[:NONCE_BYTES]
         self._key_chance = chance[NONCE_BYTES:]
@@ -153,7 +155,7 @@ class _Handshake:
 
     @property
     def done(self) -> bool:
-        """Whether both ends have proved themselves; `peer` and `channel` hold from then on."""
+        """Whether both ends have proved themselves. `peer` and `channel` are available from then on."""
         return self._channel is not None
 
     @property
@@ -165,28 +167,28 @@ class _Handshake:
 
     @property
     def channel(self) -> Channel:
-        """The channel to use from here on. Raises RuntimeError before `done`."""
+        """The channel for the bytes after the handshake. Raises RuntimeError before `done`."""
         if self._channel is None:
             raise RuntimeError("the handshake is not done")
         return self._channel
 
     @property
     def has_heard(self) -> bool:
-        """Whether the other end has said anything."""
+        """Whether any byte of the other end has arrived."""
         return bool(self._transcript or self._buffer)
 
     @property
     def encrypted(self) -> bool:
-        """Whether the frames are: not with a node of an older version. False before `done`."""
+        """Whether the frames are encrypted, which they are not with a node of an older version. False before `done`."""
         return isinstance(self._channel, EncryptedChannel)
 
     @property
     def leftover(self) -> bytes:
-        """Bytes received behind the handshake: feed them to `channel` first."""
+        """Bytes received after the handshake. The caller has to feed them to `channel` first."""
         return bytes(self._buffer)
 
     def receive(self, data: Buffer) -> bytes:
-        """Take received bytes; the result, maybe empty, is to be sent. Raises HandshakeError."""
+        """Take received bytes, and return the bytes to send, which may be empty. Raises HandshakeError."""
         self._buffer += data
         output = b""
         while not self.done:
@@ -218,12 +220,13 @@ class _Handshake:
         return hmac.digest(self._secret, label + bytes(self._transcript), sha256)
 
     def _say(self, body: bytes, label: bytes) -> bytes:
-        """Add `body` to the transcript; the message for it, proof included."""
+        """Add `body` to the transcript, and return its message with the proof."""
         self._transcript += body
         return _message(body + self._proof(label))
 
     def _hear(self, body: bytes, label: bytes) -> bytes:
-        """The body without its proof, which is checked against the transcript."""
+        """Add a received body to the transcript, and return it without its proof. Raises HandshakeError if the proof is
+        wrong."""
         if len(body) < _IDENTITY.size + PROOF_BYTES:
             raise HandshakeError(f"handshake message of {len(body)} bytes is too short")
         said, proof = body[:-PROOF_BYTES], body[-PROOF_BYTES:]
@@ -235,15 +238,16 @@ class _Handshake:
         raise HandshakeError(self._stranger(said))
 
     def _candidates(self, said: bytes) -> tuple[bytes, ...]:
-        """The secrets that the other end may have used."""
+        """Return the secrets that the other end may have used."""
         raise NotImplementedError
 
     def _stranger(self, said: bytes) -> str:
-        """Why the other end gets nowhere that has used none of them."""
+        """Return the reason why the other end, which has used none of these secrets, is refused."""
         raise NotImplementedError
 
     def _private_key(self) -> X25519PrivateKey:
-        # Made when it is needed: that takes its time, which a server spends on nobody who has not proved himself.
+        # Computed only when needed: it takes time, which a server must not spend on a client that has not proved
+        # itself.
         return X25519PrivateKey.from_private_bytes(self._key_chance)
 
     def _public_key(self) -> bytes:
@@ -272,7 +276,7 @@ class _Handshake:
 
 
 class ServerHandshake(_Handshake):
-    """The accepting end. Send `hello` when the connection opens."""
+    """The accepting end. It has to send `hello` when the connection opens."""
 
     def __init__(
         self,
@@ -281,13 +285,13 @@ class ServerHandshake(_Handshake):
         chance: bytes,
         max_payload_bytes: int = MAX_PAYLOAD_BYTES,
     ) -> None:
-        """`chance`: `CHANCE_BYTES` random bytes, drawn anew for each connection."""
+        """Begin a handshake. `chance`: `CHANCE_BYTES` random bytes, drawn for each connection."""
         super().__init__(security, identity, chance, max_payload_bytes)
         self._nonce = self._nonce[: -len(_ENCRYPTS)] + _ENCRYPTS
         self._said_hello = False
 
     def hello(self) -> bytes:
-        """The first bytes of the connection."""
+        """Return the first bytes of the connection."""
         if self._said_hello:
             raise RuntimeError("hello is said once")
         self._said_hello = True
@@ -332,7 +336,7 @@ class ServerHandshake(_Handshake):
 
 
 class ClientHandshake(_Handshake):
-    """The dialling end, which says what the connection is for."""
+    """The dialling end, which chooses the role of the connection."""
 
     def __init__(
         self,
@@ -342,7 +346,7 @@ class ClientHandshake(_Handshake):
         chance: bytes,
         max_payload_bytes: int = MAX_PAYLOAD_BYTES,
     ) -> None:
-        """`chance`: `CHANCE_BYTES` random bytes, drawn anew for each connection."""
+        """Begin a handshake. `chance`: `CHANCE_BYTES` random bytes, drawn for each connection."""
         super().__init__(security, identity, chance, max_payload_bytes)
         self._role = role
         self._secret = security.of(role).first
@@ -379,7 +383,7 @@ class ClientHandshake(_Handshake):
     def _answer_hello(self, body: bytes) -> bytes:
         if body.startswith(REFUSAL):
             said = body[len(REFUSAL) :].decode("utf-8", "replace")
-            # Whoever answers can say so, and this goes to logs and terminals.
+            # The text comes from an unauthenticated peer, and goes to logs and terminals.
             said = "".join(one if one.isprintable() else "?" for one in said)
             raise HandshakeError(f"it refuses this node: {said}")
         if len(body) != _HELLO.size:
@@ -405,7 +409,7 @@ class ClientHandshake(_Handshake):
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """What a client has said. `key` is empty in version 1."""
+    """The request of a client. `key` is empty in version 1."""
 
     role: Role
     identity: Identity
@@ -414,7 +418,7 @@ class _Asked:
 
 
 def refusal(reason: str) -> bytes:
-    """What a server says in the place of its hello to whom it does not let in."""
+    """Return the message that a server sends instead of its hello to a client that it refuses."""
     return _message((REFUSAL + reason.encode())[:MAX_MESSAGE_BYTES])
 
 

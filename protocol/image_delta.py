@@ -1,4 +1,4 @@
-"""What changed between two states of a cluster's image, for those who follow it."""
+"""Differences between two states of a cluster's image, for components that follow it."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _K = TypeVar("_K")
 
 @dataclass(slots=True)
 class ImageDelta:
-    """What changed between two states of an image."""
+    """Differences between two states of an image."""
 
     brokers: set[int] = field(default_factory=set)
     topics: set[bytes] = field(default_factory=set)
@@ -57,13 +57,13 @@ class ImageDelta:
     partitions: set[tuple[bytes, int]] = field(default_factory=set)
     configs: set[tuple[int, str]] = field(default_factory=set)
     client_quotas: bool = False
-    #: whether each ACL that was created or removed is there now
+    #: whether each ACL that was created or removed exists now
     acls: dict[Acl, bool] = field(default_factory=dict)
     scram_credentials: set[ScramKey] = field(default_factory=set)
     delegation_tokens: set[str] = field(default_factory=set)
     transactions: set[str] = field(default_factory=set)
     mirrors: bool = False
-    """Whether a mirror changed, or what is known of a copy, or of offsets that are taken over."""
+    """Whether a mirror changed, or the state of a copy, or of offsets that are taken over."""
 
     @property
     def concerns_brokers(self) -> bool:
@@ -71,8 +71,8 @@ class ImageDelta:
         return bool(self.brokers or self.partitions or self.topics or self.removed_topics)
 
     def note(self, record: Record) -> None:
-        """Take a record into account that was just applied to the image."""
-        # Asked first: no other kinds come as often, or as many at once.
+        """Add a record that was just applied to the image."""
+        # Partition and transaction records are tested first, since they are the most frequent.
         if isinstance(record, PartitionRecord):
             self.partitions.add((record.topic_id, record.partition))
             return
@@ -126,7 +126,7 @@ class ImageDelta:
 
     @classmethod
     def between(cls, before: ClusterImage, after: ClusterImage) -> ImageDelta:
-        """What a snapshot changed."""
+        """Return the differences that a snapshot makes."""
         delta = cls()
         delta.brokers = _differing(before.brokers, after.brokers)
         delta.configs = _differing(before.configs, after.configs)

@@ -2,7 +2,7 @@
 
     org.apache.kafka.common.security.plain.PlainLoginModule required username="admin" password="secret";
 
-Only modules that are known here are accepted, and only their options: an unknown one would be a wish that is ignored.
+Only known modules and their options are accepted, since an unknown one would be silently without effect.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ TEXT_CHARACTERS_MAX: Final = 1024 * 1024
 
 
 class JaasMalformed(ValueError):
-    """The text is no JAAS configuration. The message tells where, and shows no value: it may be a password."""
+    """A text that is no JAAS configuration. The message gives the position and no value, which may be a password."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoginModule:
-    """One entry: the class of a login module, with its options."""
+    """An entry of a configuration: the class of a login module, with its options."""
 
     class_name: str
     flag: str
@@ -29,12 +29,12 @@ class LoginModule:
 
     @property
     def name(self) -> str:
-        """The class without its package."""
+        """The name of the class without its package."""
         return self.class_name.rpartition(".")[2]
 
 
 def parse_jaas(text: str) -> list[LoginModule]:
-    """The entries of a configuration. Raises JaasMalformed."""
+    """Parse the entries of a configuration. Raises JaasMalformed."""
     if len(text) > TEXT_CHARACTERS_MAX:
         raise JaasMalformed(f"it has {len(text)} characters, allowed are {TEXT_CHARACTERS_MAX}")
     tokens = _Tokens(text)
@@ -55,7 +55,7 @@ def _module(tokens: _Tokens) -> LoginModule:
     while not tokens.take(";"):
         option = tokens.word(f"an option of {class_name} or ';'")
         if not tokens.take("="):
-            # Not its name: of a password with a blank and without quotes it is the rest.
+            # The message does not contain the word: it may be the rest of a password with a blank and without quotes.
             raise JaasMalformed(
                 f"option {len(options) + 1} of {class_name} has no '='; values with blanks stand between quotes"
             )
@@ -66,7 +66,7 @@ def _module(tokens: _Tokens) -> LoginModule:
 
 
 class _Tokens:
-    """The text, read from its start."""
+    """A reader of the text's tokens, from its start."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -77,7 +77,7 @@ class _Tokens:
         return self._at >= len(self._text)
 
     def take(self, symbol: str) -> bool:
-        """Whether `symbol` came next; it is read then."""
+        """Read `symbol` if it comes next, and return whether it did."""
         self._skip_blank()
         found = self._text.startswith(symbol, self._at)
         if found:
@@ -85,7 +85,7 @@ class _Tokens:
         return found
 
     def word(self, expected: str) -> str:
-        """Letters, digits and `_ . - $` up to anything else."""
+        """Read a word: letters, digits and `_ . - $`."""
         self._skip_blank()
         start = self._at
         while self._at < len(self._text) and (
@@ -97,7 +97,7 @@ class _Tokens:
         return self._text[start : self._at]
 
     def value(self, expected: str) -> str:
-        """A word, or anything between double quotes, in which `\\` makes the next character plain."""
+        """Read a word, or text between double quotes, in which `\\` makes the next character literal."""
         if not self.take('"'):
             return self.word(expected)
         characters: list[str] = []

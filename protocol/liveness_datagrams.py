@@ -1,12 +1,13 @@
-"""The UDP datagrams between brokers and quorum nodes: heartbeats and their answers, and probes that ask "do
-you live?".
+"""UDP datagrams between brokers and quorum nodes: heartbeats and their answers, and probes whether a broker is alive.
 
-They belong to the TCP link of the same two nodes: the keys derive from that connection's, and end with it. So neither a
-stranger nor another cluster nor what was recorded of an earlier link can keep a broker alive or have it fenced.
+They belong to the TCP link of the same two nodes: their keys derive from the keys of that connection, and end with it.
+So no unauthenticated peer, no other cluster and no recording of an earlier link can keep a broker alive or have it
+fenced.
 
 Every datagram is `magic | key id | number | kind and fields | 16-byte tag`, of one fixed size per kind. Kind and fields
-are AES-256-GCM ciphertext. The key id says which link's key it is. The number rises with every datagram of one
-direction, and is the nonce; one that is not above all before it is refused. No answer is longer than what it answers.
+are AES-256-GCM ciphertext. The key id names the link whose key it is. The number rises with every datagram of one
+direction, and is the nonce; a number that is not above all earlier ones is refused. No answer is longer than its
+question.
 """
 
 import struct
@@ -37,48 +38,48 @@ _MAX_U32 = 0xFFFF_FFFF
 
 
 class InvalidDatagram(Exception):
-    """The datagram is not one of ours, or not from this cluster."""
+    """A datagram that is malformed, or does not come from this cluster."""
 
 
 @dataclass(frozen=True, slots=True)
 class DatagramHeartbeat:
-    """A broker's sign of life."""
+    """Sign of life of a broker."""
 
     broker_id: int
     #: -1 while the broker has not registered
     broker_epoch: int
     incarnation: bytes
-    #: rises with every heartbeat of this incarnation
+    #: number that rises with every heartbeat of this incarnation
     counter: int
-    #: how long ago the broker's event loop last turned, in ms
+    #: time since the broker's event loop last ran, in ms
     loop_age_ms: int
-    #: where the broker's image stands
+    #: metadata offset of the broker's image
     metadata_offset: int
-    #: the highest counter that the broker has heard this quorum node answer, 0 for none
+    #: highest counter of which the broker received this quorum node's answer; 0 for none
     answered: int
 
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatAnswer:
-    """The active leader has heard this heartbeat of a registered broker."""
+    """Confirmation of the active leader that it received this heartbeat of a registered broker."""
 
     node_id: int
-    #: the broker's
+    #: incarnation of the broker
     incarnation: bytes
-    #: the heartbeat's
+    #: counter of the heartbeat
     counter: int
 
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """A quorum node asks whoever holds this port who it is."""
+    """Question of a quorum node for the identity of the process on this port."""
 
     nonce: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class ProbeAnswer:
-    """The broker's answer to a probe. The keys say which broker it is, and which of its incarnations."""
+    """Answer of the broker to a probe. The keys prove which broker and which of its incarnations answers."""
 
     nonce: bytes
 
@@ -87,15 +88,15 @@ Datagram = DatagramHeartbeat | HeartbeatAnswer | Probe | ProbeAnswer
 
 
 class DatagramSeal:
-    """Encodes and authenticates the datagrams of one link, at one of its ends.
+    """Encryption of the datagrams of one link, at one of its ends.
 
-    An end has one seal for a link, and uses it from one thread: the numbers that it gives out must not repeat.
+    An end has one seal for a link, and uses it from one thread, since its numbers must not repeat.
     """
 
     def __init__(self, link_key: bytes, *, is_broker: bool) -> None:
-        """`link_key`: what both ends derive from the link's channel for its datagrams."""
+        """Derive the keys. `link_key`: key that both ends derive from the link's channel for its datagrams."""
         self.key_id = _derived(link_key, b"key id", KEY_ID_SIZE)
-        """Tells this link's datagrams from others."""
+        """Id by which this link's datagrams are distinguished from those of other links."""
         to_quorum, to_broker = (
             AESGCM(_derived(link_key, label, 32)) for label in (b"to the quorum", b"to the broker")
         )
@@ -104,7 +105,7 @@ class DatagramSeal:
         self._received = 0
 
     def encode(self, datagram: Datagram) -> bytes:
-        """The bytes to send."""
+        """Return the bytes to send."""
         match datagram:
             case DatagramHeartbeat():
                 body = _HEARTBEAT.pack(
@@ -130,7 +131,8 @@ class DatagramSeal:
         return head + self._sending.encrypt(_nonce(self._sent), body, head)
 
     def decode(self, data: bytes) -> Datagram:
-        """Raises InvalidDatagram for whatever was not sealed by the other end of this link, or comes again."""
+        """Decode a datagram. Raises InvalidDatagram if the other end of this link did not seal it, or if it was
+        received before."""
         if key_id_of(data) != self.key_id:
             raise InvalidDatagram("not a liveness datagram of this link")
         head = data[: _HEAD.size]
@@ -156,7 +158,7 @@ class DatagramSeal:
 
 
 def key_id_of(data: bytes) -> bytes | None:
-    """Which link's key a datagram needs; None for what is none of ours."""
+    """Return the id of the key that a datagram needs; None if it is no liveness datagram."""
     if len(data) < _HEAD.size + _TAG_SIZE or data[: len(_MAGIC)] != _MAGIC:
         return None
     return data[len(_MAGIC) : len(_MAGIC) + KEY_ID_SIZE]

@@ -1,4 +1,5 @@
-"""Topics in answers to Metadata, written without messages: one answer may have thousands. The bytes are `codec`'s."""
+"""Encoding of topics in answers to Metadata, without message objects, since an answer may have thousands of topics. The
+bytes are equal to `codec`'s."""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ from .messages.metadata import MetadataResponse, MetadataResponsePartition
 from .primitives import write_uvarint
 
 _ONE_BYTE_MAX: Final = 126
-"""The longest array or text whose length takes a byte in a flexible version."""
+"""Highest length of an array or text whose length takes one byte in a flexible version."""
 
 _ONE_BYTE: Final = [bytes((number,)) for number in range(_ONE_BYTE_MAX + 2)]
 
@@ -19,7 +20,7 @@ _Sizes = tuple[int, int, int]
 
 
 class TopicWriter:
-    """Writes topics of one version of MetadataResponse."""
+    """A writer of topics for one version of MetadataResponse."""
 
     def __init__(self, version: int) -> None:
         self._version = version
@@ -30,7 +31,7 @@ class TopicWriter:
     def topic(
         self, name: str, topic_id: bytes, is_internal: bool, partitions: Sequence[bytes], operations: int
     ) -> bytes:
-        """A topic without an error."""
+        """Encode a topic without an error."""
         text = name.encode()
         return b"".join(
             (
@@ -46,7 +47,7 @@ class TopicWriter:
         )
 
     def with_operations(self, topic: bytes, operations: int) -> bytes:
-        """The same topic with other operations."""
+        """Return the topic with other operations."""
         end = self._end(operations)
         return topic[: len(topic) - len(end)] + end
 
@@ -60,7 +61,7 @@ class TopicWriter:
         isr: Sequence[int],
         offline: Sequence[int],
     ) -> bytes:
-        """One partition of a topic."""
+        """Encode one partition of a topic."""
         sizes = len(replicas), len(isr), len(offline)
         layout = self._layouts.get(sizes) or self._layout(sizes)
         if layout is None:
@@ -115,6 +116,6 @@ class TopicWriter:
         return bytes(out)
 
     def _end(self, operations: int) -> bytes:
-        """What follows the partitions."""
+        """Encode the fields after the partitions."""
         tags = b"\0" if self._flexible else b""
         return struct.pack(">i", operations) + tags if self._version >= 8 else tags

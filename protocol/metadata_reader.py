@@ -1,8 +1,9 @@
-"""Answers to Metadata, read without messages: one may have tens of thousands of partitions. The bytes are `codec`'s.
+"""Decoding of answers to Metadata, without message objects, since an answer may have tens of thousands of partitions.
+The bytes are equal to `codec`'s.
 
-Most of an answer is what the last one was, and most partitions of a cluster are alike but for their number. So a topic
-with the bytes that it had before is passed over, and partitions that are alike are read once. Both rest on this: the
-bytes of a topic or a partition tell where they end. So where known bytes stand, nothing else stands.
+Most of an answer equals the previous one, and most partitions of a cluster differ only in their index. So a topic with
+the same bytes as before is skipped, and equal partitions are decoded once. This is safe since the bytes of a topic or a
+partition determine where they end: known bytes cannot be the beginning of something longer.
 """
 
 from __future__ import annotations
@@ -31,13 +32,15 @@ _UNREADABLE: Final = (struct.error, IndexError, UnicodeDecodeError)
 _INDEX_AT: Final = 2
 _ALIKE_FROM: Final = 6
 _ARRAYS_FROM: Final = 14
-"""Where, in a partition, its number stands, what others have in common with it, and its three lists of brokers."""
+"""Positions in an encoded partition: its index, the bytes that equal partitions share, and its three lists of
+brokers."""
 
 
 @dataclass(frozen=True, slots=True)
 class ToldPartition:
-    """A partition but for its number: those that are alike share one. `leader` is -1 while there is none, and
-    `leader_epoch` -1 when not told.
+    """A partition without its index; equal partitions share one object.
+
+    `leader` is -1 while there is none, and `leader_epoch` is -1 if the answer does not contain it.
     """
 
     leader: int
@@ -48,7 +51,7 @@ class ToldPartition:
 
     @classmethod
     def of(cls, partition: MetadataResponsePartition) -> Self:
-        """What a message says."""
+        """Return the partition in a message."""
         return cls(
             partition.leader_id,
             partition.leader_epoch,
@@ -60,8 +63,9 @@ class ToldPartition:
 
 @dataclass(slots=True)
 class ToldTopic:
-    """One topic of an answer. `partitions` are in order, and None if the topic has the bytes that it had before.
-    `encoded` are its bytes.
+    """A topic of an answer.
+
+    `partitions` are in order, or None if the topic has the same bytes as before. `encoded` contains its bytes.
     """
 
     name: str | None
@@ -73,11 +77,12 @@ class ToldTopic:
 
 
 class MetadataReader:
-    """Reads one answer of a flexible version, whose body begins at `position`; the frame must not change."""
+    """A reader of one answer of a flexible version, whose body begins at `position`. The frame must not change."""
 
     def __init__(self, frame: bytes, version: int, position: int, alike: dict[bytes, ToldPartition]) -> None:
-        """Reads what comes before the topics. `alike`: partitions that were read before, to be shared; new ones are
-        added. Raises MalformedMessage.
+        """Read the fields before the topics.
+
+        `alike`: partitions that were decoded before, to be shared; new ones are added. Raises MalformedMessage.
         """
         assert version in MetadataResponse.schema.flexible
         self.brokers: list[MetadataResponseBroker] = []
@@ -92,8 +97,10 @@ class MetadataReader:
             raise self._malformed(error) from None
 
     def topics(self, known: Callable[[str], bytes]) -> Iterator[ToldTopic]:
-        """One after the other. `known`: the bytes of a topic as it was read last, empty if it was not. Raises
-        MalformedMessage, for what comes behind the topics, too.
+        """Yield the topics in order.
+
+        `known` returns the bytes of a topic in the previous answer, or empty bytes. Raises MalformedMessage, also for
+        the fields after the topics.
         """
         try:
             count, position = self._count("topics", self._position)
@@ -105,7 +112,7 @@ class MetadataReader:
             raise self._malformed(error) from None
 
     def _head(self, position: int) -> int:
-        """Reads what stands before the topics, and returns where they begin."""
+        """Read the fields before the topics, and return where the topics begin."""
         read_broker = reader(ReaderKind.AT_ONCE, MetadataResponseBroker, self._version, flexible=True)
         count, position = self._count("brokers", position + 4)
         for _ in range(count):
@@ -116,7 +123,7 @@ class MetadataReader:
         return position + 4
 
     def _tail(self, position: int) -> None:
-        """Only looks whether all of it is there."""
+        """Check that the fields after the topics are complete."""
         if self._version <= 10:
             _INT32(self._frame, position)
             position += 4
@@ -151,7 +158,7 @@ class MetadataReader:
         found: dict[int, ToldPartition] = {}
         size = self._partition_bytes
         for _ in range(count):
-            # Most are as long as the one before.
+            # Most partitions are as long as the one before.
             stop = position + size
             one = alike.get(frame[position + _ALIKE_FROM : stop])
             if one is None or stop > end:
@@ -166,7 +173,7 @@ class MetadataReader:
         return found, position
 
     def _partition(self, position: int) -> tuple[ToldPartition, int]:
-        """One that has not the length of the one before, or is like none."""
+        """Read a partition whose length differs from the one before, or whose bytes are new."""
         stop = self._partition_end(position)
         if stop <= self._end:
             known = self._alike.get(self._frame[position + _ALIKE_FROM : stop])
@@ -177,7 +184,8 @@ class MetadataReader:
         return one, stop
 
     def _partition_end(self, position: int) -> int:
-        """Where it ends if it has no tagged fields; beyond the frame if it is not whole."""
+        """Return the position at which a partition without tagged fields ends; it lies beyond the frame if the
+        partition is cut short."""
         position += _ARRAYS_FROM
         for _ in range(3):
             length, position = read_uvarint(self._frame, position)

@@ -1,8 +1,8 @@
 """Cuts of mirrors: a part of the cluster's image. Pure.
 
 A cluster of Ottla decides its transactions in one sequence of commit indexes, and each index cuts all partitions at
-once (docs/TRANSACTIONS.md). A mirror goes through *rounds*: it names a cut of its source, and each copy tells where the
-source cuts its partition, once the copy has all that lies below. A round that all copies have reached is *whole*: if
+once (docs/TRANSACTIONS.md). A mirror proceeds in *rounds*. A round names a cut of the source. Each copy reports where
+the cut divides its partition, once the copy has all records below. A round that all copies have reached is *whole*: if
 each copy is cut there, no transaction is torn.
 """
 
@@ -24,80 +24,81 @@ from .mirror_versions import MirrorVersions
 from .transaction_table import Place
 
 ROUNDS_MAX: Final = 5
-"""Of one mirror at a time: one that is whole, and those that some copy is still behind."""
+"""Highest number of rounds of one mirror at a time: a whole round, and the rounds that some copy has not reached
+yet."""
 NOT_REACHED: Final = -1
-"""In a record, in place of an offset: the copy may lack what it had."""
+"""Value in a record in place of an offset: the copy may no longer have what it had."""
 
 MirrorCutRecords = MirrorCutRecord | MirrorCutReachedRecord | MirrorCutsTrimmedRecord | MirrorVersionsRecord
 
 
 @dataclass(frozen=True, slots=True)
 class MirrorRound:
-    """A cut of the source, which all copies of a mirror are to reach."""
+    """A cut of the source that all copies of a mirror are to reach."""
 
     number: int
     cut: int
-    """A commit index of the source; -1 before its first transaction."""
+    """Commit index of the source; -1 before its first transaction."""
     metadata_offset: int
-    """Of the source, when it told the cut."""
+    """Metadata offset of the source when it reported the cut."""
     time_ms: int
-    """When that was, by the clock of the broker that asked."""
+    """Time of that report by the clock of the broker that asked, in ms since 1970."""
     has_offsets: bool = False
-    """Whether the copies tell what groups of the source had committed at the cut: that is nothing if it had no topic of
-    committed offsets."""
+    """Whether the copies include the offsets that groups of the source had committed at the cut. There are none if the
+    source had no topic of committed offsets."""
 
 
 @dataclass(slots=True)
 class CutsOfMirror:
-    """The rounds of one mirror that are still of use, and who has reached them."""
+    """The rounds of one mirror that are still of use, and the copies that have reached them."""
 
     next_number: int = 0
     rounds: tuple[MirrorRound, ...] = ()
-    """By number, which rises by one."""
+    """Rounds by number; numbers rise by one."""
     reached: dict[Place, tuple[tuple[int, int], ...]] = field(default_factory=dict)
-    """By copy: (number of the round, where the source cuts the partition)."""
+    """Reached rounds of each copy: pairs of a round's number and the offset at which its cut divides the partition."""
     versions: MirrorVersions = field(default_factory=MirrorVersions)
 
     def offset(self, place: Place, number: int) -> int | None:
-        """Where the source cuts a partition; None if its copy has not reached that round."""
+        """Return the offset at which a round's cut divides a partition; None if its copy has not reached that round."""
         return next((offset for known, offset in self.reached.get(place, ()) if known == number), None)
 
     def missing(self, number: int, copies: Iterable[Place]) -> Iterator[Place]:
-        """The copies that have not reached a round."""
+        """Return the copies that have not reached a round."""
         return (place for place in copies if self.offset(place, number) is None)
 
     def behind(self, copies: Collection[Place]) -> list[Place]:
-        """The copies that the oldest round waits for that is not whole."""
+        """Return the copies that are missing in the oldest round that is not whole."""
         for one in self.rounds:
             if missing := list(self.missing(one.number, copies)):
                 return missing
         return []
 
     def newest_whole(self, copies: Collection[Place]) -> MirrorRound | None:
-        """The newest round that all copies have reached."""
+        """Return the newest round that all copies have reached."""
         return next(
             (one for one in reversed(self.rounds) if next(self.missing(one.number, copies), None) is None),
             None,
         )
 
     def copy(self) -> CutsOfMirror:
-        """As it is now."""
+        """Return a snapshot that remains unchanged while this object changes."""
         return replace(self, reached=dict(self.reached), versions=self.versions.copy())
 
 
 @dataclass(slots=True)
 class MirrorCuts:
-    """Of all mirrors."""
+    """The cuts of all mirrors."""
 
     by_mirror: dict[str, CutsOfMirror] = field(default_factory=dict)
-    """One without an entry may never have a round."""
+    """Cuts by name of the mirror. A mirror without an entry will have no rounds."""
 
     def of(self, mirror: str) -> CutsOfMirror:
-        """Of a mirror, which may have none yet."""
+        """Return the cuts of a mirror, which may have none yet."""
         return self.by_mirror.get(mirror) or CutsOfMirror()
 
     def are_awaited(self, mirror: str) -> bool:
-        """Whether a mirror has rounds, or waits for its first one."""
+        """Return whether a mirror has rounds, or waits for its first round."""
         return mirror in self.by_mirror
 
     def apply(self, record: MirrorCutRecords) -> None:
@@ -124,28 +125,29 @@ class MirrorCuts:
                 cuts.versions.apply(record, cuts.rounds[0].cut if cuts.rounds else record.cut)
 
     def mirror_removed(self, mirror: str) -> None:
-        """A mirror is gone."""
+        """Forget the cuts of a removed mirror."""
         self.by_mirror.pop(mirror, None)
 
     def topic_removed(self, topic_id: bytes) -> None:
-        """A topic is gone."""
+        """Forget the reached rounds of a removed topic's copies."""
         for cuts in self.by_mirror.values():
             for place in [place for place in cuts.reached if place[0] == topic_id]:
                 del cuts.reached[place]
 
     def copy_goes_on_elsewhere(self, place: Place) -> None:
-        """A copy is cut, or leaves something out: what it has reached is to be told anew."""
+        """Forget the rounds that a copy has reached, since its log was cut or left out records. Its leader has to
+        report them again."""
         for cuts in self.by_mirror.values():
             cuts.reached.pop(place, None)
 
     def copy(self) -> MirrorCuts:
-        """As they are now, to be walked while this one moves on."""
+        """Return a snapshot that remains unchanged while this object changes."""
         return MirrorCuts({name: cuts.copy() for name, cuts in self.by_mirror.items()})
 
     def records(self) -> Iterator[MirrorCutRecords]:
-        """Records that rebuild this, in a fixed order."""
+        """Yield the records that rebuild this object, in a fixed order."""
         for name, cuts in sorted(self.by_mirror.items()):
-            # It tells the next number, too, where no round is left.
+            # This record also carries the next number, if no round is left.
             yield MirrorCutsTrimmedRecord(
                 mirror=name, number=cuts.rounds[0].number if cuts.rounds else cuts.next_number
             )
@@ -166,7 +168,7 @@ class MirrorCuts:
                     yield cut_reached_record(name, one.number, found)
 
     def broken(self) -> str:
-        """What contradicts itself; empty if nothing does."""
+        """Return a description of an inconsistency; empty if there is none."""
         for name, cuts in self.by_mirror.items():
             if broken := cuts.versions.broken():
                 return f"mirror {name}: {broken}"
@@ -181,7 +183,7 @@ class MirrorCuts:
 
 
 def cut_reached_record(mirror: str, number: int, offsets: dict[Place, int]) -> MirrorCutReachedRecord:
-    """The record that copies have reached a round; in the order in which they are given."""
+    """Return the record of copies that have reached a round, in the given order."""
     topics: dict[bytes, ReachedTopic] = {}
     for (topic_id, index), offset in offsets.items():
         topic = topics.setdefault(topic_id, ReachedTopic(topic_id=topic_id))

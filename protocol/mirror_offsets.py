@@ -1,7 +1,7 @@
 """Committed offsets that are taken over from a mirror's source after a promotion at a cut: a part of the image. Pure.
 
-The leaders of the copy of the source's offsets tell what is there as of the cut. Whoever coordinates groups here
-commits it, and until then lets nobody ask for it: an application would go on ahead of the cut.
+The leaders of the copy of the source's offsets report the offsets as of the cut. The brokers that coordinate groups
+here commit them, and until then refuse to return offsets: an application would continue ahead of the cut.
 """
 
 from __future__ import annotations
@@ -23,41 +23,43 @@ MirrorOffsetsRecords = (
 )
 
 OffsetsOfGroup = dict[Place, tuple[int, str]]
-"""By topic here and partition: the offset, and what the client keeps with it."""
+"""Committed offsets of a group, by topic id here and partition: the offset, and the client's metadata."""
 
 
 @dataclass(slots=True)
 class MirrorOffsetsDue:
-    """Of one mirror, until all groups have theirs."""
+    """The takeover of one mirror's offsets, until all groups have theirs."""
 
     topic_id: bytes
-    """Of the copy of the source's offsets, here; ZERO_UUID: no group had committed any at the cut."""
+    """Id here of the copy of the source's offsets; ZERO_UUID: no group had committed any at the cut."""
     told: set[int] = field(default_factory=set)
-    """Partitions of the copy that have told all."""
+    """Partitions of the copy whose offsets are reported completely."""
     given_up: set[int] = field(default_factory=set)
-    """Those of them that have told nothing, or not all: no replica was left, and a person has accepted that."""
+    """Partitions of `told` whose offsets are missing, all or in part: no replica was left, and an operator has accepted
+    that."""
     taken: set[int] = field(default_factory=set)
-    """Partitions of this cluster's own offsets that have what belongs there."""
+    """Partitions of this cluster's own committed offsets that have taken over their share."""
     by_group: dict[str, OffsetsOfGroup] = field(default_factory=dict)
 
     def copy(self) -> MirrorOffsetsDue:
-        """As it is now."""
+        """Return a snapshot that remains unchanged while this object changes."""
         by_group = {group: dict(offsets) for group, offsets in self.by_group.items()}
         told, given_up, taken = set(self.told), set(self.given_up), set(self.taken)
         return replace(self, told=told, given_up=given_up, taken=taken, by_group=by_group)
 
     def lost(self, leaders: Mapping[int, int]) -> list[int]:
-        """Partitions of the copy, by their leaders, that have not told all and that nobody leads: as long as that is
-        so nobody gets any offsets."""
+        """Return the partitions of the copy that are not reported completely and have no leader, given the leaders of
+        its partitions. While there are any, no group gets its offsets."""
         return sorted(index for index, leader in leaders.items() if leader < 0 and index not in self.told)
 
 
 @dataclass(slots=True)
 class MirrorOffsets:
-    """Of all mirrors."""
+    """The takeovers of all mirrors."""
 
     due: dict[str, MirrorOffsetsDue] = field(default_factory=dict)
-    """By mirror. One that is not here is not promoted at a cut, or all groups have theirs."""
+    """Takeovers by name of the mirror. A mirror without an entry was not promoted at a cut, or all its groups have
+    their offsets."""
 
     def apply(self, record: MirrorOffsetsRecords) -> None:
         """Fold one record."""
@@ -79,22 +81,23 @@ class MirrorOffsets:
                 self.due.pop(record.mirror, None)
 
     def mirror_removed(self, mirror: str) -> None:
-        """A mirror is gone."""
+        """Forget the takeover of a removed mirror."""
         self.due.pop(mirror, None)
 
     def of_copy(self, topic_id: bytes) -> tuple[str, MirrorOffsetsDue] | None:
-        """The mirror whose copy of offsets a topic is, while it is needed after the promotion."""
+        """Return the mirror whose copy of offsets a topic is, with its takeover, while the promotion still needs the
+        copy."""
         return next(((name, due) for name, due in self.due.items() if due.topic_id == topic_id), None)
 
     def copy(self) -> MirrorOffsets:
-        """As they are now, to be walked while this one moves on."""
+        """Return a snapshot that remains unchanged while this object changes."""
         return MirrorOffsets({name: due.copy() for name, due in self.due.items()})
 
     def records(self) -> Iterator[MirrorOffsetsRecords]:
-        """Records that rebuild this, in a fixed order."""
+        """Yield the records that rebuild this object, in a fixed order."""
         for name, due in sorted(self.due.items()):
             yield MirrorOffsetsDueRecord(mirror=name, topic_id=due.topic_id)
-            # Which partition has told an offset is of no use any more.
+            # The partition that an offset was reported from no longer matters.
             for group, offsets in sorted(due.by_group.items()):
                 yield MirrorOffsetsToldRecord(mirror=name, offsets=mirrored_offsets(group, offsets))
             for partition in sorted(due.told):
@@ -106,7 +109,7 @@ class MirrorOffsets:
                 yield MirrorOffsetsTakenRecord(mirror=name, partitions=sorted(due.taken))
 
     def broken(self) -> str:
-        """What contradicts itself; empty if nothing does."""
+        """Return a description of an inconsistency; empty if there is none."""
         for name, due in self.due.items():
             if not due.given_up <= due.told:
                 return f"mirror {name} waits for offsets that were given up"
@@ -118,7 +121,7 @@ class MirrorOffsets:
 
 
 def mirrored_offsets(group: str, offsets: OffsetsOfGroup) -> list[MirroredOffset]:
-    """As commands and records have them."""
+    """Return the offsets of a group in the form of commands and records."""
     return [
         MirroredOffset(group=group, topic_id=topic_id, partition=index, offset=offset, metadata=metadata)
         for (topic_id, index), (offset, metadata) in sorted(offsets.items())

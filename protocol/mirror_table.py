@@ -26,7 +26,7 @@ from .messages.mirror_records import (
 NO_EPOCH: Final = -1
 NO_ROUND: Final = -1
 OF_THE_BROKERS: Final = "__"
-"""Topics whose names begin so belong to the brokers of their cluster, and are not copied."""
+"""Prefix of the topics that belong to the brokers of their cluster, and are not copied."""
 _OFFSETS_COPY: Final = "__mirrored_offsets."
 MIRRORED_SETTINGS: Final = (
     "cleanup.policy",
@@ -41,8 +41,11 @@ MIRRORED_SETTINGS: Final = (
     "segment.bytes",
     "segment.ms",
 )
-"""Settings that a copy takes over from its source. What it costs to lose brokers (min.insync.replicas and the like) is
-this cluster's own affair, and so is how its brokers compress what is produced here."""
+"""Settings that a copy takes over from its source.
+
+This cluster sets by itself how many brokers it can afford to lose (min.insync.replicas and similar), and how its
+brokers compress records of its own producers.
+"""
 
 MirrorRecords = (
     MirrorRecord
@@ -55,33 +58,34 @@ MirrorRecords = (
 
 
 class MirrorPhase(IntEnum):
-    """What a mirror does."""
+    """Phases of a mirror."""
 
     ACTIVE = 1
-    """It copies."""
+    """The mirror copies its topics."""
     PAUSED = 2
-    """It copies nothing for now."""
+    """The mirror copies nothing for now."""
     PROMOTED = 3
-    """It copies no more: its topics take records."""
+    """The mirror copies no more: its topics take records from producers."""
 
 
 class FaultKind(IntEnum):
-    """Why a partition is not copied any further. Each would lose records without a word."""
+    """Reasons why a partition is not copied any further. To continue in spite of one would silently lose records."""
 
     NONE = 0
     GAP = 1
-    """The source has dropped records that were not copied."""
+    """The source has dropped records that were not copied yet."""
     DIVERGED = 2
-    """The source has other records at offsets that were copied, as after an unclean election."""
+    """The source has other records at offsets that were copied, for example after an unclean election."""
     MADE_ANEW = 3
-    """The source topic was deleted, and another one has its name."""
+    """The source topic was deleted, and another topic has its name."""
     UNREADABLE = 4
-    """The source has batches that cannot be copied: in a format before version 2, or before the end of the copy."""
+    """The source has batches that cannot be copied: in a format before version 2, or at offsets before the end of the
+    copy."""
 
 
 @dataclass(frozen=True, slots=True)
 class MirrorFault:
-    """What stops a copy: the offsets from `first` to before `end` are concerned, and why."""
+    """The fault that stops a copy. It affects the offsets from `first` to before `end`."""
 
     kind: FaultKind
     first: int
@@ -90,19 +94,21 @@ class MirrorFault:
 
 
 class ResumptionKind(IntEnum):
-    """What becomes of a log that does not end where the copy is to go on."""
+    """Rules for a log that does not end at the offset at which the copy is to continue."""
 
     EXACT = 0
-    """What is behind is cut off, and what is missing is left out."""
+    """Records after the offset are cut off. Records that are missing before it are left out."""
     CUT = 1
-    """What is behind is cut off. What is missing comes from the source."""
+    """Records after the offset are cut off. Records that are missing before it are copied from the source."""
     KEPT = 2
-    """What is behind stays, and stops the copy until a person decides. What is missing comes from the source."""
+    """Records after the offset remain, and stop the copy until an operator decides. Records that are missing before it
+    are copied from the source."""
 
 
 @dataclass(frozen=True, slots=True)
 class Resumption:
-    """In this leader epoch of ours the log went on at an offset that is not where it had ended, perhaps."""
+    """A continuation of the log: in leader epoch `leader_epoch` here the log continued at `offset`, which may differ
+    from its end."""
 
     leader_epoch: int
     offset: int
@@ -114,15 +120,15 @@ class MirrorPartition:
     """The copy of a partition."""
 
     lineage: tuple[tuple[int, int], ...] = ()
-    """(leader epoch of the source, its first offset), as far as copied; both rise."""
+    """Leader epochs of the source up to where the partition was copied: (epoch, first offset), both rising."""
     fault: MirrorFault | None = None
     resumption: Resumption | None = None
     promoted_epoch: int = NO_EPOCH
-    """The first leader epoch of ours in which it takes records; NO_EPOCH before."""
+    """First leader epoch here in which the partition takes records from producers; NO_EPOCH before."""
 
     @property
     def keeps_tail(self) -> bool:
-        """Whether what the log has behind the offset of a failback stays: it was not to be cut off, and nothing was
+        """Whether records after the offset of a failback remain, since they were not to be cut off, and nothing was
         copied since."""
         resumed = self.resumption
         return (
@@ -132,8 +138,11 @@ class MirrorPartition:
         )
 
     def goes_on_at(self, log_epoch: int, log_end: int, leader_epoch: int) -> int | None:
-        """Where the log of who leads in `leader_epoch` is to end before anything is appended; None: where it does. Its
-        last epoch is `log_epoch`, and it ends at `log_end`."""
+        """Return the offset at which the log has to end before the leader of `leader_epoch` appends; None: its present
+        end.
+
+        The log's last epoch is `log_epoch`, and it ends at `log_end`.
+        """
         resumed = self.resumption
         if resumed is None or not log_epoch < resumed.leader_epoch <= leader_epoch:
             return None
@@ -142,22 +151,22 @@ class MirrorPartition:
         return None if self.keeps_tail or log_end <= resumed.offset else resumed.offset
 
     def source_epoch_below(self, offset: int) -> int:
-        """The source's leader epoch of the last record below `offset`; NO_EPOCH if none is known."""
+        """Return the source's leader epoch of the last record below `offset`; NO_EPOCH if none is known."""
         return next((epoch for epoch, start in reversed(self.lineage) if start < offset), NO_EPOCH)
 
 
 @dataclass(slots=True)
 class MirrorTopic:
-    """A topic that is, or was, the copy of another."""
+    """A topic that is, or was, the copy of another topic."""
 
     mirror: str
-    """Empty once that is forgotten."""
+    """Name of the mirror; empty once the mirror was removed."""
     source_topic_id: bytes
     partitions: dict[int, MirrorPartition] = field(default_factory=dict)
 
     @property
     def has_returned(self) -> bool:
-        """Whether a failback has made it a copy, as far as that still says how its logs go on."""
+        """Whether a failback made the topic a copy, and the failback still determines how its logs continue."""
         resumed = [one.resumption for one in self.partitions.values() if one.resumption is not None]
         return any(one.kind is not ResumptionKind.EXACT for one in resumed)
 
@@ -175,38 +184,39 @@ class Mirror:
     phase: MirrorPhase
     options: tuple[tuple[str, str], ...] = field(default=(), repr=False)
     promoted_round: int = NO_ROUND
-    """Of the round at whose cut it was promoted."""
+    """Number of the round at whose cut the mirror was promoted."""
     bandwidth: int = 0
-    """Bytes/s that each broker may fetch from the source; 0: no limit."""
+    """Bytes per second that each broker may fetch from the source; 0: no limit."""
     copies_acls: bool = False
-    """Whether ACLs of its topics and groups follow."""
+    """Whether the mirror copies the ACLs of its topics and groups."""
 
 
 @dataclass(slots=True)
 class MirrorTable:
-    """All mirrors, and all topics that have one or had one."""
+    """All mirrors, and all topics that belong or belonged to one."""
 
     by_name: dict[str, Mirror] = field(default_factory=dict)
     topics: dict[bytes, MirrorTopic] = field(default_factory=dict)
-    """By their ids here."""
+    """Copied topics, by their ids here."""
     retired_ids: set[bytes] = field(default_factory=set)
-    """Ids of copies that are deleted. No topic gets them again."""
+    """Ids of deleted copies. No topic gets them again."""
     acls: dict[str, frozenset[Acl]] = field(default_factory=dict)
-    """Those that a mirror has added, by its name."""
+    """ACLs that each mirror has added, by the mirror's name."""
 
     def mirror_of(self, topic_id: bytes) -> Mirror | None:
-        """The mirror whose copy this topic is now: it is read-only. None for topics that take records."""
+        """Return the mirror whose copy this topic is now, so that it is read-only; None for a topic that takes
+        records."""
         topic = self.topics.get(topic_id)
         mirror = None if topic is None else self.by_name.get(topic.mirror)
         return None if mirror is None or mirror.phase is MirrorPhase.PROMOTED else mirror
 
     def partition(self, topic_id: bytes, index: int) -> MirrorPartition | None:
-        """The copy of a partition; None for one that never was a copy."""
+        """Return the copy of a partition; None if it never was a copy."""
         topic = self.topics.get(topic_id)
         return None if topic is None else topic.partitions.get(index)
 
     def topics_of(self, mirror: str) -> Iterator[tuple[bytes, MirrorTopic]]:
-        """The topics that a mirror copies, or has copied, by id."""
+        """Return the topics that a mirror copies, or has copied, by id."""
         return ((topic_id, topic) for topic_id, topic in self.topics.items() if topic.mirror == mirror)
 
     def apply(self, record: MirrorRecords) -> None:
@@ -237,12 +247,12 @@ class MirrorTable:
             del self.acls[record.mirror]
 
     def topic_removed(self, topic_id: bytes) -> None:
-        """A topic is gone."""
+        """Forget a removed topic. The id of a copy is retired."""
         if self.topics.pop(topic_id, None) is not None:
             self.retired_ids.add(topic_id)
 
     def copy(self) -> MirrorTable:
-        """As it is now, to be walked while this one moves on."""
+        """Return a snapshot that remains unchanged while this table changes."""
         topics = {
             topic_id: replace(topic, partitions=dict(topic.partitions))
             for topic_id, topic in self.topics.items()
@@ -250,7 +260,7 @@ class MirrorTable:
         return MirrorTable(dict(self.by_name), topics, set(self.retired_ids), dict(self.acls))
 
     def records(self) -> Iterator[MirrorRecords]:
-        """Records that rebuild this table, in a fixed order."""
+        """Yield the records that rebuild this table, in a fixed order."""
         for _, mirror in sorted(self.by_name.items()):
             yield mirror_record(mirror)
         for topic_id, topic in sorted(self.topics.items()):
@@ -266,7 +276,7 @@ class MirrorTable:
                 yield MirrorAclRecord(mirror=name, is_copied=True, **acl._asdict())
 
     def broken(self) -> str:
-        """What contradicts itself; empty if nothing does."""
+        """Return a description of an inconsistency; empty if there is none."""
         for topic_id, topic in self.topics.items():
             for index, partition in topic.partitions.items():
                 pairs = partition.lineage
@@ -278,17 +288,18 @@ class MirrorTable:
 
 
 def offsets_copy(mirror: str) -> str:
-    """The name of the topic here that is the copy of the source's committed offsets, while a mirror needs it."""
+    """Return the name of the topic here that holds the copy of the source's committed offsets, while a mirror needs
+    it."""
     return f"{_OFFSETS_COPY}{mirror}"
 
 
 def is_offsets_copy(topic: str) -> bool:
-    """Whether a topic is such a copy, by its name."""
+    """Return whether a topic is such a copy, by its name."""
     return topic.startswith(_OFFSETS_COPY)
 
 
 def mirror_record(mirror: Mirror) -> MirrorRecord:
-    """The record that makes this mirror."""
+    """Return the record that produces this mirror."""
     return MirrorRecord(
         name=mirror.name,
         source_cluster_id=mirror.source_cluster_id,
@@ -305,7 +316,7 @@ def mirror_record(mirror: Mirror) -> MirrorRecord:
 
 
 def mirror_partition_record(topic_id: bytes, index: int, state: MirrorPartition) -> MirrorPartitionRecord:
-    """The record that makes this state."""
+    """Return the record that produces this state."""
     record = MirrorPartitionRecord(
         topic_id=topic_id,
         partition=index,

@@ -1,7 +1,7 @@
 """Application versions that transactional ids of a mirror's source had at its cuts: a part of the image. Pure.
 
-A promotion at a cut gives them to this cluster's transactional ids, so that a job is told what was committed up to
-there, and neither writes it again nor leaves anything out.
+A promotion at a cut assigns them to this cluster's transactional ids. So a job learns what was committed up to the cut,
+and neither writes it again nor leaves anything out.
 """
 
 from __future__ import annotations
@@ -18,17 +18,17 @@ NOTHING_TOLD: Final = -1
 
 @dataclass(slots=True)
 class MirrorVersions:
-    """Of one mirror."""
+    """The application versions of one mirror's source."""
 
     told_offset: int = NOTHING_TOLD
-    """The source's metadata offset up to which it has told what changed."""
+    """Metadata offset of the source up to which it has reported changes."""
     by_id: dict[str, tuple[tuple[int, int], ...]] = field(default_factory=dict)
-    """By transactional id: (cut, version from that cut on), the cuts rise."""
+    """Versions by transactional id: pairs of a cut and the version from that cut on; cuts rise."""
     _changing: set[str] = field(default_factory=set)
-    """Those that have several."""
+    """Transactional ids with several pairs."""
 
     def apply(self, record: MirrorVersionsRecord, needed_from: int) -> None:
-        """Fold one record. No cut before `needed_from` is asked about any more."""
+        """Fold one record. No cut before `needed_from` will be asked for any more."""
         told = {one.transactional_id: one.app_version for one in record.versions}
         if record.is_whole:
             told = dict.fromkeys(self.by_id, NO_VERSION) | told
@@ -43,7 +43,8 @@ class MirrorVersions:
         self._keep(name, known, needed_from)
 
     def trim(self, needed_from: int | None) -> None:
-        """No cut before this one is asked about any more; None: only newer ones than have been told."""
+        """Forget versions before a cut, since no earlier cut will be asked for. None: only cuts newer than those
+        reported will be asked for."""
         for name in list(self._changing):
             known = self.by_id[name]
             self._keep(name, list(known), known[-1][0] if needed_from is None else needed_from)
@@ -60,7 +61,7 @@ class MirrorVersions:
         (self._changing.add if len(known) > 1 else self._changing.discard)(name)
 
     def at_cut(self, cut: int) -> dict[str, int]:
-        """Which ids had versions there, and which."""
+        """Return the transactional ids that had versions at a cut, with their versions."""
         found = {}
         for name, known in self.by_id.items():
             version = next((version for since, version in reversed(known) if since <= cut), NO_VERSION)
@@ -69,11 +70,11 @@ class MirrorVersions:
         return found
 
     def copy(self) -> MirrorVersions:
-        """As it is now."""
+        """Return a snapshot that remains unchanged while this object changes."""
         return MirrorVersions(self.told_offset, dict(self.by_id), set(self._changing))
 
     def records(self, mirror: str) -> Iterator[MirrorVersionsRecord]:
-        """Records that rebuild this, in a fixed order."""
+        """Yield the records that rebuild this object, in a fixed order."""
         if self.told_offset == NOTHING_TOLD:
             return
         by_cut: dict[int, list[MirroredAppVersion]] = {}
@@ -87,7 +88,7 @@ class MirrorVersions:
             )
 
     def broken(self) -> str:
-        """What contradicts itself; empty if nothing does."""
+        """Return a description of an inconsistency; empty if there is none."""
         for name, known in self.by_id.items():
             cuts = [cut for cut, _ in known]
             if not cuts or cuts != sorted(set(cuts)) or (len(cuts) > 1) != (name in self._changing):
@@ -96,5 +97,5 @@ class MirrorVersions:
 
 
 def mirrored_versions(versions: Iterable[tuple[str, int]]) -> list[MirroredAppVersion]:
-    """As commands and records have them."""
+    """Return application versions in the form of commands and records."""
     return [MirroredAppVersion(transactional_id=name, app_version=version) for name, version in versions]
