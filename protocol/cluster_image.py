@@ -83,7 +83,7 @@ class BrokerState:
 
     @property
     def usable(self) -> bool:
-        """Whether the broker may lead and be a member of ISRs."""
+        """True if the broker may lead and be a member of ISRs."""
         return not self.fenced and not self.shutting_down
 
 
@@ -109,7 +109,7 @@ class PartitionState:
 
     @property
     def is_moving(self) -> bool:
-        """Whether a reassignment is in progress."""
+        """True if a reassignment is in progress."""
         return bool(self.adding_replicas or self.removing_replicas)
 
 

@@ -1,9 +1,11 @@
-"""The table of configuration keys. Names, types, defaults and bounds are Apache Kafka's, or it says so here.
+"""The table of configuration keys. Names, types, defaults and bounds are Apache Kafka's, unless stated here.
 
-Different on purpose: `broker.heartbeat.interval.ms` and `broker.session.timeout.ms` are shorter, since a
-quorum hears of dead brokers faster; `broker.fence.on.refusal`, `broker.fenced.linger.ms`, `cluster.id`,
-`cluster.secret.file`, `quorum.secret.file`, `cluster.link.encryption`, `metrics.listener`,
-`metrics.bearer.token.file`, `mirror.allowed.paths` and `log.verify.bytes.per.second` are our own.
+Different on purpose: `broker.heartbeat.interval.ms` and `broker.session.timeout.ms` are shorter, since a quorum detects
+dead brokers faster.
+
+Keys of our own: `broker.fence.on.refusal`, `broker.fenced.linger.ms`, `cluster.id`, `cluster.secret.file`,
+`quorum.secret.file`, `cluster.link.encryption`, `metrics.listener`, `metrics.bearer.token.file`, `mirror.allowed.paths`
+and `log.verify.bytes.per.second`.
 """
 
 from __future__ import annotations
@@ -37,12 +39,12 @@ def _topic(
     most: float | None = None,
     allowed: tuple[str, ...] = (),
 ) -> ConfigKey:
-    """A topic's key, followed by the broker keys behind it."""
+    """Return a topic's key; `synonyms` are the broker keys that give its default."""
     return ConfigKey(name, kind, default, doc, Scope.TOPIC, least, most, allowed, synonyms)
 
 
 def _throttled(name: str, doc: str) -> ConfigKey:
-    """A topic's list of replicas; no broker key stands behind it."""
+    """Return a topic's key for a list of replicas, which has no broker key."""
     return ConfigKey(name, _LIST, "", doc, Scope.TOPIC, item_pattern=r"[0-9]{1,9}:[0-9]{1,9}")
 
 
@@ -57,7 +59,7 @@ def _node(
     most: float | None = None,
     check: Callable[[str], object] | None = None,
 ) -> ConfigKey:
-    """A key of nodes; without a default it has to be given, or its absence means something."""
+    """Return a key of nodes. A key without a default has to be given, or its absence has a meaning."""
     return ConfigKey(name, kind, default, doc, scope, least, most, check=check)
 
 

@@ -1,8 +1,8 @@
 """Delegation tokens (KIP-48): the state that the cluster stores of each, the rules about it, and the derivation of its
 secret.
 
-A token is an id and a secret, the HMAC of the id under a key that brokers have. The quorum stores no secret, so nobody
-can log in with its records and snapshots alone. A client logs in by SCRAM with the id as its name and the HMAC, as
+A token is an id and a secret, the HMAC of the id under a key that brokers have. The quorum stores no secret, so no
+client can log in with its records and snapshots alone. A client logs in by SCRAM with the id as its name and the HMAC, as
 base64, as its password.
 
 Pure: times are milliseconds since 1970 and come in as arguments. Principals are texts, like User:ann.

@@ -198,7 +198,7 @@ class ErrorCode(IntEnum):
 
     @property
     def is_of_client(self) -> bool:
-        """Whether clients use the code for failures that no server reported. Such a code never travels over a
+        """True if clients use the code for failures that no server reported. Such a code never travels over a
         connection."""
         return self < ErrorCode.UNKNOWN_SERVER_ERROR
 

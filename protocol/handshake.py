@@ -113,7 +113,7 @@ class LinkSecurity:
     """Secret that only quorum nodes share; without it a process cannot get the role RAFT. None: the cluster's secret
     serves for both."""
     requires_encryption: bool = False
-    """Whether nodes that speak only version 1 are refused, as clients and as servers."""
+    """True if nodes that speak only version 1 are refused, as clients and as servers."""
 
     def __post_init__(self) -> None:
         for secret in (*self.cluster.accepted, *(self.quorum.accepted if self.quorum else ())):
@@ -155,7 +155,7 @@ class _Handshake:
 
     @property
     def done(self) -> bool:
-        """Whether both ends have proved themselves. `peer` and `channel` are available from then on."""
+        """True if both ends have proved themselves. `peer` and `channel` are available from then on."""
         return self._channel is not None
 
     @property
@@ -174,12 +174,12 @@ class _Handshake:
 
     @property
     def has_heard(self) -> bool:
-        """Whether any byte of the other end has arrived."""
+        """True if any byte of the other end has arrived."""
         return bool(self._transcript or self._buffer)
 
     @property
     def encrypted(self) -> bool:
-        """Whether the frames are encrypted, which they are not with a node of an older version. False before `done`."""
+        """True if the frames are encrypted, which they are not with a node of an older version. False before `done`."""
         return isinstance(self._channel, EncryptedChannel)
 
     @property

@@ -63,11 +63,11 @@ class ImageDelta:
     delegation_tokens: set[str] = field(default_factory=set)
     transactions: set[str] = field(default_factory=set)
     mirrors: bool = False
-    """Whether a mirror changed, or the state of a copy, or of offsets that are taken over."""
+    """True if a mirror changed, or the state of a copy, or of offsets that are taken over."""
 
     @property
     def concerns_brokers(self) -> bool:
-        """Whether brokers or replicas changed."""
+        """True if brokers or replicas changed."""
         return bool(self.brokers or self.partitions or self.topics or self.removed_topics)
 
     def note(self, record: Record) -> None:

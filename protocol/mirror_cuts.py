@@ -44,7 +44,7 @@ class MirrorRound:
     time_ms: int
     """Time of that report by the clock of the broker that asked, in ms since 1970."""
     has_offsets: bool = False
-    """Whether the copies include the offsets that groups of the source had committed at the cut. There are none if the
+    """True if the copies include the offsets that groups of the source had committed at the cut. There are none if the
     source had no topic of committed offsets."""
 
 

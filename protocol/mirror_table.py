@@ -128,7 +128,7 @@ class MirrorPartition:
 
     @property
     def keeps_tail(self) -> bool:
-        """Whether records after the offset of a failback remain, since they were not to be cut off, and nothing was
+        """True if records after the offset of a failback remain, since they were not to be cut off, and nothing was
         copied since."""
         resumed = self.resumption
         return (
@@ -166,7 +166,7 @@ class MirrorTopic:
 
     @property
     def has_returned(self) -> bool:
-        """Whether a failback made the topic a copy, and the failback still determines how its logs continue."""
+        """True if a failback made the topic a copy, and the failback still determines how its logs continue."""
         resumed = [one.resumption for one in self.partitions.values() if one.resumption is not None]
         return any(one.kind is not ResumptionKind.EXACT for one in resumed)
 
@@ -188,7 +188,7 @@ class Mirror:
     bandwidth: int = 0
     """Bytes per second that each broker may fetch from the source; 0: no limit."""
     copies_acls: bool = False
-    """Whether the mirror copies the ACLs of its topics and groups."""
+    """True if the mirror copies the ACLs of its topics and groups."""
 
 
 @dataclass(slots=True)

@@ -1,23 +1,23 @@
-"""How the two ends of a connection to a broker's listener prove that they hold the cluster secret.
+"""Mutual proof of the two ends of a connection to a broker's listener that they hold the cluster secret.
 
-A broker that follows another proves itself before it fetches, and a person with the secret can do the same. A server
-accepts each of the secrets in its file, and answers by the one that the client uses:
+A broker that follows another broker proves itself before it fetches, and an operator with the secret can do the same. A
+server accepts each of the secrets in its file, and answers with the secret that the client used:
 
-1. client -> server  magic, version, role, node id, id of the server it means, incarnation, nonce, cluster id
+1. client -> server  magic, version, role, node id, id of the intended server, incarnation, nonce, cluster id
 2. server -> client  nonce
 3. client -> server  proof
 4. server -> client  proof
 
-Each proof is HMAC-SHA-256 over everything said so far. Its key derives from the secret, for this purpose alone. So a
-proof fits one connection (both nonces are fresh), one pair of nodes (both ids are in it) and one direction (a label is
-in it): it can be neither replayed, nor relayed to another broker, nor reflected. The client proves itself first, and a
-server tells strangers nothing that depends on the secret.
+Each proof is HMAC-SHA-256 over all messages so far. Its key derives from the secret, for this purpose alone. So a proof
+is valid for one connection (both nonces are fresh), one pair of nodes (it covers both ids) and one direction (it covers
+a label): it can be neither replayed, nor relayed to another broker, nor reflected. The client proves itself first, so a
+server sends an unauthenticated peer nothing that depends on the secret.
 
-What is proved is who was at the other end at that moment. The connection itself is neither encrypted nor
-authenticated: somebody on the path who can change packets can still use it.
+The proof identifies the other end at that moment. The connection itself is neither encrypted nor authenticated: an
+attacker on the path who can change packets can still use it.
 
-The messages travel in AuthenticateNode requests. They are opaque there, so that a SASL mechanism can carry the same
-four. Sans-IO: nonces come in as arguments, bytes go out as values.
+The messages travel in AuthenticateNode requests, which treat them as opaque, so that a SASL mechanism can carry the
+same four. Sans-IO: nonces come in as arguments, bytes go out as values.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ PROOF_BYTES: Final = 32
 INCARNATION_BYTES: Final = 16
 MAX_CLUSTER_ID_BYTES: Final = 128
 NO_NODE: Final = -1
-"""The node id of a person."""
+"""Node id of an operator."""
 
 _KEY_LABEL: Final = b"inter-broker\0"
 _CLAIM: Final = struct.Struct(f">4sBBii{INCARNATION_BYTES}s{NONCE_BYTES}sB")
@@ -46,19 +46,19 @@ MAX_MESSAGE_BYTES: Final = _CLAIM.size + MAX_CLUSTER_ID_BYTES
 
 
 class NodeRole(IntEnum):
-    """What the client of a connection is."""
+    """Roles of a connection's client."""
 
     BROKER = 1
     OPERATOR = 2
 
 
 class ProofRefused(Exception):
-    """The other end did not prove itself. The text says why, and who it claimed to be."""
+    """A failed proof of the other end. The text gives the reason, and the identity that the other end claimed."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProvenNode:
-    """Who is at the other end of a connection. The node id of an operator is NO_NODE."""
+    """Identity of the other end of a connection. The node id of an operator is NO_NODE."""
 
     role: NodeRole
     node_id: int
@@ -66,14 +66,14 @@ class ProvenNode:
 
 @dataclass(frozen=True, slots=True)
 class NodeCredentials:
-    """What one node needs to prove itself, and to check the proofs of others."""
+    """Data with which a node proves itself, and checks the proofs of other nodes."""
 
     node_id: int
     cluster_id: str
     incarnation: bytes
     role: NodeRole = NodeRole.BROKER
     keys: tuple[bytes, ...] = field(default=(), repr=False)
-    """The first is for dialling, all are accepted."""
+    """Keys derived from the secrets. The first key is used for dialling, all are accepted."""
 
     @classmethod
     def of(
@@ -84,7 +84,7 @@ class NodeCredentials:
         incarnation: bytes,
         role: NodeRole = NodeRole.BROKER,
     ) -> NodeCredentials:
-        """Credentials from the secrets of the cluster. `incarnation`: 16 bytes that each process draws anew."""
+        """Make credentials from the secrets of the cluster. `incarnation`: 16 random bytes, drawn by each process."""
         if len(incarnation) != INCARNATION_BYTES:
             raise ValueError(f"the incarnation has {len(incarnation)} bytes, it must be {INCARNATION_BYTES}")
         if len(cluster_id.encode()) > MAX_CLUSTER_ID_BYTES:
@@ -95,7 +95,7 @@ class NodeCredentials:
 
 
 class ClientProof:
-    """The dialling end. `server_id` is the broker that it means to reach."""
+    """The dialling end. `server_id` is the id of the broker that it intends to reach."""
 
     def __init__(self, credentials: NodeCredentials, server_id: int, nonce: bytes) -> None:
         self._key = credentials.keys[0]
@@ -114,16 +114,16 @@ class ClientProof:
             )
             + cluster_id
         )
-        """The first message."""
+        """First message of the client."""
         self._said = self.claim
         self._proved = False
         self.done = False
-        """Whether the server has proved itself, too."""
+        """True if the server has proved itself, too."""
 
     def receive(self, message: bytes) -> bytes:
-        """Take the server's next message; the client's next one, empty after the server's proof.
+        """Take the server's next message, and return the client's next message; empty after the server's proof.
 
-        Raises ProofRefused if the server does not hold the secret, or is another one.
+        Raises ProofRefused if the server does not hold the secret, or is another broker.
         """
         if self.done:
             raise ProofRefused(f"broker {self._server_id} answers after the end of the exchange")
@@ -147,7 +147,7 @@ class ClientProof:
 
 
 class ServerProof:
-    """The accepting end of one connection. It takes one attempt."""
+    """The accepting end of one connection. It accepts one attempt."""
 
     def __init__(self, credentials: NodeCredentials, nonce: bytes) -> None:
         self._credentials = credentials
@@ -156,13 +156,13 @@ class ServerProof:
         self._claimed: ProvenNode | None = None
         self._over = False
         self.peer: ProvenNode | None = None
-        """Who the client has proved to be; None before that."""
+        """Proved identity of the client; None before its proof."""
 
     def receive(self, message: bytes) -> bytes:
-        """Take the client's next message; the answer to it. Raises ProofRefused; then nothing is answered."""
+        """Take the client's next message, and return the answer. Raises ProofRefused; then no answer is sent."""
         if self._over:
             raise ProofRefused("a connection has one attempt to prove itself")
-        self._over = True  # unless what follows finds nothing wrong
+        self._over = True  # reset below if the claim is valid
         if self._claimed is None:
             self._claimed = self._check_claim(message)
             self._said = message + self._nonce

@@ -1,7 +1,7 @@
-"""The secrets that nodes share, as their files hold them.
+"""The secrets that nodes share, as stored in their files.
 
-A file may hold several lines, while a secret is being replaced: nodes that use the old one and nodes that use the new
-one accept each other.
+While a secret is being replaced, a file may contain several lines: nodes that use the old secret and nodes that use the
+new one accept each other.
 """
 
 from __future__ import annotations
@@ -19,11 +19,12 @@ from .config_key import ConfigError
 
 MIN_SECRET_BYTES: Final = 16
 MIN_STRENGTH_BITS: Final = 50
-"""By `strength_bits`. What `openssl rand` makes has more, even with 16 bytes; a password that is repeated has less."""
+"""Lowest accepted result of `strength_bits`. Output of `openssl rand` has more, even with 16 bytes; a repeated password
+has less."""
 
 _OF_WORDS: Final = frozenset(b"abcdefghijklmnopqrstuvwxyz -_.")
 _BITS_OF_LETTERS: Final = 2
-"""Of a letter within words."""
+"""Assumed entropy of a letter within words, in bits."""
 _BYTES_LOOKED_AT: Final = 256
 
 logger = logging.getLogger(__name__)
@@ -31,7 +32,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Secrets:
-    """What one file holds. Whoever dials or signs uses `first`; `accepted` has it, too."""
+    """Secrets of one file. A node that dials or signs uses `first`; `accepted` includes it."""
 
     accepted: tuple[bytes, ...] = field(repr=False)
 
@@ -41,19 +42,18 @@ class Secrets:
 
     @property
     def first(self) -> bytes:
-        """The one to use."""
+        """The secret to use for dialling and signing."""
         return self.accepted[0]
 
     @classmethod
     def parse(cls, content: bytes) -> Secrets:
-        """From the content of a file, one in a line. White space around each does not count. Raises ValueError if
-        nothing else is there.
-        """
+        """Parse the content of a file, one secret per line. White space around a secret is removed. Raises ValueError
+        if there is no secret."""
         return cls(tuple(secret for line in content.split(b"\n") if (secret := line.strip())))
 
 
 def read_secrets(key: str, path: str) -> Secrets:
-    """The secrets in the file that `key` names. Raises ConfigError."""
+    """Read the secrets in the file that `key` names. Raises ConfigError."""
     try:
         content = Path(path).read_bytes()
         if others_may_read(path):
@@ -64,7 +64,8 @@ def read_secrets(key: str, path: str) -> Secrets:
 
 
 def checked_secrets(key: str, path: str, content: bytes) -> Secrets:
-    """The secrets in `content`, which `path` names. Raises ConfigError for secrets that can be guessed."""
+    """Return the secrets in `content`, which was read from `path`. Raises ConfigError for secrets that can be
+    guessed."""
     try:
         secrets = Secrets.parse(content)
     except ValueError:
@@ -91,13 +92,15 @@ def checked_secrets(key: str, path: str, content: bytes) -> Secrets:
 
 
 def others_may_read(file: str | Path) -> bool:
-    """Whether users may read a file who are neither its owner nor in its group. Raises OSError."""
+    """Return whether users who are neither the file's owner nor in its group may read it. Raises OSError."""
     return bool(os.stat(file).st_mode & stat.S_IROTH)
 
 
 def strength_bits(secret: bytes) -> float:
-    """How many bits a guesser needs at most, by what a secret shows: how often each byte occurs, and whether it
-    repeats itself. Nobody can tell more from one.
+    """Return the highest number of bits that a guesser needs, judged by the secret alone: how often each byte occurs,
+    and whether the secret repeats itself.
+
+    The secret alone reveals no more about its strength.
     """
     seen = secret[:_BYTES_LOOKED_AT]
     unit = seen[: _period(seen)]
@@ -105,12 +108,12 @@ def strength_bits(secret: bytes) -> float:
 
 
 def could_be_words(secret: bytes) -> bool:
-    """Whether it is so short, and made of letters alone, that a list of words may have it."""
+    """Return whether the secret is so short, and made of letters alone, that it may be in a list of words."""
     return len(secret) * _BITS_OF_LETTERS < MIN_STRENGTH_BITS and _OF_WORDS.issuperset(secret.lower())
 
 
 def _period(secret: bytes) -> int:
-    """The length of the shortest piece that makes the whole when it is repeated, the last time perhaps in part."""
+    """Return the length of the shortest piece whose repetition makes the whole; the last repetition may be partial."""
     return next(
         length for length in range(1, len(secret) + 1) if secret[length:] == secret[: len(secret) - length]
     )

@@ -1,4 +1,4 @@
-"""A partition that has changed, as the state machine notes it, and the bytes that brokers are told."""
+"""Changes of partitions, as the state machine notes them, and their encoding for brokers."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ KNOWN_MAX: Final = 4096
 _NUMBER: Final = NUMBERS[PartitionRecord]
 _BEGINNING: Final = struct.Struct(">B16si")
 _END: Final = struct.Struct(">iii?x")
-"""With the number of tagged fields, none."""
+"""Leadership fields, and the number of tagged fields, which is zero."""
 
 _Lists = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...]]
 _known: dict[_Lists, bytes] = {}
 
 
 class PartitionChange(NamedTuple):
-    """The new state of a partition. It stands for a record, which is made only where somebody needs it."""
+    """The new state of a partition. It stands for a record, which is made only where one is needed."""
 
     topic_id: bytes
     partition: int
     state: PartitionState
 
     def record(self) -> PartitionRecord:
-        """The record that makes this state."""
+        """Return the record that produces this state."""
         return partition_record(*self)
 
     def encoded(self) -> bytes:
-        """What `encode_record` makes of the record, in a third of the time."""
+        """Return the bytes that `encode_record` makes of the record, in a third of the time."""
         topic_id, partition, state = self
         if state.adding_replicas or state.removing_replicas or state.offline_replicas:
             return encode_record(self.record())
@@ -45,16 +45,16 @@ class PartitionChange(NamedTuple):
 
 
 Change = Record | PartitionChange
-"""What a command does to the image: a record, or what stands for one."""
+"""An effect of a command on the image: a record, or an object that stands for one."""
 
 
 def record_of(change: Change) -> Record:
-    """The record of a change."""
+    """Return the record of a change."""
     return change.record() if isinstance(change, PartitionChange) else change
 
 
 def _encoded(lists: _Lists) -> bytes:
-    """In a large cluster thousands of partitions have the same."""
+    """Encode lists of brokers; results are kept, since thousands of partitions of a large cluster have equal lists."""
     out = bytearray()
     for one in lists:
         write_uvarint(out, len(one) + 1)

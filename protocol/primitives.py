@@ -1,4 +1,4 @@
-"""Variable-length integers and the limits that every decoder keeps before it allocates."""
+"""Variable-length integers, and the limits that every decoder checks before it allocates."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ _VARLONG_END: Final = 1 << 64
 
 
 class MalformedMessage(ValueError):
-    """The bytes do not follow the schema: cut short, a length beyond the buffer, a null where none may be."""
+    """Bytes that do not follow the schema: cut short, a length beyond the buffer, a null where none is allowed."""
 
 
 def too_long(where: str, length: int, left: int) -> MalformedMessage:
-    """The error for a length that cannot be: negative, over the limit of its type, or beyond the buffer."""
+    """Return the error for an impossible length: negative, over the limit of its type, or beyond the buffer."""
     return MalformedMessage(f"{where}: length {length} is not allowed, {left} bytes are left")
 
 
 def long_uvarint(buffer: Buffer, position: int, first: int) -> tuple[int, int]:
-    """Finish an unsigned varint whose first byte `first`, over 127, was read; (value, next position).
+    """Read the rest of an unsigned varint whose first byte `first` is over 127. Returns (value, next position).
 
-    Raises MalformedMessage if it takes more than five bytes. Raises IndexError if the buffer ends within it.
+    Raises MalformedMessage if the varint takes more than five bytes. Raises IndexError if the buffer ends within it.
     """
     value, shift = first & 0x7F, 7
     while True:
@@ -39,7 +39,7 @@ def long_uvarint(buffer: Buffer, position: int, first: int) -> tuple[int, int]:
 
 
 def read_uvarint(buffer: Buffer, position: int) -> tuple[int, int]:
-    """An unsigned varint of up to five bytes; (value, next position). Errors as in `long_uvarint`."""
+    """Read an unsigned varint of up to five bytes. Returns (value, next position). Errors as in `long_uvarint`."""
     first = buffer[position]
     if first < 0x80:
         return first, position + 1
@@ -55,9 +55,10 @@ def write_uvarint(out: bytearray, value: int) -> None:
 
 
 def read_varlong(buffer: Buffer, position: int) -> tuple[int, int]:
-    """A zigzag varint of up to ten bytes, as in records; (value, next position).
+    """Read a zigzag varint of up to ten bytes, as in records. Returns (value, next position).
 
-    Raises MalformedMessage if it takes more than 64 bits, or ten bytes. Raises IndexError if the buffer ends within it.
+    Raises MalformedMessage if the varint takes more than 64 bits, or ten bytes. Raises IndexError if the buffer ends
+    within it.
     """
     byte = buffer[position]
     if byte < 0x80:
@@ -79,7 +80,7 @@ def read_varlong(buffer: Buffer, position: int) -> tuple[int, int]:
 
 
 def zigzag(value: int) -> bytes:
-    """A signed integer as zigzag varint."""
+    """Encode a signed integer as zigzag varint."""
     out = bytearray()
     write_uvarint(out, (value << 1) ^ (value >> 63))
     return bytes(out)
@@ -88,11 +89,11 @@ def zigzag(value: int) -> bytes:
 def tagged_sections(
     buffer: Buffer, position: int, end: int, count: int
 ) -> tuple[list[tuple[int, int, int]], int]:
-    """Where each tagged field lies: [(tag, start, stop)], and the position after them.
+    """Return the positions of tagged fields as [(tag, start, stop)], and the position after them.
 
-    `count` is the first byte of their number, already read.
+    `count` is the first byte of their number, which the caller has read.
 
-    Raises MalformedMessage if there are too many, or one reaches beyond `end`.
+    Raises MalformedMessage if there are too many fields, or one reaches beyond `end`.
     """
     if count > 127:
         count, position = long_uvarint(buffer, position, count)

@@ -1,6 +1,8 @@
-"""The usual requests to produce, read to plain tuples, and their answers, written from such: no message in between.
+"""Decoding of usual Produce requests into plain tuples, and encoding of their answers from tuples, without message
+objects.
 
-The reader is `produce_frames_in_python.py`, or the same in C where it was built; OTTLA_PURE_PYTHON=1 turns that down.
+The reader is `produce_frames_in_python.py`, or its equivalent in C if that was built; OTTLA_PURE_PYTHON=1 disables the
+latter.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ else:
         if PURE_PYTHON:
             raise ImportError("the reader in C is turned down")
         from . import _produce_frames as _frames
-    except ImportError:  # or not built, or built for another Python
+    except ImportError:  # disabled, not built, or built for another Python
         from . import produce_frames_in_python as _frames
 
 read_produce = _frames.read_produce
@@ -32,8 +34,8 @@ read_produce = _frames.read_produce
 __all__ = ["Appended", "read_produce", "write_produced"]
 
 Appended: TypeAlias = tuple[str | bytes, int, int, int, int]
-"""Where a batch was appended: topic and partition as in the request, the base offset, the time by which the log stamped
-it or -1, the log start offset."""
+"""A batch that was appended: topic and partition as in the request, the base offset, the timestamp that the log gave
+the batch or -1, and the log start offset."""
 
 _FLEXIBLE: Final = FIRST_FLEXIBLE[ProduceRequest.api_key]
 _TOPIC_IDS: Final = 13
@@ -46,7 +48,8 @@ _topic_of = itemgetter(0)
 
 
 def write_produced(version: int, correlation_id: int, appended: Sequence[Appended]) -> bytes:
-    """The whole frame that answers a request whose batches were all appended. Those of one topic stand side by side."""
+    """Encode the whole frame that answers a request whose batches were all appended. Batches of one topic must be
+    adjacent."""
     if len(appended) == 1:
         topic, index, base_offset, append_time_ms, log_start_offset = appended[0]
         head, tail = _around_sole(version, topic)
@@ -71,18 +74,18 @@ def write_produced(version: int, correlation_id: int, appended: Sequence[Appende
 
 @lru_cache(maxsize=4096)
 def _around_sole(version: int, topic: str | bytes) -> tuple[bytes, bytes]:
-    """What stands before and behind the result of the only batch."""
+    """Return the bytes before and after the result of the only batch."""
     head = _begin(version, 1) + _topic_head(version, topic, 1)
     return head, _behind_batch(version) + (b"\0" if version >= _FLEXIBLE else b"") + _end(version)
 
 
 def _begin(version: int, topics: int) -> bytes:
-    """The tagged fields of the header, and how many topics come."""
+    """Return the tagged fields of the header, and the number of topics."""
     return b"\0" + _count(topics, True) if version >= _FLEXIBLE else _count(topics, False)
 
 
 def _end(version: int) -> bytes:
-    """No throttle time, and no tagged fields."""
+    """Return the throttle time, 0, and no tagged fields."""
     return bytes(5) if version >= _FLEXIBLE else bytes(4)
 
 
@@ -96,7 +99,7 @@ def _count(count: int, flexible: bool) -> bytes:
 
 @lru_cache(maxsize=16)
 def _behind_batch(version: int) -> bytes:
-    """No record that was refused, no message, no tagged fields."""
+    """Return the end of a batch's result: no refused record, no message, no tagged fields."""
     if version >= _FLEXIBLE:
         return b"\1\0\0"
     return b"\0\0\0\0\xff\xff" if version >= _RECORD_ERRORS else b""
@@ -104,7 +107,7 @@ def _behind_batch(version: int) -> bytes:
 
 @lru_cache(maxsize=4096)
 def _topic_head(version: int, topic: str | bytes, batches: int) -> bytes:
-    """What stands before the batches of a topic."""
+    """Return the bytes before the batches of a topic."""
     flexible = version >= _FLEXIBLE
     if isinstance(topic, bytes):
         return topic + _count(batches, flexible)

@@ -1,4 +1,4 @@
-"""Reading the usual requests to produce, in Python. `_produce_frames.c` has the same under the same name, and
+"""Decoding of usual Produce requests, in Python. `_produce_frames.c` implements the same function, and
 `produce_frames.py` chooses between the two."""
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ from .primitives import MalformedMessage
 FIRST_WITH_TRANSACTIONAL_ID: Final = 3
 FIRST_WITH_TOPIC_IDS: Final = 13
 BATCHES_MAX: Final = 64
-"""A request with more batches is none of the usual ones."""
+"""Highest number of batches of a usual request."""
 
 
 SentBatch: TypeAlias = tuple[str | bytes, int, memoryview]
-"""The topic, by its name or, from version 13 on, its id; the partition; what is to be appended there."""
+"""A batch in a request: the topic, by name or, from version 13 on, by id; the partition; the records to append."""
 UsualProduce: TypeAlias = tuple[str | None, int, int, list[SentBatch]]
-"""The transactional id; acks; the timeout in ms; the batches, those for one topic side by side."""
+"""A usual request: the transactional id; acks; the timeout in ms; the batches, with batches of one topic adjacent."""
 
 
 def read_produce(frame: memoryview, offset: int, version: int) -> UsualProduce | None:
     """Read a request of this version, whose body begins at `offset` of the frame. The records are views of the frame.
 
-    None for what is not usual: malformed bytes, a topic that stands twice side by side, null in place of records, no
-    partition of a topic, too many batches. Tagged fields, which no version has, may count as unusual.
+    Returns None for an unusual request: malformed bytes, a topic that occurs twice in a row, null in place of records,
+    a topic without partitions, or too many batches. Tagged fields, which no version has, may count as unusual.
     """
     if not FIRST_WITH_TRANSACTIONAL_ID <= version <= ProduceRequest.max_version or not 0 <= offset <= len(
         frame

@@ -1,7 +1,7 @@
-"""The records of a batch that a client produced: gone over once, expanded piece by piece where they are compressed.
+"""Checks of the records of a produced batch: one walk, in which compressed records are expanded piece by piece.
 
-Nothing is built of them. What comes out is their largest timestamp, which the batch's header only claims. The walk is
-`record_validation.py`, or the same in C where it was built; OTTLA_PURE_PYTHON=1 turns that down.
+No record objects are built. The result is the largest timestamp of the records, which the batch's header only claims.
+The walk is `record_validation.py`, or its equivalent in C if that was built; OTTLA_PURE_PYTHON=1 disables the latter.
 """
 
 from __future__ import annotations
@@ -25,30 +25,30 @@ else:
 
         if not hasattr(_validation, "sole_batch"):
             raise ImportError("the validation in C is of an older version")
-    except ImportError:  # or not built, or built for another Python
+    except ImportError:  # disabled, not built, or built for another Python
         from . import record_validation as _validation
 
 find_sole = _validation.sole_batch
-"""See `record_validation.sole_batch`."""
+"""Function that validates a batch that comes alone; see `record_validation.sole_batch`."""
 VALIDATION: Final = "python" if _validation.__name__.endswith(".record_validation") else "C"
-"""Which validation of records is in use."""
+"""Name of the validation of records in use."""
 
 _PIECE_BYTES: Final = 64 * 1024
 
 
 class BrokenRules(Exception):
-    """Clients can read the records, but some of them break the topic's rules."""
+    """A batch whose records clients can read, but of which some break the topic's rules."""
 
     def __init__(self, refused: list[tuple[int, int | None]], refused_count: int) -> None:
         super().__init__(f"{refused_count} records break the topic's rules")
         self.refused = refused
-        """The first thousand of them: each by its place in the batch, from 0, with its timestamp in ms, or None where
-        its key is missing."""
+        """The first thousand refused records: each by its position in the batch, from 0, with its timestamp in ms, or
+        None if its key is missing."""
         self.refused_count = refused_count
 
 
 class ExpandsTooFar(Exception):
-    """The records expand to more bytes than the caller wants to go over."""
+    """A batch that expands to more bytes than the caller accepts."""
 
     def __init__(self, bytes_max: int) -> None:
         super().__init__(f"the batch expands to more than the {bytes_max} bytes allowed")
@@ -57,9 +57,11 @@ class ExpandsTooFar(Exception):
 def sole_batch(
     data: memoryview, earliest_ms: int, latest_ms: int, keyed: bool
 ) -> tuple[BatchHeader, int | None] | None:
-    """The header of a produced batch that comes alone, whose CRC is right and of which `record_batch.validate_produced`
-    and `walk_records` say nothing, and the largest timestamp of its records: None where they are compressed, and so
-    still to be walked over. None for everything else, which those two have to look at.
+    """Validate a produced batch that comes alone. Returns its header, and the largest timestamp of its records; None in
+    place of the timestamp if the records are compressed, so that `walk_records` still has to check them.
+
+    Returns None for anything else, also if `record_batch.validate_produced` or `walk_records` would refuse the batch;
+    the caller has to use these two.
     """
     return find_sole(data, crc32c(data[ATTRIBUTES_AT:]), earliest_ms, latest_ms, keyed)
 
@@ -73,14 +75,14 @@ def walk_records(
     expanded_bytes_max: int = DECOMPRESSED_BYTES_MAX,
     expanded: list[bytes] | None = None,
 ) -> int:
-    """Go over the records of `batch`, whose header and CRC are right. Returns their largest timestamp in ms, -1 if no
-    record has one. Where they are compressed, their pieces are added to `expanded`.
+    """Walk over the records of `batch`, whose header and CRC are correct. Returns their largest timestamp in ms, -1 if
+    no record has one. The expanded pieces of compressed records are appended to `expanded`.
 
-    The topic asks for timestamps from `earliest_ms` to `latest_ms`, and with `keyed` that every record has a key.
+    The topic requires timestamps from `earliest_ms` to `latest_ms`, and with `keyed` a key in every record.
 
-    Raises BrokenRules if the topic does not take some of the records. Raises KafkaError: INVALID_RECORD where a client
-    could not read them; UNSUPPORTED_COMPRESSION_TYPE. Raises ExpandsTooFar if they expand to more than
-    `expanded_bytes_max` bytes.
+    Raises BrokenRules if the topic refuses some of the records. Raises KafkaError: INVALID_RECORD if a client could not
+    read them; UNSUPPORTED_COMPRESSION_TYPE. Raises ExpandsTooFar if they expand to more than `expanded_bytes_max`
+    bytes.
     """
     validator = _validation.RecordValidator(
         header.record_count, header.base_timestamp, earliest_ms, latest_ms, keyed
@@ -114,5 +116,6 @@ def walk_records(
 
 
 def _undecodable(message: str) -> KafkaError:
-    """The CRC is right, so the client meant it: CORRUPT_MESSAGE would have it sent again, in vain."""
+    """Return an INVALID_RECORD error. The CRC is correct, so the client sent these bytes on purpose; after
+    CORRUPT_MESSAGE it would send them again, in vain."""
     return KafkaError(ErrorCode.INVALID_RECORD, message)

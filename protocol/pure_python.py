@@ -1,4 +1,4 @@
-"""Whether what is written in C, and in Python as well, is turned down: with OTTLA_PURE_PYTHON=1 in the environment."""
+"""The switch OTTLA_PURE_PYTHON=1 in the environment, which disables modules in C that have an equivalent in Python."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Records inside a batch of format v2: what producers write and consumers read. Brokers come here only where a
-topic has a compression of its own, and for markers.
+"""Records inside a batch of format v2, written by producers and read by consumers.
 
-The body's codec is `record_codec.py`, or the same in C where it was built; the environment variable
-OTTLA_PURE_PYTHON=1 turns that down.
+Brokers use this module only for markers, and for topics with a compression of their own. The body's codec is
+`record_codec.py`, or its equivalent in C if that was built; the environment variable OTTLA_PURE_PYTHON=1 disables the
+latter.
 """
 
 from __future__ import annotations
@@ -43,18 +43,18 @@ else:
         if PURE_PYTHON:
             raise ImportError("the codec in C is turned down")
         from . import _record_codec as _codec
-    except ImportError:  # or not built, or built for another Python
+    except ImportError:  # disabled, not built, or built for another Python
         from . import record_codec as _codec
 
 CODEC: Final = "python" if _codec.__name__.endswith(".record_codec") else "C"
-"""Which codec of record bodies is in use."""
+"""Name of the codec of record bodies in use."""
 Columns = _codec.Columns
 RecordCursor = _codec.RecordCursor
 encode_records = _codec.encode_records
 
 NO_COMMIT_INDEX: Final = -1
 CONTROL_BATCH_BYTES_MAX: Final = 64 << 10
-"""A marker is much smaller."""
+"""Highest size of a control batch; a marker is much smaller."""
 
 _HEAD: Final = struct.Struct(">qiibI")
 _BODY: Final = struct.Struct(">hiqqqhii")
@@ -63,11 +63,11 @@ _CONTROL_VALUE: Final = struct.Struct(">hi")
 _COMMIT_INDEX: Final = struct.Struct(">q")
 _NO_HEADERS: Final = b"\0"
 _PORTION: Final = 500
-"""Records decoded at a time where they are asked for one by one."""
+"""Number of records that are decoded at a time, if they are asked for one by one."""
 
 
 class Record(NamedTuple):
-    """A record as it stands in a batch. The timestamp is the producer's, in ms since 1970."""
+    """A record of a batch. The timestamp is the producer's, in ms since 1970."""
 
     offset: int
     timestamp_ms: int
@@ -77,7 +77,7 @@ class Record(NamedTuple):
 
 
 class EncodedRecords(NamedTuple):
-    """The body of a batch before compression, how many records it has, their first and their highest timestamp."""
+    """The body of a batch before compression, its number of records, their first and their highest timestamp."""
 
     body: bytes
     record_count: int
@@ -86,20 +86,22 @@ class EncodedRecords(NamedTuple):
 
 
 class ControlType(IntEnum):
-    """What a control record says (KIP-98)."""
+    """Types of control records (KIP-98)."""
 
     ABORT = 0
     COMMIT = 1
 
 
 class ControlRecord(NamedTuple):
-    """The end of a transaction on this partition."""
+    """The marker that ends a transaction in this partition."""
 
     type: ControlType
     number: int
-    """Of the transaction, among those of its transactional id; in the place of Kafka's coordinator epoch."""
+    """Number of the transaction among those of its transactional id; stored in the field of Kafka's coordinator
+    epoch."""
     commit_index: int = NO_COMMIT_INDEX
-    """Its place in the order in which transactions were decided. Clients pass it over; Kafka's markers have none."""
+    """Position of the decision in the order of all decisions. Clients skip the field; Kafka's markers do not have
+    it."""
 
 
 def encode_batch(
@@ -112,7 +114,7 @@ def encode_batch(
     base_sequence: int = NO_SEQUENCE,
     transactional: bool = False,
 ) -> bytes:
-    """One batch with base offset 0 and leader epoch -1, as a producer sends it; `records` are one or more."""
+    """Encode a batch with base offset 0 and leader epoch -1, as a producer sends it. `records` must not be empty."""
     return b"".join(
         encode_batch_of(
             EncodedRecords(*encode_records(records)),
@@ -127,14 +129,14 @@ def encode_batch(
 
 
 class SealedBatch(NamedTuple):
-    """A batch in two pieces: large ones are sent without ever being put together."""
+    """A batch in two pieces, so that a large batch can be sent without joining them."""
 
     head: bytes
     body: bytes
 
     @property
     def size(self) -> int:
-        """Bytes of both."""
+        """Size of both pieces together, in bytes."""
         return len(self.head) + len(self.body)
 
 
@@ -148,7 +150,7 @@ def encode_batch_of(
     base_sequence: int = NO_SEQUENCE,
     transactional: bool = False,
 ) -> SealedBatch:
-    """`encode_batch` of records that were encoded before."""
+    """Encode a batch as `encode_batch` does, of records that were encoded before."""
     attributes = compression | (TRANSACTIONAL_FLAG if transactional else 0)
     body, count, first_ms, last_ms = records
     if compression:
@@ -159,7 +161,7 @@ def encode_batch_of(
 def recompressed(
     header: BatchHeader, records: Buffer, codec: Compression, level: int | None = None
 ) -> bytearray:
-    """The batch of `header`, whose expanded records are `records`, with these compressed by `codec` and a new CRC."""
+    """Return the batch of `header`, with its expanded records `records` compressed by `codec`, and a new CRC."""
     body = compress(codec, records, level)
     fields = _BODY.pack(header.attributes & ~COMPRESSION_MASK | codec, *header[6:])
     crc = crc32c(body, crc32c(fields))
@@ -171,7 +173,7 @@ def recompressed(
 def encode_control_batch(
     record: ControlRecord, *, timestamp_ms: int, producer_id: int, producer_epoch: int
 ) -> bytes:
-    """A transaction marker: a batch of one control record."""
+    """Encode a transaction marker: a batch of one control record."""
     key = _CONTROL_KEY.pack(0, record.type)
     value = _CONTROL_VALUE.pack(0, record.number) + _COMMIT_INDEX.pack(record.commit_index)
     body, count, first_ms, last_ms = encode_records([(key, value, timestamp_ms)])
@@ -182,13 +184,13 @@ def encode_control_batch(
 
 
 def without_commit_index(batch: bytearray | memoryview, position: int, header: BatchHeader) -> None:
-    """Have a marker of ours that lies there, complete, name no place in the order of decisions: in another cluster it
-    would be one among those of that cluster. Nothing else of it changes but the CRC."""
+    """Remove the commit index from a complete marker of ours at `position`; nothing else but the CRC changes. In
+    another cluster the commit index would count among the decisions of that cluster."""
     patch_record_tail(batch, position, header, _COMMIT_INDEX.pack(NO_COMMIT_INDEX) + _NO_HEADERS)
 
 
 def decode_control_record(record: Record) -> ControlRecord | None:
-    """What a record of a control batch says; None for types that we do not know, which are to be skipped.
+    """Decode a record of a control batch; None for unknown types, which readers have to skip.
 
     Raises KafkaError: CORRUPT_MESSAGE if its key or value is too short.
     """
@@ -208,10 +210,10 @@ def decode_control_record(record: Record) -> ControlRecord | None:
 
 
 def read_control_record(batch: Buffer) -> ControlRecord | None:
-    """What the control batch that `batch` begins with says, by its first record; its CRC is not checked. None if it
-    says what we do not know, which is to be skipped, or has no record left.
+    """Decode the first record of the control batch at the beginning of `batch`; the CRC is not checked.
 
-    Raises KafkaError: CORRUPT_MESSAGE if it is damaged or cut short.
+    Returns None for an unknown type, which readers have to skip, or if the batch has no record left. Raises KafkaError:
+    CORRUPT_MESSAGE if the batch is damaged or cut short.
     """
     if parse_header(batch).size > CONTROL_BATCH_BYTES_MAX:
         return None
@@ -221,7 +223,7 @@ def read_control_record(batch: Buffer) -> ControlRecord | None:
 
 
 def decode_records(batch: Buffer, bytes_max: int = DECOMPRESSED_BYTES_MAX) -> Iterator[Record]:
-    """The records of the batch that `batch` begins with; its CRC is not checked.
+    """Yield the records of the batch at the beginning of `batch`; the CRC is not checked.
 
     Raises KafkaError: CORRUPT_MESSAGE where the batch is damaged or expands to more than `bytes_max` bytes;
     UNSUPPORTED_COMPRESSION_TYPE.
@@ -230,7 +232,7 @@ def decode_records(batch: Buffer, bytes_max: int = DECOMPRESSED_BYTES_MAX) -> It
     cursor = RecordCursor(
         bytes(
             expanded_body(batch, header, bytes_max)
-        ),  # the batch may change before the last record is asked for
+        ),  # a copy, since the batch may change before the last record is asked for
         header.record_count,
         header.base_offset,
         header.base_timestamp,
@@ -240,8 +242,8 @@ def decode_records(batch: Buffer, bytes_max: int = DECOMPRESSED_BYTES_MAX) -> It
 
 
 def expanded_body(batch: Buffer, header: BatchHeader, bytes_max: int = DECOMPRESSED_BYTES_MAX) -> Buffer:
-    """The records of the batch that `batch` begins with, as a RecordCursor takes them; where nothing is compressed,
-    they are not copied.
+    """Return the expanded records of the batch at the beginning of `batch`, as input of a RecordCursor. Uncompressed
+    records are not copied.
 
     Raises KafkaError: as `decode_records`.
     """
@@ -255,7 +257,7 @@ def expanded_body(batch: Buffer, header: BatchHeader, bytes_max: int = DECOMPRES
 
 
 def _one_by_one(cursor: RecordCursor[Row]) -> Iterator[Row]:
-    rows = cursor.take(1)  # Some want no more than the first.
+    rows = cursor.take(1)  # some callers want only the first record
     while rows:
         yield from rows
         rows = cursor.take(_PORTION)
@@ -271,7 +273,7 @@ def _seal(
     base_sequence: int,
     body: bytes,
 ) -> SealedBatch:
-    """With its CRC."""
+    """Build the header with its CRC."""
     fields = _BODY.pack(
         attributes, count - 1, first_ms, last_ms, producer_id, producer_epoch, base_sequence, count
     )

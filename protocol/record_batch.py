@@ -1,7 +1,7 @@
-"""The header of a record batch, format v2: parse, walk, validate, and patch in place.
+"""The header of a record batch, format v2: functions to parse, walk, validate, and patch it in place.
 
-Nothing here looks at a record. The records of a produced batch are gone over once, in `produced_batch.py`; on their way
-from the socket to the file their bytes are never copied or decoded. The layout is given by Kafka's protocol guide,
+No function here reads a record. The records of a produced batch are checked once, in `produced_batch.py`; on their way
+from the socket to the file their bytes are never copied or decoded. Kafka's protocol guide specifies the layout in its
 section "Record Batch".
 """
 
@@ -16,7 +16,7 @@ from .errors import ErrorCode, KafkaError
 
 HEADER_SIZE: Final = 61
 LOG_OVERHEAD: Final = 12
-"""Bytes before the part that the batch length counts: base offset and batch length."""
+"""Number of bytes that the batch length does not count: base offset and batch length."""
 MAGIC: Final = 2
 NO_PRODUCER_ID: Final = -1
 NO_PRODUCER_EPOCH: Final = -1
@@ -34,13 +34,13 @@ _HEADER = struct.Struct(">qiibIhiqqqhii")
 _LENGTH = struct.Struct(">i")
 _OFFSET = struct.Struct(">q")
 _PLACE = struct.Struct(">qii")
-"""Base offset, batch length and leader epoch."""
+"""Layout of base offset, batch length and leader epoch."""
 _CRC = struct.Struct(">I")
 _ATTRIBUTES = struct.Struct(">h")
 _LEADER_EPOCH_AT = 12
 CRC_AT: Final = 17
 ATTRIBUTES_AT: Final = 21
-"""Where the bytes begin that the CRC covers."""
+"""Position of the first byte that the CRC covers."""
 _MAX_TIMESTAMP_AT = 35
 _LOWEST_BATCH_LENGTH = HEADER_SIZE - LOG_OVERHEAD
 
@@ -66,7 +66,7 @@ class BatchHeader(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Bytes of the whole batch, header included."""
+        """Size of the whole batch in bytes, header included."""
         return self.batch_length + LOG_OVERHEAD
 
     @property
@@ -75,19 +75,19 @@ class BatchHeader(NamedTuple):
 
     @property
     def next_offset(self) -> int:
-        """The offset that follows this batch."""
+        """Offset after this batch."""
         return self.base_offset + self.last_offset_delta + 1
 
     @property
     def last_sequence(self) -> int:
-        """Sequence of the last record; sequences wrap from 2^31 - 1 to 0. -1 without a sequence."""
+        """Sequence of the last record, -1 without a sequence. Sequences wrap from 2^31 - 1 to 0."""
         if self.base_sequence == NO_SEQUENCE:
             return NO_SEQUENCE
         return (self.base_sequence + self.last_offset_delta) & 0x7FFFFFFF
 
     @property
     def compression(self) -> int:
-        """0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd."""
+        """Compression type: 0 none, 1 gzip, 2 snappy, 3 lz4, 4 zstd."""
         return self.attributes & COMPRESSION_MASK
 
     @property
@@ -104,8 +104,10 @@ class BatchHeader(NamedTuple):
 
     @property
     def latest_known_ms(self) -> int:
-        """The largest timestamp, as far as the header tells. Some producers did not fill that in, and brokers stored it
-        so: then that of the first record is known all the same. -1 if there is none.
+        """Largest timestamp that the header reveals; -1 if there is none.
+
+        Some producers did not fill in the largest timestamp, and brokers stored their batches so. Then the timestamp of
+        the first record is used.
         """
         if self.max_timestamp >= 0 or self.attributes & DELETE_HORIZON_FLAG:
             return self.max_timestamp
@@ -117,12 +119,12 @@ class BatchHeader(NamedTuple):
 
     @property
     def has_delete_horizon(self) -> bool:
-        """Whether the base timestamp says until when the tombstones in this batch stay (KIP-534)."""
+        """True if the base timestamp is the time until which the tombstones of this batch remain (KIP-534)."""
         return bool(self.attributes & DELETE_HORIZON_FLAG)
 
 
 def parse_header(buffer: Buffer, position: int = 0) -> BatchHeader:
-    """Read the header at `position`; nothing is validated.
+    """Read the header at `position`, without validation.
 
     Raises KafkaError: CORRUPT_MESSAGE if fewer than 61 bytes remain.
     """
@@ -138,7 +140,7 @@ def parse_header(buffer: Buffer, position: int = 0) -> BatchHeader:
 def walk_batches(buffer: Buffer, *, partial_tail: bool = False) -> Iterator[tuple[int, BatchHeader]]:
     """Yield (position, header) for each batch of `buffer`, checking only that sizes fit.
 
-    With `partial_tail` an incomplete last batch ends the walk silently, as in replies to a consumer.
+    With `partial_tail` an incomplete last batch ends the walk silently, as in answers to a consumer.
 
     Raises KafkaError: CORRUPT_MESSAGE where a size cannot be right.
     """
@@ -165,13 +167,13 @@ def walk_batches(buffer: Buffer, *, partial_tail: bool = False) -> Iterator[tupl
 
 
 def compute_crc(buffer: Buffer, position: int, size: int) -> int:
-    """CRC-32C of the batch of `size` bytes at `position`: from the attributes to its end."""
+    """Compute the CRC-32C of the batch of `size` bytes at `position`: from the attributes to its end."""
     view = buffer if isinstance(buffer, memoryview) else memoryview(buffer)
     return crc32c(view[position + ATTRIBUTES_AT : position + size])
 
 
 def check_integrity(buffer: Buffer, position: int, header: BatchHeader) -> None:
-    """Check what damage on disk or on the wire would break: magic and CRC.
+    """Check magic and CRC, which damage on disk or on the wire would break.
 
     Raises KafkaError: UNSUPPORTED_FOR_MESSAGE_FORMAT for an older format, CORRUPT_MESSAGE otherwise.
     """
@@ -192,7 +194,7 @@ def check_integrity(buffer: Buffer, position: int, header: BatchHeader) -> None:
 
 
 def check_produced(header: BatchHeader) -> None:
-    """Check the header fields that a client must have filled in sensibly (Kafka's `LogValidator`).
+    """Check the header fields that a client has to fill in correctly (Kafka's `LogValidator`).
 
     Raises KafkaError: INVALID_RECORD; UNSUPPORTED_COMPRESSION_TYPE for an unknown compression.
     """
@@ -225,9 +227,9 @@ def check_produced(header: BatchHeader) -> None:
 
 
 def validate_produced(buffer: Buffer) -> list[tuple[int, BatchHeader]]:
-    """Validate what a client sent before it is appended: sizes, magic, CRC, header fields.
+    """Validate the batches of a client before they are appended: sizes, magic, CRC, header fields.
 
-    Raises KafkaError with the code that answers the produce request; INVALID_RECORD if there is no batch at all.
+    Raises KafkaError with the code for the answer to the Produce request; INVALID_RECORD if there is no batch at all.
     """
     batches = []
     for position, header in walk_batches(buffer):
@@ -242,7 +244,7 @@ def validate_produced(buffer: Buffer) -> list[tuple[int, BatchHeader]]:
 def patch_offset_and_epoch(
     buffer: bytearray | memoryview, position: int, base_offset: int, partition_leader_epoch: int
 ) -> None:
-    """Write the base offset and the partition leader epoch; the CRC does not cover them."""
+    """Write the base offset and the partition leader epoch, which the CRC does not cover."""
     _OFFSET.pack_into(buffer, position, base_offset)
     _LENGTH.pack_into(buffer, position + _LEADER_EPOCH_AT, partition_leader_epoch)
 
@@ -250,14 +252,15 @@ def patch_offset_and_epoch(
 def patch_place(
     buffer: bytearray | memoryview, header: BatchHeader, base_offset: int, partition_leader_epoch: int
 ) -> None:
-    """The same at the beginning of a buffer, of a batch whose header is known."""
+    """Write the base offset and the partition leader epoch of a batch at the beginning of the buffer, whose header is
+    known."""
     _PLACE.pack_into(buffer, 0, base_offset, header.batch_length, partition_leader_epoch)
 
 
 def patch_record_tail(
     buffer: bytearray | memoryview, position: int, header: BatchHeader, tail: bytes
 ) -> None:
-    """Write the last bytes of an uncompressed batch, and compute the CRC anew."""
+    """Write the last bytes of an uncompressed batch, and recompute the CRC."""
     size = header.size
     buffer[position + size - len(tail) : position + size] = tail
     _CRC.pack_into(buffer, position + CRC_AT, compute_crc(buffer, position, size))
@@ -271,7 +274,7 @@ def patch_timestamp(
     log_append_time: bool,
     max_timestamp_ms: int,
 ) -> None:
-    """Write the timestamp type and the max timestamp, and compute the CRC anew."""
+    """Write the timestamp type and the largest timestamp, and recompute the CRC."""
     attributes = header.attributes & ~LOG_APPEND_TIME_FLAG
     if log_append_time:
         attributes |= LOG_APPEND_TIME_FLAG

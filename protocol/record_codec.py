@@ -1,8 +1,8 @@
-"""The codec of the records in a batch's body, in Python. `_record_codec.c` has the same under the same names, and
-`record.py` chooses between the two.
+"""Codec of the records in a batch's body, in Python. `_record_codec.c` implements the same names, and `record.py`
+chooses between the two.
 
-A record is a length, attributes, timestamp and offset deltas, key, value and headers, its integers as zigzag
-varints (Kafka's protocol guide, section "Record"). Small varints come from a table, as they are most of it.
+A record consists of a length, attributes, timestamp and offset deltas, key, value and headers. Its integers are zigzag
+varints (Kafka's protocol guide, section "Record"). Small varints, which are most of them, come from a table.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from .record_columns import Columns as Columns
 Header = tuple[str, bytes | None]
 Headers = Sequence[Header]
 NewRecord = tuple[bytes | None, bytes | None, int] | tuple[bytes | None, bytes | None, int, Headers]
-"""Key, value, timestamp in ms since 1970, and perhaps headers."""
+"""A record to encode: key, value, timestamp in ms since 1970, and optionally headers."""
 Row = TypeVar("Row", bound=tuple[Any, ...])
 
 _NULL: Final = zigzag(-1)
 _ZIGZAG: Final = tuple(zigzag(value) for value in range(4096))
 _TABLE_SIZE: Final = len(_ZIGZAG)
 _VALUES: Final = tuple((byte >> 1) ^ -(byte & 1) for byte in range(0x80))
-"""What a varint of one byte says."""
+"""Values of varints of one byte."""
 _INT64_END: Final = 1 << 63
 _FIELDS: Final = 5
-"""Of a record: offset, timestamp, key, value, headers."""
+"""Number of a record's fields: offset, timestamp, key, value, headers."""
 _DELTA_END: Final = 1 << 31
 _OFFSET_MAX: Final = _INT64_END - 1 - (1 << 32)
 
 
 def encode_records(records: Iterable[NewRecord]) -> tuple[bytes, int, int, int]:
-    """The body of a batch, how many records it has, their first and their highest timestamp.
+    """Encode the body of a batch. Returns the body, the number of records, their first and their highest timestamp.
 
-    Raises ValueError if there are no records, or one has too few or too many fields. Raises OverflowError if a
+    Raises ValueError if there are no records, or a record has too few or too many fields. Raises OverflowError if a
     timestamp has more than 64 bits.
     """
     parts: list[bytes] = []
@@ -86,8 +86,10 @@ def encode_records(records: Iterable[NewRecord]) -> tuple[bytes, int, int, int]:
 
 
 class RecordCursor(Generic[Row]):
-    """Takes the records out of a body, in portions. Each becomes a `row`, a named tuple of the fields `before`,
-    then offset, timestamp in ms since 1970, key, value, headers, then the fields `after`.
+    """A cursor that decodes the records of a body in portions.
+
+    Each record becomes a `row`, a named tuple of the fields `before`, then offset, timestamp in ms since 1970, key,
+    value, headers, then the fields `after`.
     """
 
     __slots__ = (
@@ -117,11 +119,13 @@ class RecordCursor(Generic[Row]):
         from_offset: int | None = None,
         stamp_ms: int | None = None,
     ) -> None:
-        """`body`: the records as they stand in the batch, expanded; `count`, `base_offset`, `base_timestamp_ms` as its
-        header says. With `from_offset` records below it are passed over, and those whose offsets do not rise. With
-        `stamp_ms` all have that timestamp.
+        """Begin at the first record.
 
-        Raises KafkaError CORRUPT_MESSAGE for a header that cannot be.
+        `body`: the records of the batch, expanded; `count`, `base_offset`, `base_timestamp_ms`: values of its header.
+        With `from_offset` the cursor skips records with lower offsets, and records whose offsets do not rise. With
+        `stamp_ms` all records get that timestamp.
+
+        Raises KafkaError CORRUPT_MESSAGE for an impossible header.
         """
         if not 0 <= count <= len(body):
             raise KafkaError(ErrorCode.CORRUPT_MESSAGE, f"{count} records in {len(body)} bytes")
@@ -140,15 +144,15 @@ class RecordCursor(Generic[Row]):
         self._stamp_ms = stamp_ms
 
     def take(self, count: int) -> list[Row]:
-        """Up to `count` records; none means that there are no more. What stands before a damaged record is taken
-        first; then it is an error however often it is asked for.
+        """Return up to `count` records; an empty list means that there are no more.
 
-        Raises KafkaError: CORRUPT_MESSAGE.
+        Records before a damaged record are returned first; after that each call raises. Raises KafkaError:
+        CORRUPT_MESSAGE.
         """
         rows: list[Row] = []
         try:
             self._decode(min(count, self._left), rows)
-            while self._left and len(rows) < count:  # some were passed over
+            while self._left and len(rows) < count:  # some records were skipped
                 self._decode(min(count - len(rows), self._left), rows)
         except (IndexError, MalformedMessage, UnicodeDecodeError) as error:
             if not rows:
@@ -160,8 +164,8 @@ class RecordCursor(Generic[Row]):
         return rows
 
     def take_into(self, columns: Columns, count: int) -> int:
-        """As `take`, but as rows of `columns`; how many they are, 0 meaning that there are no more. A timestamp of more
-        than 64 bits is damage here."""
+        """Take up to `count` records as `take` does, append them to `columns`, and return their number; 0 means that
+        there are no more. A timestamp of more than 64 bits counts as damage here."""
         began = self._position, self._left, self._from_offset
         first = len(self._before)
         rows = [row[first : first + _FIELDS] for row in self.take(count)]
@@ -176,7 +180,8 @@ class RecordCursor(Generic[Row]):
         return whole
 
     def _decode(self, count: int, rows: list[Row]) -> None:
-        """Go over `count` records. Raises what damaged bytes give rise to, with the records before them in `rows`."""
+        """Decode `count` records into `rows`. Raises the errors of damaged bytes, with the records before the damage in
+        `rows`."""
         make, row, before, after, append = tuple.__new__, self._row, self._before, self._after, rows.append
         data, end, values = self._body, len(self._body), _VALUES
         base_offset, base_ms, stamp_ms = self._base_offset, self._base_ms, self._stamp_ms
@@ -184,7 +189,7 @@ class RecordCursor(Generic[Row]):
         next_position, left = self._position, self._left
         try:
             for _ in range(count):
-                # Varints that are mostly short are read in line, as calls would take most of the time.
+                # Varints are mostly short, and are decoded in line, since calls would take most of the time.
                 position = next_position
                 claim = data[position]
                 if claim < 0x80:
@@ -255,8 +260,11 @@ class RecordCursor(Generic[Row]):
 
 
 def encode_record(key: bytes | None, value: bytes | None, headers: bytes, later_ms: int, delta: int) -> bytes:
-    """One record alone, its headers as `encode_headers` gives them. `later_ms` and `delta`: how much its timestamp and
-    its offset are above the batch's. Raises OverflowError for a timestamp that is too far from it."""
+    """Encode one record alone, with its headers as `encode_headers` returns them.
+
+    `later_ms` and `delta`: difference of its timestamp and its offset from the batch's. Raises OverflowError for a
+    timestamp that is too far from the batch's.
+    """
     parts = [b"\0", _encode_time(later_ms), zigzag(delta)]
     for blob in (key, value):
         parts += (_NULL,) if blob is None else (zigzag(len(blob)), blob)
@@ -271,7 +279,7 @@ def _encode_time(later_ms: int) -> bytes:
 
 
 def encode_headers(headers: Headers) -> bytes:
-    """Headers as they stand in a record."""
+    """Encode the headers of a record."""
     parts = [zigzag(len(headers))]
     for name, value in headers:
         encoded = name.encode()

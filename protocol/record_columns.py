@@ -1,4 +1,4 @@
-"""Records as columns, in Arrow's layout, in Python. `_columns.c` has the same under the same name."""
+"""Records as columns, in Arrow's layout, in Python. `_columns.c` implements the same names."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ from typing import Any, NamedTuple
 
 
 class BlobColumn(NamedTuple):
-    """Keys or values. `ends` are int32: 0, then where each one ends in `data`; `valid` a bit for each that is not
-    null, the lowest first, None where all are."""
+    """A column of keys or values.
+
+    `ends` are int32 numbers: 0, then the end of each value in `data`. `valid` has a bit for each value that is not
+    null, the lowest bit first; None if no value is null.
+    """
 
     nulls: int
     valid: bytes | None
@@ -18,7 +21,7 @@ class BlobColumn(NamedTuple):
 
 
 class ColumnBuffers(NamedTuple):
-    """The numbers are int64 in the machine's order of bytes, timestamps in ms since 1970."""
+    """The buffers of all columns. Numbers are int64 in the machine's byte order, timestamps are in ms since 1970."""
 
     rows: int
     offsets: bytes
@@ -26,11 +29,11 @@ class ColumnBuffers(NamedTuple):
     keys: BlobColumn
     values: BlobColumn
     headers: list[Sequence[tuple[str, bytes | None]]] | None
-    """Of each row; None where they were not asked for."""
+    """Headers of each row; None if they were not asked for."""
 
 
 class Columns:
-    """Collects records, which `RecordCursor.take_into` adds, until `finish` gives them out."""
+    """A collection of records, to which `RecordCursor.take_into` adds, until `finish` returns them."""
 
     __slots__ = ("_headers", "_keys", "_offsets", "_timestamps", "_values", "size")
 
@@ -41,20 +44,20 @@ class Columns:
         self._values: list[bytes | None] = []
         self._headers: list[Any] | None = [] if with_headers else None
         self.size = 0
-        """Bytes of keys and values together."""
+        """Size of keys and values together, in bytes."""
 
     @property
     def rows(self) -> int:
-        """How many there are."""
+        """Number of rows."""
         return len(self._offsets)
 
     @property
     def last_offset(self) -> int:
-        """Of the last row, -1 while there is none."""
+        """Offset of the last row; -1 while there is none."""
         return self._offsets[-1] if self._offsets else -1
 
     def extend(self, records: Sequence[tuple[Any, ...]]) -> None:
-        """Add records: offset, timestamp, key, value, headers of each."""
+        """Add records, each as a sequence of offset, timestamp, key, value, headers."""
         for offset, timestamp_ms, key, value, headers in records:
             self._offsets.append(offset)
             self._timestamps.append(timestamp_ms)
@@ -65,9 +68,10 @@ class Columns:
                 self._headers.append(headers)
 
     def finish(self) -> tuple[Any, ...]:
-        """The fields of ColumnBuffers, its columns those of BlobColumn, of all that was collected; then this is empty.
+        """Return all collected records as the fields of ColumnBuffers, with columns as the fields of BlobColumn; the
+        collection is empty afterwards.
 
-        Raises OverflowError where keys or values have 2 GiB or more.
+        Raises OverflowError if keys or values have 2 GiB or more.
         """
         columns = (
             self.rows,
@@ -97,6 +101,6 @@ def _column(blobs: list[bytes | None]) -> tuple[int, bytes | None, bytes, bytes]
 
 
 def column_buffers(fields: tuple[Any, ...]) -> ColumnBuffers:
-    """What `Columns.finish` of either codec gave, by name."""
+    """Return the result of `Columns.finish`, of either codec, as named tuples."""
     rows, offsets, timestamps, keys, values, headers = fields
     return ColumnBuffers(rows, offsets, timestamps, BlobColumn(*keys), BlobColumn(*values), headers)

@@ -1,9 +1,9 @@
-"""The validation of a produced batch's records, in Python. `_record_validation.c` has the same under the same names,
-and `produced_batch.py` chooses between the two.
+"""Validation of a produced batch's records, in Python. `_record_validation.c` implements the same names, and
+`produced_batch.py` chooses between the two.
 
-Records come in pieces that may end anywhere, since what is compressed is expanded piece by piece. The validator keeps
-none of them: it remembers how far it is within a record. The layout is given by Kafka's protocol guide, section
-"Record"; what is refused is what a client could not read, and what Kafka's `LogValidator` refuses.
+Records come in pieces that may end anywhere, since compressed records are expanded piece by piece. The validator stores
+no record, only its position within one. Kafka's protocol guide specifies the layout in its section "Record". Refused
+are records that a client could not read, and records that Kafka's `LogValidator` refuses.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from .primitives import Buffer
 from .record_batch import COMPRESSION_MASK, HEADER_SIZE, MAGIC, BatchHeader, check_produced, parse_header
 
 REFUSED_MAX: Final = 1000
-"""Records that `refused` names; a batch may hold millions."""
+"""Highest number of records in `refused`; a batch may contain millions."""
 
 _NO_TIMESTAMP: Final = -1
 _INT64_END: Final = 1 << 63
 _LENGTH_BITS: Final = 32
 _TIME_BITS: Final = 64
 _VALUES: Final = tuple((byte >> 1) ^ -(byte & 1) for byte in range(0x80))
-"""What a varint of one byte says."""
+"""Values of varints of one byte."""
 
 
 class Fault(IntEnum):
-    """What makes a batch one that nobody can read. The numbers are those of `_record_validation.c`."""
+    """Faults that make a batch unreadable. The numbers equal those of `_record_validation.c`."""
 
     LONG_VARINT = 1
     RECORD_SIZE = 2
@@ -61,7 +61,7 @@ _TEXTS: Final = {
 
 
 def fault_error(fault: int, number: int, count: int, claimed: int, there: int) -> KafkaError:
-    """The error for record `number`, from 0, of a batch whose header says `count`."""
+    """Return the error for record `number`, from 0, of a batch whose header claims `count` records."""
     if fault == Fault.BATCH_GOES_ON:
         text = f"the batch goes on behind the {count} records that its header says"
     elif fault == Fault.BATCH_ENDS:
@@ -75,11 +75,12 @@ def fault_error(fault: int, number: int, count: int, claimed: int, there: int) -
 def sole_batch(
     data: Buffer, crc: int, earliest_ms: int, latest_ms: int, keyed: bool
 ) -> tuple[BatchHeader, int | None] | None:
-    """The header of a produced batch that comes alone and is as it should be, and the largest timestamp of its records
-    in ms: -1 if none has one, None if they are compressed and were not looked at.
+    """Validate a produced batch that comes alone. Returns its header, and the largest timestamp of its records in ms:
+    -1 if no record has one, None if they are compressed and were not checked.
 
-    `crc` is what the bytes behind the header's CRC give; the rest is as in `RecordValidator`. None stands for
-    everything else. What is wrong then, or whether several batches come, others have to find out.
+    `crc` is the CRC of the bytes after the header's CRC; the other parameters are those of `RecordValidator`. Returns
+    None for anything else: an invalid batch, or several batches. The caller has to find out the reason by other
+    functions.
     """
     if len(data) < HEADER_SIZE:
         return None
@@ -99,21 +100,23 @@ def sole_batch(
 
 
 class _PieceEnds(Exception):
-    """The piece ends within what is being read."""
+    """A piece that ends within the field that is being read."""
 
 
 class RecordValidator:
-    """One walk over the records of a batch, as they come."""
+    """A walk over the records of a batch, piece by piece."""
 
     def __init__(
         self, count: int, base_timestamp_ms: int, earliest_ms: int, latest_ms: int, keyed: bool
     ) -> None:
-        """`count` and `base_timestamp_ms` are what the batch's header says. Timestamps below `earliest_ms` or above
-        `latest_ms` are refused, but for -1, which stands for none; with `keyed`, so are records without a key.
+        """Begin a walk.
+
+        `count` and `base_timestamp_ms` are values of the batch's header. Timestamps below `earliest_ms` or above
+        `latest_ms` are refused, except -1, which means that there is none; with `keyed`, so are records without a key.
         """
         self.refused: list[tuple[int, int | None]] = []
-        """The records that the topic does not take, up to REFUSED_MAX: each by its place in the batch, from 0, and its
-        timestamp, or None where its key is missing."""
+        """Records that the topic refuses, up to REFUSED_MAX: each by its position in the batch, from 0, and its
+        timestamp, or None if its key is missing."""
         self.refused_count = 0
         self._count = count
         self._base_ms = base_timestamp_ms
@@ -123,18 +126,19 @@ class RecordValidator:
         self._number = 0
         self._max_ms = _NO_TIMESTAMP
         self._error: tuple[int, int, int, int, int] | None = None
-        # What comes next, and of the record under way: its timestamp, its bytes and headers that are still to come.
+        # The next step, and state of the current record: its timestamp, and its bytes and headers that are still to
+        # come.
         self._next: Callable[[RecordValidator], None] = RecordValidator._size
         self._timestamp = self._left = self._headers = 0
-        # Of the field under way: bytes to pass over, the part of a varint that was read.
+        # State of the current field: bytes to skip, and the part of a varint that was read.
         self._skip = self._bits = self._shift = 0
         self._piece: Buffer = b""
         self._at = 0
 
     def feed(self, piece: Buffer) -> None:
-        """Go over the next piece of the records.
+        """Check the next piece of the records.
 
-        Raises KafkaError: INVALID_RECORD where they are malformed, and each time after that.
+        Raises KafkaError: INVALID_RECORD where they are malformed, and at each call after that.
         """
         self._raise_again()
         self._piece, self._at = piece, 0
@@ -153,7 +157,7 @@ class RecordValidator:
             self._piece = b""
 
     def finish(self) -> int:
-        """The largest timestamp, -1 if no record has one, once all pieces were fed.
+        """Return the largest timestamp, -1 if no record has one, after all pieces were fed.
 
         Raises KafkaError: INVALID_RECORD if records are missing, or one is cut short.
         """
@@ -171,8 +175,8 @@ class RecordValidator:
         return fault_error(*self._error)
 
     def _plain_records(self) -> None:
-        """Pass over the records of the piece that are whole and plain: most are. The others are left to the fields'
-        own steps, which know what is wrong."""
+        """Skip the complete and plain records of the piece, which most records are. Other records are left to the steps
+        of the fields, which find the fault."""
         data, position, end = self._piece, self._at, len(self._piece)
         number, count, base_ms, max_ms = self._number, self._count, self._base_ms, self._max_ms
         earliest_ms, latest_ms, keyed, values = self._earliest_ms, self._latest_ms, self._keyed, _VALUES
@@ -212,11 +216,11 @@ class RecordValidator:
                 number += 1
             else:
                 begin = position
-        except IndexError:  # A record that is cut short, or has varints that are rarely as long.
+        except IndexError:  # the record is cut short, or has longer varints than usual
             pass
         self._at, self._number, self._max_ms = begin, number, max_ms
 
-    # The fields of a record, in their order. Each step reads one, or as much of it as there is.
+    # The fields of a record, in their order. Each step reads a field, or the part of it that is available.
 
     def _size(self) -> None:
         size = self._varint(_LENGTH_BITS)
@@ -226,7 +230,7 @@ class RecordValidator:
         self._next = RecordValidator._attributes
 
     def _attributes(self) -> None:
-        self._byte()  # unused, so all are allowed
+        self._byte()  # unused, so all values are allowed
         self._next = RecordValidator._time
 
     def _time(self) -> None:
@@ -260,7 +264,7 @@ class RecordValidator:
 
     def _header_count(self) -> None:
         self._headers = self._varint(_LENGTH_BITS)
-        if not 0 <= self._headers <= self._left // 2:  # each takes two bytes at least
+        if not 0 <= self._headers <= self._left // 2:  # each header takes at least two bytes
             raise self._fault(Fault.HEADER_COUNT, self._headers, self._left)
         self._next_header()
 
@@ -290,10 +294,10 @@ class RecordValidator:
         self._number += 1
         self._next = RecordValidator._size
 
-    # What fields are made of
+    # Parts of fields
 
     def _judge(self, *, has_key: bool) -> None:
-        """What the topic asks of a record whose timestamp and key are known."""
+        """Check the topic's rules for a record whose timestamp and key are known."""
         timestamp = self._timestamp
         if self._keyed and not has_key:
             self._refuse(None)
@@ -346,7 +350,7 @@ class RecordValidator:
 
 
 def _short_varint(data: Buffer, position: int) -> tuple[int, int]:
-    """A varint of up to three bytes, and what follows it; IndexError for all others."""
+    """Decode a varint of up to three bytes. Returns (value, next position); raises IndexError for longer varints."""
     value = data[position]
     if value < 0x80:
         return _VALUES[value], position + 1

@@ -1,4 +1,4 @@
-"""Messages as field tables: each field declares its type, versions, default, and what it is about.
+"""Messages as tables of fields. Each field declares its type, versions, default and meaning.
 
 A message is a slotted class whose fields are all optional keyword arguments; `codec` generates its readers
 and writers. Example, a message of our own (no API key, flexible from version 0) with a nested struct:
@@ -10,18 +10,18 @@ and writers. Example, a message of our own (no API key, flexible from version 0)
 
     @data()
     class RegisterBroker(Message):
-        broker_id: int = int32(default=-1, about="Who registers.")
-        incarnation: bytes = uuid(about="Chosen at each start.")  # 16 raw bytes
-        rack: str | None = string(nullable="0+", default=None, about="Null without racks.")
-        listeners: list[Listener] = array(Listener, about="Where clients reach it.")
-        log_dirs: list[bytes] = array(uuid, about="Ids of its log directories.")
-        zone: str = string("0+", tag=0, about="Tagged: may be added without a new version.")
+        broker_id: int = int32(default=-1, about="Id of the broker.")
+        incarnation: bytes = uuid(about="Id that the process chooses at each start.")  # 16 raw bytes
+        rack: str | None = string(nullable="0+", default=None, about="Rack of the broker; null without racks.")
+        listeners: list[Listener] = array(Listener, about="Addresses at which clients reach the broker.")
+        log_dirs: list[bytes] = array(uuid, about="Ids of the broker's log directories.")
+        zone: str = string("0+", tag=0, about="A tagged field may be added without a new version.")
 
     encode(RegisterBroker(broker_id=1), 0)   # -> bytes; decode(RegisterBroker, buffer, 0) reads it back
 
-Version ranges are written "3", "0-4", "2+" or "none", as in Kafka's schema files, whose rules hold here: the
-default of a number is 0, of a string "", of an array []; a non-default value of a field that the version
-lacks raises unless the field is `ignorable`. What a field is `about` is said to readers, and not kept.
+Version ranges are written "3", "0-4", "2+" or "none", as in Kafka's schema files, whose rules hold here. The default of
+a number is 0, of a string "", of an array []. Encoding raises for a non-default value of a field that is missing in the
+version, unless the field is `ignorable`. The text `about` is for readers of the source, and is not stored.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ class VersionRange(NamedTuple):
 
 @cache
 def versions_of(text: str) -> VersionRange:
-    """Read "3", "0-4", "2+" or "none". Thousands of fields have a few dozen texts."""
+    """Parse "3", "0-4", "2+" or "none". Results are cached, since thousands of fields share a few dozen texts."""
     if text == "none":
         return VersionRange(HIGHEST_VERSION + 1, HIGHEST_VERSION)
     if text.endswith("+"):
@@ -65,8 +65,11 @@ NO_VERSIONS: Final = versions_of("none")
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One row of a message's table. `struct` or `element` says what a nested struct or an array holds. What is `secret`
-    is not part of the repr. In the place of what is `encodable` an `EncodedArray` may stand."""
+    """A row of a message's table.
+
+    `struct` or `element` is the type of a nested struct or of an array's elements. The repr of a message hides `secret`
+    fields. An `encodable` array may also be given as an `EncodedArray`.
+    """
 
     kind: str
     versions: VersionRange
@@ -83,7 +86,7 @@ class Field:
 
 
 class EncodedArray:
-    """Structs as they stand in messages of one version."""
+    """Structs that were encoded before, for messages of one version."""
 
     __slots__ = ("elements",)
 
@@ -96,7 +99,7 @@ class EncodedArray:
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """What a message declares. `api_key` is -1 for data."""
+    """Declaration of a message. `api_key` is -1 for a message that is no request or response."""
 
     fields: tuple[Field, ...]
     versions: VersionRange
@@ -110,14 +113,15 @@ class Message:
     __slots__ = ()
 
     schema: ClassVar[Schema]
-    # The schema once more, in easy reach. No ClassVars: a nested struct may have fields of these names.
+    # Copies of the schema's values for quick access. They are no ClassVars, since a nested struct may have fields of
+    # these names.
     api_key: int = -1
     min_version: int = 0
     max_version: int = HIGHEST_VERSION
     flexible_from: int = 0
 
     def __init__(self, **values: Any) -> None:
-        # A process makes few of the messages that it knows: the others cost it nothing.
+        # Initializers are generated at first use, since a process makes only a few of the messages that it knows.
         cls = type(self)
         initialize = _initializer(cls.schema.fields)
         cls.__init__ = initialize  # type: ignore[method-assign]
@@ -136,7 +140,7 @@ class Message:
 
 
 class Request(Message, Generic[ResponseT_co]):
-    """A message that is answered by a `ResponseT_co`."""
+    """Base of requests, each answered by a `ResponseT_co`."""
 
     __slots__ = ()
     response: ClassVar[type[Message]]
@@ -155,7 +159,8 @@ def _field(
     ignorable: bool,
     **nested: Any,
 ) -> Any:
-    """A row of the table. Typed as Any: the annotation beside it says what the attribute is."""
+    """Make a row of the table. The return type is Any, so that the annotation beside it determines the attribute's
+    type."""
     tagged_versions = NO_VERSIONS if tag is None else versions_of(tagged or versions)
     nullable_versions = versions_of(nullable) if nullable else NO_VERSIONS
     return Field(
@@ -220,7 +225,7 @@ def _sized(kind: str, empty: str | bytes | None) -> Callable[..., Any]:
 
 
 string = _sized("string", "")
-bytes_ = _sized("bytes", b"")  # decoded into bytes of their own
+bytes_ = _sized("bytes", b"")  # decoded into a copy
 records_ = _sized("records", None)  # decoded into a view of the buffer
 
 
@@ -236,7 +241,7 @@ def array(
     encodable: bool = False,
     about: str = "",
 ) -> Any:
-    """A list of structs (`array(Listener)`) or primitives (`array(int32)`); its default is empty, or None."""
+    """Declare a list of structs (`array(Listener)`) or primitives (`array(int32)`); its default is empty, or None."""
     initial: Any = () if default is _UNSET else default
     if isinstance(of, type):
         element: Field = _field("struct", "0+", None, None, None, None, False, struct=of)
@@ -258,7 +263,7 @@ def nested(
     ignorable: bool = False,
     about: str = "",
 ) -> Any:
-    """One nested struct; its default is the struct with all its defaults, or None."""
+    """Declare a nested struct; its default is the struct with all its defaults, or None."""
     initial: Any = () if default is _UNSET else default
     return _field("struct", versions, initial, tag, tagged, nullable, ignorable, struct=of)
 
@@ -299,7 +304,7 @@ def response(api_key: int, versions: str, *, flexible: str) -> Callable[[type[_M
 
 
 def _build(cls: type[_M], versions: str, flexible: str, api_key: int = -1, **attributes: object) -> type[_M]:
-    """The class again with slots in place of the field table."""
+    """Rebuild the class with slots in place of the field table."""
     if not issubclass(cls, Message):
         raise TypeError(f"{cls.__name__} must derive from Message")
     rows = tuple(replace(f, name=name) for name, f in cls.__dict__.items() if isinstance(f, Field))

@@ -1,10 +1,10 @@
-"""SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802, RFC 7677; KIP-84): both ends of a login, and what a server keeps.
+"""SCRAM-SHA-256 and SCRAM-SHA-512 (RFC 5802, RFC 7677; KIP-84): both ends of a login, and the server's credentials.
 
-A server keeps no password, but two keys that follow from it. The client proves that it knows the password, and the
-server that it holds those keys. There is no channel binding. Names are UTF-8 and not prepared further, as with Kafka.
+A server stores no password, but two keys derived from it. The client proves that it knows the password, and the server
+proves that it holds those keys. There is no channel binding. Names are UTF-8 without further preparation, as in Kafka.
 
-Sans-IO: nonces and salts come in as arguments, messages go out as bytes. No function here reports more than
-`ScramRefused`, whose text is for the log of the end that raised it.
+Sans-IO: nonces and salts come in as arguments, messages go out as bytes. Every failed login raises `ScramRefused`,
+whose text is for the log of the end that raised it.
 """
 
 from __future__ import annotations
@@ -21,9 +21,10 @@ from typing import Final
 
 ITERATIONS_MIN: Final = 4096
 ITERATIONS_MAX: Final = 16384
-"""How often a password may be hashed for a user of a cluster, as Kafka allows."""
+"""Bounds of the number of iterations with which passwords of users are hashed, as in Kafka."""
 CLIENT_ITERATIONS_MAX: Final = 1_000_000
-"""What a client computes on a server's word, at most: a hostile server could ask for hours."""
+"""Highest number of iterations that a client accepts from a server: a hostile server could demand hours of
+computation."""
 TOKEN_AUTH_EXTENSION: Final = "tokenauth"
 MESSAGE_BYTES_MAX: Final = 16 * 1024
 
@@ -32,12 +33,12 @@ _NONCE = re.compile(r"[\x21-\x2b\x2d-\x7e]+")
 
 
 class ScramRefused(Exception):
-    """The login ends here. The text is for a log and never for the other end."""
+    """A login that ends here. The text is for a log and never for the other end."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScramMechanism:
-    """One of the two variants. `code`: its number in Kafka's protocol."""
+    """A variant of SCRAM. `code`: its number in Kafka's protocol."""
 
     name: str
     code: int
@@ -45,11 +46,11 @@ class ScramMechanism:
     digest_bytes: int
 
     def digest(self, data: bytes) -> bytes:
-        """The hash of `data`."""
+        """Return the hash of `data`."""
         return new_digest(self.hash_name, data).digest()
 
     def hmac(self, key: bytes, data: bytes) -> bytes:
-        """HMAC with this hash."""
+        """Return the HMAC with this hash."""
         return hmac.digest(key, data, self.hash_name)
 
 
@@ -65,7 +66,8 @@ SCRAM_MECHANISMS_BY_CODE: Final[Mapping[int, ScramMechanism]] = {
 
 @dataclass(frozen=True, slots=True)
 class ScramCredential:
-    """What a server keeps of one user and mechanism. Whoever has it can pose as the server, so it is secret."""
+    """Credential of one user and mechanism, as stored by a server. It is secret, since its holder can impersonate the
+    server."""
 
     salt: bytes = field(repr=False)
     stored_key: bytes = field(repr=False)
@@ -76,7 +78,7 @@ class ScramCredential:
     def of_salted_password(
         cls, mechanism: ScramMechanism, salted_password: bytes, salt: bytes, iterations: int
     ) -> ScramCredential:
-        """From what a password and a salt were hashed to."""
+        """Make a credential from the hash of a password and a salt."""
         client_key = mechanism.hmac(salted_password, b"Client Key")
         server_key = mechanism.hmac(salted_password, b"Server Key")
         return cls(salt, mechanism.digest(client_key), server_key, iterations)
@@ -85,19 +87,19 @@ class ScramCredential:
     def of_password(
         cls, mechanism: ScramMechanism, password: str, salt: bytes, iterations: int = ITERATIONS_MIN
     ) -> ScramCredential:
-        """From a password; takes a millisecond or more, depending on `iterations`."""
+        """Make a credential from a password; this takes a millisecond or more, depending on `iterations`."""
         salted = salted_password(mechanism, password, salt, iterations)
         return cls.of_salted_password(mechanism, salted, salt, iterations)
 
 
 def salted_password(mechanism: ScramMechanism, password: str, salt: bytes, iterations: int) -> bytes:
-    """What a password and a salt are hashed to. It is worth as much as the password."""
+    """Return the hash of a password and a salt. It is as secret as the password."""
     return pbkdf2_hmac(mechanism.hash_name, password.encode(), salt, iterations)
 
 
 @dataclass(frozen=True, slots=True)
 class ScramUser:
-    """Whom a client claims to be, from its first message."""
+    """Identity that a client claims in its first message."""
 
     name: str
     extensions: Mapping[str, str]
@@ -107,12 +109,12 @@ class ScramServer:
     """The server's end of one login: `claim` reads the client's first message, `challenge` answers it, `finish` answers
     the second.
 
-    A user who does not exist gets a challenge like any other, by `unknown_user_credential`, and is refused at the end
-    like a wrong password.
+    For an unknown user the caller passes `unknown_user_credential`: the user gets a challenge like any other, and is
+    refused at the end like after a wrong password.
     """
 
     def __init__(self, mechanism: ScramMechanism, nonce: str) -> None:
-        """`nonce`: fresh, printable, without commas."""
+        """Begin a login. `nonce`: fresh, printable, without commas."""
         self._mechanism = mechanism
         self._nonce = nonce
         self._gs2_header = self._first_bare = self._challenge = ""
@@ -121,7 +123,7 @@ class ScramServer:
         self.done = False
 
     def claim(self, message: bytes) -> ScramUser:
-        """Whom the client's first message is about. Raises ScramRefused."""
+        """Read the client's first message, and return the user that it claims. Raises ScramRefused."""
         self._gs2_header, self._first_bare = _split_gs2(_text(message))
         user_part, _, rest = self._first_bare.partition(",")
         if not user_part.startswith("n=") or user_part == "n=":
@@ -139,14 +141,15 @@ class ScramServer:
         return self.user
 
     def challenge(self, credential: ScramCredential) -> bytes:
-        """The answer to the first message: the client is to prove that it knows the password of this credential."""
+        """Return the answer to the first message, which asks for a proof that the client knows the password of this
+        credential."""
         self._credential = credential
         salt = base64.b64encode(credential.salt).decode()
         self._challenge = f"r={self._nonce},s={salt},i={credential.iterations}"
         return self._challenge.encode()
 
     def finish(self, message: bytes) -> bytes:
-        """The answer to the client's proof. Raises ScramRefused."""
+        """Return the answer to the client's proof. Raises ScramRefused."""
         credential = self._credential
         if credential is None:
             raise ScramRefused("a proof before the challenge")
@@ -156,8 +159,8 @@ class ScramServer:
         if not proof_part.startswith("p="):
             raise ScramRefused("the final message has no proof")
         attributes = _attributes(without_proof)
-        # RFC 5802 wants it equal. librdkafka up to 2.0.2 puts its own part in front once more, and Kafka takes that.
-        # It is as safe: the whole nonce of this login is in what the proof is about.
+        # RFC 5802 requires equal nonces. librdkafka up to 2.0.2 repeats its own part in front, and Kafka accepts that.
+        # It is equally safe, since the proof covers the whole nonce of this login.
         if not attributes.get("r", "").endswith(self._nonce):
             raise ScramRefused("the final message has another nonce")
         if _decoded(attributes.get("c", ""), "channel binding") != self._gs2_header.encode():
@@ -183,9 +186,9 @@ def unknown_user_credential(
     iterations: int = ITERATIONS_MIN,
     salt_bytes: int = 24,
 ) -> ScramCredential:
-    """A credential for a user who does not exist: always the same for the name, and right for no password.
+    """Return a credential for a user who does not exist: always the same for a name, and valid for no password.
 
-    The salt has 64 bytes at most.
+    The salt has at most 64 bytes.
     """
     seed = hmac.digest(node_key, f"scram salt\0{mechanism.name}\0{name}".encode(), "sha512")
     keys = mechanism.hmac(node_key, b"no such user" + seed)
@@ -211,13 +214,13 @@ class ScramClient:
         self._server_signature = b""
 
     def first(self) -> bytes:
-        """The first message."""
+        """Return the client's first message."""
         return b"n,," + self._first_bare.encode()
 
     def final(self, challenge: bytes) -> bytes:
-        """The proof that answers the server's challenge. Raises ScramRefused.
+        """Return the proof that answers the server's challenge. Raises ScramRefused.
 
-        Hashes the password as often as the server says: up to a second for the most that is accepted.
+        This hashes the password as often as the server demands: up to a second for the highest number that is accepted.
         """
         text = _text(challenge)
         attributes = _attributes(text)
@@ -244,7 +247,7 @@ class ScramClient:
         return f"{without_proof},p={base64.b64encode(proof).decode()}".encode()
 
     def check(self, answer: bytes) -> None:
-        """Whether the server proved itself. Raises ScramRefused if it did not."""
+        """Check the server's proof. Raises ScramRefused if it is wrong or missing."""
         attributes = _attributes(_text(answer))
         if "e" in attributes:
             raise ScramRefused(f"the server refuses: {attributes['e'][:200]}")
@@ -263,7 +266,7 @@ def _text(message: bytes) -> str:
 
 
 def _split_gs2(text: str) -> tuple[str, str]:
-    """The header, commas included, and what follows it."""
+    """Split a first message into its header, commas included, and the rest."""
     binding, comma, rest = text.partition(",")
     authorization, second_comma, bare = rest.partition(",")
     if binding not in ("n", "y") or not comma or not second_comma:

@@ -1,4 +1,4 @@
-"""How a setting that is secret stands in the quorum: encrypted by a broker, as text. What opens it is the broker's."""
+"""Text form of a secret setting in the quorum, encrypted by a broker. Only brokers hold the key that decrypts it."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ _PREFIX: Final = "sealed:"
 
 
 def as_text(sealed: bytes) -> str:
-    """Encrypted bytes as the value of a setting."""
+    """Return encrypted bytes as the value of a setting."""
     return _PREFIX + base64.b64encode(sealed).decode()
 
 
 def sealed_bytes(text: str) -> bytes | None:
-    """The encrypted bytes of such a value; None for any other text."""
+    """Return the encrypted bytes of such a value; None for any other text."""
     if not text.startswith(_PREFIX):
         return None
     try:

@@ -6,7 +6,8 @@ from enum import StrEnum
 
 
 class SecurityProtocol(StrEnum):
-    """What the bytes of a connection are wrapped in, and whether clients say who they are. The values are Kafka's."""
+    """Protocols that wrap a connection in TLS or not, and make clients authenticate or not. The values are Kafka's
+    names."""
 
     PLAINTEXT = "PLAINTEXT"
     SSL = "SSL"
@@ -15,10 +16,10 @@ class SecurityProtocol(StrEnum):
 
     @property
     def has_tls(self) -> bool:
-        """Whether TLS encrypts the connection."""
+        """True if TLS encrypts the connection."""
         return self in (SecurityProtocol.SSL, SecurityProtocol.SASL_SSL)
 
     @property
     def has_sasl(self) -> bool:
-        """Whether a client has to authenticate itself by SASL before anything else."""
+        """True if a client has to authenticate itself by SASL before anything else."""
         return self in (SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL)

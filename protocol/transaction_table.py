@@ -1,8 +1,9 @@
-"""Transactions as a fold of metadata records: on quorum nodes all of them, on brokers those that concern them.
+"""Transactions as a fold of metadata records: on quorum nodes all transactions, on brokers the transactions that
+concern them.
 
-A transactional id has one transaction at a time, which has a number. Whoever writes in it does so under a producer id
-and epoch of its own: the owner, who began it, and those who joined. When it is decided, each partition that a writer
-has written to gets that writer's marker, and it is complete when all have them.
+A transactional id has one transaction at a time, which has a number. Each writer writes under its own producer id and
+epoch: the owner, who began the transaction, and the writers that joined. After the decision, each partition that a
+writer has written to gets that writer's marker. The transaction is complete when all partitions have all markers.
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ Place = tuple[bytes, int]
 
 
 class Phase(IntEnum):
-    """How far a transaction is; the numbers are Kafka's."""
+    """Phases of a transaction. The numbers are Kafka's."""
 
     EMPTY = 0
     ONGOING = 1
@@ -42,17 +43,17 @@ class Phase(IntEnum):
 
     @property
     def is_decided(self) -> bool:
-        """Whether markers are being written: the outcome is known and does not change any more."""
+        """True if markers are being written: the outcome is decided and does not change any more."""
         return self in (Phase.PREPARE_COMMIT, Phase.PREPARE_ABORT)
 
     @property
     def commits(self) -> bool:
-        """Whether the outcome is that it counts."""
+        """True if the outcome is a commit."""
         return self in (Phase.PREPARE_COMMIT, Phase.COMPLETE_COMMIT)
 
     @property
     def is_over(self) -> bool:
-        """Whether the next transaction may begin."""
+        """True if the next transaction may begin."""
         return self in (Phase.EMPTY, Phase.COMPLETE_COMMIT, Phase.COMPLETE_ABORT)
 
 
@@ -60,33 +61,34 @@ _COMPLETED = {Phase.PREPARE_COMMIT: Phase.COMPLETE_COMMIT, Phase.PREPARE_ABORT: 
 
 
 class Recovery(IntEnum):
-    """Whether a producer whose transaction the cluster has aborted may go on, under the next epoch (KIP-588)."""
+    """States of whether a producer may continue under the next epoch after the cluster aborted its transaction
+    (KIP-588)."""
 
     NEVER = 0
-    """Its client cannot ask for the next epoch of a producer id that it has (KIP-360): it is fenced."""
+    """The client cannot ask for the next epoch of a producer id that it has (KIP-360), so it is fenced."""
     POSSIBLE = 1
-    """It may, if that happens."""
+    """The producer may continue, if the cluster aborts its transaction."""
     OFFERED = 2
-    """That has happened, and nobody has begun a transaction or initialised the id since."""
+    """The cluster has aborted the transaction, and no client has begun a transaction or initialised the id since."""
 
 
 class TransactionInconsistent(AssertionError):
-    """A record does not fit, or an invariant is broken: the process must not go on."""
+    """A record that does not fit, or a broken invariant. The process must not continue."""
 
 
 @dataclass(slots=True)
 class Writer:
-    """Who writes, to which partitions; `outstanding` are those without a marker yet."""
+    """A writer of a transaction, and the partitions that it writes to. `outstanding` partitions have no marker yet."""
 
     producer_id: int
     producer_epoch: int
     places: set[Place] = field(default_factory=set)
     outstanding: set[Place] = field(default_factory=set)
     committed: bool = False
-    """Once it is decided: whether its records count."""
+    """True if the writer's records count; valid once the transaction is decided."""
 
     def copy(self) -> Writer:
-        """Another one like it."""
+        """Return a copy with separate sets of partitions."""
         return replace(self, places=set(self.places), outstanding=set(self.outstanding))
 
 
@@ -108,21 +110,27 @@ class TransactionMetadata:
     started_ms: int = -1
     updated_ms: int = -1
     session: tuple[int, int, int] = (-1, -1, -1)
-    """Broker, broker epoch and connection that its client last spoke through."""
+    """Broker, broker epoch and connection through which the client last spoke."""
     session_offset: int = -1
     writers: dict[int, Writer] = field(default_factory=dict)
-    """By producer id, in the order in which they came."""
+    """Writers by producer id, in the order in which they came."""
     lacking: dict[Place, int] = field(default_factory=dict)
-    """The partitions where something is outstanding: of how many writers."""
+    """Partitions with outstanding markers, each with the number of writers whose marker is missing."""
     pool: dict[int, int] = field(default_factory=dict)
-    """Producer ids that writers beside the owner have had, with the last epoch of each. Who came last is last."""
+    """Producer ids that writers besides the owner have had, each with its last epoch; the latest is last."""
     aborted: dict[Place, int] = field(default_factory=dict)
-    """Where the owner has aborted something under its present epoch: the number of the last such transaction. A log
-    that lacks that one's marker has nothing of a later one (rule T11)."""
+    """Partitions in which the owner has aborted a transaction under its present epoch, each with the number of the last
+    one.
+
+    A log that is missing the marker of that transaction has nothing of a later one (rule T11).
+    """
 
     def but(self, **changes: Any) -> TransactionMetadata:
-        """Another one with these fields changed, which shares the rest. As `dataclasses.replace`, in a fifth of its
-        time: each command of a client needs a few. Raises AttributeError for a field that there is none of."""
+        """Return a copy with these fields changed, which shares the other values.
+
+        Like `dataclasses.replace`, in a fifth of the time: each command of a client needs a few copies. Raises
+        AttributeError for an unknown field.
+        """
         other = TransactionMetadata(
             self.transactional_id,
             self.producer_id,
@@ -150,49 +158,53 @@ class TransactionMetadata:
 
     @property
     def outstanding(self) -> Iterator[tuple[Writer, Place]]:
-        """What has no marker yet, in a fixed order."""
+        """Writers and partitions without a marker, in a fixed order."""
         for writer in self.writers.values():
             for place in sorted(writer.outstanding):
                 yield writer, place
 
     def marker_epoch(self, writer: Writer) -> int:
-        """The producer epoch of this writer's markers: where the owner took up the next epoch with the decision, or the
-        writer is not the owner, batches of its own epoch that come later are behind that."""
+        """Return the producer epoch of this writer's markers.
+
+        It is above the writer's own epoch if the owner took up the next epoch with the decision, or if the writer is
+        not the owner. Then the log refuses later batches of the writer's own epoch.
+        """
         if writer.producer_id == self.producer_id:
             return self.producer_epoch
         return writer.producer_epoch + 1
 
     def keeps_epoch(self, owner: Writer) -> bool:
-        """Whether the owner goes on under the epoch that it wrote under: nothing but numbers tells its transactions
-        apart."""
+        """Return whether the owner continues under the epoch under which it wrote, so that only numbers distinguish its
+        transactions."""
         return (owner.producer_id, owner.producer_epoch) == (self.producer_id, self.producer_epoch)
 
     @property
     def former_producer(self) -> tuple[int, int]:
-        """Producer id and epoch under which the change to the present epoch was asked for, or under which the cluster
-        aborted the transaction; epoch -1 if whoever had it was replaced."""
+        """Producer id and epoch under which a client asked for the change to the present epoch, or under which the
+        cluster aborted the transaction. The epoch is -1 if that producer was replaced."""
         former = self.last_producer_id if self.last_producer_id >= 0 else self.producer_id
         return former, self.last_producer_epoch
 
     def may_recover(self, producer_id: int, epoch: int) -> bool:
-        """Whether the cluster has aborted the transaction of this producer, and nobody has had the id since."""
+        """Return whether the cluster has aborted the transaction of this producer, and no client has used the id
+        since."""
         return self.recovery is Recovery.OFFERED and (producer_id, epoch) == self.former_producer
 
     @property
     def is_settled(self) -> bool:
-        """Whether no marker is missing."""
+        """True if no marker is missing."""
         return not self.lacking
 
 
 class TransactionTable:
-    """All transactions that are known here."""
+    """All transactions that this node knows."""
 
     def __init__(self) -> None:
-        #: by transactional id
+        #: transactions by transactional id
         self.by_id: dict[str, TransactionMetadata] = {}
-        #: producer ids of owners and of writers in open and decided transactions
+        #: transactions by the producer ids of owners, and of writers in open and decided transactions
         self.by_producer: dict[int, TransactionMetadata] = {}
-        #: open and decided transactions with a partition outstanding, by producer id of the writer
+        #: open and decided transactions with a marker outstanding, by partition and by producer id of the writer
         self._at_place: defaultdict[Place, dict[int, TransactionMetadata]] = defaultdict(dict)
         #: transactional ids whose markers are being written
         self.decided: set[str] = set()
@@ -208,11 +220,12 @@ class TransactionTable:
     __hash__ = None  # type: ignore[assignment]
 
     def at(self, place: Place) -> Mapping[int, TransactionMetadata]:
-        """The transactions that are outstanding in a partition, by producer id of the writer."""
+        """Return the transactions with a marker outstanding in a partition, by producer id of the writer."""
         return self._at_place.get(place, {})
 
     def writer(self, producer_id: int) -> tuple[TransactionMetadata, Writer] | None:
-        """Who writes under a producer id now, in an open or decided transaction."""
+        """Return the open or decided transaction and the writer that a producer id belongs to now; None if there is
+        none."""
         transaction = self.by_producer.get(producer_id)
         writer = transaction.writers.get(producer_id) if transaction is not None else None
         return None if transaction is None or writer is None else (transaction, writer)
@@ -220,7 +233,7 @@ class TransactionTable:
     # ------------------------------------------------------------ folding
 
     def apply(self, record: TransactionalRecord) -> None:
-        """Raises TransactionInconsistent."""
+        """Fold one record. Raises TransactionInconsistent."""
         match record:
             case TransactionRecord():
                 self._take(record)
@@ -238,7 +251,7 @@ class TransactionTable:
                 self.next_commit_index = max(self.next_commit_index, record.next_commit_index)
 
     def forget(self, transactional_id: str) -> None:
-        """It is not known any more, if it was."""
+        """Forget a transactional id, if it is known."""
         transaction = self.by_id.pop(transactional_id, None)
         if transaction is not None:
             self._forget_writers(transaction)
@@ -283,7 +296,7 @@ class TransactionTable:
         for producer_id, writer in transaction.writers.items():
             writer.committed = producer_id in committed
             self.by_producer[producer_id] = (
-                transaction  # The owner's, too, which may have gone on to another.
+                transaction  # also the entry of the owner, which may have moved on
             )
         owner = transaction.writers.get(transaction.producer_id)
         if owner is not None and transaction.keeps_epoch(owner) and not transaction.phase.commits:
@@ -351,7 +364,7 @@ class TransactionTable:
     # ------------------------------------------------------------ all of it
 
     def copy(self) -> TransactionTable:
-        """The same, to be walked while this one moves on."""
+        """Return a snapshot that remains unchanged while this table changes."""
         copy = TransactionTable()
         copy.next_commit_index = self.next_commit_index
         copy.decided = set(self.decided)
@@ -370,14 +383,14 @@ class TransactionTable:
         return copy
 
     def records(self) -> Iterator[TransactionalRecord]:
-        """Records that rebuild this table."""
+        """Yield the records that rebuild this table."""
         if self.next_commit_index:
             yield CommitIndexRecord(next_commit_index=self.next_commit_index)
         for _, transaction in sorted(self.by_id.items()):
             yield from records_of(transaction)
 
     def check(self) -> None:
-        """Raises TransactionInconsistent if an invariant is broken."""
+        """Check the invariants. Raises TransactionInconsistent if one is broken."""
         outstanding: dict[Place, set[int]] = {}
         for name, transaction in self.by_id.items():
             self._check_one(name, transaction)
@@ -417,14 +430,14 @@ def _committed(transaction: TransactionMetadata) -> list[int]:
 
 
 def places_of(topics: Iterable[WriterPartitions]) -> Iterator[Place]:
-    """Every partition that is named."""
+    """Yield every partition in these lists."""
     for topic in topics:
         for index in topic.partitions:
             yield topic.topic_id, index
 
 
 def by_topic(places: Iterable[Place]) -> list[WriterPartitions]:
-    """The same partitions, as records name them."""
+    """Group partitions by topic, in the form of records."""
     topics: dict[bytes, list[int]] = {}
     for topic_id, index in sorted(places):
         topics.setdefault(topic_id, []).append(index)
@@ -432,7 +445,7 @@ def by_topic(places: Iterable[Place]) -> list[WriterPartitions]:
 
 
 def transaction_record(transaction: TransactionMetadata, *, replaces: bool = False) -> TransactionRecord:
-    """The record of its state, without its writers."""
+    """Return the record of a transaction's state, without its writers."""
     broker, epoch, connection = transaction.session
     return TransactionRecord(
         transactional_id=transaction.transactional_id,
@@ -458,7 +471,8 @@ def transaction_record(transaction: TransactionMetadata, *, replaces: bool = Fal
 
 
 def aborted_places(transaction: TransactionMetadata) -> list[AbortedPlace]:
-    """Where its owner has aborted something under its present epoch, as records name that."""
+    """Return the partitions in which the owner has aborted a transaction under its present epoch, in the form of
+    records."""
     return [
         AbortedPlace(topic_id=topic_id, partition=index, number=number)
         for (topic_id, index), number in transaction.aborted.items()
@@ -468,7 +482,7 @@ def aborted_places(transaction: TransactionMetadata) -> list[AbortedPlace]:
 def writer_record(
     transaction: TransactionMetadata, writer: Writer, places: Iterable[Place]
 ) -> TransactionWriterRecord:
-    """The record by which a writer comes, or writes to more partitions."""
+    """Return the record that adds a writer, or partitions that it writes to."""
     return TransactionWriterRecord(
         transactional_id=transaction.transactional_id,
         producer_id=writer.producer_id,
@@ -480,7 +494,7 @@ def writer_record(
 def settled_record(
     transaction: TransactionMetadata, writer: Writer, places: Iterable[Place], *, completes: bool = False
 ) -> TransactionSettledRecord:
-    """The record by which partitions of a writer are settled."""
+    """Return the record by which partitions of a writer are settled."""
     return TransactionSettledRecord(
         transactional_id=transaction.transactional_id,
         producer_id=writer.producer_id,
@@ -490,7 +504,7 @@ def settled_record(
 
 
 def records_of(transaction: TransactionMetadata) -> Iterator[TransactionalRecord]:
-    """Records that tell all there is about a transaction to somebody who may know an earlier one."""
+    """Yield the records that describe a transaction completely, also for a reader that may know an earlier one."""
     first = transaction_record(transaction, replaces=True)
     first.aborted = aborted_places(transaction)
     yield first

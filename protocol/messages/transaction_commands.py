@@ -29,7 +29,7 @@ class ClientOrigin(Message):
 
     @property
     def is_client(self) -> bool:
-        """Whether a client's own request led to the command."""
+        """True if a client's own request led to the command."""
         return self.connection >= 0
 
 
