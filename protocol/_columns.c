@@ -1,4 +1,4 @@
-/* Columns in C: what record_columns.py has, under the same name and with the same results. */
+/* Columns in C: the same class as in record_columns.py, with the same results. */
 #include "_columns.h"
 
 #include <string.h>
@@ -6,11 +6,11 @@
 #define FIRST_ROWS 256 /* a multiple of 8 */
 #define FIRST_BYTES 4096
 
-/* Keys or values. Arrow's layout: the data of all behind each other, where each ends, and a bit for each that is not
- * null. `ends` has one more than there are rows, the first being 0. */
+/* Keys or values, in Arrow's layout: the data of all values in a row, the end of each value, and a bit for each value
+ * that is not null. `ends` has one number more than there are rows; the first is 0. */
 typedef struct {
     PyObject *valid, *ends, *data;
-    Py_ssize_t size; /* of the data so far */
+    Py_ssize_t size; /* bytes of the data so far */
     Py_ssize_t nulls;
 } Blobs;
 
@@ -19,10 +19,10 @@ struct Columns {
     Py_ssize_t rows, capacity;
     PyObject *offsets, *timestamps; /* all buffers are bytes objects, NULL while there are no rows */
     Blobs keys, values;
-    PyObject *headers; /* a list, or NULL where they are not wanted */
+    PyObject *headers; /* a list, or NULL if headers are not wanted */
 };
 
-/* Makes `bytes` so large; what it held stays. */
+/* Resizes `bytes`, which keeps its content. */
 static int resize(PyObject **bytes, Py_ssize_t size)
 {
     if (*bytes == NULL)
@@ -63,7 +63,7 @@ static int grow(Columns *self)
     if (resize(&self->offsets, rows * (Py_ssize_t)sizeof(int64_t)) < 0 ||
         resize(&self->timestamps, rows * (Py_ssize_t)sizeof(int64_t)) < 0 || resize_blobs(&self->keys, rows) < 0 ||
         resize_blobs(&self->values, rows) < 0) {
-        clear(self); /* resizing has dropped a buffer: what is left fits together no more */
+        clear(self); /* resizing has dropped a buffer, so the others no longer match */
         return -1;
     }
     if (self->capacity == 0)
@@ -72,7 +72,7 @@ static int grow(Columns *self)
     return 0;
 }
 
-/* Room for so many bytes more of data. */
+/* Makes room for `more` bytes of data. */
 static int reserve(Columns *self, Blobs *blobs, Py_ssize_t size)
 {
     if (size <= 0)
@@ -92,7 +92,7 @@ static int reserve(Columns *self, Blobs *blobs, Py_ssize_t size)
     return 0;
 }
 
-/* There is room. */
+/* The caller has made room. */
 static void put(Blobs *blobs, Py_ssize_t row, const char *data, Py_ssize_t size)
 {
     unsigned char *bits = (unsigned char *)PyBytes_AS_STRING(blobs->valid) + row / 8;
@@ -126,7 +126,7 @@ int columns_append(Columns *self, int64_t offset, int64_t timestamp_ms, const ch
     return 0;
 }
 
-/* Takes a buffer out, cut to what is in use. */
+/* Takes a buffer out, cut to the size in use. */
 static PyObject *taken_out(PyObject **bytes, Py_ssize_t size)
 {
     PyObject *out = *bytes;

@@ -8,8 +8,8 @@
 
 typedef struct Columns Columns;
 
-/* One record more. A `size` of -1 stands for None; `headers` is a sequence, empty where there are none. -1 with an
- * exception, and nothing changed. */
+/* Adds a record. A `size` of -1 stands for None; `headers` is a sequence, empty without headers. Returns -1 with an
+ * exception set, and then changes nothing. */
 int columns_append(Columns *self, int64_t offset, int64_t timestamp_ms, const char *key, Py_ssize_t key_size,
                    const char *value, Py_ssize_t value_size, PyObject *headers);
 

@@ -1,9 +1,8 @@
-/* Reading the usual requests to produce in C: what produce_frames_in_python.py has, under the same name, with the same
- * results.
+/* Decoding of usual Produce requests in C: the same function as in produce_frames_in_python.py, with the same results.
  *
- * The bytes come from strangers. Every length is compared with the bytes that are left before anything of that length
- * is read or made. Whatever is not as usual ends the reading, and the reader of messages looks at it anew: so this one
- * has no error of its own.
+ * The bytes come from unauthenticated peers. Every length is compared with the bytes that are left before anything of
+ * that length is read or made. Decoding stops at anything unusual, and the decoder of messages decodes the request
+ * again: so this module reports no errors.
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -17,7 +16,7 @@
 #define STRING_BYTES_MAX 32767 /* primitives.STRING_BYTES_MAX */
 #define BATCHES_MAX 64         /* produce_frames_in_python.BATCHES_MAX */
 
-/* The part of the frame that was not read yet. Once something is not as usual it stays `unusual`. */
+/* The part of the frame that was not read yet. `unusual` is set at the first unusual value, and never reset. */
 typedef struct {
     const unsigned char *begin, *at, *end;
     int flexible;
@@ -35,7 +34,7 @@ static int64_t left(const Reader *reader)
     return reader->end - reader->at;
 }
 
-/* A number of 1 to 8 bytes, with its sign. */
+/* Reads a signed number of 1 to 8 bytes. */
 static int64_t read_number(Reader *reader, int bytes)
 {
     if (left(reader) < bytes)
@@ -47,7 +46,7 @@ static int64_t read_number(Reader *reader, int bytes)
     return (int64_t)bits;
 }
 
-/* A varint without a sign of at most 32 bits, in as many bytes as it needs or more. */
+/* Reads an unsigned varint of at most 32 bits; it may take more bytes than it needs. */
 static int64_t read_uvarint(Reader *reader)
 {
     uint64_t value = 0;
@@ -64,7 +63,7 @@ static int64_t read_uvarint(Reader *reader)
     return unusual(reader);
 }
 
-/* The length of a string, of records or of an array, below 0 for null; `bytes` where it is no varint. */
+/* Reads the length of a string, of records or of an array: below 0 for null. Without varints it takes `bytes`. */
 static int64_t read_length(Reader *reader, int bytes)
 {
     return reader->flexible ? read_uvarint(reader) - 1 : read_number(reader, bytes);
@@ -76,7 +75,7 @@ static void read_no_tags(Reader *reader)
         unusual(reader);
 }
 
-/* Sets the next `size` bytes; 0 where there are not as many. */
+/* Sets the position of the next `size` bytes; returns 0 if fewer are left. */
 static int take(Reader *reader, int64_t size, const unsigned char **bytes)
 {
     if (reader->unusual || size < 0 || size > left(reader)) {
@@ -88,7 +87,7 @@ static int take(Reader *reader, int64_t size, const unsigned char **bytes)
     return 1;
 }
 
-/* A new reference, or NULL: with an exception set, but for what is not as usual. */
+/* Returns a new reference, or NULL: without an exception for an unusual value, otherwise with one. */
 static PyObject *read_text(Reader *reader, int64_t size)
 {
     const unsigned char *bytes;
@@ -114,13 +113,13 @@ static PyObject *read_topic(Reader *reader, int64_t version)
     return PyBytes_FromStringAndSize((const char *)bytes, TOPIC_ID_BYTES);
 }
 
-/* A view of a part of the frame. */
+/* Returns a view of a part of the frame. */
 static PyObject *view_of(PyObject *frame, Py_ssize_t start, Py_ssize_t stop)
 {
     return PySequence_GetSlice(frame, start, stop);
 }
 
-/* Adds the batches of one topic; 0 where the reading ends. */
+/* Adds the batches of one topic; returns 0 if decoding stops. */
 static int read_batches(Reader *reader, PyObject *frame, PyObject *topic, PyObject *batches)
 {
     int64_t count = read_length(reader, 4);
@@ -149,7 +148,7 @@ static int read_batches(Reader *reader, PyObject *frame, PyObject *topic, PyObje
     return 1;
 }
 
-/* Adds the batches of all topics; 0 where the reading ends. */
+/* Adds the batches of all topics; returns 0 if decoding stops. */
 static int read_topics(Reader *reader, PyObject *frame, int64_t version, PyObject *batches)
 {
     int64_t count = read_length(reader, 4);
@@ -170,7 +169,7 @@ static int read_topics(Reader *reader, PyObject *frame, int64_t version, PyObjec
     return fine;
 }
 
-/* What follows the transactional id; it takes the reference to that. */
+/* Decodes the fields after the transactional id; steals the reference to that id. */
 static PyObject *read_rest(Reader *reader, PyObject *frame, int64_t version, PyObject *transactional_id)
 {
     int64_t acks = read_number(reader, 2), timeout_ms = read_number(reader, 4);
@@ -240,7 +239,7 @@ static PyModuleDef_Slot slots[] = {
 static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT,
     .m_name = "ottla.protocol._produce_frames",
-    .m_doc = "Reads the usual requests to produce in C; produce_frames_in_python does the same in Python.",
+    .m_doc = "Decoding of usual Produce requests in C; produce_frames_in_python does the same in Python.",
     .m_size = 0,
     .m_methods = functions,
     .m_slots = slots,

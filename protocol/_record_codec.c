@@ -1,7 +1,7 @@
-/* The record codec in C: what record_codec.py has, under the same names, with the same results and the same errors.
+/* The record codec in C: the same names as in record_codec.py, with the same results and the same errors.
  *
- * The rule of this file: what is decoded comes from strangers. No byte is read before it is known to be there, no length
- * is used before it was compared with what is left, and nothing is allocated for a number that somebody claims.
+ * The rule of this file: decoded bytes come from unauthenticated peers. No byte is read before it is known to exist, no
+ * length is used before it was compared with the bytes left, and nothing is allocated for a number that a peer claims.
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -11,8 +11,8 @@
 #include "_columns.h"
 #include "_varints.h"
 
-#define RECORD_OVERHEAD 32 /* what a record mostly takes at most beside key, value and headers */
-#define RECORD_FIELDS 5 /* of a row: offset, timestamp_ms, key, value, headers */
+#define RECORD_OVERHEAD 32 /* most records take no more bytes beside key, value and headers */
+#define RECORD_FIELDS 5 /* fields of a row: offset, timestamp_ms, key, value, headers */
 
 typedef struct {
     PyObject *cursor_type;
@@ -24,13 +24,13 @@ typedef struct {
 
 /* Encoding */
 
-/* Grows; `bytes` is NULL while there is nothing. */
+/* A buffer that grows; `bytes` is NULL while it is empty. */
 typedef struct {
     PyObject *bytes;
     Py_ssize_t size;
 } Out;
 
-/* Where the next `more` bytes go, or NULL with MemoryError. */
+/* Returns the position of the next `more` bytes, or NULL with MemoryError. */
 static char *room(Out *out, Py_ssize_t more)
 {
     Py_ssize_t capacity = out->bytes == NULL ? 0 : PyBytes_GET_SIZE(out->bytes);
@@ -50,17 +50,17 @@ static char *room(Out *out, Py_ssize_t more)
     return PyBytes_AS_STRING(out->bytes) + out->size;
 }
 
-/* `end` is where the last byte was put. */
+/* Sets the size in use; `end` is the position after the last byte written. */
 static void grown(Out *out, const char *end)
 {
     out->size = end - PyBytes_AS_STRING(out->bytes);
 }
 
-/* A key or value. `size` is -1 for None, which is how the format writes it. */
+/* A key or value. `size` is -1 for None, as in the format. */
 typedef struct {
     const char *data;
     Py_ssize_t size;
-    Py_buffer view; /* view.obj is NULL where nothing has to be released */
+    Py_buffer view; /* view.obj is NULL if nothing has to be released */
 } Field;
 
 static int open_field(PyObject *given, Field *field)
@@ -100,10 +100,10 @@ static char *put_field(char *to, const Field *field)
     return to + field_bytes(field);
 }
 
-/* One header, a pair of name and value, behind what `out` holds. */
+/* Appends one header, a pair of name and value, to `out`. */
 static int encode_header(PyObject *given, Out *out)
 {
-    Py_INCREF(given); /* taking it apart may run code that drops it from the list */
+    Py_INCREF(given); /* unpacking it may run code that removes it from the list */
     PyObject *pair = PySequence_Tuple(given);
     Py_DECREF(given);
     if (pair == NULL)
@@ -134,7 +134,7 @@ done:
     return result;
 }
 
-/* All headers of a record, in place of what `out` holds. */
+/* Replaces the content of `out` by all headers of a record. */
 static int encode_headers(PyObject *given, Out *out)
 {
     PyObject *headers = PySequence_Fast(given, "the headers of a record are a sequence");
@@ -148,7 +148,7 @@ static int encode_headers(PyObject *given, Out *out)
     Py_ssize_t count = PySequence_Fast_GET_SIZE(headers);
     grown(out, put_varlong(to, count));
     for (Py_ssize_t index = 0; index < count; index++) {
-        if (PySequence_Fast_GET_SIZE(headers) != count) { /* what is given may run code of its own */
+        if (PySequence_Fast_GET_SIZE(headers) != count) { /* encoding the caller's objects may run their code */
             PyErr_SetString(PyExc_RuntimeError, "headers changed while they were encoded");
             goto done;
         }
@@ -169,7 +169,7 @@ typedef struct {
     int64_t count, first_ms, last_ms;
 } Encoding;
 
-/* What is `given` is a tuple (key, value, timestamp_ms[, headers]). */
+/* Encodes the record `given`, a tuple (key, value, timestamp_ms[, headers]). */
 static int encode_record(Encoding *into, PyObject *given)
 {
     Py_ssize_t fields = PyTuple_GET_SIZE(given);
@@ -234,14 +234,14 @@ close_key:
     return result;
 }
 
-/* What the records will take, more or less: growing by copying would cost more than the rest. */
+/* Estimates the size of the encoded records: growing by copies would take longer than encoding. */
 static Py_ssize_t likely_size(PyObject *records)
 {
     Py_ssize_t size = 0, count = PySequence_Fast_GET_SIZE(records);
     for (Py_ssize_t index = 0; index < count && size < PY_SSIZE_T_MAX / 4; index++) {
         PyObject *record = PySequence_Fast_GET_ITEM(records, index);
         size += RECORD_OVERHEAD;
-        for (Py_ssize_t place = 0; PyTuple_CheckExact(record) && place < 2 && place < PyTuple_GET_SIZE(record); place++) {
+    /* The objects may run code that changes the list: so each item is held, and the size is read each time. */
             PyObject *field = PyTuple_GET_ITEM(record, place);
             size += PyBytes_CheckExact(field) ? PyBytes_GET_SIZE(field) : 0;
         }
@@ -259,7 +259,7 @@ static PyObject *encode_records(PyObject *Py_UNUSED(module), PyObject *given)
     into.body.bytes = PyBytes_FromStringAndSize(NULL, likely_size(records));
     if (into.body.bytes == NULL)
         goto done;
-    /* What is given may run code that changes the list: items are held, and its size is looked at each time. */
+    /* The caller's objects may run code that changes the list: so each item is held, and the size is read each time. */
     for (Py_ssize_t index = 0; index < PySequence_Fast_GET_SIZE(records); index++) {
         PyObject *item = Py_NewRef(PySequence_Fast_GET_ITEM(records, index));
         PyObject *record = PySequence_Tuple(item);
@@ -288,17 +288,17 @@ done:
 typedef struct {
     PyObject_HEAD
     Py_buffer body;
-    Py_ssize_t position; /* where the next record begins */
-    int64_t left;        /* records to come */
+    Py_ssize_t position; /* position of the next record */
+    int64_t left;        /* records that were not decoded yet */
     int64_t base_offset, base_ms;
     int64_t from_offset;
-    int rising; /* whether records below `from_offset` are passed over */
+    int rising; /* whether records below `from_offset` are skipped */
     PyObject *stamp;
     PyTypeObject *row;
     PyObject *before, *after;
 } Cursor;
 
-/* The rest of the body. Every read goes through the functions below. */
+/* The part of the body that was not read yet. All reads use the functions below. */
 typedef struct {
     State *state;
     const unsigned char *at, *end;
@@ -370,7 +370,7 @@ static PyObject *as_bytes(const unsigned char *data, Py_ssize_t size)
     return PyBytes_FromStringAndSize((const char *)data, size);
 }
 
-/* The exception that is set, about the name of a header, as the error of a damaged record. */
+/* Turns the present exception, about the name of a header, into the error of a damaged record. */
 static void raise_undecodable(State *state)
 {
     if (!PyErr_ExceptionMatches(PyExc_UnicodeDecodeError))
@@ -408,7 +408,7 @@ static PyObject *read_header(Source *from)
     return header;
 }
 
-/* A list of headers, the shared empty tuple where there are none. */
+/* Returns a list of headers, or the shared empty tuple if there are none. */
 static PyObject *read_headers(Source *from)
 {
     if (from->at == from->end) {
@@ -444,7 +444,7 @@ typedef struct {
     PyObject *headers;
 } Parsed;
 
-/* One record. After success `headers` is the caller's to release. */
+/* Decodes one record. After success the caller has to release `headers`. */
 static int read_record(Source *from, Parsed *record)
 {
     int64_t size = 0;
@@ -472,7 +472,7 @@ static int read_record(Source *from, Parsed *record)
     return 0;
 }
 
-/* base + delta, however large. */
+/* Returns base + delta, of any size. */
 static PyObject *sum(int64_t base, int64_t delta)
 {
     int64_t total = (int64_t)((uint64_t)base + (uint64_t)delta);
@@ -513,13 +513,13 @@ static PyObject *make_row(Cursor *self, State *state, const Parsed *record)
         Py_DECREF(row);
         return NULL;
     }
-    /* Such a row cannot be part of a cycle, and need not be looked at by every collection as long as it is kept. */
+    /* Such a row cannot be part of a cycle, so the garbage collector does not have to scan it. */
     if (record->headers == state->no_headers)
         PyObject_GC_UnTrack(row);
     return row;
 }
 
-/* Puts the record into `columns`. */
+/* Adds the record to `columns`. */
 static int append_row(Cursor *self, State *state, const Parsed *record, Columns *columns)
 {
     int64_t base_ms = self->base_ms, later_ms = record->later_ms;
@@ -536,7 +536,7 @@ static int append_row(Cursor *self, State *state, const Parsed *record, Columns 
                           record->key_size, (const char *)record->value, record->value_size, record->headers);
 }
 
-/* Puts the record into a list of rows. */
+/* Adds the record to a list of rows. */
 static int append_object(Cursor *self, State *state, const Parsed *record, PyObject *rows)
 {
     PyObject *row = make_row(self, state, record);
@@ -545,8 +545,8 @@ static int append_object(Cursor *self, State *state, const Parsed *record, PyObj
     return failed ? -1 : 0;
 }
 
-/* Decodes the next record and puts it into `rows`, a list, or where that is NULL into `columns`. 1 when it was, 0 where
- * it was passed over, -1 with an exception and nothing changed. */
+/* Decodes the next record and adds it to the list `rows`, or to `columns` if that is NULL. Returns 1 if it was added, 0
+ * if it was skipped, -1 with an exception set and nothing changed. */
 static int next_record(Cursor *self, State *state, PyObject *rows, Columns *columns)
 {
     const unsigned char *body = self->body.buf;
@@ -571,7 +571,8 @@ static int next_record(Cursor *self, State *state, PyObject *rows, Columns *colu
     return taken;
 }
 
-/* Up to `count` records into `rows` or `columns`: how many, or -1 with an exception and the cursor as it was. */
+/* Adds up to `count` records to `rows` or `columns`. Returns their number, or -1 with an exception set and the cursor
+ * unchanged. */
 static Py_ssize_t take(Cursor *self, Py_ssize_t count, PyObject *rows, Columns *columns)
 {
     State *state = PyType_GetModuleState(Py_TYPE(self));
@@ -584,7 +585,7 @@ static Py_ssize_t take(Cursor *self, Py_ssize_t count, PyObject *rows, Columns *
             continue;
         }
         if (taken > 0 && PyErr_ExceptionMatches(state->kafka_error)) {
-            PyErr_Clear(); /* What stands before the damage comes first; the next call finds it again. */
+            PyErr_Clear(); /* records before the damage come first; the next call finds it again */
             return taken;
         }
         self->position = began.position;
@@ -768,7 +769,7 @@ static PyModuleDef_Slot slots[] = {
 static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT,
     .m_name = "ottla.protocol._record_codec",
-    .m_doc = "The record codec in C; record_codec has the same in Python.",
+    .m_doc = "The record codec in C; record_codec does the same in Python.",
     .m_size = sizeof(State),
     .m_methods = functions,
     .m_slots = slots,

@@ -1,9 +1,9 @@
-/* The validation of a produced batch's records in C: what record_validation.py has, under the same names, with the same
- * results and the same errors.
+/* The validation of a produced batch's records in C: the same names as in record_validation.py, with the same results
+ * and the same errors.
  *
- * The records come from strangers, in pieces that may end anywhere, since what is compressed is expanded piece by piece.
- * So the walk over them can stop after any byte and go on with the next piece. It keeps no byte of a piece, and it
- * allocates only for the places of records that a topic refuses, up to a fixed number.
+ * The records come from unauthenticated peers, in pieces that may end anywhere, since compressed records are expanded
+ * piece by piece. So the walk over them can stop after any byte and continue with the next piece. It keeps no byte of a
+ * piece, and it allocates only for the positions of records that a topic refuses, up to a fixed number.
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
@@ -11,11 +11,11 @@
 
 #define NO_TIMESTAMP (-1)
 #define REFUSED_MAX 1000       /* record_validation.REFUSED_MAX */
-#define LENGTH_BYTES_MAX 5     /* of a varint of 32 bits */
-#define TIME_BYTES_MAX 10      /* of one of 64 bits */
+#define LENGTH_BYTES_MAX 5     /* bytes of a varint of 32 bits */
+#define TIME_BYTES_MAX 10      /* bytes of a varint of 64 bits */
 #define UNLOCKED_BYTES 1048576 /* a piece of this size or more is walked without the interpreter's lock */
 
-/* Of the header of a batch, as in record_batch.py. */
+/* Constants of the header of a batch, as in record_batch.py. */
 #define HEADER_SIZE 61
 #define LOG_OVERHEAD 12
 #define HEADER_FIELDS 13
@@ -26,7 +26,7 @@
 #define CONTROL_FLAG 0x20
 #define NO_PRODUCER_ID (-1)
 
-/* What can be wrong, in the order of record_validation.Fault. */
+/* Faults, in the order of record_validation.Fault. */
 typedef enum {
     SOUND,
     LONG_VARINT,
@@ -44,7 +44,7 @@ typedef enum {
     BATCH_ENDS,
 } Fault;
 
-/* What comes next in the data, in the order of a record. */
+/* The next field in the data, in the order of a record. */
 typedef enum {
     AT_SIZE,
     AT_ATTRIBUTES,
@@ -64,32 +64,32 @@ typedef enum {
 typedef struct {
     int64_t number;
     int64_t timestamp;
-    int keyless; /* whether it is refused for having no key, else for its timestamp */
+    int keyless; /* whether it is refused for its missing key; otherwise for its timestamp */
 } Refused;
 
-/* What the header and the topic say, and how far the walk has come. */
+/* A walk: values of the header, rules of the topic, and the position. */
 typedef struct {
     int64_t count, base_ms, earliest_ms, latest_ms;
     int keyed; /* whether every record needs a key */
 
     Place place;
-    uint64_t bits; /* of a varint of which the rest is still to come */
+    uint64_t bits; /* the bits read so far of an incomplete varint */
     int shift;
-    int64_t number;  /* of the record that is next, or under way */
-    int64_t left;    /* bytes of that record that are still to come */
-    int64_t skip;    /* bytes of its field that are still to come */
-    int64_t headers; /* its headers that are still to come */
+    int64_t number;  /* number of the next record, or of the current one */
+    int64_t left;    /* bytes of the current record that are still to come */
+    int64_t skip;    /* bytes of the current field that are still to come */
+    int64_t headers; /* headers of the current record that are still to come */
     int64_t timestamp;
 
     int64_t max_ms;
-    Refused *refused; /* NULL while there is none; REFUSED_MAX at most */
+    Refused *refused; /* NULL while no record was refused; at most REFUSED_MAX */
     int64_t refused_count;
 
     Fault fault;
-    int64_t claimed, there; /* what the fault's message names */
+    int64_t claimed, there; /* numbers in the fault's message */
 } Walk;
 
-/* The part of a piece that belongs to the record under way, or where none is, all of it. */
+/* The part of a piece that belongs to the current record; between records the whole piece. */
 typedef struct {
     const unsigned char *at, *begin, *stop, *end;
 } Piece;
@@ -114,7 +114,7 @@ static int found(Walk *walk, Fault fault, int64_t claimed, int64_t there)
     return 0;
 }
 
-/* Ends the walk for now, or for good where it is the record that ends and not the piece. */
+/* Suspends the walk if the piece ends; sets a fault if the record ends. */
 static int pause_walk(Walk *walk, Piece *piece)
 {
     if (walk->place != AT_SIZE) {
@@ -125,7 +125,7 @@ static int pause_walk(Walk *walk, Piece *piece)
     return 0;
 }
 
-/* Reads the rest of a varint; 0 where the piece or the record ends within it, or it is too long. */
+/* Reads the rest of a varint; returns 0 if the piece or the record ends within it, or if it is too long. */
 static int read_long_varint(Walk *walk, Piece *piece, int bytes_max, int64_t *value)
 {
     while (piece->at < piece->stop) {
@@ -164,7 +164,7 @@ static inline int read_varint(Walk *walk, Piece *piece, int bytes_max, int64_t *
     return read_long_varint(walk, piece, bytes_max, value);
 }
 
-/* Passes over the rest of a field; 0 where the piece ends before. The field's size was compared with the record's. */
+/* Skips the rest of a field; returns 0 if the piece ends before. The field is known to fit into the record. */
 static inline int skip_field(Walk *walk, Piece *piece)
 {
     int64_t there = piece->stop - piece->at;
@@ -178,7 +178,7 @@ static inline int skip_field(Walk *walk, Piece *piece)
     return pause_walk(walk, piece);
 }
 
-/* Reads the size of a field, -1 or `lowest` at least, and gets ready to pass over the field. */
+/* Reads the size of a field, which must be at least `lowest`, and prepares to skip the field. */
 static inline int read_size(Walk *walk, Piece *piece, int lowest, Fault fault, int64_t *size)
 {
     if (!read_varint(walk, piece, LENGTH_BYTES_MAX, size))
@@ -199,7 +199,7 @@ static void refuse(Walk *walk, int keyless)
     walk->refused_count++;
 }
 
-/* What the topic asks of a record whose timestamp and key are known. */
+/* Checks the topic's rules for a record whose timestamp and key are known. */
 static inline void judge(Walk *walk, int has_key)
 {
     int64_t timestamp = walk->timestamp;
@@ -211,7 +211,7 @@ static inline void judge(Walk *walk, int has_key)
         walk->max_ms = timestamp;
 }
 
-/* Sets the record's timestamp; 0 where it does not fit into 64 bits. */
+/* Sets the record's timestamp; returns 0 if it does not fit into 64 bits. */
 static inline int stamp(Walk *walk, int64_t later_ms)
 {
     int64_t base_ms = walk->base_ms, total = (int64_t)((uint64_t)base_ms + (uint64_t)later_ms);
@@ -221,8 +221,8 @@ static inline int stamp(Walk *walk, int64_t later_ms)
     return 1;
 }
 
-/* Walks over one piece of the data, up to its end or to what is wrong: walk->fault says which. Each case falls through
- * to the one of the next field; a piece that ends is resumed at the field in which it ended. */
+/* Walks over one piece of the data, up to its end or to a fault, which is set in walk->fault. Each case falls through
+ * to the case of the next field; the next piece resumes the walk at the field in which this one ends. */
 static void walk_piece(Walk *walk, const unsigned char *data, int64_t size)
 {
     Piece piece = {data, data, data + size, data + size};
@@ -245,7 +245,7 @@ static void walk_piece(Walk *walk, const unsigned char *data, int64_t size)
             walk->left = value;
             enter(&piece, value);
             walk->place = AT_ATTRIBUTES; /* fall through */
-        case AT_ATTRIBUTES: /* unused, so all are allowed */
+        case AT_ATTRIBUTES: /* unused, so all values are allowed */
             if (piece.at == piece.stop) {
                 pause_walk(walk, &piece);
                 return;
@@ -285,7 +285,7 @@ static void walk_piece(Walk *walk, const unsigned char *data, int64_t size)
             if (!read_varint(walk, &piece, LENGTH_BYTES_MAX, &walk->headers))
                 return;
             value = left_in_record(walk, &piece);
-            if (walk->headers < 0 || walk->headers > value / 2) { /* each takes two bytes at least */
+            if (walk->headers < 0 || walk->headers > value / 2) { /* each header takes at least two bytes */
                 found(walk, HEADER_COUNT, walk->headers, value);
                 return;
             }
@@ -340,7 +340,7 @@ static uint64_t bits_at(const unsigned char *data, int bytes)
     return bits;
 }
 
-/* There are HEADER_SIZE bytes at least. */
+/* Parses a header; `data` has at least HEADER_SIZE bytes. */
 static Header read_header(const unsigned char *data)
 {
     return (Header){
@@ -360,7 +360,7 @@ static Header read_header(const unsigned char *data)
     };
 }
 
-/* Whether record_batch.validate_produced takes a batch of `size` bytes with this header and this checksum. */
+/* Returns whether record_batch.validate_produced accepts a batch of `size` bytes with this header and checksum. */
 static int is_sound(const Header *header, int64_t size, int64_t crc)
 {
     int64_t attributes = header->attributes;
@@ -376,14 +376,14 @@ static int is_sound(const Header *header, int64_t size, int64_t crc)
     return header->producer_id >= 0 && header->producer_epoch >= 0 && header->base_sequence >= 0;
 }
 
-/* The module's own */
+/* State of the module */
 
 typedef struct {
     PyObject *fault_error;      /* record_validation.fault_error */
     PyTypeObject *batch_header; /* record_batch.BatchHeader */
 } State;
 
-/* A record_batch.BatchHeader, which is a tuple. */
+/* Returns a record_batch.BatchHeader, which is a tuple. */
 static PyObject *as_tuple(PyTypeObject *type, const Header *header)
 {
     const int64_t fields[HEADER_FIELDS] = {
@@ -403,8 +403,8 @@ static PyObject *as_tuple(PyTypeObject *type, const Header *header)
     return tuple;
 }
 
-/* Sets the largest timestamp of the records of a batch that is not compressed. 0 where one of them is malformed, or
- * the topic does not take it. */
+/* Sets the largest timestamp of the records of an uncompressed batch. Returns 0 if a record is malformed, or if the
+ * topic refuses it. */
 static int walk_sole(const Header *header, const unsigned char *data, int64_t size, Walk *walk, int64_t *largest_ms)
 {
     walk->count = header->record_count;
@@ -454,7 +454,7 @@ static PyObject *sole_batch(PyObject *module, PyObject *const *given, Py_ssize_t
 typedef struct {
     PyObject_HEAD
     Walk walk;
-    int busy; /* whether a thread walks without the interpreter's lock */
+    int busy; /* whether a thread is walking without the interpreter's lock */
 } Validator;
 
 static PyObject *raise_fault(Validator *self)
@@ -655,7 +655,7 @@ static PyModuleDef_Slot slots[] = {
 static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT,
     .m_name = "ottla.protocol._record_validation",
-    .m_doc = "The validation of records in C; record_validation has the same in Python.",
+    .m_doc = "The validation of records in C; record_validation does the same in Python.",
     .m_size = sizeof(State),
     .m_methods = functions,
     .m_slots = slots,

@@ -1,4 +1,4 @@
-/* Varints as records have them: zigzag, seven bits a byte, the lowest first. */
+/* Varints in the form that records use: zigzag, seven bits a byte, the lowest bits first. */
 #ifndef OTTLA_VARINTS_H
 #define OTTLA_VARINTS_H
 
@@ -6,7 +6,7 @@
 
 #define VARLONG_BYTES_MAX 10
 
-/* At most VARLONG_BYTES_MAX bytes; returns where the next one goes. */
+/* Writes at most VARLONG_BYTES_MAX bytes; returns the position after them. */
 static inline char *put_varlong(char *to, int64_t value)
 {
     uint64_t bits = ((uint64_t)value << 1) ^ (value < 0 ? UINT64_MAX : 0);

@@ -2,8 +2,8 @@
 secret.
 
 A token is an id and a secret, the HMAC of the id under a key that brokers have. The quorum stores no secret, so no
-client can log in with its records and snapshots alone. A client logs in by SCRAM with the id as its name and the HMAC, as
-base64, as its password.
+client can log in with its records and snapshots alone. A client logs in by SCRAM with the id as its name and the HMAC,
+as base64, as its password.
 
 Pure: times are milliseconds since 1970 and come in as arguments. Principals are texts, like User:ann.
 """
