@@ -241,7 +241,7 @@ static Py_ssize_t likely_size(PyObject *records)
     for (Py_ssize_t index = 0; index < count && size < PY_SSIZE_T_MAX / 4; index++) {
         PyObject *record = PySequence_Fast_GET_ITEM(records, index);
         size += RECORD_OVERHEAD;
-    /* The objects may run code that changes the list: so each item is held, and the size is read each time. */
+        for (Py_ssize_t place = 0; PyTuple_CheckExact(record) && place < 2 && place < PyTuple_GET_SIZE(record); place++) {
             PyObject *field = PyTuple_GET_ITEM(record, place);
             size += PyBytes_CheckExact(field) ? PyBytes_GET_SIZE(field) : 0;
         }
