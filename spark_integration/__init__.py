@@ -1,17 +1,17 @@
-"""Spark: exactly-once pipelines in and out of a cluster, from PySpark, without a jar.
+"""Exactly-once pipelines in and out of a cluster from PySpark, without a jar.
 
-    from ottla import spark_integration
+from ottla import spark_integration
 
     spark_integration.register(spark)  # makes format("ottla") known
     flights = spark.readStream.format("ottla").option("kafka.bootstrap.servers", address).option("subscribe", "flights")
     delays.writeStream.format("ottla").option("kafka.bootstrap.servers", address).option("topic", "delays")
 
-`source` reads: every micro-batch ends at a consistent cut, so that a transaction lies in one batch as a whole. `sink`
-writes: the tasks of a micro-batch are writers of one transaction, which the driver commits with the batch's number.
-`outside` holds what `foreachBatch` needs to be exactly-once: a sink to a cluster, and to databases and files.
+`source` reads: every micro-batch ends at a consistent cut, so each transaction lies in a single batch as a whole.
+`sink` writes: the tasks of a micro-batch write in one transaction, which the driver commits with the batch's number.
+`outside` holds the exactly-once functions for `foreachBatch`: sinks to a cluster, to databases and to files.
 
-One rule: what a batch contains is decided by offsets in Spark's checkpoint, and whether it counts by one decision of
-the quorum; so every retry, replay and restart comes to the same.
+One rule: the offsets in Spark's checkpoint decide the contents of a batch, and one decision of the quorum decides if
+the batch counts. So every retry, replay and restart has the same result.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _HOMES = {
     "foreach_batch": ("ottla_sink",),
     "checkpoints": ("TakenOver", "take_over"),
 }
-"""Modules, and what they have: loaded when it is asked for."""
+"""Names that each module exports; a module is imported when one of its names is first used."""
 
 __all__ = [
     "BatchRefused",
@@ -64,7 +64,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    """Raises AttributeError with the nearest name there is."""
+    """Import the module that exports `name`. Raises AttributeError with the nearest known name."""
     for module, names in _HOMES.items():
         if name in names:
             return getattr(importlib.import_module(f".{module}", __name__), name)
@@ -78,9 +78,9 @@ def __dir__() -> list[str]:
 
 
 def register(spark: SparkSession) -> None:
-    """Make `format("ottla")` known to a session, whose workers on this machine will run this Python.
+    """Register `format("ottla")` with a session, and let workers on this machine run this Python.
 
-    Raises ModuleNotFoundError that says how to install PySpark.
+    Raises ModuleNotFoundError with the command that installs PySpark.
     """
     from .requirements import need_pyspark
 

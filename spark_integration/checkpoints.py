@@ -1,9 +1,10 @@
-"""The checkpoint of a query that goes on against another cluster: a copy of the one it ran on, promoted at a cut.
+"""Moves a query's checkpoint to another cluster: a copy of its former cluster that was promoted at a cut.
 
-The checkpoint may be ahead of the cut. Spark has noted batches as done whose records the promoted cluster never got. So
-they are taken out of the checkpoint, and Spark plays them again: all behind the last batch that the cluster has as the
-application version of the query's transactional id. What is left then names the promoted cluster, and the query goes on
-from there. Until that is done the source refuses the checkpoint, so that nothing is left out without a word.
+The checkpoint may be ahead of the cut: Spark has recorded batches as done whose records never reached the promoted
+cluster. All batches after the last committed one are removed from the checkpoint, so Spark runs them again. The cluster
+reports the last committed batch as the application version of the query's transactional id. The remaining files then
+name the promoted cluster, and the query continues there. Until this is done the source refuses the checkpoint, so no
+batch is skipped silently.
 """
 
 from __future__ import annotations
@@ -24,22 +25,22 @@ if TYPE_CHECKING:
     from pyarrow.fs import FileSystem
 
 DEFAULT_NAME: Final = "spark"
-"""What the sink's transactional ids begin with, if option 'transactionalId' says nothing else."""
+"""Prefix of the sink's transactional ids unless option 'transactionalId' sets another."""
 NO_VERSION: Final = -1
 _STATE: Final = re.compile(r"(\d+)(?:_[^/]*)?\.(?:delta|snapshot|zip|changelog)")
 
 
 @dataclass(frozen=True, slots=True)
 class TakenOver:
-    """What became of a checkpoint."""
+    """Result of `take_over`."""
 
     query: str
     batch: int
-    """The last one that is left."""
+    """Number of the last batch that remains in the checkpoint."""
     removed: tuple[int, ...]
-    """Batches that are to be played again."""
+    """Numbers of the batches that Spark will run again."""
     cluster: str
-    """The cluster that it is for now."""
+    """Id of the cluster that the checkpoint names now."""
 
 
 def take_over(
@@ -50,11 +51,12 @@ def take_over(
     batch: int | None = None,
     only_look: bool = False,
 ) -> TakenOver:
-    """Make a checkpoint one of the cluster that is reached by these options of a client. No query may be running on it.
+    """Change a checkpoint so that its query continues on the cluster reached by these client options.
 
-    `transactional_id` is the sink's option of this name, or the name that foreachBatch writes under. `batch` is for
-    queries that write elsewhere: the last batch that counts there. Stopped in the middle it can be done again. Raises
-    WrongCheckpoint that says why it cannot be done, before anything is changed; KafkaError.
+    No query may be running on the checkpoint. `transactional_id` is the sink's option of this name, or the name that
+    foreachBatch writes under. `batch` is for queries that write elsewhere: the last batch that counts there.
+    `only_look` computes the result and changes nothing. An interrupted call can be repeated. Raises KafkaError, and
+    WrongCheckpoint with the reason before any file is changed.
     """
     files = CheckpointFiles.open(checkpoint)
     query, batches = files.query(), files.batches("offsets")
@@ -71,14 +73,16 @@ def take_over(
     result = TakenOver(query, batch, tuple(removed), cluster)
     if not only_look:
         files.remove_behind(batch)
-        # At the end: until then the source refuses the checkpoint, and this can be done again.
+        # Write the offsets last: until then the source refuses the checkpoint, and this call can be repeated.
         for one, log in taken.items():
             files.write("offsets", one, log.text())
     return result
 
 
 def batches_behind(batches: list[int], last: int) -> list[int]:
-    """Those to be played again. Raises WrongCheckpoint where Spark could not go on behind `last`."""
+    """Return the batches after `last`, which Spark has to run again. Raises WrongCheckpoint if Spark could not continue
+    after `last`.
+    """
     if not batches:
         raise WrongCheckpoint("the checkpoint has no batches: start the query with a new one")
     if last < 0:
@@ -90,7 +94,7 @@ def batches_behind(batches: list[int], last: int) -> list[int]:
             f"the cluster has batch {last}, and the checkpoint ends at {batches[-1]}: it was set back, or is not this "
             "query's"
         )
-    # Spark wants to see the batch before the one that it goes on from, too.
+    # Spark also reads the batch before the last one.
     missing = next((one for one in (last, last - 1) if one >= 0 and one not in batches), None)
     if missing is not None:
         raise WrongCheckpoint(
@@ -115,14 +119,14 @@ def _last_batch(admin: Admin, query: str, name: str, cluster: str) -> int:
 
 
 class _Cluster:
-    """What the checkpoint has to agree with."""
+    """The promoted cluster, with the topics and offsets that the checkpoint must agree with."""
 
     def __init__(self, admin: Admin, cluster: str) -> None:
         self._admin = admin
         self._cluster = cluster
 
     def position(self, position: Position | None) -> Position | None:
-        """The same as a position of this cluster. Raises WrongCheckpoint if it has no such topic."""
+        """Return this position with the cluster's id and topic ids. Raises WrongCheckpoint if a topic is missing."""
         if position is None:
             return None
         there = set(self._admin.list_topics())
@@ -137,7 +141,7 @@ class _Cluster:
         )
 
     def check_reached(self, positions: Iterable[Position]) -> None:
-        """Raises WrongCheckpoint if the cluster lacks something that a batch has read."""
+        """Check that the cluster has all records that a batch has read. Raises WrongCheckpoint if some are missing."""
         for position in positions:
             ends = self._admin.list_offsets(dict.fromkeys(position.places, -1))
             for one, place in sorted(position.places.items()):
@@ -156,16 +160,16 @@ def _check_end(one: TopicPartition, offset: int, end: int | KafkaError) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Log:
-    """A file of Spark's: a version, its own values, and a line for each source."""
+    """A file of Spark's offset log: a version, Spark's own values, and a line for each source."""
 
     head: tuple[str, ...]
     lines: tuple[str, ...]
     positions: tuple[Position | None, ...]
-    """None where the source is another one."""
+    """Positions of the sources; None for a source of another format."""
 
     @classmethod
     def read(cls, text: str, name: str) -> _Log:
-        """Raises WrongCheckpoint."""
+        """Parse the text of the file `name`. Raises WrongCheckpoint if its format is not 'v1'."""
         lines = text.split("\n")
         head, rest = lines[:2], lines[2:]
         if len(head) < 2 or head[0] != "v1" or not rest:
@@ -173,11 +177,11 @@ class _Log:
         return cls(tuple(head), tuple(rest), tuple(map(_position, rest)))
 
     def replaced(self, positions: Iterable[Position | None]) -> _Log:
-        """With other positions."""
+        """Return a copy with these positions."""
         return replace(self, positions=tuple(positions))
 
     def text(self) -> str:
-        """As Spark reads it."""
+        """Return the text in the form that Spark reads."""
         lines = (
             line if position is None else json.dumps(position.to_json())
             for line, position in zip(self.lines, self.positions, strict=True)
@@ -195,14 +199,14 @@ def _position(line: str) -> Position | None:
 
 @dataclass(frozen=True, slots=True)
 class CheckpointFiles:
-    """A checkpoint folder, here or where pyarrow reaches it."""
+    """A checkpoint folder, local or on a file system that pyarrow reaches."""
 
     system: FileSystem
     root: str
 
     @classmethod
     def open(cls, checkpoint: str) -> CheckpointFiles:
-        """A path, or a URI as s3://bucket/path. Raises WrongCheckpoint."""
+        """Open a local path, or a URI like s3://bucket/path. Raises WrongCheckpoint if it cannot be reached."""
         from pyarrow.fs import FileSystem, LocalFileSystem
 
         if "://" not in checkpoint:
@@ -214,7 +218,7 @@ class CheckpointFiles:
         return cls(system, root.rstrip("/"))
 
     def query(self) -> str:
-        """The id of the query. Raises WrongCheckpoint."""
+        """Return the id of the query. Raises WrongCheckpoint if the folder is not a checkpoint."""
         try:
             with self.system.open_input_stream(f"{self.root}/metadata") as stream:
                 return str(json.loads(stream.read().decode())["id"])
@@ -222,17 +226,17 @@ class CheckpointFiles:
             raise WrongCheckpoint(f"{self.root} is no checkpoint of a query: {error}") from error
 
     def batches(self, log: str) -> list[int]:
-        """Of 'offsets' or 'commits', in their order."""
+        """Return the batch numbers in the log 'offsets' or 'commits', in ascending order."""
         names = (path.rpartition("/")[2] for path in self._files(log))
         return sorted(int(name) for name in names if name.isdecimal())
 
     def text(self, log: str, batch: int) -> str:
-        """What Spark has noted of a batch."""
+        """Return the file that Spark has written to this log about a batch."""
         with self.system.open_input_stream(f"{self.root}/{log}/{batch}") as stream:
             return str(stream.read().decode())
 
     def write(self, log: str, batch: int, text: str) -> None:
-        """In one piece; Hadoop's checksum beside it is of what was there before."""
+        """Replace a batch's file atomically, and delete Hadoop's checksum, which belongs to the former content."""
         path, beside = f"{self.root}/{log}/{batch}", f"{self.root}/{log}/.{batch}.taken"
         with self.system.open_output_stream(beside) as stream:
             stream.write(text.encode())
@@ -240,7 +244,9 @@ class CheckpointFiles:
         self.system.move(beside, path)
 
     def remove_behind(self, batch: int) -> None:
-        """What Spark and its operators have noted of later batches; the newest first, so that no gap is left."""
+        """Delete the offsets, commits and operator state of later batches. The newest go first, so that an interruption
+        leaves no gap.
+        """
         for log in ("commits", "offsets"):
             for one in reversed(self.batches(log)):
                 if one > batch:
@@ -249,7 +255,7 @@ class CheckpointFiles:
         for path in self._files("state", recursive=True):
             folder, _, name = path.rpartition("/")
             found = _STATE.fullmatch(name)
-            # Batch N begins with state N, and leaves state N + 1.
+            # Batch N begins with state N and leaves state N + 1.
             if found is not None and int(found[1]) > batch + 1:
                 self._delete(path)
                 self._delete(f"{folder}/.{name}.crc")

@@ -1,4 +1,4 @@
-"""`format("ottla")`: which object reads, and which one writes."""
+"""The data source `format("ottla")`: it makes the readers and writers that Spark asks for."""
 
 from __future__ import annotations
 
@@ -13,39 +13,39 @@ from pyspark.sql.types import StructType
 
 
 class OttlaDataSource(DataSource):
-    """Topics of a cluster, as rows like those of Spark's own Kafka source and sink."""
+    """Topics of a cluster, with rows like those of Spark's own Kafka source and sink."""
 
     @classmethod
     def name(cls) -> str:
-        """As in `format("ottla")`."""
+        """Return the name to use in `format("ottla")`."""
         return "ottla"
 
     def schema(self) -> StructType:
-        """Of what is read."""
+        """Return the columns that the source reads."""
         from .source.rows import source_schema
 
         return source_schema(self.options)
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """For `spark.read`."""
+        """Return the reader for `spark.read`."""
         from .source.batch_reader import OttlaReader
 
         return OttlaReader(self.options)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """For `spark.readStream`."""
+        """Return the reader for `spark.readStream`."""
         from .source.stream_reader import OttlaStreamReader
 
         return OttlaStreamReader(self.options)
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """For `df.write`."""
+        """Return the writer for `df.write`."""
         from .sink.batch_writer import OttlaWriter
 
         return OttlaWriter(schema, self.options, overwrite)
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-        """For `df.writeStream`."""
+        """Return the writer for `df.writeStream`."""
         from .sink.stream_writer import OttlaStreamWriter
 
         return OttlaStreamWriter(schema, self.options, overwrite)

@@ -1,4 +1,4 @@
-"""`foreachBatch(ottla_sink(...))`: a batch is written exactly once, beside whatever else is done with it."""
+"""The sink `foreachBatch(ottla_sink(...))`: it writes a batch exactly once, beside other uses of the batch."""
 
 from __future__ import annotations
 
@@ -14,26 +14,30 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _writers: Final[dict[tuple[str, str], tuple[str, int, object]]] = {}
-"""By cluster and transactional id: which batch of which run was written under it last, and by which function."""
+"""Last batch written, by cluster and transactional id: its run, its number, and the function that wrote it."""
 _claiming: Final = threading.Lock()
 
 
 class NameTaken(RuntimeError):
-    """A batch of one query was to be written a second time under the same name, by the same function or another one.
-    The rows of the second call would count as written before, and be left out."""
+    """An error: a batch of a query would be written a second time under the same name, by this function or another.
+
+    The rows of the second call would be taken for rows written before, and be left out.
+    """
 
 
 def ottla_sink(
     *, bootstrap_servers: str, topic: str | None = None, name: str | None = None, **options: str
 ) -> Callable[[DataFrame, int], None]:
-    """A function for `foreachBatch` that writes each batch as one transaction, and once.
+    """Return a function for `foreachBatch` that writes each batch in one transaction, exactly once.
 
-        query = delays.writeStream.foreachBatch(ottla_sink(topic="delays", bootstrap_servers="localhost:9092")).start()
+    query = delays.writeStream.foreachBatch(ottla_sink(topic="delays", bootstrap_servers="localhost:9092")).start()
 
-    `topic`: where the frame has no such column. `name` tells several sinks of one query apart; each topic has its own
-    unless given. `options` are those of `df.write.format("ottla")`, `kafka_linger_ms` for `kafka.linger.ms`. Call it
-    once for a batch. The second call under one name raises NameTaken, be it of this function or of another one. A batch
-    that Spark plays again after a restart is skipped.
+    `topic` is needed if the frame has no column of this name. `name` distinguishes several sinks of a query; the
+    default is the topic. `options` are those of `df.write.format("ottla")`, with `kafka_linger_ms` for
+    `kafka.linger.ms`.
+
+    Call the function once for a batch. A second call under the same name raises NameTaken, even by another function. A
+    batch that Spark runs again after a restart is skipped.
     """
     given = {
         (one.replace("_", ".") if one.startswith("kafka_") else one): value for one, value in options.items()
@@ -62,8 +66,10 @@ def ottla_sink(
 
 @contextmanager
 def _claimed(key: tuple[str, str], claim: tuple[str, int, object]) -> Iterator[None]:
-    """Keep the name for this function and batch, unless the write fails: then the program may try again. Raise
-    NameTaken if the same batch was written in the same run under the id."""
+    """Reserve the name for this function and batch; release it if the write fails, so that the program may retry.
+
+    Raises NameTaken if the same batch was already written in the same run under this id.
+    """
     _claim(key, claim)
     try:
         yield

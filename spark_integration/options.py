@@ -1,4 +1,4 @@
-"""Options of readers and writers: names in any case, as Spark takes them; what is wrong is told by its name."""
+"""Options of readers and writers. Names are accepted in any case, as Spark does; errors name the wrong option."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from ..client.security.options import SecurityOptions
 from ..protocol.nearest import nearest
 
 PREFIX = "kafka."
-"""Of options that are the client's, as Spark's own Kafka source and sink have them."""
+"""Prefix of client options, as in Spark's own Kafka source and sink."""
 BOOTSTRAP = "kafka.bootstrap.servers"
 
 
 class WrongOption(ValueError):
-    """An option that nobody knows, that is missing, or whose value cannot be. The message names it and what may be."""
+    """An unknown or missing option, or an invalid value. The message names the option and the allowed values."""
 
 
 def known_only(options: Mapping[str, str], known: Collection[str]) -> dict[str, str]:
-    """The options under their known names, those of the client left out. Raises WrongOption for an unknown one."""
+    """Return the options under their known names, without the client's. Raises WrongOption for an unknown option."""
     names = {one.lower(): one for one in known}
     found: dict[str, str] = {}
     for given, value in options.items():
@@ -43,7 +43,7 @@ _CONNECTION: Mapping[str, type] = {
     "retry_backoff_max_ms": int,
 }
 _IN_PROGRAMS_ONLY = ("ssl_context", "sasl_oauth_token_provider", "sasl_oauthbearer_extensions")
-"""What no text can say."""
+"""Client options whose values have no form as text."""
 _SECURITY: Mapping[str, type] = {
     one.name: bool if isinstance(one.default, bool) else str
     for one in fields(SecurityOptions)
@@ -52,14 +52,14 @@ _SECURITY: Mapping[str, type] = {
 _OF_SECURITY = (*_SECURITY, "sasl_oauthbearer_extensions")
 _OF_ADMINS = ("bootstrap_servers", "client_id", "request_timeout_ms", *_OF_SECURITY)
 ELSEWHERE = frozenset({"checkpointlocation", "path"})
-"""Options that Spark takes for itself and hands on."""
+"""Options that Spark uses itself and passes on."""
 
 
 def client_options(options: Mapping[str, str], also: Mapping[str, type] | None = None) -> dict[str, Any]:
-    """`kafka.*` as options of our clients: `kafka.request.timeout.ms` is `request_timeout_ms`. Those of Java's clients
-    for TLS and logins are understood too, as `kafka.sasl.jaas.config`.
+    """Return the `kafka.*` options as options of Ottla's clients: `kafka.request.timeout.ms` is `request_timeout_ms`.
 
-    `also`: options that the client in question has beyond those of connections, with their types. Raises WrongOption.
+    Options of Java clients for TLS and authentication, like `kafka.sasl.jaas.config`, are also accepted. `also`: the
+    names and types of further options that this client has beyond the connection options. Raises WrongOption.
     """
     known: dict[str, Any] = {**_CONNECTION, **_SECURITY, **(also or {})}
     found: dict[str, Any] = {}
@@ -86,12 +86,12 @@ def client_options(options: Mapping[str, str], also: Mapping[str, type] | None =
 
 
 def security_options(client: Mapping[str, Any]) -> SecurityOptions:
-    """The security of a client with these options. Raises ValueError."""
+    """Return the security options of a client. Raises ValueError."""
     return SecurityOptions(**{name: client[name] for name in _OF_SECURITY if name in client})
 
 
 def _secured(of_java_clients: Mapping[str, str], found: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of Java's clients as ours. Raises WrongOption, also for what does not go together."""
+    """Convert options of Java clients to Ottla's. Raises WrongOption, also for options that contradict each other."""
     try:
         given, _ = of_java(of_java_clients)
         security_options({**found, **given})
@@ -101,19 +101,19 @@ def _secured(of_java_clients: Mapping[str, str], found: Mapping[str, Any]) -> di
 
 
 def admin_options(client: Mapping[str, Any]) -> dict[str, Any]:
-    """Those of a client's options that an Admin takes."""
+    """Return the subset of a client's options that an Admin accepts."""
     return {name: client[name] for name in _OF_ADMINS if name in client}
 
 
 def boolean(name: str, value: str) -> bool:
-    """Raises WrongOption."""
+    """Return the option's value as a bool. Raises WrongOption unless it is true or false."""
     if value.lower() not in ("true", "false"):
         raise WrongOption(f"option {name!r} is true or false, not {value!r}")
     return value.lower() == "true"
 
 
 def whole_number(name: str, value: str, least: int = 0) -> int:
-    """Raises WrongOption."""
+    """Return the option's value as an integer. Raises WrongOption if it is not a whole number of at least `least`."""
     try:
         number = int(value)
     except ValueError:

@@ -1,4 +1,4 @@
-"""What Spark needs: PySpark of a version that has what we use, and pyarrow."""
+"""The packages that Spark pipelines need: a recent enough PySpark, and pyarrow."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ FIRST_VERSION = (4, 2)
 
 
 def need_pyspark() -> None:
-    """Raises ModuleNotFoundError that says how to install PySpark, or ImportError for a version that is too old."""
+    """Check that PySpark and pyarrow are installed.
+
+    Raises ModuleNotFoundError with the command that installs them, and ImportError if PySpark is too old.
+    """
     try:
         import pyspark
     except ModuleNotFoundError as error:

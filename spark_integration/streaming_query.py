@@ -1,4 +1,4 @@
-"""Which query, which run of it and which batch Spark is at: it says so in local properties, and nowhere else."""
+"""The query, run and batch that Spark is working on. Spark reports them only in local properties."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ _RUN_ID = "spark.jobGroup.id"
 
 
 class NoQuery(RuntimeError):
-    """Spark does not say which query this is."""
+    """An error: Spark does not report the query that this batch belongs to."""
 
 
 class StreamingQuery(NamedTuple):
-    """`query`: stays with the checkpoint. `run`: another one after each start."""
+    """Ids of a streaming query. `query` stays with the checkpoint; `run` changes with each start."""
 
     query: str
     run: str
 
 
 def query_of(frame: DataFrame) -> StreamingQuery:
-    """For functions of foreachBatch: of which query a batch is. Raises NoQuery."""
+    """Return the query of a batch, for functions of foreachBatch. Raises NoQuery."""
     context = getattr(frame.sparkSession, "sparkContext", None)
     if context is None:
         raise NoQuery(

@@ -1,8 +1,8 @@
-"""Which Python the workers of a Spark session run.
+"""The choice of the Python that a Spark session's workers run.
 
-Spark starts the workers of its Python functions, and so of data sources, with `PYSPARK_PYTHON`, or else with the
-first `python3` on the path. If the driver runs in a virtual environment, that is another Python, which has neither
-pyarrow nor this package.
+Spark starts the workers of its Python functions, and so of data sources, with `PYSPARK_PYTHON`, or else with the first
+`python3` on the path. If the driver runs in a virtual environment, that is another Python, in which pyarrow and this
+package are missing.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 def choose_python(spark: SparkSession) -> None:
-    """Let the session's workers run the driver's Python, unless `PYSPARK_PYTHON` names one.
+    """Let the session's workers run the driver's Python, unless `PYSPARK_PYTHON` is set.
 
-    That is done where workers run on this machine (a `local` master). Elsewhere nobody knows which Python there is: a
-    UserWarning says what to set, if the driver runs in a virtual environment.
+    This applies if the workers run on this machine (a `local` master). Elsewhere the driver cannot know which Python is
+    installed: if it runs in a virtual environment, a UserWarning names the variable to set.
     """
     if "PYSPARK_PYTHON" in os.environ:
         return

@@ -17,32 +17,34 @@ HandleT_co = TypeVar("HandleT_co", covariant=True)
 
 
 class OutsideTransaction(Protocol[HandleT_co]):
-    """An open transaction of the outside system, in which nobody else may change the progress of the query."""
+    """An open transaction of the outside system, in which the progress of the query is locked."""
 
     @property
     def handle(self) -> HandleT_co:
-        """What the function writes with."""
+        """The object that the function writes through."""
 
     @property
     def kept(self) -> Kept | None:
-        """The query's progress, None before its first batch."""
+        """The query's stored progress; None before its first batch."""
 
     def keep(self, batch: Batch) -> None:
-        """Note, as part of the transaction, that the batch is committed by its commit."""
+        """Record, in this transaction, that the batch is committed."""
 
     def claim(self, batch: Batch) -> None:
-        """Note, as part of the transaction, that the batch's run is the one that writes, and no older one."""
+        """Record, in this transaction, that the batch's run is the current writer and replaces older runs."""
 
 
 class Progress(Protocol[HandleT_co]):
-    """Where the numbers of committed batches are kept: in the system that the data goes to."""
+    """A store of committed batch numbers, in the same system as the data."""
 
     def transaction(self, name: str, target: str) -> AbstractContextManager[OutsideTransaction[HandleT_co]]:
-        """Begin one, with the progress of this query and target locked; commit at the end, roll back what raises."""
+        """Open a transaction that locks the progress of this query and target. Commit it, or roll it back on an
+        error.
+        """
 
 
 class ExactlyOnceFunction(Generic[HandleT]):
-    """See `exactly_once`."""
+    """The function that `exactly_once` returns."""
 
     def __init__(
         self,
@@ -57,7 +59,7 @@ class ExactlyOnceFunction(Generic[HandleT]):
         self._target = target
 
     def __call__(self, frame: DataFrame, number: int) -> None:
-        """Write a batch, unless it is committed. Raises OutsideError, and whatever the function raises."""
+        """Write a batch unless it is already committed. Raises OutsideError, and all exceptions of the function."""
         with self._numbering.batch(frame, number) as batch:
             self._take(frame, batch)
 
@@ -81,13 +83,14 @@ def exactly_once(
     query: str | None = None,
     target: str = "",
 ) -> Callable[[DataFrame, int], None]:
-    """A function for `foreachBatch` that calls `function(batch_df, number, handle)` once per batch.
+    """Return a function for `foreachBatch` that calls `function(batch_df, number, handle)` once per batch.
 
-    What the function writes through `handle`, a database connection with SqlProgress, is committed together with the
-    batch's number; if it raises, neither is. It runs with the query's progress locked, and must not commit itself. Of a
-    query with state it must use all rows, since Spark takes the state over by that.
+    `handle` is a database connection in the case of SqlProgress. All writes through it are committed together with the
+    batch's number; if the function raises, both are rolled back. The function runs with the query's progress locked,
+    and must not commit. For a query with state it must read all rows, since Spark carries the state over as rows are
+    read.
 
-    `query` names what progress is kept under, instead of Spark's id of the query. `target` tells apart what several
-    functions of one query keep in the same place.
+    `query` names the stored progress; the default is Spark's id of the query. `target` distinguishes several functions
+    of a query that store progress in the same place.
     """
     return ExactlyOnceFunction(function, progress, query, target)

@@ -1,4 +1,4 @@
-"""What writing to outside systems can fail with. Each ends the query with its message; a restart goes on from there."""
+"""Errors of writes to outside systems. Each ends the query with its message; a restart continues from there."""
 
 from __future__ import annotations
 
@@ -7,20 +7,20 @@ from contextlib import contextmanager
 
 
 class OutsideError(RuntimeError):
-    """A batch was not written: nothing of it counts, unless the message says that this is not known."""
+    """A batch that was not written. No row of it counts, unless the message says that the outcome is unknown."""
 
 
 class QueryReplaced(OutsideError):
-    """Another run of the query has taken over, or another query uses its name: this one must not write any more."""
+    """An error of a replaced run: another run of the query, or another query with its name, writes now."""
 
 
 class BatchRefused(OutsideError):
-    """The batch's columns or rows do not fit what they are written to."""
+    """An error of a batch whose columns or rows do not fit the target."""
 
 
 @contextmanager
 def placed(batch: object, where: str) -> Iterator[None]:
-    """Every OutsideError names the batch, and where it was to be written."""
+    """Add the batch and its target to the message of every OutsideError."""
     try:
         yield
     except OutsideError as error:

@@ -1,13 +1,14 @@
-"""Which batches are written, and by whom. Pure, apart from asking Spark which query this is.
+"""Decides which batches are written, and by which run. Pure, except that Spark is asked for the query's id.
 
-A query keeps the number of its last batch in the outside system, by the rule of Delta's `txnAppId` and `txnVersion`: a
-batch whose number is not above it was committed, and is skipped. That alone would let two queries under one name skip
-each other's batches in silence. So it is kept, too, which of Spark's queries it was, which run, and which function:
+A query stores the number of its last batch in the outside system, by the rule of Delta's `txnAppId` and `txnVersion`: a
+batch whose number is not above the stored number was committed, and is skipped. That alone would let two queries of the
+same name skip each other's batches silently. So the ids of Spark's query, of the run and of the function are stored,
+too:
 
 - Another query under the same name (a new checkpoint, say) is refused.
-- The first batch of a run takes over, be it a replay; a run that finds that another has done so since is refused.
+- The first batch of a run takes over, even if it is a replay; a run that was taken over by another since is refused.
 - Two functions of one run under the same name are refused.
-- A second call of a function for one batch of a run is refused: its rows would be skipped.
+- A second call of a function for the same batch of a run is refused: its rows would be skipped.
 """
 
 from __future__ import annotations
@@ -27,14 +28,16 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 NONE_YET: Final = -1
-"""The number that is kept before the first batch is committed: Spark numbers batches from 0."""
+"""Stored number before the first batch is committed: Spark numbers batches from 0."""
 _NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
 _taking: Final = threading.Lock()
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """One batch, and whose it is. `name`: what progress is kept under, Spark's id of the query unless it was named."""
+    """A batch with the ids of its writer. `name`: the key of its progress, Spark's id of the query unless the user
+    named it.
+    """
 
     name: str
     spark_query: str
@@ -48,7 +51,7 @@ class Batch:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """What the outside system knows of a query: its last committed batch, and who wrote or claimed last."""
+    """Progress that the outside system stores for a query: its last committed batch, and its last writer."""
 
     spark_query: str
     run: str
@@ -57,9 +60,9 @@ class Kept:
 
 
 def is_new(kept: Kept | None, batch: Batch, begun: bool) -> bool:
-    """Whether the batch is to be written: False if it is committed.
+    """Return whether the batch has to be written: False if it is committed.
 
-    `begun`: it was kept before that this run writes. Raises QueryReplaced.
+    `begun`: the store already names this run as the writer. Raises QueryReplaced.
     """
     if kept is None:
         return True
@@ -82,7 +85,7 @@ def is_new(kept: Kept | None, batch: Batch, begun: bool) -> bool:
 
 
 class Numbering:
-    """Of one function for `foreachBatch`: which batch it is given, and what it had before."""
+    """The batches of a `foreachBatch` function: the current batch, and the run that it has begun."""
 
     def __init__(self, name: str | None = None) -> None:
         if name is not None and not _NAME.fullmatch(name):
@@ -96,9 +99,9 @@ class Numbering:
 
     @contextmanager
     def batch(self, frame: DataFrame, number: int) -> Iterator[Batch]:
-        """Yield the batch, which the function takes once in a run, unless it fails: then the program may call it again.
+        """Yield the batch. A function takes each batch once per run; after a failure the program may call it again.
 
-        Raises OutsideError if Spark does not say which query this is, and for a second call.
+        Raises OutsideError for a second call, and if Spark does not report the query.
         """
         try:
             query, run = query_of(frame)
@@ -120,9 +123,9 @@ class Numbering:
             raise
 
     def is_new(self, kept: Kept | None, batch: Batch) -> bool:
-        """See `is_new`."""
+        """Return whether the batch has to be written; see the function `is_new`."""
         return is_new(kept, batch, begun=self._begun == batch.run)
 
     def begun(self, batch: Batch) -> None:
-        """It is kept that this run writes: from now on another one shows that it was replaced."""
+        """Record that the store names this run as the writer: another run found there later has replaced this one."""
         self._begun = batch.run

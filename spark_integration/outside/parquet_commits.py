@@ -1,13 +1,13 @@
-"""The log of commits of a table of Parquet files: which files count, and how far each query is.
+"""The log of commits of a table of Parquet files: the files that count, and the progress of each query.
 
-TABLE/k=v/QUERY-BATCH-....parquet     files; one counts if a commit names it
-TABLE/_commits/table.json             the columns, and by which of them files are in folders; written once
-TABLE/_commits/QUERY/BATCH.json       a commit: what one batch of one query added
-TABLE/_commits/QUERY/upto-BATCH.json  all commits of the query up to this batch in one; derived, for quick reading
-TABLE/_attempts/QUERY~BATCH~ID/       a batch on its way: files, and later the commit that is planned
+TABLE/k=v/QUERY-BATCH-....parquet     data files; a file counts if a commit names it
+TABLE/_commits/table.json             the columns, and those that folders are named after; written once
+TABLE/_commits/QUERY/BATCH.json       a commit: the files that a batch of a query added
+TABLE/_commits/QUERY/upto-BATCH.json  a summary of the query's commits up to this batch; derived, for quick reading
+TABLE/_attempts/QUERY~BATCH~ID/       an unfinished batch: its files, and later the planned commit
 
-A commit is there or not: its file is written and synced under another name, and gets its own by link(2), which fails if
-somebody else's commit of the batch is there. So all of it needs a file system that has POSIX links and renames.
+A commit is atomic: its file is written and synced under another name, and link(2) gives it its own name, which fails if
+another run's commit of the batch exists. So the table needs a file system with POSIX links and renames.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from .numbering import Batch, Kept
 
 FORMAT: Final = 1
 SUMMARY_EVERY: Final = 100
-"""So many commits are read again at most, one file each."""
+"""Largest number of commits since the last summary; each is read from a separate file."""
 COMMITS: Final = "_commits"
 ATTEMPTS: Final = "_attempts"
 
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """A file by its path from the table's folder."""
+    """A data file with its path relative to the table's folder."""
 
     path: str
     rows: int
@@ -43,18 +43,18 @@ class DataFile:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """What a batch added, and who wrote it; in a summary what all batches did, and who wrote the last."""
+    """The files that a batch added, and its writer. A summary holds the files of all batches and the last writer."""
 
     kept: Kept
     files: list[DataFile]
 
     def to_json(self) -> str:
-        """Of the file."""
+        """Return the content of the commit's file."""
         return json.dumps({"format": FORMAT, **asdict(self)})
 
     @classmethod
     def read(cls, path: Path) -> Commit:
-        """Raises FileNotFoundError, or OutsideError for what is no commit."""
+        """Read a commit. Raises FileNotFoundError, and OutsideError if the file is not a commit."""
         found = read_json(path)
         try:
             files = [DataFile(**one) for one in found["files"]]
@@ -70,23 +70,23 @@ class CommitLog:
         self._folder = table / COMMITS / query
 
     def last(self) -> Commit | None:
-        """The newest commit, None before the first."""
+        """Return the newest commit; None before the first."""
         while True:
             commits, summaries = self._numbers()
             newest = max([*commits, *summaries], default=None)
             if newest is None:
                 return None
-            with suppress(FileNotFoundError):  # summed up meanwhile
+            with suppress(FileNotFoundError):  # a summary has replaced it meanwhile
                 return Commit.read(self._commit(newest) if newest in commits else self._summary(newest))
 
     def files(self) -> list[DataFile]:
-        """All that count."""
+        """Return all files that count."""
         while True:
             with suppress(FileNotFoundError):
                 return self._read_files()
 
     def counts(self, planned: Commit) -> bool:
-        """Whether a planned commit was made."""
+        """Return whether a planned commit was made."""
         try:
             made = Commit.read(self._commit(planned.kept.number))
         except FileNotFoundError:
@@ -94,7 +94,9 @@ class CommitLog:
         return made == planned
 
     def add(self, commit: Commit, written: Path) -> None:
-        """Make it count. `written` has its content, synced. Raises QueryReplaced if the batch is committed."""
+        """Make the commit count. `written` is its synced file. Raises QueryReplaced if the batch is already
+        committed.
+        """
         self._folder.mkdir(parents=True, exist_ok=True)
         sync_folder(self._folder.parent)
         try:
@@ -106,7 +108,7 @@ class CommitLog:
         sync_folder(self._folder)
 
     def sum_up(self, commit: Commit) -> None:
-        """After a commit: once in a while put all into one file, and drop what the summary before that one has."""
+        """Every SUMMARY_EVERY commits write a summary, and delete the commits covered by the previous one."""
         commits, summaries = self._numbers()
         latest = max(summaries, default=-1)
         if sum(number > latest for number in commits) < SUMMARY_EVERY:
@@ -149,7 +151,7 @@ class CommitLog:
 
 
 def logs(table: Path) -> Iterator[CommitLog]:
-    """Of all queries that wrote to a table."""
+    """Yield the commit log of each query that wrote to a table."""
     folder = table / COMMITS
     for one in sorted(folder.iterdir()) if folder.is_dir() else []:
         if one.is_dir():
@@ -157,12 +159,12 @@ def logs(table: Path) -> Iterator[CommitLog]:
 
 
 def attempt_folder(table: Path, batch: Batch) -> Path:
-    """A new one."""
+    """Return the path of a new folder for an attempt at a batch."""
     return table / ATTEMPTS / f"{batch.name}~{batch.number}~{uuid.uuid4().hex[:12]}"
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """Raises FileNotFoundError, or OutsideError for a file of another kind or format."""
+    """Read a JSON file. Raises FileNotFoundError, and OutsideError for a file of another kind or format."""
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
@@ -173,7 +175,7 @@ def read_json(path: Path) -> dict[str, Any]:
 
 
 def write_durably(path: Path, text: str, *, replace: bool = True) -> bool:
-    """Write a file as a whole, synced. Without `replace` False is returned if it is there already."""
+    """Write a whole file and sync it. With `replace=False` return False if the file exists already."""
     written = path.with_name(f".{path.name}.{uuid.uuid4().hex[:12]}")
     try:
         with written.open("w", encoding="utf-8") as file:

@@ -1,4 +1,4 @@
-"""What a task does for a table of files: its rows go into files under a folder of the batch's attempt."""
+"""The work of a task for a table of files: it writes its rows to files under the folder of the batch's attempt."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ if TYPE_CHECKING:
 
 ROW_GROUP_ROWS: Final = 1 << 20
 ROW_GROUP_BYTES: Final = 64 << 20
-"""A row group ends at whichever comes first; so much memory a task uses beside Spark's own."""
+"""Limit of a row group, together with ROW_GROUP_ROWS. A task uses up to this much memory beside Spark's own."""
 TEXT_OF_FOLDER: Final = "__ottla_partition_"
-"""Begins the names of added columns, which have as text what folders are named after."""
+"""Name prefix of added columns, which hold the partition values as text."""
 
 
 @dataclass(frozen=True, slots=True)
 class WriteFiles:
-    """Rows come sorted by what folders are named after, so that one file at a time is open.
+    """A task's work: it writes rows, sorted by partition columns so that one file at a time is open.
 
-    Every attempt has names of its own, so one that failed, or succeeded in vain, is in nobody's way.
+    Each attempt uses unique file names, so a failed or superfluous attempt does not disturb others.
     """
 
     attempt: str
@@ -38,7 +38,7 @@ class WriteFiles:
     compression: str
 
     def __call__(self, batches: Batches) -> list[tuple[str, int, int]]:
-        """Path from the attempt's folder, rows and bytes of every file. Raises BatchRefused."""
+        """Return the path from the attempt's folder, the rows and the bytes of every file. Raises BatchRefused."""
         task = attempt_id()
         files: list[tuple[str, int, int]] = []
         for folder, parts in itertools.groupby(self._parts(batches), key=lambda part: part[0]):
@@ -50,7 +50,7 @@ class WriteFiles:
         return files
 
     def _parts(self, batches: Batches) -> Iterator[tuple[str, pa.RecordBatch]]:
-        """Pieces of batches that go into one folder each, and which one."""
+        """Yield a folder and a part of a batch whose rows belong there."""
         if not self.folders:
             yield from (("", batch) for batch in batches if batch.num_rows)
             return

@@ -1,4 +1,4 @@
-"""What a table of Parquet files is like: its columns, and the folders by which some of them are told, as with Hive."""
+"""The layout of a table of Parquet files: its columns, and the columns whose values are folder names, as with Hive."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType, StructType
 
 NO_VALUE: Final = "__HIVE_DEFAULT_PARTITION__"
-"""Stands for NULL in names of folders."""
+"""Folder name that stands for NULL."""
 _ESCAPED: Final = frozenset("\"#%'*/:=?\\{[]^\x7f" + "".join(map(chr, range(0x20))))
 _OF_FOLDERS: Final = frozenset(
     {"StringType", "ByteType", "ShortType", "IntegerType", "LongType", "DateType", "BooleanType"}
@@ -35,7 +35,7 @@ _OF_FILES: Final = _OF_FOLDERS | {
 
 
 def local_folder(path: str) -> Path:
-    """Of a path or a `file:` URI. Raises ValueError for what is on another file system."""
+    """Return the folder of a path or a `file:` URI. Raises ValueError for a path on another file system."""
     parts = urlsplit(path)
     if "://" in path or parts.scheme == "file":
         if parts.scheme != "file" or parts.netloc not in ("", "localhost"):
@@ -51,14 +51,14 @@ def local_folder(path: str) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Columns as JSON of Spark's schema, nullable all of them; `folders` are the columns that folders tell."""
+    """A table's columns as JSON of Spark's schema, all nullable. `folders` are the columns stored as folder names."""
 
     schema: dict[str, Any]
     folders: tuple[str, ...]
 
     @classmethod
     def of(cls, schema: StructType, folders: tuple[str, ...]) -> Layout:
-        """Raises BatchRefused for columns that files cannot have."""
+        """Return the layout of a batch. Raises BatchRefused for columns that files cannot store."""
         columns = schema.fieldNames()
         twice = sorted({one for one in columns if columns.count(one) > 1})
         if twice:
@@ -76,7 +76,7 @@ class Layout:
 
     @classmethod
     def read(cls, table: Path) -> Layout:
-        """Raises OutsideError if there is no table."""
+        """Read the layout of a table. Raises OutsideError if there is no table."""
         try:
             found = read_json(table / COMMITS / "table.json")
         except FileNotFoundError:
@@ -84,7 +84,7 @@ class Layout:
         return cls(found["schema"], tuple(found["partition_by"]))
 
     def ensure(self, table: Path) -> None:
-        """Begin the table, or see to it that it is like this. Raises BatchRefused."""
+        """Create the table, or check that an existing table has this layout. Raises BatchRefused if it differs."""
         folder = table / COMMITS
         if not (folder / "table.json").exists():
             folder.mkdir(parents=True, exist_ok=True)
@@ -110,7 +110,7 @@ class Layout:
             )
 
     def spark_schema(self) -> StructType:
-        """For reading."""
+        """Return the schema to read with."""
         from pyspark.sql.types import StructType
 
         return StructType.fromJson(self.schema)
@@ -120,7 +120,7 @@ class Layout:
 
 
 def folder_of(names: Sequence[str], values: Sequence[str | None]) -> str:
-    """`k=v/l=w` for values as text. Raises BatchRefused for those that could not be read back."""
+    """Return the folder `k=v/l=w` for these values. Raises BatchRefused for values that could not be read back."""
     for name, value in zip(names, values, strict=True):
         if value in ("", NO_VALUE):
             raise BatchRefused(
@@ -133,14 +133,14 @@ def folder_of(names: Sequence[str], values: Sequence[str | None]) -> str:
 
 
 def column(name: str) -> Column:
-    """By a name that may have dots in it."""
+    """Return the column of this name, which may contain dots."""
     from pyspark.sql.functions import col
 
     return col(f"`{name.replace('`', '``')}`")
 
 
 def _escaped(text: str) -> str:
-    """As Hive and Spark do: of what is not ASCII nothing, since Spark would not read it back."""
+    """Escape text as Hive and Spark do. Non-ASCII text stays, since Spark would not read its escaped form back."""
     return "".join(f"%{ord(one):02X}" if one in _ESCAPED else one for one in text)
 
 

@@ -1,4 +1,4 @@
-"""Reads what counts of a table of Parquet files: the files that commits name, and no others."""
+"""Reads a table of Parquet files: only the files that commits name."""
 
 from __future__ import annotations
 
@@ -15,27 +15,27 @@ if TYPE_CHECKING:
 
 
 def parquet_files(path: str) -> list[Path]:
-    """The files that count now: of each query all batches up to one. Raises OutsideError if there is no table."""
+    """Return the files that count now: all batches of each query up to its last commit. Raises OutsideError without a
+    table.
+    """
     table = local_folder(path)
     Layout.read(table)
     return [table / one.path for log in logs(table) for one in log.files()]
 
 
 def read_parquet_table(spark: SparkSession, path: str) -> DataFrame:
-    """The table as it is now, with Spark. Raises OutsideError if there is no table."""
+    """Return the current content of the table as a Spark frame. Raises OutsideError if there is no table."""
     table = local_folder(path)
     schema = Layout.read(table).spark_schema()
     files = [str(one) for one in parquet_files(path)]
     if not files:
         return spark.createDataFrame([], schema)
     found = spark.read.schema(schema).option("basePath", str(table)).parquet(*map(_escaped, files))
-    return found.select(
-        *map(column, schema.fieldNames())
-    )  # Spark puts those that folders tell behind the others
+    return found.select(*map(column, schema.fieldNames()))  # Spark puts partition columns last
 
 
 def read_arrow_table(path: str) -> pa.Table:
-    """The table as it is now, with pyarrow alone. Raises OutsideError if there is no table."""
+    """Return the current content of the table, read with pyarrow alone. Raises OutsideError if there is no table."""
     import pyarrow as pa
     import pyarrow.dataset as ds
 
@@ -53,7 +53,7 @@ def read_arrow_table(path: str) -> pa.Table:
 
 
 def _arrow_type(kind: Any) -> Any:
-    """Of a type as Spark's JSON has it."""
+    """Return the Arrow type for a type in Spark's JSON form."""
     import pyarrow as pa
 
     if isinstance(kind, dict):
@@ -83,5 +83,5 @@ def _arrow_type(kind: Any) -> Any:
 
 
 def _escaped(path: str) -> str:
-    """Spark takes paths as patterns."""
+    """Escape a path, since Spark reads paths as glob patterns."""
     return "".join(f"\\{one}" if one in "\\{}[]*?^" else one for one in path)

@@ -1,4 +1,4 @@
-"""A function for `foreachBatch` that adds to a table of Parquet files, each batch once."""
+"""A function for `foreachBatch` that appends each batch once to a table of Parquet files."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _DEAD: Final = "dead~"
 
 
 class ParquetSink:
-    """See `parquet_sink`."""
+    """The function that `parquet_sink` returns."""
 
     def __init__(self, table: Path, folders: tuple[str, ...], numbering: Numbering, compression: str) -> None:
         self._table = table
@@ -42,7 +42,7 @@ class ParquetSink:
         self._compression = compression
 
     def __call__(self, frame: DataFrame, number: int) -> None:
-        """Write a batch, unless it is committed. Raises OutsideError, and OSError of the file system."""
+        """Write a batch unless it is already committed. Raises OutsideError, and OSError of the file system."""
         with self._numbering.batch(frame, number) as batch, placed(batch, f"table {self._table}"):
             Layout.of(frame.schema, self._folders).ensure(self._table)
             log = CommitLog(self._table, batch.name)
@@ -56,8 +56,9 @@ class ParquetSink:
             self._bury_attempts(batch, log)
 
     def _write(self, frame: DataFrame, batch: Batch, log: CommitLog) -> None:
-        """Files are written aside, the commit is planned, files are moved in, and the commit made: in this order what a
-        crash leaves is known at every point.
+        """Write the files to an attempt folder, plan the commit, move the files in, and commit.
+
+        With this order the state that a crash leaves is known at every point.
         """
         attempt = attempt_folder(self._table, batch)
         attempt.mkdir(parents=True)
@@ -97,11 +98,13 @@ class ParquetSink:
         for folder in touched:
             sync_folder(folder)
 
-    # ------------------------------------------------------------ what crashes leave
+    # ------------------------------------------------------------ crash recovery
 
     def _bury_attempts(self, batch: Batch, log: CommitLog) -> None:
-        """Remove the attempts at batches up to this one. Whoever may still work on one cannot commit it any more: its
-        folder is renamed first, so that moving files out of it fails, and so does linking the commit that lies there.
+        """Remove the attempts at batches up to this one.
+
+        A run that still works on an attempt can no longer commit it. The attempt's folder is renamed first, so moving
+        files out of it fails, and so does linking the commit in it.
         """
         folder = self._table / ATTEMPTS
         for one in sorted(folder.iterdir()) if folder.is_dir() else []:
@@ -118,7 +121,7 @@ class ParquetSink:
         try:
             planned = Commit.read(dead / _PLANNED)
         except FileNotFoundError:
-            pass  # it had moved nothing yet
+            pass  # the attempt had moved no file yet
         else:
             if not log.counts(planned):
                 for one in planned.files:
@@ -133,15 +136,15 @@ def parquet_sink(
     query: str | None = None,
     compression: str = "snappy",
 ) -> Callable[[DataFrame, int], None]:
-    """A function for `foreachBatch` that adds the rows of every batch to a table of files, once, whatever crashes.
+    """Return a function for `foreachBatch` that appends every batch to a table of files, exactly once.
 
-    `read_parquet_table` and `read_arrow_table` read what counts.
+    `read_parquet_table` and `read_arrow_table` read the files that count.
 
     `path` is a folder on a file system that the driver and all executors have mounted at the same place. Columns of
-    `partition_by` are told by folders, as with Hive. `query` names what progress is kept under, instead of Spark's id
-    of the query. Several queries may write to one table.
+    `partition_by` are stored as folder names, as with Hive. `query` names the stored progress; the default is Spark's
+    id of the query. Several queries may write to one table.
 
-    Raises ValueError for arguments that cannot be; the function raises OutsideError.
+    Raises ValueError for invalid arguments; the function raises OutsideError.
     """
     if isinstance(partition_by, str) or len(set(partition_by)) != len(partition_by):
         raise ValueError(f"partition_by takes different columns, as in ['day'], not {partition_by!r}")

@@ -1,4 +1,4 @@
-"""PostgreSQL, through psycopg 3."""
+"""The PostgreSQL dialect, for the driver psycopg 3."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from .sql_dialects import ATTEMPT, quoted, refused_row
 
 _LINE = re.compile(r"COPY [^,]+, line (\d+)")
 _OF_THE_ROW = ("22", "23")
-"""Classes of SQLSTATE: data exceptions, and violated constraints."""
+"""Classes of SQLSTATE that blame a row: data exceptions, and violated constraints."""
 
 
 class PostgreSQL:
-    """Version 13 or newer."""
+    """The dialect of PostgreSQL 13 or newer."""
 
     placeholder = "%s"
     lock = " FOR UPDATE"
@@ -42,40 +42,40 @@ class PostgreSQL:
         self.staging = PostgreSQLStaging()
 
     def begin(self, connection: SqlConnection) -> None:
-        """The driver begins one with the first statement, unless it was told not to."""
+        """Turn autocommit off: the driver then begins a transaction with the first statement."""
         if getattr(connection, "autocommit", False):
             assign(connection, "autocommit", False)
 
     def transaction_id(self, connection: SqlConnection) -> str:
-        """The server's own id."""
+        """Return the server's id of the current transaction."""
         cursor = connection.cursor()
         cursor.execute("SELECT pg_current_xact_id()::text")
         return str(cursor.fetchone()[0])
 
     def adapted(self, value: Any) -> Any:
-        """Drivers know Python's types."""
+        """Return the value unchanged: the driver converts Python's types."""
         return value
 
 
 class PostgreSQLStaging:
-    """Unlogged tables: a crash of the server empties them, which the count of rows tells."""
+    """Staging in unlogged tables. A crash of the server empties them, which the count of rows reveals."""
 
     def create(self, staging: str, table: str, columns: Sequence[str]) -> str:
-        """With the types of the real table, and without its constraints."""
+        """Return the statement that creates a table with the types of the target, without its constraints."""
         names = ", ".join((*map(quoted, columns), f"0::bigint AS {quoted(ATTEMPT)}"))
         return f"CREATE UNLOGGED TABLE {staging} AS SELECT {names} FROM {table} WITH NO DATA"
 
     def load(self, connection: Any, staging: str, columns: Sequence[str], rows: list[Any]) -> None:
-        """By COPY."""
+        """Insert rows with COPY."""
         cursor = connection.cursor()
         into = f"{staging} ({', '.join(map(quoted, columns))})"
         given = 0
         try:
             with cursor.copy(f"COPY {into} FROM STDIN") as copy:
-                for given, row in enumerate(rows):  # noqa: B007 - the error is about this one
+                for given, row in enumerate(rows):  # noqa: B007 - the error is about this row
                     copy.write_row(row)
         except errors_of(connection) as error:
-            state = getattr(error, "sqlstate", None)  # None if the driver itself found it
+            state = getattr(error, "sqlstate", None)  # None if the driver itself found the error
             if not (state.startswith(_OF_THE_ROW) if state else isinstance(error, connection.DataError)):
                 raise
             line = _LINE.search(str(error))
@@ -83,7 +83,7 @@ class PostgreSQLStaging:
             raise refused_row(columns, None if known is None else rows[known], error) from error
 
     def tables_like(self, connection: SqlConnection, prefix: str) -> list[str]:
-        """In all schemas."""
+        """Return the matching tables of all schemas."""
         cursor = connection.cursor()
         cursor.execute(
             "SELECT schemaname, tablename FROM pg_tables WHERE starts_with(tablename::text, %s)", (prefix,)
@@ -91,5 +91,5 @@ class PostgreSQLStaging:
         return [f"{quoted(schema)}.{quoted(table)}" for schema, table in cursor.fetchall()]
 
     def give_up_early(self, connection: SqlConnection) -> None:
-        """By a setting of the transaction."""
+        """Set lock_timeout for the transaction."""
         connection.cursor().execute("SET LOCAL lock_timeout = '1s'")

@@ -1,4 +1,4 @@
-"""What is asked of a database's driver (PEP 249), and its connections."""
+"""The interface that a database driver must have (PEP 249), and helpers for its connections."""
 
 from __future__ import annotations
 
@@ -10,67 +10,67 @@ from .failures import OutsideError
 
 
 class Cursor(Protocol):
-    """Of a connection."""
+    """A cursor of a connection."""
 
     @property
     def description(self) -> Sequence[Sequence[Any]] | None:
-        """Of the columns of a result."""
+        """Descriptions of the columns of a result."""
 
     @property
     def rowcount(self) -> int:
-        """How many rows the last statement changed."""
+        """Number of rows that the last statement changed."""
 
     def execute(self, operation: str, parameters: Sequence[Any] = ..., /) -> Any:
-        """One statement."""
+        """Run a statement."""
 
     def executemany(self, operation: str, parameters: Any, /) -> Any:
-        """One statement for many rows."""
+        """Run a statement for many rows."""
 
     def fetchone(self) -> Any:
-        """The next row of a result, None behind the last."""
+        """Return the next row of a result; None after the last."""
 
     def fetchall(self) -> Any:
-        """The other rows of a result."""
+        """Return the remaining rows of a result."""
 
 
 class SqlConnection(Protocol):
-    """To a database."""
+    """A connection to a database."""
 
     def cursor(self) -> Any:
-        """A Cursor."""
+        """Return a new Cursor."""
 
     def commit(self) -> None:
-        """The open transaction."""
+        """Commit the open transaction."""
 
     def rollback(self) -> None:
-        """The open transaction."""
+        """Roll the open transaction back."""
 
     def close(self) -> None:
-        """The connection."""
+        """Close the connection."""
 
 
 Connect = Callable[[], SqlConnection]
-"""Opens a connection; sent to executors, so it must be possible to pickle it."""
+"""A function that opens a connection; picklable, since it is sent to executors."""
 
 
 def errors_of(connection: SqlConnection) -> type[Exception]:
-    """What its driver raises."""
+    """Return the base class of the driver's errors."""
     error: type[Exception] = getattr(connection, "Error", Exception)
     return error
 
 
 def is_database_error(error: Exception) -> bool:
-    """Whether a driver raised it, any driver: PEP 249 has one base class for all errors, and a name for it."""
+    """Return whether any database driver raised the error: PEP 249 names the base class of all errors `Error`."""
     return any(one.__name__ == "Error" for one in type(error).__mro__)
 
 
 def assign(connection: SqlConnection, attribute: str, value: object) -> None:
-    """Set what PEP 249 does not know of."""
+    """Set an attribute that PEP 249 does not define."""
     setattr(connection, attribute, value)
 
 
 class GuardedConnection:
-    """A connection within a transaction that somebody else ends."""
+    """A connection whose transaction is ended by its owner only."""
 
     _REFUSED = frozenset({"commit", "rollback", "close", "executescript"})
 
@@ -78,7 +78,7 @@ class GuardedConnection:
         self._connection = connection
 
     def __getattr__(self, name: str) -> Any:
-        """As the connection has it. Raises OutsideError for what would end the transaction."""
+        """Return the connection's attribute. Raises OutsideError for a method that would end the transaction."""
         if name in self._REFUSED:
             raise OutsideError(
                 f"{name}() would end the transaction of the batch, which commits once the function has returned"
@@ -88,11 +88,11 @@ class GuardedConnection:
 
 @contextmanager
 def opened(connect: Connect) -> Iterator[SqlConnection]:
-    """A connection that is closed in the end, whatever is uncommitted rolled back."""
+    """Open a connection; in the end roll back uncommitted work and close it."""
     connection = connect()
     try:
         yield connection
     finally:
-        with suppress(errors_of(connection)):  # it may be lost: then the server rolls back
+        with suppress(errors_of(connection)):  # the connection may be lost: then the server rolls back
             connection.rollback()
         connection.close()

@@ -1,4 +1,4 @@
-"""What differs between databases. PostgreSQL and SQLite are known; another one is an object with the same methods."""
+"""The interface of SQL dialects. PostgreSQL and SQLite are built in; other databases need such an object."""
 
 from __future__ import annotations
 
@@ -9,61 +9,63 @@ from .failures import BatchRefused
 from .sql_connections import SqlConnection
 
 ATTEMPT = "ottla_attempt"
-"""The column of staging tables that says which attempt of a task a row is from."""
+"""Column of staging tables that holds the id of the task attempt which loaded a row."""
 
 
 class Staging(Protocol):
-    """Of a database that many connections may write to at once: executors load rows into a table beside the target."""
+    """Staging for databases with many concurrent writers: executors load rows into a table beside the target."""
 
     def create(self, staging: str, table: str, columns: Sequence[str]) -> str:
-        """The statement that makes one: these columns of a table, and ATTEMPT; the tables are quoted."""
+        """Return the statement that creates a staging table: these columns of a table, and ATTEMPT. Both table names
+        are quoted.
+        """
 
     def load(self, connection: SqlConnection, staging: str, columns: Sequence[str], rows: list[Any]) -> None:
-        """Insert rows; the table is quoted. Raises BatchRefused that names the row."""
+        """Insert rows; the table name is quoted. Raises BatchRefused with the wrong row."""
 
     def tables_like(self, connection: SqlConnection, prefix: str) -> list[str]:
-        """Quoted names of the tables that begin so."""
+        """Return the quoted names of the tables that begin with this prefix."""
 
     def give_up_early(self, connection: SqlConnection) -> None:
-        """Let the statements of this transaction raise when they have waited for a lock for a second."""
+        """Let the statements of this transaction raise after they have waited for a lock for a second."""
 
 
 class Dialect(Protocol):
-    """Of one kind of database."""
+    """The dialect of a kind of database."""
 
     @property
     def staging(self) -> Staging | None:
-        """How executors write at once; None if rows are to go through the driver."""
+        """Support for concurrent writes by executors; None if rows have to go through the driver."""
 
     @property
     def placeholder(self) -> str:
-        """Stands for a parameter."""
+        """Placeholder of a parameter."""
 
     @property
     def lock(self) -> str:
-        """Ends a SELECT whose rows nobody else may change until the transaction ends."""
+        """Suffix of a SELECT that locks its rows until the transaction ends."""
 
     @property
     def types(self) -> Mapping[str, str]:
-        """Names of Spark's types, and what columns of new tables are; formatted with the type as `type`."""
+        """Column types of new tables by the names of Spark's types; format strings that get the type as `type`."""
 
     def begin(self, connection: SqlConnection) -> None:
-        """Begin a transaction, from whatever mode the connection is in."""
+        """Begin a transaction in any mode that the connection may be in."""
 
     def transaction_id(self, connection: SqlConnection) -> str:
-        """Which transaction is open: the same text until it ends."""
+        """Return an id of the open transaction that stays the same until the transaction ends."""
 
     def adapted(self, value: Any) -> Any:
-        """A value of a row as the driver takes it."""
+        """Convert a value of a row to a type that the driver accepts."""
 
 
 def quoted(name: str) -> str:
-    """As SQL has the names of columns."""
+    """Quote a column's name for SQL."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def quoted_table(name: str) -> str:
-    """`SCHEMA.TABLE` or `TABLE`. Raises ValueError."""
+    """Quote `SCHEMA.TABLE` or `TABLE` for SQL. Raises ValueError if a part is empty."""
     parts = name.split(".")
     if not all(parts):
         raise ValueError(f"a table's name is TABLE or SCHEMA.TABLE, not {name!r}")
@@ -71,7 +73,7 @@ def quoted_table(name: str) -> str:
 
 
 def upsert(columns: Sequence[str], keys: Sequence[str]) -> str:
-    """What follows an INSERT so that rows with these keys are replaced; nothing without keys."""
+    """Return the clause after an INSERT that replaces rows with equal keys; empty without keys."""
     if not keys:
         return ""
     others = [quoted(one) for one in columns if one not in keys]
@@ -80,7 +82,7 @@ def upsert(columns: Sequence[str], keys: Sequence[str]) -> str:
 
 
 def refused_row(columns: Sequence[str], row: Sequence[Any] | None, error: Exception) -> BatchRefused:
-    """The error of a row, as far as it is known which."""
+    """Return the error for a refused row; None stands for an unknown row."""
     shown = "" if row is None else f" {_shown(columns, row)}"
     return BatchRefused(f"the table does not take a row{shown}: {error}")
 

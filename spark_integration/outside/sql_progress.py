@@ -1,4 +1,4 @@
-"""Progress in a table of the database that the data goes to, changed in the same transaction."""
+"""Progress in a table of the database that holds the data, changed in the same transaction as the data."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ TARGET_LENGTH_MAX = 200
 
 
 class SqlProgress:
-    """The table is made when it is not there, with a row for each query and target.
+    """A progress table with a row for each query and target. A missing table is created.
 
-    `connect` opens a connection to the database. `dialect` is known by the driver unless it is given.
+    `connect` opens a connection to the database. `dialect` is derived from the driver unless it is given.
     """
 
     def __init__(
@@ -30,14 +30,16 @@ class SqlProgress:
 
     @contextmanager
     def transaction(self, name: str, target: str) -> Iterator[SqlTransaction]:
-        """With the row of this query and target locked: who else wants it waits. Raises OutsideError."""
+        """Open a transaction that locks the row of this query and target; other runs wait. Raises OutsideError."""
         self._make()
         what = f"query {name!r}" + (f", {target}" if target else "")
         with transaction(self._connect, self._dialect, what) as (connection, dialect):
             yield SqlTransaction(connection, dialect, self._table, name, target)
 
     def _make(self) -> None:
-        """Two may do so at once, and PostgreSQL lets one of them fail even with IF NOT EXISTS."""
+        """Create the table. In PostgreSQL concurrent creation may fail even with IF NOT EXISTS; the table exists
+        then.
+        """
         if self._made:
             return
         with opened(self._connect) as connection:
@@ -70,20 +72,20 @@ class SqlTransaction:
 
     @property
     def handle(self) -> SqlConnection:
-        """The connection, which does not let itself be committed, rolled back or closed."""
+        """The connection, guarded against commit, rollback and close."""
         guarded: SqlConnection = GuardedConnection(self.connection)
         return guarded
 
     def keep(self, batch: Batch) -> None:
-        """As part of the transaction."""
+        """Store the batch as committed, in this transaction."""
         self._write(batch, batch.number)
 
     def claim(self, batch: Batch) -> None:
-        """Let the run be known as the one that writes; the last committed batch remains what it was."""
+        """Store the run as the current writer; the last committed batch does not change."""
         self._write(batch, self.kept.number if self.kept else NONE_YET)
 
     def _read(self) -> Kept | None:
-        """Locked. A row is made first, since one that is not there cannot be."""
+        """Read and lock the progress. Insert a row first, since a missing row cannot be locked."""
         one = self.dialect.placeholder
         cursor = self.connection.cursor()
         cursor.execute(

@@ -1,4 +1,4 @@
-"""A function for `foreachBatch` that writes to a table of a database, each batch once."""
+"""A function for `foreachBatch` that writes each batch once to a table of a database."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class SqlSink:
-    """See `sql_sink`."""
+    """The function that `sql_sink` returns."""
 
     def __init__(
         self,
@@ -36,10 +36,10 @@ class SqlSink:
         self._numbering = numbering
         self._dialect = dialect
         self._progress = progress
-        self._fits: StructType | None = None  # what the table was last seen to take
+        self._fits: StructType | None = None  # schema that the table was last found to accept
 
     def __call__(self, frame: DataFrame, number: int) -> None:
-        """Write a batch, unless it is committed. Raises OutsideError."""
+        """Write a batch unless it is already committed. Raises OutsideError."""
         with self._numbering.batch(frame, number) as batch, told(batch, self._table.name):
             if not self._claim(batch):
                 pass_over(frame)
@@ -54,7 +54,7 @@ class SqlSink:
                 self._write_in_parallel(frame, batch, self._dialect)
 
     def _claim(self, batch: Batch) -> bool:
-        """Whether the batch is new. If so no older run can commit any more."""
+        """Store this run as the current writer, so that no older run can commit. Return whether the batch is new."""
         with self._transaction(batch) as transaction:
             new = self._numbering.is_new(transaction.kept, batch)
             transaction.claim(batch)
@@ -75,7 +75,7 @@ class SqlSink:
         staged.drop()
 
     def _blame_replacement(self, batch: Batch) -> None:
-        """Raise QueryReplaced if another run has taken over: it has dropped the staging table in the tasks' midst."""
+        """Raise QueryReplaced if another run has taken over and dropped the staging table while tasks were writing."""
         try:
             with self._transaction(batch) as transaction:
                 self._numbering.is_new(transaction.kept, batch)
@@ -105,14 +105,14 @@ def sql_sink(
     dialect: Dialect | None = None,
     progress_table: str = PROGRESS_TABLE,
 ) -> Callable[[DataFrame, int], None]:
-    """A function for `foreachBatch` that adds the rows of every batch to a table, once, whatever crashes.
+    """Return a function for `foreachBatch` that adds the rows of every batch to a table, exactly once.
 
-    `connect` opens a connection (psycopg, sqlite3); it is sent to executors, so it must be possible to pickle it.
-    Columns go by name. With `keys`, which the table must have as a primary key or with a unique index, a row replaces
-    the one with the same keys. `create_table` makes the table when it is not there, with types after those of the
-    first batch. `query` names what progress is kept under in `progress_table`, instead of Spark's id of the query.
+    `connect` opens a connection (psycopg, sqlite3). It must be picklable, since it is sent to executors. Columns are
+    matched by name. With `keys`, a row replaces the row with equal keys; the table needs them as a primary key or in a
+    unique index. `create_table` creates a missing table, with types derived from the first batch. `query` names the
+    progress stored in `progress_table`; the default is Spark's id of the query.
 
-    Raises ValueError for arguments that cannot be; the function raises OutsideError.
+    Raises ValueError for invalid arguments; the function raises OutsideError.
     """
     name = Table(table, checked_keys(keys), create_table)
     if not name.quoted or len(table) > TARGET_LENGTH_MAX:
@@ -123,7 +123,7 @@ def sql_sink(
 
 @contextmanager
 def told(batch: Batch, table: str) -> Iterator[None]:
-    """Errors of databases leave as OutsideError, and all with the batch and the table in their message."""
+    """Turn database errors into OutsideError, and add the batch and the table to all messages."""
     with placed(batch, f"table {table!r}"):
         try:
             yield
@@ -134,7 +134,7 @@ def told(batch: Batch, table: str) -> Iterator[None]:
 
 
 class Insert:
-    """Inserts the rows of one batch through one connection."""
+    """An insert of the rows of a batch through one connection."""
 
     def __init__(
         self, connection: SqlConnection, dialect: Dialect, table: Table, columns: Sequence[str]
@@ -152,7 +152,7 @@ class Insert:
         )
 
     def __call__(self, rows: Iterator[Sequence[Any]]) -> None:
-        """Raises BatchRefused that names the row."""
+        """Insert the rows. Raises BatchRefused with the wrong row."""
         last: Sequence[Any] | None = None
 
         def remembered() -> Iterator[Sequence[Any]]:

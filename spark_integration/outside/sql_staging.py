@@ -1,4 +1,4 @@
-"""Many executors write a batch at once: each to a staging table, from which one transaction takes what was accepted."""
+"""Parallel writes of a batch: executors fill a staging table, and one transaction takes over the accepted rows."""
 
 from __future__ import annotations
 
@@ -25,8 +25,9 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Load:
-    """What a task does: its rows go into the staging table, with the attempt's id. One transaction, so a failed attempt
-    leaves nothing; and what an attempt left that succeeded in vain is passed over, by its id.
+    """The work of a task: it loads its rows into the staging table, with the attempt's id, in one transaction.
+
+    So a failed attempt leaves no rows, and the rows of a superfluous attempt are ignored by its id.
     """
 
     connect: Connect
@@ -35,7 +36,7 @@ class Load:
     columns: tuple[str, ...]
 
     def __call__(self, batches: Batches) -> tuple[int, int]:
-        """The attempt's id, and how many rows it loaded. Raises BatchRefused, and what the driver raises."""
+        """Return the attempt's id and the number of rows loaded. Raises BatchRefused, and the driver's errors."""
         attempt, rows_loaded = attempt_id(), 0
         with opened(self.connect) as connection:
             self.dialect.begin(connection)
@@ -48,7 +49,7 @@ class Load:
 
 
 class StagedBatch:
-    """A batch on its way through a staging table of its own."""
+    """A batch that is written through its own staging table."""
 
     def __init__(self, connect: Connect, dialect: Dialect, table: Table, batch: Batch) -> None:
         self._connect = connect
@@ -63,7 +64,9 @@ class StagedBatch:
         self._rows_of_attempts: dict[int, int] = {}
 
     def load(self, frame: DataFrame) -> None:
-        """Make the table, and let executors fill it. What repeated crashes have left goes first: it takes up room."""
+        """Create the staging table, and let executors fill it. Tables that crashes left are dropped first, as they take
+        up room.
+        """
         self._columns = tuple(frame.columns)
         with opened(self._connect) as connection:
             self._drop_tables(connection)
@@ -74,7 +77,7 @@ class StagedBatch:
         self._rows_of_attempts = {attempt: rows for attempt, rows in run_tasks(frame, work) if rows}
 
     def move(self, connection: SqlConnection) -> None:
-        """Take the rows over, in an open transaction. Raises BatchRefused, and what the driver raises."""
+        """Insert the accepted rows into the target, without a commit. Raises BatchRefused, and the driver's errors."""
         if not self._rows_of_attempts:
             return
         cursor = connection.cursor()
@@ -91,7 +94,7 @@ class StagedBatch:
         )
 
     def drop(self) -> None:
-        """The rows are taken over: nobody needs the table any more. If the database is away the next batch does it."""
+        """Drop the staging table after its rows were moved. If the database is unreachable, the next batch drops it."""
         try:
             with opened(self._connect) as connection:
                 self._drop_tables(connection)
@@ -101,7 +104,7 @@ class StagedBatch:
             logger.warning("%s: staging tables remain for now: %s", self._batch, error)
 
     def _drop_tables(self, connection: SqlConnection) -> None:
-        """Of the query, up to this batch; one that somebody still writes to is left to the next batch."""
+        """Drop the query's staging tables up to this batch; a table in use is left to the next batch."""
         tables = _staging(self._dialect).tables_like(connection, self._prefix)
         connection.rollback()
         for table in tables:
@@ -119,7 +122,7 @@ class StagedBatch:
         return int(table.rpartition(self._prefix)[2].partition("_")[0])
 
     def _check_count(self, cursor: Any, accepted: str) -> None:
-        """What an acknowledged commit of a staging table holds is lost if the server crashes."""
+        """Compare the row count, since a crash of the server loses even committed rows of a staging table."""
         cursor.execute(f"SELECT count(*) FROM {self._staging} WHERE {accepted}")
         found, loaded = cursor.fetchone()[0], sum(self._rows_of_attempts.values())
         if found != loaded:

@@ -1,4 +1,4 @@
-"""The table that batches are written to: whether its columns fit, and making it."""
+"""The table that batches are written to: checks its columns, and creates it if asked."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """A table by its name as given, and the key columns by which rows are replaced, if they are."""
+    """A table: its name as given, its key columns (if rows are replaced by key), and whether to create it."""
 
     name: str
     keys: tuple[str, ...]
@@ -26,11 +26,11 @@ class Table:
 
     @property
     def quoted(self) -> str:
-        """As SQL has it."""
+        """The name quoted for SQL."""
         return quoted_table(self.name)
 
     def check(self, connect: Connect, dialect: Dialect | None, schema: StructType) -> Dialect:
-        """Whether a batch fits; makes the table if that was asked for. Raises BatchRefused, OutsideError."""
+        """Check that a batch fits, and create the table if asked to. Raises BatchRefused, OutsideError."""
         columns = schema.fieldNames()
         self._check_batch(columns)
         with opened(connect) as connection:
@@ -99,13 +99,13 @@ class Table:
 
 
 def checked_keys(keys: Sequence[str]) -> tuple[str, ...]:
-    """Raises ValueError."""
+    """Return the keys as a tuple. Raises ValueError if they are not names."""
     if isinstance(keys, str) or not all(isinstance(one, str) and one for one in keys):
         raise ValueError(f"keys are names of columns, as in keys=['id'], not {keys!r}")
     return tuple(keys)
 
 
 def key_error(keys: Sequence[str], values: Sequence[Any], found: str) -> BatchRefused:
-    """Of rows that cannot be told apart by their keys."""
+    """Return the error for rows with missing or equal keys."""
     shown = ", ".join(f"{name}={value!r:.80}" for name, value in zip(keys, values, strict=True))
     return BatchRefused(f"{found} ({shown})")

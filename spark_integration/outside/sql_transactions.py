@@ -12,11 +12,11 @@ from .sql_dialects import Dialect
 from .sqlite import SQLite
 
 _KNOWN: dict[str, type[Dialect]] = {"sqlite3": SQLite, "psycopg": PostgreSQL}
-"""By the module of the driver."""
+"""Dialects by the module of the driver."""
 
 
 def dialect_of(connection: SqlConnection) -> Dialect:
-    """By the driver that made it. Raises ValueError for one that is not known."""
+    """Return the dialect for the driver of a connection. Raises ValueError for an unknown driver."""
     module = type(connection).__module__.partition(".")[0]
     if module in _KNOWN:
         return _KNOWN[module]()
@@ -30,9 +30,10 @@ def dialect_of(connection: SqlConnection) -> Dialect:
 def transaction(
     connect: Connect, dialect: Dialect | None, what: str
 ) -> Iterator[tuple[SqlConnection, Dialect]]:
-    """A connection with a transaction begun, which is committed unless something raises.
+    """Yield a connection with an open transaction, and commit it unless the block raises.
 
-    `what` is written begins the message of an OutsideError if the outcome of the commit is not known.
+    `what` begins the messages of errors. Raises OutsideError if the outcome of the commit is unknown or the block has
+    ended the transaction, and BatchRefused if a constraint refuses the commit.
     """
     with opened(connect) as connection:
         spoken = dialect or dialect_of(connection)
@@ -47,9 +48,7 @@ def transaction(
         try:
             connection.commit()
         except errors_of(connection) as error:
-            if isinstance(
-                error, getattr(connection, "IntegrityError", ())
-            ):  # of a constraint that is deferred
+            if isinstance(error, getattr(connection, "IntegrityError", ())):  # a deferred constraint
                 raise BatchRefused(f"{what}: the database refused the commit: {error}") from error
             raise OutsideError(
                 f"{what}: whether the commit took place is not known, and found out when the query is started again: "

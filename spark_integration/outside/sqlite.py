@@ -1,4 +1,4 @@
-"""SQLite: a file with one writer, so rows go through the driver, in one transaction."""
+"""The SQLite dialect: a file with a single writer, so rows go through the driver, in one transaction."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ _LEGACY_TRANSACTION_CONTROL = -1
 
 
 class SQLite:
-    """Decimals, dates and times are text, times with a time zone in UTC; NaN becomes NULL, as SQLite has none."""
+    """The dialect of SQLite. Decimals, dates and times are text, zoned times in UTC. NaN, which it cannot store,
+    becomes NULL.
+    """
 
     staging = None
     placeholder = "?"
@@ -38,7 +40,7 @@ class SQLite:
     }
 
     def begin(self, connection: SqlConnection) -> None:
-        """With the write lock, so that nobody else changes progress meanwhile."""
+        """Begin with the write lock, so that no other connection changes the progress meanwhile."""
         if hasattr(connection, "autocommit"):  # since Python 3.12
             assign(connection, "autocommit", True)
             assign(connection, "autocommit", _LEGACY_TRANSACTION_CONTROL)
@@ -46,15 +48,15 @@ class SQLite:
         connection.cursor().execute("BEGIN IMMEDIATE")
 
     def transaction_id(self, connection: SqlConnection) -> str:
-        """Whether there is one: another could begin by BEGIN alone."""
+        """Return whether a transaction is open, as text. Only an explicit BEGIN could have opened another one."""
         return str(getattr(connection, "in_transaction", True))
 
     def adapted(self, value: Any) -> Any:
-        """What the driver has no type for, as text."""
+        """Return the value, as text if the driver has no type for it."""
         if isinstance(value, datetime.datetime):
             return (value if value.tzinfo is None else value.astimezone(datetime.UTC)).isoformat(" ")
         if isinstance(value, datetime.date | datetime.time):
             return value.isoformat()
         if isinstance(value, decimal.Decimal):
-            return f"{value:f}"  # `str` has an exponent for small ones: 0E-18
+            return f"{value:f}"  # `str` writes an exponent for small values: 0E-18
         return value

@@ -1,4 +1,4 @@
-"""Work on the executors. The result of a failed or superfluous attempt is lost, that of an accepted one comes once."""
+"""Work on the executors. Each accepted attempt returns one result; those of failed or superfluous attempts are lost."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 
 def run_tasks(frame: DataFrame, work: Work) -> list[Any]:
-    """Call `work` with each partition, on the executors: the results of the accepted attempts, which are JSON values.
+    """Call `work` with each partition on the executors, and return the results of the accepted attempts.
 
-    `work` is sent to them, so it must be possible to pickle it. What it raises fails the task, which Spark may retry;
-    only BatchRefused, which retries would not change, is raised here at once.
+    Results are JSON values. `work` is sent to executors, so it must be picklable. An exception fails the task, which
+    Spark may retry. BatchRefused, which retries would not change, is raised here at once.
     """
 
     def task(batches: Batches) -> Batches:
@@ -31,7 +31,7 @@ def run_tasks(frame: DataFrame, work: Work) -> list[Any]:
         except BatchRefused as error:
             answer = {"refused": str(error)}
             for _ in batches:
-                pass  # Spark wants to be rid of them
+                pass  # Spark expects all rows to be read
         yield pa.RecordBatch.from_pydict({"answer": [json.dumps(answer)]})
 
     answers = [json.loads(row[0]) for row in frame.mapInArrow(task, "answer string").collect()]
@@ -42,14 +42,16 @@ def run_tasks(frame: DataFrame, work: Work) -> list[Any]:
 
 
 def pass_over(frame: DataFrame) -> None:
-    """Evaluate a batch that is skipped. A query with state, of aggregates say, takes its state over by this, and Spark
-    fails, with STATE_STORE_COMMIT_VALIDATION_FAILED, if nobody has asked for all rows.
+    """Evaluate a batch that is skipped.
+
+    A query with state (of aggregates, say) carries its state over only if all rows are read. Otherwise Spark fails with
+    STATE_STORE_COMMIT_VALIDATION_FAILED.
     """
     frame.write.format("noop").mode("overwrite").save()
 
 
 def batches_at_driver(frame: DataFrame) -> Batches:
-    """The rows, here: one partition of them at a time is in memory."""
+    """Yield the rows on the driver. A single partition at a time is in memory."""
     import pyarrow as pa
 
     def packed(batches: Batches) -> Batches:
@@ -65,7 +67,7 @@ def batches_at_driver(frame: DataFrame) -> Batches:
 
 
 def attempt_id() -> int:
-    """Of the task that this runs in: no other attempt in the application has it."""
+    """Return the attempt id of the running task, which is unique in the application."""
     from pyspark import TaskContext
 
     context = TaskContext.get()
@@ -74,8 +76,10 @@ def attempt_id() -> int:
 
 
 def rows_of(batch: pa.RecordBatch) -> Iterator[Sequence[Any]]:
-    """Return the rows as tuples of Python's values; times with a time zone have one. Raises BatchRefused for a date or
-    a time outside the years 1 to 9999, which Spark has and Python has not."""
+    """Return the rows as tuples of Python values; zoned times keep their zone.
+
+    Raises BatchRefused for a date or time outside the years 1 to 9999, which Spark supports and Python does not.
+    """
     columns = []
     for name, column in zip(batch.schema.names, batch.columns, strict=True):
         try:

@@ -1,11 +1,11 @@
-"""How late the flights of each carrier leave: flights -> parsed -> counted by carrier and window of time.
+"""Departure delays by carrier: flights -> parsed -> counted by carrier and window of time.
 
-A record is a flight, as a line of CSV in the order of `COLUMNS` or as JSON with such names, or the announcement
-`until 2014-01-01 00:00:00`: no flight before that time comes any more, in any partition. With it the last windows end,
-as nothing else would tell that there is no more to come.
+A record is a flight or an announcement. A flight is a line of CSV in the order of `COLUMNS`, or JSON with these names.
+The announcement `until 2014-01-01 00:00:00` says that no earlier flight will follow, in any partition. It lets the last
+windows end, since otherwise no record would show that the data is complete.
 
-A window's result is given once, when the watermark has passed its end. Delays are minutes, all numbers are whole: so
-the result can be compared exactly.
+A window's result is emitted once, after the watermark has passed its end. Delays are minutes, and all numbers are
+whole, so results can be compared exactly.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ COLUMNS = (
     "arr_delay int, carrier string, flight int, tailnum string, origin string, dest string, air_time int, "
     "distance int, hour int, minute int, time_hour string"
 )
-"""Of a flight, in the order of the CSV. `hour` and `minute` are of the schedule, at the airport; NA is missing."""
+"""Columns of a flight, in the order of the CSV. `hour` and `minute` are the scheduled local time; NA means missing."""
 NEEDED = "year int, month int, day int, hour int, minute int, carrier string, dep_delay int"
-"""Those of them that JSON has to have; a flight without dep_delay was cancelled."""
+"""Columns that JSON must have. A flight without dep_delay was cancelled."""
 UNTIL = "until "
 _CORRUPT = "corrupt"
 _TIME = re.compile(r"[1-9]\d* (second|minute|hour|day|week)s?")
@@ -38,9 +38,10 @@ def flight_delays(
     watermark: str = "1 day",
     malformed: Literal["fail", "skip"] = "fail",
 ) -> DataFrame:
-    """For every carrier and window: flights, those of them that departed, and their delays in minutes.
+    """Return flights, departed flights, and delays in minutes for every carrier and window.
 
-    `malformed`: what to do with a record that is no flight. Raises ValueError for a time that is none.
+    `malformed`: the reaction to a record that is not a flight. Raises ValueError for an invalid `window` or
+    `watermark`.
     """
     for name, time in (("window", window), ("watermark", watermark)):
         if not _TIME.fullmatch(time):
@@ -55,7 +56,7 @@ def flight_delays(
             F.coalesce(F.sum("dep_delay"), F.lit(0)).cast("long").alias("delay_minutes"),
             F.max("dep_delay").alias("longest_delay_minutes"),
         )
-        .where("flights > 0")  # an announcement is no flight
+        .where("flights > 0")  # an announcement is not a flight
         .select(
             "carrier",
             F.col("window.start").alias("window_start"),
@@ -69,12 +70,12 @@ def flight_delays(
 
 
 def until(time: datetime) -> bytes:
-    """The record which says that no flight before this time comes any more."""
+    """Return the record which announces that no flight before this time will follow."""
     return f"{UNTIL}{time:%Y-%m-%d %H:%M:%S}".encode()
 
 
 def parsed(records: DataFrame, format: str, malformed: str) -> DataFrame:
-    """`scheduled`, `carrier` and `dep_delay` of each flight; of an announcement only its time."""
+    """Return `scheduled`, `carrier` and `dep_delay` of each flight; an announcement has only its time."""
     text = F.col("value").cast("string")
     announced = F.try_to_timestamp(F.substring(text, len(UNTIL) + 1, 19))
     flight = F.from_csv if format == "csv" else F.from_json

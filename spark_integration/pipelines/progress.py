@@ -1,4 +1,4 @@
-"""How a pipeline gets on, batch by batch. Pure."""
+"""The progress of a pipeline, batch by batch. Pure."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class BatchProgress:
-    """One micro-batch that is done.
+    """A finished micro-batch.
 
-    `started` and `watermark` are times in UTC as ISO 8601 has them; `behind` are the records that were there when it
-    began and that it left, None where that is not known; `late` are results that came behind the watermark, dropped.
+    `started` and `watermark` are UTC times in ISO 8601. `behind` counts the records that were available at its start
+    and not read; None if unknown. `late` counts results dropped because they came after the watermark.
     """
 
     batch: int
@@ -26,11 +26,11 @@ class BatchProgress:
 
     @property
     def rows_per_second(self) -> float:
-        """While it was worked on."""
+        """Average rate while the batch was processed."""
         return self.rows / self.seconds if self.seconds else 0.0
 
     def to_json(self) -> str:
-        """In one line."""
+        """Return the progress as a line of JSON."""
         return json.dumps({**asdict(self), "rows_per_second": round(self.rows_per_second)})
 
     def __str__(self) -> str:
@@ -41,7 +41,7 @@ class BatchProgress:
 
 
 def batch_progress(told: Mapping[str, Any]) -> BatchProgress | None:
-    """Of what Spark tells as JSON; None where it tells only that there was nothing to do."""
+    """Return the progress from Spark's JSON report; None for a report without a batch."""
     durations = told.get("durationMs", {})
     if "addBatch" not in durations:
         return None

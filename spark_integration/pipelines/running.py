@@ -1,4 +1,4 @@
-"""A pipeline that runs: it is started, tells of every micro-batch, and ends when it is told to, between two of them."""
+"""A running pipeline: it is started, reports every micro-batch, and stops on request between two of them."""
 
 from __future__ import annotations
 
@@ -20,25 +20,27 @@ if TYPE_CHECKING:
 
 ASKED_EVERY_S = 0.1
 _ERROR = re.compile(r"(?!SQLSTATE)(?:\w+\.)*[A-Z]\w+: ")
-"""The last line of a Python traceback, and of the first Java one."""
+"""Last line of a Python traceback, and first line of a Java one."""
 
 
 class PipelineFailed(RuntimeError):
-    """The query has ended with an error, which the message tells. Started again it goes on from its checkpoint."""
+    """An error that ended the query; the message states it. A restart continues from the checkpoint."""
 
 
 class Pipeline:
-    """What a file describes; nothing of it runs before `start`."""
+    """A pipeline as its file describes it; the query begins with `start`."""
 
     def __init__(self, settings: PipelineSettings, folder: Path) -> None:
-        """`folder`: where the file of own steps is looked for. Raises WrongPipeline."""
+        """Find the steps and check their parameters. `folder`: the base of the path of a user's steps file. Raises
+        WrongPipeline.
+        """
         self.settings = settings
         self._steps = find_steps(settings.steps, folder)
         self._parameters = parameters_of(self._steps, settings.parameters)
         self._file = steps_file(settings.steps, folder)
 
     def start(self, spark: SparkSession) -> RunningPipeline:
-        """Go on where the checkpoint says. Raises WrongPipeline, and what Spark raises."""
+        """Start the query; it continues from its checkpoint. Raises WrongPipeline, and errors of Spark."""
         if self._file is not None:
             spark.sparkContext.addPyFile(str(self._file))
         settings = self.settings
@@ -58,7 +60,7 @@ class Pipeline:
 
 
 class RunningPipeline:
-    """The query."""
+    """The running query of a pipeline."""
 
     def __init__(self, query: StreamingQuery, sinks: Sinks) -> None:
         self._query = query
@@ -67,11 +69,11 @@ class RunningPipeline:
         self._told = ""
 
     def ask_to_stop(self) -> None:
-        """For signal handlers: `progress` ends soon."""
+        """Let `progress` end soon. Safe in signal handlers."""
         self._stop.set()
 
     def progress(self) -> Iterator[BatchProgress]:
-        """Each micro-batch when it is done, until the query ends or is asked to. Raises PipelineFailed."""
+        """Yield each finished micro-batch, until the query ends or is asked to stop. Raises PipelineFailed."""
         while self._query.isActive and not self._stop.is_set():
             yield from self._news()
             self._stop.wait(ASKED_EVERY_S)
@@ -83,7 +85,7 @@ class RunningPipeline:
             raise PipelineFailed(_cause(str(error)))
 
     def stop(self) -> None:
-        """End between two micro-batches: one that is being written is written to all sinks before."""
+        """Stop between two micro-batches: a batch that is being written first reaches all sinks."""
         self._sinks.close()
         self._query.stop()
 
@@ -91,7 +93,7 @@ class RunningPipeline:
         last = self._query.lastProgress
         if last is None or last.timestamp <= self._told:
             return
-        for one in self._query.recentProgress:  # there may be newer ones than `last` by now
+        for one in self._query.recentProgress:  # there may be newer reports than `last` by now
             if one.timestamp <= self._told:
                 continue
             self._told = one.timestamp
@@ -100,7 +102,7 @@ class RunningPipeline:
 
 
 def _cause(text: str) -> str:
-    """Of a Spark error, with the stack traces of two languages in it, the line that says what is wrong."""
+    """Return the line with the cause from a Spark error, which contains stack traces of Python and Java."""
     for what_follows in ("JVM stacktrace", "=== Streaming Query ==="):
         text = text.partition(what_follows)[0]
     lines = [line.strip() for line in text.splitlines() if line.strip()]

@@ -1,4 +1,4 @@
-"""The Spark session of a pipeline: processes that find Java, Python and this package."""
+"""The Spark session of a pipeline, whose processes find Java, Python and this package."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-"""The folder of this package's sources; there is a pyproject.toml in it unless it is installed."""
+"""Folder of this package's sources. It contains a pyproject.toml in a checkout, and none in an installation."""
 DEFAULTS: Mapping[str, str] = {
-    "spark.sql.session.timeZone": "UTC",  # results do not depend on where they are computed
+    "spark.sql.session.timeZone": "UTC",  # results do not depend on the machine's time zone
     "spark.log.level": "ERROR",
     "spark.ui.showConsoleProgress": "false",
     "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile=file:{Path(__file__).with_name('log4j2.properties')}",
@@ -25,11 +25,13 @@ ON_THIS_MACHINE: Mapping[str, str] = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
 }
-"""With a local master: nobody else has to reach the driver."""
+"""Properties for a local master: no other machine needs to reach the driver."""
 
 
 def prepare(environ: MutableMapping[str, str]) -> None:
-    """Let this process, and those that it starts, find Java, this Python and this package. Raises NoJava."""
+    """Set environment variables so that this process and its children find Java, this Python and this package. Raises
+    NoJava.
+    """
     if (home := java_home(environ)) is not None:
         environ["JAVA_HOME"] = home
     environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -41,7 +43,7 @@ def prepare(environ: MutableMapping[str, str]) -> None:
 
 
 def open_session(name: str, master: str, properties: Mapping[str, str]) -> SparkSession:
-    """Start Spark. `properties` go before the defaults. Raises what PySpark raises."""
+    """Start Spark. `properties` override the defaults. Raises PySpark's errors."""
     from pyspark.sql import SparkSession
 
     from .. import register

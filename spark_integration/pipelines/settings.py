@@ -1,4 +1,4 @@
-"""What a pipeline's file says, read and checked once. Pure."""
+"""The settings in a pipeline's file, read and checked once. Pure."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ SAID_BY_PIPELINES = {
     "appVersion": "batches have their numbers as versions",
     "delivery": "a pipeline delivers exactly once",
 }
-"""Options of the sink that a pipeline does not leave open."""
+"""Sink options that a pipeline sets itself, with the reason why a file must not."""
 _NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
 _INTERVAL = re.compile(r"\d+ (millisecond|second|minute|hour|day)s?")
 
 
 class WrongPipeline(ValueError):
-    """A description of a pipeline that makes no sense. The message names the key, and what is allowed."""
+    """An invalid description of a pipeline. The message names the key and the allowed values."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicSink:
-    """A topic that results go to. `key`: the columns that the records' keys are made of."""
+    """A topic that receives results. `key`: the columns that form the records' keys."""
 
     name: str
     key: tuple[str, ...]
@@ -42,7 +42,7 @@ class TopicSink:
 
 @dataclass(frozen=True, slots=True)
 class ParquetTable:
-    """A table that results go to."""
+    """A Parquet table that receives results."""
 
     path: str
     partition_by: tuple[str, ...]
@@ -51,8 +51,10 @@ class ParquetTable:
 
 @dataclass(frozen=True, slots=True)
 class PipelineSettings:
-    """Everything. One of the two sinks is there at least. `interval` is None for a pipeline that ends when it has read
-    what there was at its start."""
+    """All settings of a pipeline, with at least one of the two sinks.
+
+    `interval` is None for a pipeline that ends after it has read the records available at its start.
+    """
 
     name: str
     bootstrap: str
@@ -68,14 +70,14 @@ class PipelineSettings:
 
     @property
     def source_options(self) -> dict[str, str]:
-        """Of `format("ottla")`."""
+        """Options of `format("ottla")` for reading."""
         return {**self.source, BOOTSTRAP: self.bootstrap}
 
 
 def read_pipeline(given: Mapping[str, str], folder: Path, bootstrap: str) -> PipelineSettings:
-    """The pipeline of these keys, which are joined with dots where the file nests them.
+    """Return the pipeline described by these keys. Nested keys are joined with dots.
 
-    `folder`: where relative paths begin. `bootstrap`: the brokers, if the file names none. Raises WrongPipeline.
+    `folder`: the base of relative paths. `bootstrap`: the brokers to use if the file names none. Raises WrongPipeline.
     """
     plain, sections = _sorted_out(given)
     name = plain.get("name", "")
@@ -154,7 +156,7 @@ def _interval(text: str) -> str | None:
 
 
 def _check_options(settings: PipelineSettings) -> None:
-    """Those that Spark hands on to our source and sink only when the query runs."""
+    """Check the options of Ottla's source and sink now, since Spark passes them on only when the query runs."""
     if settings.topic is None and settings.parquet is None:
         raise WrongPipeline("results go nowhere: give topic.name, parquet.path, or both")
     try:

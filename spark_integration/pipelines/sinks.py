@@ -1,4 +1,4 @@
-"""What becomes of a micro-batch's results: they go to a topic and to a table, to each of them once."""
+"""The sinks of a pipeline: a micro-batch's results go once to a topic and once to a table."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ Sink = Callable[["DataFrame", int], None]
 
 
 class Closed(RuntimeError):
-    """The pipeline ends: no further micro-batch is written."""
+    """An error that stops the query: the pipeline ends, and writes no further micro-batch."""
 
 
 class Sinks:
-    """A function for `foreachBatch`. Each sink knows by the batch's number whether it has written it before."""
+    """A function for `foreachBatch` that writes to several sinks. Each sink skips batch numbers that it has written."""
 
     def __init__(self, sinks: Sequence[Sink]) -> None:
         self._sinks = sinks
@@ -32,7 +32,7 @@ class Sinks:
         self._closed = False
 
     def __call__(self, frame: DataFrame, number: int) -> None:
-        """Write a batch wherever it is not written yet. Raises Closed, and what sinks raise."""
+        """Write a batch to every sink that has not written it yet. Raises Closed, and the sinks' errors."""
         with self._writing:
             if self._closed:
                 raise Closed("the pipeline ends")
@@ -44,18 +44,18 @@ class Sinks:
                 frame.unpersist()
 
     def close(self) -> None:
-        """Wait until the batch that is being written is in every sink, and write no other."""
+        """Wait until every sink has the current batch, and write no further batch."""
         with self._writing:
             self._closed = True
 
     @property
     def closed(self) -> bool:
-        """Whether the end was asked for."""
+        """True after `close` was called."""
         return self._closed
 
 
 def sinks_of(settings: PipelineSettings, columns: Sequence[str]) -> Sinks:
-    """Those of a pipeline whose steps give these columns. Raises WrongPipeline."""
+    """Return the sinks of a pipeline whose results have these columns. Raises WrongPipeline."""
     sinks: list[Sink] = []
     if settings.topic is not None:
         _check(settings.topic.key, columns, "topic.key")

@@ -1,9 +1,9 @@
-"""The steps of a pipeline: a function that makes a frame of results of a frame of records.
+"""The steps of a pipeline: a function that turns a frame of records into a frame of results.
 
-    def by_hour(records: DataFrame, *, window: str = "1 hour") -> DataFrame: ...
+def by_hour(records: DataFrame, *, window: str = "1 hour") -> DataFrame: ...
 
-Its keyword-only parameters are the keys below `steps` in the pipeline's file: of str, int, bool or Literal, needed if
-they have no default.
+Its keyword-only parameters are the keys below `steps` in the pipeline's file. Their types are str, int, bool or
+Literal; a parameter without a default is required.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     Steps = Callable[..., DataFrame]
 
 OURS = {"flight_delays": "flight_delays"}
-"""Steps that come with Ottla: the name, and the module of this package that has a function of the same name."""
+"""Built-in steps: the name, and the module of this package that has a function of the same name."""
 
 
 def find_steps(name: str, folder: Path) -> Steps:
-    """The function that `steps.use` names: one of ours, or FILE.py:FUNCTION. Raises WrongPipeline."""
+    """Return the function that `steps.use` names: a built-in one, or FILE.py:FUNCTION. Raises WrongPipeline."""
     if name in OURS:
         found: Steps = getattr(importlib.import_module(f".{OURS[name]}", __package__), name)
         return found
@@ -50,12 +50,12 @@ def find_steps(name: str, folder: Path) -> Steps:
 
 
 def steps_file(name: str, folder: Path) -> Path | None:
-    """The file of steps that are the user's own: executors need it, too."""
+    """Return the file of a user's steps, which executors need, too; None for built-in steps."""
     return None if name in OURS else folder / name.rpartition(":")[0]
 
 
 def parameters_of(steps: Steps, given: Mapping[str, str]) -> dict[str, Any]:
-    """The keyword arguments for `steps` of what the file says. Raises WrongPipeline."""
+    """Convert the file's values to the keyword arguments of `steps`. Raises WrongPipeline."""
     known = {
         one.name: one
         for one in inspect.signature(steps).parameters.values()
@@ -90,7 +90,7 @@ def _load(path: Path) -> ModuleType:
 
 
 def _kind(steps: Steps, name: str, annotation: Any) -> Any:
-    """The type of a parameter; annotations are text where their evaluation is postponed."""
+    """Return the type of a parameter. An annotation is text if its evaluation is postponed (PEP 563)."""
     if isinstance(annotation, str):
         try:
             annotation = eval(annotation, inspect.unwrap(steps).__globals__)

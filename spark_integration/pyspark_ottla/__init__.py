@@ -1,6 +1,6 @@
-"""Where Spark finds `format("ottla")` by itself: it looks into top-level packages called `pyspark_...`.
+"""The entry point through which Spark finds `format("ottla")`: it searches top-level packages called `pyspark_...`.
 
-Installed as `pyspark_ottla`. It is loaded by every session that looks for data sources, and so loads no client.
+Installed as `pyspark_ottla`. Every session that looks for data sources imports it, so it imports no client.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Writing: the tasks of a batch are writers of one transaction."""
+"""Writing: the tasks of a batch write in one shared transaction."""

@@ -1,5 +1,7 @@
-"""`df.write.format("ottla")`: a transaction for the whole job. With the options transactionalId and appVersion it
-counts once however often the job is run."""
+"""The writer of `df.write.format("ottla")`: one transaction for the whole job.
+
+With the options transactionalId and appVersion a job counts once, however often it runs.
+"""
 
 from __future__ import annotations
 
@@ -15,10 +17,10 @@ from .rows import check_schema
 
 
 class OttlaWriter(DataSourceArrowWriter):
-    """Of one job."""
+    """The writer of a batch job."""
 
     def __init__(self, schema: StructType, options: Mapping[str, str], overwrite: bool) -> None:
-        """Raises WrongOption and WrongRows; ValueError for mode overwrite."""
+        """Check options and columns. Raises WrongOption, WrongRows, and ValueError for mode overwrite."""
         if overwrite:
             raise ValueError("format('ottla') appends to a topic: use mode('append')")
         self._options = of_batch(options)
@@ -26,16 +28,16 @@ class OttlaWriter(DataSourceArrowWriter):
         check_schema(schema, self._options.topic)
 
     def write(self, iterator: Iterator[pyarrow.RecordBatch]) -> WriterCommitMessage:
-        """On an executor."""
+        """Write the rows of one task; runs on an executor."""
         if not self._options.exactly_once:
             return task.write_at_least_once(iterator, self._options)
         return task.write(iterator, self._options, self._name, self._options.app_version)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """On the driver, once every task is done."""
+        """Commit after all tasks are done; runs on the driver."""
         decision.commit(self._options, messages)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """On the driver, when a task has failed for good, or the commit did."""
+        """Abort after a task or the commit has finally failed; runs on the driver."""
         named = self._options.transactional_id is not None
         decision.abort(self._options, messages, None if named else self._name)

@@ -1,4 +1,4 @@
-"""What the driver does with its tasks' messages: one commit for all of them, which names exactly the accepted ones."""
+"""The driver's decision on its tasks' messages: one commit for the batch, which names exactly the accepted attempts."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ Messages = Sequence[WriterCommitMessage | None]
 
 
 class TornBatch(RuntimeError):
-    """Tasks of one batch found different transactions: the first had timed out. Nothing of it was committed."""
+    """An error: tasks of a batch wrote in different transactions, as the first had timed out. No row was committed."""
 
 
 def commit(options: SinkOptions, messages: Messages) -> None:
-    """Let count what these tasks have written. Asked again it does nothing more.
+    """Commit the rows of these tasks. A repeated call has no further effect.
 
     Raises TornBatch, and KafkaError as Admin.commit_transaction does.
     """
@@ -32,7 +32,7 @@ def commit(options: SinkOptions, messages: Messages) -> None:
     with Admin(**admin_options(options.client)) as admin:
         if any(
             one.was_committed for one in written
-        ):  # by another driver, while tasks of this one were writing
+        ):  # another driver committed while tasks of this one were writing
             _abort(admin, transactions)
             return
         if len(transactions) > 1:
@@ -47,8 +47,10 @@ def commit(options: SinkOptions, messages: Messages) -> None:
 
 
 def abort(options: SinkOptions, messages: Messages, name: str | None = None) -> None:
-    """Let nothing of it count, unless it does already. `name`: of a transactional id that is this job's alone: where
-    no task has told of the transaction it is ended all the same."""
+    """Abort the transactions of these tasks, unless they are committed.
+
+    `name`: a transactional id that only this job uses; its transaction is aborted even if no task has reported it.
+    """
     transactions = _transactions(one for one in messages if isinstance(one, Written))
     with Admin(**admin_options(options.client)) as admin:
         _abort(admin, transactions)
@@ -56,7 +58,7 @@ def abort(options: SinkOptions, messages: Messages, name: str | None = None) -> 
             return
         try:
             admin.abort_transaction(name)
-        except KafkaError as error:  # no task has got so far as to begin it
+        except KafkaError as error:  # no task has begun the transaction
             if error.code is not ErrorCode.TRANSACTIONAL_ID_NOT_FOUND:
                 raise
 

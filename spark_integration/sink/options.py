@@ -1,4 +1,4 @@
-"""What a writer may be told."""
+"""Options of writers."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ DELIVERY = "delivery"
 KNOWN = (TOPIC, TRANSACTIONAL_ID, APP_VERSION, TRANSACTION_TIMEOUT, DELIVERY)
 EXACTLY_ONCE, AT_LEAST_ONCE = "exactly-once", "at-least-once"
 TIMEOUT_MS = 60_000
-"""So long after a job has died its transaction is aborted, if nobody goes on with it. While tasks write they ask for it
-again and again, so that a batch may take as long as it likes."""
+"""Time after a job's death until its transaction is aborted, if no driver continues it.
+
+Writing tasks renew the transaction repeatedly, so a batch may take any time.
+"""
 
 _OF_WRITERS: Mapping[str, type] = {
     "compression_type": str,
@@ -34,10 +36,10 @@ _OF_WRITERS: Mapping[str, type] = {
 
 @dataclass(frozen=True)
 class SinkOptions:
-    """See docs/SPARK.md for the meaning of each. It goes to executors as it is."""
+    """Options of a sink; docs/SPARK.md explains each. The object is sent to executors."""
 
     client: Mapping[str, Any]
-    """Keyword arguments of whatever client is made."""
+    """Keyword arguments for any client of the sink."""
     topic: str | None
     transactional_id: str | None
     app_version: int | None
@@ -46,7 +48,7 @@ class SinkOptions:
 
 
 def of_stream(options: Mapping[str, str]) -> SinkOptions:
-    """For `writeStream`. Raises WrongOption."""
+    """Return the options for `writeStream`. Raises WrongOption."""
     parsed = _parsed(options)
     if parsed.app_version is not None:
         raise WrongOption(
@@ -56,7 +58,7 @@ def of_stream(options: Mapping[str, str]) -> SinkOptions:
 
 
 def of_batch(options: Mapping[str, str]) -> SinkOptions:
-    """For `df.write`. Raises WrongOption."""
+    """Return the options for `df.write`. Raises WrongOption."""
     parsed = _parsed(options)
     if parsed.app_version is not None and parsed.transactional_id is None:
         raise WrongOption(
@@ -66,7 +68,7 @@ def of_batch(options: Mapping[str, str]) -> SinkOptions:
 
 
 def unique_id() -> str:
-    """The transactional id of a job that has no name."""
+    """Return a transactional id for a job without a name."""
     return f"spark-batch-{uuid.uuid4()}"
 
 

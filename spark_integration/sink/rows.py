@@ -1,6 +1,6 @@
-"""Rows to be written: which columns there may be, and how a batch of them falls into parts for `send_arrow`.
+"""Rows to be written: the allowed columns, and the division of a batch into parts for `send_arrow`.
 
-The columns are those of Spark's own Kafka sink; others are left out, as there.
+The columns are those of Spark's own Kafka sink; other columns are ignored, as there.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ KEY, VALUE, HEADERS, PARTITION = "key", "value", "headers", "partition"
 
 
 class WrongRows(ValueError):
-    """What cannot be written. The message names the column, and what it may be."""
+    """Rows that cannot be written. The message names the column and the allowed types."""
 
 
 @dataclass(frozen=True)
 class Part:
-    """Rows of one topic, in their order. `partition`: whether its column says where they go."""
+    """Rows of one topic, in their order. `partition`: True if the partition column places the rows."""
 
     topic: str
     rows: pyarrow.Table
@@ -38,7 +38,7 @@ class Part:
 
 
 def check_schema(schema: StructType, topic: str | None) -> None:
-    """Raises WrongRows for columns that are missing, or of another type. `topic`: the option's."""
+    """Check the columns. `topic`: the option's value. Raises WrongRows if a column is missing or has another type."""
     known = ", ".join(f"{one.name} {one.dataType.simpleString()}" for one in schema.fields) or "none"
     names = [one.name for one in schema.fields]
     for name in (KEY, VALUE, HEADERS, PARTITION, TOPIC):
@@ -64,7 +64,9 @@ def check_schema(schema: StructType, topic: str | None) -> None:
 
 
 def parts(batch: pyarrow.RecordBatch, topic: str | None) -> Iterator[Part]:
-    """The rows by topic, and by whether they say which partition they go to. Raises WrongRows for one without topic."""
+    """Yield the rows by topic, separating rows with and without a partition. Raises WrongRows for a row without a
+    topic.
+    """
     table = pyarrow.Table.from_batches([batch])
     if topic is not None:
         yield from _by_partition(topic, table)

@@ -1,8 +1,7 @@
-"""`df.writeStream.format("ottla")`: a transaction for each micro-batch, named by the query, with the batch's number as
-application version.
+"""The writer of `df.writeStream.format("ottla")`: a transaction for each micro-batch.
 
-Spark makes a writer on the driver for the tasks of a batch, and another one for its end, in a process of its own: what
-they have in common is what the tasks' messages say.
+The query's id names the transaction, and the batch's number is its application version. On the driver Spark makes one
+writer for the tasks of a batch, and another for its end, in a separate process. The two share only the tasks' messages.
 """
 
 from __future__ import annotations
@@ -21,10 +20,10 @@ from .rows import check_schema
 
 
 class OttlaStreamWriter(DataSourceStreamArrowWriter):
-    """Of one micro-batch."""
+    """The writer of one micro-batch."""
 
     def __init__(self, schema: StructType, options: Mapping[str, str], overwrite: bool) -> None:
-        """Raises WrongOption and WrongRows; ValueError for output mode complete."""
+        """Check options and columns. Raises WrongOption, WrongRows, and ValueError for output mode complete."""
         if overwrite:
             raise ValueError(
                 "format('ottla') appends to a topic: output mode complete would replace what is there; use append or "
@@ -34,7 +33,7 @@ class OttlaStreamWriter(DataSourceStreamArrowWriter):
         check_schema(schema, self._options.topic)
 
     def write(self, iterator: Iterator[pyarrow.RecordBatch]) -> WriterCommitMessage:
-        """On an executor."""
+        """Write the rows of one task; runs on an executor."""
         if not self._options.exactly_once:
             return task.write_at_least_once(iterator, self._options)
         context = TaskContext.get()
@@ -48,9 +47,9 @@ class OttlaStreamWriter(DataSourceStreamArrowWriter):
         return task.write(iterator, self._options, name, int(batch), alone_under=given)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """On the driver, once every task is done."""
+        """Commit after all tasks are done; runs on the driver."""
         decision.commit(self._options, messages)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """On the driver, when a task has failed for good, or the commit did."""
+        """Abort after a task or the commit has finally failed; runs on the driver."""
         decision.abort(self._options, messages)

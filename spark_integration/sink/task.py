@@ -1,10 +1,10 @@
-"""What one task does: it joins the batch's transaction and writes its rows there.
+"""A task of a batch: it joins the batch's transaction and writes its rows there.
 
-Nothing that it writes counts before the driver commits, and then only if Spark has accepted this very attempt: the
-receipt goes back with the task's message. So a task may fail, be tried again, or run twice at once.
+No row counts before the driver commits, and then only if Spark has accepted this very attempt: the task's message
+carries the attempt's receipt. So a task may fail, be retried, or run twice at once.
 
-A transaction is kept open by the tasks that write in it. When all of a job's processes have died it is aborted after
-its timeout, unless the next driver, which plays the batch again, goes on in it before.
+The tasks that write in a transaction keep it open. After all processes of a job have died it is aborted when its
+timeout passes, unless the next driver runs the batch again and continues the transaction before.
 """
 
 from __future__ import annotations
@@ -32,15 +32,18 @@ from .rows import HEADERS, KEY, PARTITION, parts
 T = TypeVar("T")
 Batches = Iterator[pyarrow.RecordBatch]
 _QUERY = r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
-"""A query's id, as Spark makes them."""
+"""Pattern of a query's id, as Spark makes it."""
 ASKED_PER_TIMEOUT = 4
-"""One request may be late, or two, before a transaction is lost that somebody writes in."""
+"""Renewal requests per transaction timeout: a few may be late before a transaction in use is lost."""
 
 
 @dataclass
 class Written(WriterCommitMessage):
-    """What a task tells the driver. `transaction` is None where it had nothing to write, or no transaction is used;
-    `was_committed`: what it had to write was committed before."""
+    """A task's message to the driver.
+
+    `transaction` is None if the task had no rows, or no transaction is used. `was_committed`: its rows were committed
+    before.
+    """
 
     rows: int
     transaction: BegunTransaction | None = None
@@ -49,13 +52,14 @@ class Written(WriterCommitMessage):
 
 
 class SetBack(RuntimeError):
-    """A batch is to be written again though later ones were committed: what was written since would be lost, or stand
-    twice."""
+    """An error: a batch older than the last committed one is to be written. Its rows would be lost or duplicated."""
 
 
 class IdTaken(RuntimeError):
-    """Another query has written under this option 'transactionalId': the one that has it has lost its checkpoint, or
-    there are two."""
+    """An error: another query has written under this option 'transactionalId'.
+
+    Either the query has lost its checkpoint, or two queries use the same id.
+    """
 
 
 def write(
@@ -66,21 +70,21 @@ def write(
     *,
     alone_under: str | None = None,
 ) -> Written:
-    """Write a task's rows in the transaction of this name, begun for this version. `alone_under`: what the names of a
-    query's transactions begin with that is to be the only one.
+    """Write a task's rows in the transaction of this name, begun for this version.
 
-    Raises WrongRows, WrongOption, SetBack, IdTaken, and KafkaError as TransactionWriter does.
+    `alone_under`: a prefix of transactional ids that no other query may use. Raises WrongRows, WrongOption, SetBack,
+    IdTaken, and KafkaError as TransactionWriter does.
     """
     return asyncio.run(_InTransaction(options, transactional_id, app_version, alone_under).write(rows))
 
 
 def write_at_least_once(rows: Batches, options: SinkOptions) -> Written:
-    """Write a task's rows; an attempt that fails leaves what it has written, and so does each before it."""
+    """Write a task's rows without a transaction. The rows of failed attempts remain."""
     return asyncio.run(_write_plainly(rows, options))
 
 
 class TransactionLost(RuntimeError):
-    """The batch's transaction was aborted while this task wrote. Another attempt finds the next one."""
+    """An error: the batch's transaction was aborted while this task wrote. A retry finds the next transaction."""
 
 
 class _InTransaction:
@@ -93,7 +97,7 @@ class _InTransaction:
         self._alone_under = alone_under
 
     async def write(self, rows: Batches) -> Written:
-        """A transaction is asked for only once there is something to write."""
+        """Begin a transaction only once there are rows to write."""
         first = await _next(rows)
         if first is None:
             return Written(0)
@@ -113,7 +117,7 @@ class _InTransaction:
     async def _write_all(
         self, transaction: BegunTransaction, first: pyarrow.RecordBatch, rows: Batches
     ) -> tuple[int, str]:
-        """How many rows, and the receipt for them."""
+        """Return the number of rows, and the receipt for them."""
         count = 0
         async with TransactionWriter.join(transaction.token, **self._options.client) as writer:
             batch: pyarrow.RecordBatch | None = first
@@ -146,12 +150,12 @@ class _InTransaction:
                 )
 
     async def _described(self, admin: Admin) -> TransactionDescription | None:
-        """None while the id is not known."""
+        """Return the transaction of this id; None if the id is unknown."""
         described = (await admin.describe_transactions([self._name]))[self._name]
         return None if isinstance(described, KafkaError) else described
 
     def _check_replay(self, described: TransactionDescription | None) -> None:
-        """Spark plays the last batch again, never one before."""
+        """Raise SetBack for a batch before the last committed one, since Spark only runs the last batch again."""
         if described is None or self._version is None:
             return
         if described.app_version > self._version:
@@ -162,8 +166,10 @@ class _InTransaction:
             )
 
     async def _check_alone(self, admin: Admin, given: str) -> None:
-        """Until the query has committed something. Should two slip through at the same time, nothing is lost: each has
-        transactions of its own."""
+        """Refuse the id if another query has committed under it, until this query has committed a batch.
+
+        Two queries that pass at the same time lose no rows: each has separate transactions.
+        """
         own = await self._described(admin)
         if own is not None and own.app_version >= 0:
             return
@@ -208,7 +214,7 @@ async def _send(
 
 
 async def _unless(watching: Coroutine[Any, Any, NoReturn], work: Coroutine[Any, Any, T]) -> T:
-    """What `work` comes to, unless the one who is `watching` raises before."""
+    """Return the result of `work`, unless `watching` raises before."""
     watcher, worker = asyncio.ensure_future(watching), asyncio.ensure_future(work)
     await asyncio.wait((watcher, worker), return_when=asyncio.FIRST_COMPLETED)
     for one in (watcher, worker):
@@ -221,7 +227,7 @@ async def _unless(watching: Coroutine[Any, Any, NoReturn], work: Coroutine[Any, 
 
 
 async def _next(rows: Batches) -> pyarrow.RecordBatch | None:
-    """The next batch with rows. Spark is waited for in a thread: what was sent before goes on its way meanwhile."""
+    """Return the next batch with rows. Spark is awaited in a thread, so earlier batches are sent meanwhile."""
     while (batch := await asyncio.to_thread(next, rows, None)) is not None:
         if batch.num_rows:
             return batch
@@ -229,6 +235,6 @@ async def _next(rows: Batches) -> pyarrow.RecordBatch | None:
 
 
 async def _drain(rows: Batches) -> None:
-    """Spark expects its rows to be taken."""
+    """Read the remaining rows, since Spark expects all to be read."""
     while await _next(rows) is not None:
         pass

@@ -1,1 +1,1 @@
-"""Reading: what a micro-batch contains, and how its slices are read on executors."""
+"""Reading: plans micro-batches on the driver, and reads their slices on executors."""

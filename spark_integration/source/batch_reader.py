@@ -1,4 +1,4 @@
-"""`spark.read.format("ottla")`: everything between two bounds, read once."""
+"""The reader of `spark.read.format("ottla")`: it reads the records between two bounds once."""
 
 from __future__ import annotations
 
@@ -23,23 +23,25 @@ if TYPE_CHECKING:
     import pyarrow
 
 NOTHING_YOUNGER = 1 << 62
-"""Behind every offset."""
+"""An offset after every real offset."""
 
 
 class OttlaReader(DataSourceReader):
-    """One query. With isolation=atomic what it reads ends at a consistent cut: no transaction is read in part, unless
-    bounds are named that lie across one."""
+    """The reader of one batch query. With isolation=atomic its records end at a consistent cut.
+
+    No transaction is read in part, unless a named bound lies inside a transaction.
+    """
 
     def __init__(self, options: Mapping[str, str]) -> None:
-        """Raises WrongOption."""
+        """Check the options. Raises WrongOption."""
         self._settings = read_settings(options, streaming=False)
         self._pushed = Pushed()
-        # Not a method of this class: where spark.sql.python.filterPushdown.enabled is off, as it is unless somebody
-        # turns it on, Spark refuses readers that have one of their own, instead of not calling it.
+        # An instance attribute and not a method: while spark.sql.python.filterPushdown.enabled is off, which is the
+        # default, Spark refuses a reader class that overrides pushFilters, instead of not calling it.
         self.pushFilters = _PushFilters(self._pushed)  # type: ignore[method-assign]
 
     def partitions(self) -> Sequence[InputPartition]:
-        """The tasks."""
+        """Return the slices to read, one for each task."""
         isolation, ranges = shared_loop().run(_plan(self._settings, self._pushed))
         slices = split(
             ranges, at_least=self._settings.min_partitions, records_max=self._settings.records_per_partition
@@ -47,12 +49,12 @@ class OttlaReader(DataSourceReader):
         return [Slice(one, isolation, self._settings) for one in slices] or [InputPartition(None)]
 
     def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
-        """The rows of one task."""
+        """Yield the rows of one task."""
         return read_slice(partition) if isinstance(partition, Slice) else iter(())
 
 
 class _PushFilters:
-    """Called with the filters of a query; answers with those that Spark has still to apply."""
+    """A callable that takes the filters of a query, and returns those that Spark still has to apply."""
 
     def __init__(self, pushed: Pushed) -> None:
         self.__func__ = DataSourceReader.pushFilters
@@ -100,7 +102,7 @@ async def _plan(settings: SourceSettings, pushed: Pushed) -> tuple[str, list[Ran
 async def _firsts_in_time(
     view: ClusterView, partitions: Iterable[TopicPartition], pushed: Pushed
 ) -> dict[TopicPartition, int]:
-    """Of each partition the first record that is as young as the query wants; behind the end where there is none."""
+    """Return each partition's first offset at or after the query's earliest time; NOTHING_YOUNGER if there is none."""
     if pushed.earliest_ms is None:
         return {}
     wanted = [one for one in partitions if pushed.wants(*one)]

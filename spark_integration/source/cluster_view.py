@@ -1,4 +1,4 @@
-"""What the driver asks the cluster: partitions, offsets, cuts. One client for as long as the query runs."""
+"""The driver's view of the cluster: partitions, offsets and cuts. One client serves the whole query."""
 
 from __future__ import annotations
 
@@ -25,18 +25,21 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """The partitions that there are now of what is read, and the ids of their topics."""
+    """The current partitions of the topics to read, and the ids of these topics."""
 
     partitions: frozenset[TopicPartition]
     topic_ids: Mapping[str, str]
 
     def is_part_of(self, other: Found) -> bool:
-        """Return whether the other one has all of these partitions, of the same topics."""
+        """Return whether `other` has all of these partitions, of the same topics."""
         return self.partitions <= other.partitions and self.topic_ids.items() <= other.topic_ids.items()
 
 
 class ClusterView:
-    """Asks, and says plainly what cannot be answered. Raises KafkaError; NoBrokerReachable without a cluster."""
+    """A client that asks the cluster for partitions, offsets and cuts.
+
+    Methods raise KafkaError, or NoBrokerReachable without a cluster; errors of options raise WrongOption.
+    """
 
     def __init__(self, settings: SourceSettings) -> None:
         self.admin = Admin(**{"client_id": CLIENT_ID, **admin_options(settings.client)})
@@ -47,21 +50,21 @@ class ClusterView:
         self._patience_s = settings.client.get("request_timeout_ms", 30_000) / 1000
 
     async def start(self) -> None:
-        """Reach the cluster."""
-        await self.admin.start()  # Who starts a query is told at once that there is no cluster.
+        """Connect to the cluster."""
+        await self.admin.start()  # A user who starts a query learns at once that no broker is reachable.
 
     async def stop(self) -> None:
         """Close the connections."""
         await self.admin.stop()
 
     async def cluster_id(self) -> str:
-        """Which cluster this is."""
+        """Return the cluster's id."""
         if not self._cluster_id:
             self._cluster_id = (await self._patiently(self.admin.describe_cluster)).cluster_id
         return self._cluster_id
 
     async def isolation(self) -> str:
-        """As asked for; else atomic, where the cluster has cuts, and read_committed otherwise."""
+        """Return the configured isolation. The default is atomic if the cluster has cuts, else read_committed."""
         if self._isolation is None:
             try:
                 await self._patiently(lambda: self.admin.find_cut([]))
@@ -71,7 +74,9 @@ class ClusterView:
         return self._isolation
 
     async def partitions(self, *, must_exist: bool = False) -> Found:
-        """What there is now. With `must_exist` raises WrongOption for what was named and is not there."""
+        """Return the current partitions. With `must_exist` raise WrongOption if a named topic or partition does not
+        exist.
+        """
         known = await self._known_topics()
         topics = self._topics
         if topics.partitions:
@@ -90,15 +95,18 @@ class ClusterView:
         return Found(frozenset(there), {one.topic: known[one.topic].id.hex() for one in there})
 
     async def beginnings(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The log start offsets."""
+        """Return the log start offsets."""
         return await self.offsets(dict.fromkeys(partitions, EARLIEST))
 
     async def ends(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The last stable offsets with read_committed, else the high watermarks."""
+        """Return the last stable offsets with read_committed, else the high watermarks."""
         return await self.offsets(dict.fromkeys(partitions, LATEST))
 
     async def offsets(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, int]:
-        """Of the first record not older than each time in ms, -1 where there is none; EARLIEST and LATEST are times."""
+        """Return the offset of the first record not older than each time in ms; -1 if there is none.
+
+        EARLIEST and LATEST are valid times.
+        """
         committed = await self.isolation() == READ_COMMITTED
 
         async def ask() -> dict[TopicPartition, int]:
@@ -107,7 +115,7 @@ class ClusterView:
         return await self._patiently(ask)
 
     async def newest_cut(self, partitions: Collection[TopicPartition]) -> Cut:
-        """See Admin.find_cut."""
+        """Return the newest cut; see Admin.find_cut. Raises WrongOption if the cluster has no cuts."""
         try:
             return await self._patiently(lambda: self.admin.find_cut(partitions))
         except VersionUnsupported as error:
@@ -118,7 +126,7 @@ class ClusterView:
     async def cut_offsets(
         self, cut: Cut, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, CutOffset]:
-        """See Admin.cut_offsets."""
+        """Return the offsets of a cut; see Admin.cut_offsets."""
         wanted = list(partitions)
 
         async def ask() -> dict[TopicPartition, CutOffset]:
@@ -127,7 +135,7 @@ class ClusterView:
         return await self._patiently(ask)
 
     async def _known_topics(self) -> dict[str, TopicInfo]:
-        """Those that are named, if they are there; all there are where a pattern finds them."""
+        """Return the named topics that exist; with a pattern, all topics."""
         topics = self._topics
         named = dict.fromkeys([*topics.names, *(one.topic for one in topics.partitions)])
         try:
@@ -143,8 +151,10 @@ class ClusterView:
         return await self._patiently(self.admin.list_topics)
 
     async def _patiently(self, ask: Callable[[], Awaitable[T]]) -> T:
-        """The answer, asked for again while the cluster has no answer that time will not bring: a query outlives a
-        broker that dies, and a cluster that restarts, for `kafka.request.timeout.ms`."""
+        """Return the answer of `ask`, retrying errors that may pass, for up to `kafka.request.timeout.ms`.
+
+        So a query survives the death of a broker, and a restart of the cluster.
+        """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._patience_s
         backoff = Backoff(RETRY_MAX_MS)
@@ -175,7 +185,7 @@ class ClusterView:
 
 
 def settled(answers: Mapping[TopicPartition, T | KafkaError]) -> dict[TopicPartition, T]:
-    """The answers. Raises the first that is an error."""
+    """Return the answers. Raises the first error among them."""
     good: dict[TopicPartition, T] = {}
     for one, answer in answers.items():
         if isinstance(answer, KafkaError):

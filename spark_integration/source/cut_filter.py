@@ -1,18 +1,20 @@
-"""Which batches of a partition count in a micro-batch, told from what a raw read of the log brings. Pure.
+"""Decides which batches of a partition belong to a micro-batch, from a raw read of the log. Pure.
 
-A micro-batch has a window of offsets in each partition, from where the last one ended to where this one ends, both at a
-cut. Of a partition it contains
+A micro-batch has a window of offsets in each partition: from the end of the previous micro-batch to its own end, both
+at a cut. In a partition it contains
 
-- the records in no transaction that lie in the window, and
-- the records of every transaction whose COMMIT marker lies in the window, wherever they stand.
+- the records outside of transactions that lie in the window, and
+- the records of every transaction whose COMMIT marker lies in the window, at any offset.
 
-What was aborted, has ended before the window, or is open at its end, it does not contain. So each record is in one
-micro-batch at most; and as the markers of a transaction lie on the same side of every cut in all partitions, it is in
-one as a whole. (What a marker ends is all that its producer has written since the marker before.)
+It contains no transaction that was aborted, has ended before the window, or is open at its end. So each record is in at
+most one micro-batch. As the markers of a transaction lie on the same side of every cut in all partitions, each
+transaction is in one micro-batch as a whole. (A marker ends all that its producer has written since its previous
+marker.)
 
-A slice is a part of what has to be read for this. Batches are given out in the order of their offsets; one whose
-transaction has no marker yet holds up those behind it. Once so many bytes wait as may, what follows is read for its
-markers alone, and again later for its records: so the memory is bounded whatever stays open.
+A slice is a part of the offsets that have to be read for this. Batches are returned in the order of their offsets; a
+batch whose marker is not known yet holds up later batches. Once the bytes of waiting batches exceed a limit, the filter
+reads ahead for markers only, and reads the same offsets again later for their records. So memory is bounded however
+long a transaction stays open.
 """
 
 from __future__ import annotations
@@ -28,14 +30,14 @@ from ...protocol.record_batch import BatchHeader
 
 
 class Window(NamedTuple):
-    """Of a micro-batch in one partition: from `start` to below `end`."""
+    """A micro-batch's range of offsets in a partition: from `start` to below `end`."""
 
     start: int
     end: int
 
 
 class Step(Enum):
-    """What the filter needs next."""
+    """The next input that the filter needs."""
 
     READ = "the batches from `position` on"
     SCAN = "the headers and markers from `scanned_to` on"
@@ -43,7 +45,7 @@ class Step(Enum):
 
 
 class Counted(NamedTuple):
-    """A batch of which records count: those from `first_offset` on."""
+    """A batch with records that count: those from `first_offset` on."""
 
     header: BatchHeader
     batch: bytes | memoryview
@@ -52,17 +54,19 @@ class Counted(NamedTuple):
 
 @dataclass(slots=True)
 class _Markers:
-    """Of one producer, as far as they are known. `offsets` rise."""
+    """The known transaction markers of a producer. `offsets` ascend."""
 
     offsets: list[int] = field(default_factory=list)
     commits: list[bool] = field(default_factory=list)
 
 
 class CutFilter:
-    """For one slice, read from its beginning: `read` or `scan` what `step` asks for, and `take` what counts."""
+    """The filter of one slice, read from its beginning: `read` or `scan` as `step` says, and `take` the batches that
+    count.
+    """
 
     def __init__(self, first: int, below: int, window: Window, waiting_bytes_max: int) -> None:
-        """The slice is what lies from offset `first` to below `below`, which is not above the window's end."""
+        """Make a filter for the offsets from `first` to below `below`, which is not above the window's end."""
         self._first = first
         self._below = below
         self._window = window
@@ -71,13 +75,13 @@ class CutFilter:
         self._waiting_bytes = 0
         self._markers: defaultdict[int, _Markers] = defaultdict(_Markers)
         self.position = first
-        """All batches before have been read."""
+        """Offset before which all batches have been read."""
         self.scanned_to = first
-        """All markers before are known. Not below `position`."""
+        """Offset before which all markers are known. Not below `position`."""
 
     @property
     def step(self) -> Step:
-        """What is to come next, once all was taken that can be."""
+        """The input to pass next, after all available batches were taken."""
         if self._waiting and self._waiting_bytes > self._waiting_bytes_max:
             return Step.SCAN
         if self.position < self._below:
@@ -85,28 +89,28 @@ class CutFilter:
         return Step.SCAN if self._waiting else Step.NOTHING
 
     def read(self, header: BatchHeader, batch: bytes | memoryview) -> None:
-        """The next batch, from `position` on. Raises KafkaError for a damaged marker."""
+        """Accept the next batch from `position` on. Raises KafkaError for a damaged marker."""
         if header.base_offset >= self._below:
             self.passed(header.base_offset)
             return
         self._note(header, batch)
         if not header.is_control and header.record_count:
-            # What waits for long is copied: a view would keep all that was fetched with it.
+            # Copy a batch that waits for long: a view would keep the whole fetched chunk in memory.
             self._waiting.append((header, bytes(batch) if self._waiting else batch))
             self._waiting_bytes += len(batch)
         self.position = header.next_offset
 
     def scan(self, header: BatchHeader, batch: bytes | memoryview) -> None:
-        """The next batch, from `scanned_to` on, for what it says of transactions. Raises KafkaError."""
+        """Accept the next batch from `scanned_to` on, for its markers only. Raises KafkaError for a damaged marker."""
         self._note(header, batch)
 
     def passed(self, offset: int) -> None:
-        """There is nothing before this offset that was not read; compaction leaves gaps."""
+        """Note that no unread batch lies before this offset; compaction leaves gaps."""
         self.position = max(self.position, offset)
         self.scanned_to = max(self.scanned_to, offset)
 
     def take(self) -> list[Counted]:
-        """What counts, in the order of offsets, up to the first batch of which that is not known yet."""
+        """Return the batches that count, in the order of offsets, up to the first undecided batch."""
         counted: list[Counted] = []
         while self._waiting:
             header, batch = self._waiting[0]
@@ -134,7 +138,7 @@ class CutFilter:
         self.scanned_to = max(self.scanned_to, header.next_offset)
 
     def _counts(self, header: BatchHeader) -> bool | None:
-        """Whether its transaction is committed within the window; None while that is not known."""
+        """Return whether the batch's transaction is committed within the window; None while this is unknown."""
         known = self._markers.get(header.producer_id)
         if known is not None:
             at = bisect_right(known.offsets, header.last_offset)

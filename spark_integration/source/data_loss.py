@@ -1,4 +1,4 @@
-"""What is not there any more: an error, or a warning where failOnDataLoss is false."""
+"""The reaction to lost records: an error, or a warning if failOnDataLoss is false."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ logger = logging.getLogger(__name__)
 
 
 class DataLost(RuntimeError):
-    """Records that the query had still to read are gone. The checkpoint is as it was."""
+    """An error: records that the query had still to read are gone. The checkpoint is unchanged."""
 
 
 class DataLoss:
-    """Tells of losses as the option failOnDataLoss says."""
+    """A reporter of losses that follows the option failOnDataLoss."""
 
     def __init__(self, *, fails: bool) -> None:
         self.fails = fails
 
     def tell(self, what: str) -> None:
-        """Raises DataLost, or warns."""
+        """Report a loss: raise DataLost, or log a warning."""
         if self.fails:
             raise DataLost(
                 f"{what}. Some records may have been lost, so the query ends here, as failOnDataLoss is true; to go on "

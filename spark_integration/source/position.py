@@ -1,7 +1,7 @@
-"""Positions: what Spark's checkpoint keeps of this source. Pure.
+"""Positions: the part of Spark's checkpoint that belongs to this source. Pure.
 
-A position is a consistent cut through the partitions: of each it has the offset, and how far back records lie of
-transactions that are open there. Those belong to a later batch, the one in which they are committed.
+A position is a consistent cut through the partitions. For each partition it has the offset, and the first offset of the
+transactions that are open there. Records of these belong to a later batch: the batch in which they are committed.
 """
 
 from __future__ import annotations
@@ -17,39 +17,39 @@ NO_CUT = -1
 
 
 class WrongCheckpoint(ValueError):
-    """What stands in the checkpoint is no position of this source, or none that this query can go on from."""
+    """An error: the checkpoint holds no position of this source, or a position that this query cannot continue from."""
 
 
 class PartitionPosition(NamedTuple):
     """A position in one partition."""
 
     offset: int
-    """What lies before has been read, but for what is open."""
+    """Offset below which all records were read, except those of open transactions."""
     open_from: int
-    """No transaction that is open at `offset` begins before. Not above `offset`."""
+    """Offset at or before the beginning of every transaction that is open at `offset`. Not above `offset`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Where a micro-batch ends, and the next one begins."""
+    """The end of a micro-batch, and the beginning of the next."""
 
     isolation: str
     cut: int = NO_CUT
-    """The commit index of the cut; what is decided up to there was read. NO_CUT where nothing is known of it."""
+    """Commit index of the cut; all transactions decided up to it were read. NO_CUT if it is unknown."""
     places: Mapping[TopicPartition, PartitionPosition] = field(default_factory=dict)
     topic_ids: Mapping[str, str] = field(default_factory=dict)
-    """In hexadecimal: a topic that was deleted and made anew is another one, though its name is the same."""
+    """Topic ids in hexadecimal: a topic that was deleted and created again has another id under the same name."""
     cluster: str = ""
-    """The id of the cluster whose offsets and cut these are; empty in what earlier releases have written."""
+    """Id of the cluster that the offsets and the cut belong to; empty in checkpoints of earlier releases."""
 
     def same_places(self, other: Position) -> bool:
-        """Whether there is nothing to read between the two."""
+        """Return whether both positions have the same offsets, so that there is nothing to read between them."""
         return {one: place.offset for one, place in self.places.items()} == {
             one: place.offset for one, place in other.places.items()
         }
 
     def behind(self, other: Position) -> dict[str, Any]:
-        """How many offsets another position lacks to this one: of all partitions, and of the worst."""
+        """Return the number of offsets that `other` is behind this position: in total, and of the worst partition."""
         lacking = {
             one: max(0, place.offset - (other.places[one].offset if one in other.places else 0))
             for one, place in self.places.items()
@@ -57,7 +57,7 @@ class Position:
         return {"records": sum(lacking.values()), "mostOfAPartition": max(lacking.values(), default=0)}
 
     def to_json(self) -> dict[str, Any]:
-        """For Spark, which compares the text: the same position gives the same."""
+        """Return the position for Spark, which compares the JSON text: equal positions give equal text."""
         topics: dict[str, Any] = {}
         for one, place in sorted(self.places.items()):
             topic = topics.setdefault(one.topic, {"id": self.topic_ids.get(one.topic, ""), "partitions": {}})
@@ -70,7 +70,7 @@ class Position:
 
 
 def read_position(given: Any) -> Position:
-    """What `to_json` made. Raises WrongCheckpoint that says what is wrong."""
+    """Parse the output of `to_json`. Raises WrongCheckpoint with the reason."""
     if not isinstance(given, dict) or "ottla" not in given:
         raise WrongCheckpoint(
             f"the checkpoint holds {_short(given)}, which format('ottla') has not written: a query that read from "

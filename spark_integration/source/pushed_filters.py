@@ -1,4 +1,4 @@
-"""What a query filters by topic, partition, offset and time, and so what need not be fetched. Pure."""
+"""A query's filters on topic, partition, offset and time: records that they exclude need not be fetched. Pure."""
 
 from __future__ import annotations
 
@@ -41,27 +41,29 @@ _COMPARISONS: dict[type[Filter], Callable[[Any, Any], bool]] = {
 
 @dataclass(slots=True)
 class Pushed:
-    """The filters that were taken over, wholly or in part."""
+    """The filters that the source applies, wholly or in part."""
 
     of_partitions: list[Filter] = field(default_factory=list)
-    """By topic and partition number: a partition is read or not."""
+    """Filters on topic and partition number, which select whole partitions."""
     first_offset: int = 0
     last_offset: int | None = None
     earliest_ms: int | None = None
-    """Of records before the first that is not older nothing is wanted."""
+    """Earliest wanted time in ms: records before the first such record are not needed."""
 
     def take(self, filters: Iterable[Filter]) -> list[Filter]:
-        """Take over what can be; returns those that Spark has still to apply."""
+        """Accept filters, and return those that Spark still has to apply."""
         return [one for one in filters if not self._takes(one)]
 
     def wants(self, topic: str, partition: int) -> bool:
-        """Whether anything of a partition is wanted."""
+        """Return whether any record of a partition is wanted."""
         values = {"topic": topic, "partition": partition}
         return all(_holds(one, values) for one in self.of_partitions)
 
     def narrowed(self, range_: Range, first_in_time: int | None) -> Range | None:
-        """What is left of a range. `first_in_time`: the offset of the first record that is not older than
-        `earliest_ms`."""
+        """Return the wanted part of a range; None if it is empty.
+
+        `first_in_time`: the offset of the first record that is not older than `earliest_ms`.
+        """
         if not self.wants(*range_.partition):
             return None
         start = max(range_.start, self.first_offset, first_in_time or 0)
@@ -105,7 +107,7 @@ class Pushed:
             self.last_offset = last if self.last_offset is None else min(self.last_offset, last)
 
     def _note_time(self, value: object) -> None:
-        """A time without zone is left to Spark, which knows the session's."""
+        """Note a time with a zone. A time without zone is left to Spark, which knows the session's zone."""
         if isinstance(value, datetime) and value.tzinfo is not None:
             ms = max(0, (value - _EPOCH) // timedelta(milliseconds=1))
             self.earliest_ms = ms if self.earliest_ms is None else max(self.earliest_ms, ms)

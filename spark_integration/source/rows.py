@@ -1,4 +1,4 @@
-"""Rows: the schema, that of Spark's own Kafka source, and Arrow batches of it."""
+"""Rows of the source: a schema equal to that of Spark's own Kafka source, and Arrow batches of it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ INCLUDE_HEADERS = "includeHeaders"
 CREATE_TIME, LOG_APPEND_TIME = 0, 1
 """Values of the column timestampType."""
 TypeRun = tuple[int, int]
-"""So many rows, one after the other, and the type of their timestamps."""
+"""A number of consecutive rows, and the type of their timestamps."""
 
 _HEADER = pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())])
 _FIELDS = [
@@ -43,7 +43,7 @@ _SCHEMA_WITH_HEADERS = pa.schema([*_FIELDS, pa.field("headers", pa.list_(pa.fiel
 
 
 def source_schema(options: Mapping[str, str]) -> StructType:
-    """The columns; `headers` are among them if they were asked for. Raises WrongOption."""
+    """Return the columns, with `headers` if the option asks for them. Raises WrongOption."""
     fields = [
         StructField("key", BinaryType()),
         StructField("value", BinaryType()),
@@ -63,7 +63,7 @@ def source_schema(options: Mapping[str, str]) -> StructType:
 
 
 class RowBuilder:
-    """Makes Arrow batches of one partition's records. Columns that say the same in every row are made once."""
+    """A builder of Arrow batches for one partition. Constant columns are made once."""
 
     def __init__(self, partition: TopicPartition) -> None:
         self._partition = partition
@@ -71,7 +71,7 @@ class RowBuilder:
         self._partitions = pa.array([], pa.int32())
 
     def batch(self, columns: ColumnBuffers, types: Sequence[TypeRun]) -> pa.RecordBatch:
-        """The rows of `columns`, whose buffers are not copied. `types`: those of their timestamps, run by run.
+        """Return the rows of `columns`, whose buffers are not copied. `types`: the timestamp types, run by run.
 
         Raises ValueError for a timestamp that Spark cannot hold.
         """

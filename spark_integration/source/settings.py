@@ -50,7 +50,7 @@ CLIENT_OPTIONS: Mapping[str, type] = {
     "fetch_max_bytes": int,
     "max_partition_fetch_bytes": int,
 }
-"""`kafka.*` beside those of every client: they are the consumer's."""
+"""Options `kafka.*` of the consumer, in addition to those of every client."""
 _DURATION = re.compile(r"\s*(\d+)\s*(ms|s|sec|second|m|min|minute|h|hour|d|day)s?\s*")
 _MS = {"ms": 1, "s": 1000, "sec": 1000, "second": 1000, "m": 60_000, "min": 60_000, "minute": 60_000}
 _MS |= {"h": 3_600_000, "hour": 3_600_000, "d": 86_400_000, "day": 86_400_000}
@@ -59,7 +59,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Topics:
-    """What is read: one of the three is given."""
+    """The topics to read: exactly one of the three fields is set."""
 
     names: tuple[str, ...] = ()
     pattern: str | None = None
@@ -68,21 +68,21 @@ class Topics:
 
 @dataclass(frozen=True, slots=True)
 class Bound:
-    """Where reading begins or ends: for every partition, unless it is named."""
+    """A beginning or end of reading: one value for all partitions, or a value for each named partition."""
 
     everywhere: int | None
-    """EARLIEST or LATEST; None where the partitions have to be named."""
+    """EARLIEST or LATEST; None if the partitions have to be named."""
     timestamp_ms: int | None = None
-    """Instead of `everywhere`: the first record not older than that."""
+    """Timestamp used instead of `everywhere`: reading begins at the first record that is not older."""
     offsets: Mapping[TopicPartition, int] = field(default_factory=dict)
     timestamps: Mapping[TopicPartition, int] = field(default_factory=dict)
     option: str = ""
-    """Which option said so, for messages."""
+    """Name of the option that set the bound, for messages."""
 
 
 @dataclass(frozen=True, slots=True)
 class SourceSettings:
-    """All options. `isolation` is None where the cluster decides."""
+    """All options of the source. `isolation` is None if the cluster decides."""
 
     topics: Topics
     starting: Bound
@@ -92,7 +92,7 @@ class SourceSettings:
     fail_on_data_loss: bool = True
     include_headers: bool = False
     late_timestamp: Literal["error", "latest"] = "error"
-    """What to do where there is no record as young as a starting timestamp asks for."""
+    """Reaction if no record is as recent as a starting timestamp."""
     max_offsets: int | None = None
     min_offsets: int | None = None
     max_delay_ms: int = 15 * 60_000
@@ -102,7 +102,7 @@ class SourceSettings:
 
 
 def read_settings(options: Mapping[str, str], *, streaming: bool) -> SourceSettings:
-    """Raises WrongOption that names what is wrong, and what may be."""
+    """Read and check the options. Raises WrongOption with the wrong option and its allowed values."""
     given = known_only(options, KNOWN)
     client = client_options(options, CLIENT_OPTIONS)
     _refuse_misplaced(given, streaming)
@@ -182,7 +182,9 @@ def _assigned(text: str) -> list[TopicPartition]:
 
 
 def _bound(given: Mapping[str, str], which: str, default: int) -> Bound:
-    """As in Spark's source: a timestamp for all goes before timestamps by partition, those before offsets."""
+    """Read a bound. As in Spark's source, a timestamp for all partitions overrides timestamps by partition, and those
+    override offsets.
+    """
     if (name := f"{which}Timestamp") in given:
         return Bound(None, timestamp_ms=whole_number(name, given[name]), option=name)
     if (name := f"{which}OffsetsByTimestamp") in given:
@@ -237,7 +239,7 @@ def _whole(given: object, least: int) -> bool:
 
 
 def _isolation(given: Mapping[str, str], level: str | None) -> str | None:
-    """`isolation`, or `kafka.isolation.level`, which knows two of the three."""
+    """Return `isolation`, or `kafka.isolation.level`, which allows two of the three values."""
     asked = _choice(ISOLATION, given.get(ISOLATION), ISOLATIONS)
     level = _choice("kafka.isolation.level", level, (READ_COMMITTED, READ_UNCOMMITTED))
     if asked and level and asked != level:

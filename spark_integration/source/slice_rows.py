@@ -1,4 +1,4 @@
-"""On an executor: one slice of a partition, from the cluster to Arrow batches."""
+"""Reads a slice of a partition on an executor, from the cluster to Arrow batches."""
 
 from __future__ import annotations
 
@@ -33,18 +33,18 @@ from .settings import READ_COMMITTED, SourceSettings
 from .slices import Range
 
 BATCH_BYTES = 8 * 1024 * 1024
-"""No row is added to an Arrow batch that has so many bytes of keys and values."""
+"""Size in bytes of keys and values at which an Arrow batch is complete."""
 BATCH_ROWS = 200_000
 WAITING_BYTES_MAX = 64 * 1024 * 1024
-"""So much of open transactions is kept until their outcome is known; what is more is read twice."""
+"""Bytes of open transactions that are kept until their outcome is known; batches beyond are read twice."""
 FETCH_BYTES = 4 * 1024 * 1024
 ALL = (1 << 31) - 1
 _GONE = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC_ID})
-"""The topic to be read is no longer there, though another one may have its name."""
+"""Errors that mean that the topic no longer exists, though a new topic may have its name."""
 
 
 class Slice(InputPartition):
-    """What one task reads."""
+    """A range of offsets that a task reads."""
 
     def __init__(self, range_: Range, isolation: str, settings: SourceSettings) -> None:
         self.range = range_
@@ -53,7 +53,7 @@ class Slice(InputPartition):
 
 
 def read_slice(one: Slice) -> Iterator[pa.RecordBatch]:
-    """Its rows, in the order of their offsets. Raises KafkaError, and DataLost, also for a batch that is damaged."""
+    """Yield the slice's rows in the order of offsets. Raises KafkaError, and DataLost, also for a damaged batch."""
     reading = _Reading(one)
     try:
         yield from reading.batches()
@@ -74,7 +74,7 @@ class _Reading:
         self._reader: SliceReader | None = None
 
     def batches(self) -> Iterator[pa.RecordBatch]:
-        """All of them."""
+        """Yield all Arrow batches of the slice."""
         for _ in self._decoded() if self._range.window is None else self._counted():
             if self._columns.size >= BATCH_BYTES or self._columns.rows >= BATCH_ROWS:
                 yield self._batch()
@@ -84,14 +84,14 @@ class _Reading:
                 yield batch
 
     def close(self) -> None:
-        """Fetch no more. The connections stay for the next task of this process."""
+        """Stop fetching. The connections stay open for the next task of this process."""
         if self._reader is not None:
             self._loop.finish(self._reader.stop())
 
-    # ------------------------------------------------------------ what counts
+    # ------------------------------------------------------------ records that count
 
     def _decoded(self) -> Iterator[None]:
-        """Everything between the range's ends, or what of it is committed."""
+        """Decode all batches of the range, or its committed ones."""
         position = self._range.start
         while position < self._range.end:
             chunk = self._chunk(position)
@@ -109,7 +109,7 @@ class _Reading:
                 position = error.next_offset
 
     def _counted(self) -> Iterator[None]:
-        """What the filter lets through."""
+        """Decode the batches that the cut filter returns."""
         assert self._range.window is not None
         cut = CutFilter(self._range.start, self._range.end, self._range.window, WAITING_BYTES_MAX)
         while (step := cut.step) is not Step.NOTHING:
@@ -123,7 +123,7 @@ class _Reading:
                         break
                     try:
                         (cut.read if step is Step.READ else cut.scan)(header, batch)
-                    except KafkaError as error:  # a marker: what counts cannot be told
+                    except KafkaError as error:  # a damaged marker: it is unknown which batches count
                         raise unreadable(self._range.partition, error, header) from error
                     yield from self._taken(cut)
             yield from self._taken(cut)
@@ -160,8 +160,10 @@ class _Reading:
     # ------------------------------------------------------------ chunks
 
     def _chunk(self, position: int) -> FetchedRecords | None:
-        """What was fetched from `position` on, or from where the partition begins by now, if that is later; None when
-        there is nothing there any more. Each is an error unless the query goes on with what is left."""
+        """Fetch from `position` on, or from the log start if that is later. Return None if no records are left.
+
+        Lost records are an error, unless the query continues with the remaining records.
+        """
         end = self._range.end if self._range.window is None else self._range.window.end
         topic, index = self._range.partition
         while True:
@@ -213,7 +215,7 @@ _clusters: dict[tuple[int, tuple[tuple[str, object], ...], bytes], Cluster] = {}
 
 
 def _cluster(loop: LoopThread, client: Mapping[str, Any]) -> Cluster:
-    """The connections of this process to a cluster: tasks come one after the other, and each would make its own."""
+    """Return this process's connections to a cluster, shared by consecutive tasks."""
     names = ("bootstrap_servers", "client_id", "request_timeout_ms", "retry_backoff_max_ms")
     options = {"client_id": CLIENT_ID} | {name: client[name] for name in names if name in client}
     security = security_options(client)

@@ -1,4 +1,4 @@
-"""What executors read: a micro-batch, or a batch query, split into tasks. Pure."""
+"""Slices for executors: a micro-batch, or a batch query, split into tasks. Pure."""
 
 from __future__ import annotations
 
@@ -11,27 +11,29 @@ from .cut_filter import Window
 
 
 class Range(NamedTuple):
-    """What is to be read of one partition."""
+    """A range of offsets to read from one partition."""
 
     partition: TopicPartition
     start: int
     end: int
     window: Window | None
-    """With isolation=atomic: what belongs to the micro-batch, see cut_filter. `start` may lie before it."""
+    """Window of the micro-batch with isolation=atomic, see cut_filter. `start` may lie before it."""
     topic_id: str = ""
-    """In hexadecimal, of the topic whose offsets these are; empty where the cluster does not report ids."""
+    """Id in hexadecimal of the topic that the offsets belong to; empty if the cluster does not report ids."""
 
     @property
     def size(self) -> int:
-        """In offsets."""
+        """Number of offsets."""
         return max(0, self.end - self.start)
 
 
 def split(
     ranges: Iterable[Range], *, at_least: int | None = None, records_max: int | None = None
 ) -> list[Range]:
-    """One slice for each range that is not empty, or more: no slice of more than `records_max` offsets, and `at_least`
-    slices altogether, large ranges being split before small ones, as Spark's own source does it.
+    """Return one slice for each range that is not empty, or more.
+
+    No slice has more than `records_max` offsets. If there are fewer than `at_least` slices, ranges are split in
+    proportion to their size, as in Spark's own source.
     """
     slices = [one for one in ranges if one.size]
     if records_max is not None:

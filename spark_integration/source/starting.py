@@ -1,4 +1,4 @@
-"""Where reading begins and ends, as options say: offsets, the ends of partitions, times."""
+"""The first and last offsets to read, as options say: offsets, the ends of partitions, times."""
 
 from __future__ import annotations
 
@@ -14,10 +14,11 @@ from .settings import ATOMIC, EARLIEST, LATEST, Bound
 
 
 async def first_position(view: ClusterView, found: Found, bound: Bound, *, late: str) -> Position:
-    """Where `bound` says that reading begins. `late`: what to do where no record is young enough; see SourceSettings.
+    """Return the position at which `bound` says that reading begins.
 
-    At the end (latest) of an atomic read it is a cut, and what is open there will come whole. Where an offset is named
-    that is where reading begins, whatever transaction lies across it. Raises WrongOption, KafkaError.
+    `late`: the reaction if no record is recent enough; see SourceSettings. With LATEST and isolation=atomic the
+    position is a cut, and transactions open there will be read as a whole. At a named offset reading begins exactly
+    there, even inside a transaction. Raises WrongOption, KafkaError.
     """
     newest = await newest_position(view, found)
     offsets = await _offsets(view, found.partitions, bound, latest_when_late=late == "latest")
@@ -30,7 +31,9 @@ async def first_position(view: ClusterView, found: Found, bound: Bound, *, late:
 
 
 async def last_offsets(view: ClusterView, newest: Position, bound: Bound) -> dict[TopicPartition, int]:
-    """Where `bound` says that a batch query ends: not behind the end that there is now. Raises WrongOption."""
+    """Return the offsets at which a batch query ends: those of `bound`, limited to the current ends. Raises
+    WrongOption.
+    """
     offsets = await _offsets(view, newest.places, bound, latest_when_late=True)
     return {
         one: newest.places[one].offset if offset == LATEST else min(offset, newest.places[one].offset)
@@ -39,7 +42,7 @@ async def last_offsets(view: ClusterView, newest: Position, bound: Bound) -> dic
 
 
 async def newest_position(view: ClusterView, found: Found) -> Position:
-    """The newest cut, or the ends of the partitions where whole transactions are not asked for."""
+    """Return the newest cut, or the ends of the partitions if the isolation is not atomic."""
     isolation, cluster = await view.isolation(), await view.cluster_id()
     if isolation != ATOMIC:
         ends = await view.ends(found.partitions)
@@ -56,7 +59,7 @@ async def newest_position(view: ClusterView, found: Found) -> Position:
 
 
 def places_of(offsets: Mapping[TopicPartition, CutOffset]) -> dict[TopicPartition, PartitionPosition]:
-    """Where a cut lies, as places to go on from."""
+    """Return the positions of a cut, from which reading can continue."""
     return {
         one: PartitionPosition(cut.offset, min(cut.open_from, cut.offset)) for one, cut in offsets.items()
     }
@@ -65,7 +68,7 @@ def places_of(offsets: Mapping[TopicPartition, CutOffset]) -> dict[TopicPartitio
 async def _offsets(
     view: ClusterView, partitions: Iterable[TopicPartition], bound: Bound, *, latest_when_late: bool
 ) -> dict[TopicPartition, int]:
-    """Of each partition an offset, or LATEST."""
+    """Return an offset, or LATEST, for each partition."""
     partitions = sorted(partitions)
     if bound.timestamp_ms is not None:
         return await _at_times(view, bound, dict.fromkeys(partitions, bound.timestamp_ms), latest_when_late)
@@ -99,7 +102,7 @@ async def _at_times(
 def _check_all_named(
     option: str, named: Iterable[TopicPartition], partitions: Iterable[TopicPartition]
 ) -> None:
-    """As Spark's own source has it. Raises WrongOption."""
+    """Check that exactly the partitions to read are named, as Spark's own source does. Raises WrongOption."""
     missing, unknown = set(partitions) - set(named), set(named) - set(partitions)
     if missing or unknown:
         which, what = (missing, "lacks") if missing else (unknown, "names")

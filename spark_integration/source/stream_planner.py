@@ -1,4 +1,4 @@
-"""Where each micro-batch of a stream ends: at a consistent cut, and not too far away."""
+"""Plans the end of each micro-batch of a stream: at a consistent cut, and within the limits of the options."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from .slices import Range
 from .starting import first_position, newest_position
 
 NEW = PartitionPosition(0, 0)
-"""Where partitions begin that have come since the last micro-batch."""
+"""Position at which partitions begin that were created since the last micro-batch."""
 
 LOOKS = 5
 BETWEEN_LOOKS_S = 0.1
 
 
 class StreamPlanner:
-    """Plans the micro-batches of one query. Raises KafkaError, WrongCheckpoint, DataLost."""
+    """A planner of the micro-batches of one query. Methods raise KafkaError, WrongCheckpoint, DataLost."""
 
     def __init__(self, settings: SourceSettings, view: ClusterView) -> None:
         self._settings = settings
@@ -35,25 +35,27 @@ class StreamPlanner:
         self._loss = DataLoss(fails=settings.fail_on_data_loss)
         self._last_batch_s = time.monotonic()
         self._target: Position | None = None
-        """With Trigger.AvailableNow: beyond it nothing is read."""
+        """Position beyond which nothing is read, with Trigger.AvailableNow."""
         self.newest: Position | None = None
-        """As last seen."""
+        """Newest position seen."""
         self.planned: Position | None = None
-        """Where the newest micro-batch ends."""
+        """End of the newest micro-batch."""
 
     async def first(self) -> Position:
-        """Where a new query begins."""
+        """Return the position at which a new query begins."""
         settings = self._settings
         found = await self._view.partitions(must_exist=True)
         return await first_position(self._view, found, settings.starting, late=settings.late_timestamp)
 
     async def stop_at_newest(self) -> None:
-        """Read nothing that comes later than now."""
+        """Read no records that arrive later than now."""
         self._target = await self._newest()
 
     async def next(self, start: Position, *, limited: bool) -> Position:
-        """Where the micro-batch from `start` ends; `start` itself if there is nothing to read yet. Unless `limited` the
-        options that limit micro-batches do not count."""
+        """Return the end of the micro-batch from `start`; `start` itself if there is nothing to read yet.
+
+        Without `limited` the options that limit micro-batches are ignored.
+        """
         await self.check(start)
         newest = self._target or await self._newest(start)
         begin = self._still_there(start, newest)
@@ -65,7 +67,7 @@ class StreamPlanner:
         return start if self.planned is begin else self.planned
 
     async def _end(self, start: Position, newest: Position, *, limited: bool) -> Position:
-        """`start` itself if it is too early for a micro-batch."""
+        """Choose the end of the micro-batch; `start` itself if it is too early for a micro-batch."""
         available = _distance(start, newest)
         waited_ms = (time.monotonic() - self._last_batch_s) * 1000
         minimum = self._settings.min_offsets if limited and self._target is None else None
@@ -80,7 +82,7 @@ class StreamPlanner:
         return await self._largest_cut(start, newest, maximum)
 
     async def check(self, start: Position) -> None:
-        """Whether this query can go on from there. Raises WrongCheckpoint."""
+        """Check that this query can continue from `start`. Raises WrongCheckpoint."""
         await self._check_cluster(start)
         isolation = await self._view.isolation()
         if start.isolation == isolation:
@@ -95,7 +97,7 @@ class StreamPlanner:
             )
 
     async def _check_cluster(self, position: Position) -> None:
-        """Offsets and cuts of another cluster mean something else here: there may be batches that this one lacks."""
+        """Refuse positions of another cluster: offsets and cuts differ there, and batches may be missing here."""
         here = await self._view.cluster_id()
         if position.cluster not in ("", here):
             raise WrongCheckpoint(
@@ -105,7 +107,7 @@ class StreamPlanner:
             )
 
     async def ranges(self, start: Position, end: Position) -> list[Range]:
-        """What is to be read for the micro-batch between two positions. Tells of what is gone."""
+        """Return the ranges to read for the micro-batch between two positions. Reports lost records."""
         await self.check(start)
         await self._check_cluster(end)
         start = self._still_there(start, end)
@@ -119,8 +121,10 @@ class StreamPlanner:
         return await self._without_lost(ranges, end.topic_ids)
 
     async def _without_lost(self, ranges: list[Range], topic_ids: Mapping[str, str]) -> list[Range]:
-        """Ranges begin where their partition does, if that is later: what lies before was deleted. A topic that has
-        another id by now has other records at these offsets."""
+        """Begin ranges at the log start if that is later, since earlier records were deleted; report the loss.
+
+        A topic whose id has changed has other records at these offsets, so its ranges are dropped.
+        """
         found = await self._view.partitions()
         anew = {topic for topic, now in found.topic_ids.items() if topic_ids.get(topic, now) not in (now, "")}
         for topic in sorted(anew & {one.partition.topic for one in ranges}):
@@ -144,11 +148,11 @@ class StreamPlanner:
         return left
 
     async def _newest(self, start: Position | None = None) -> Position:
-        """The newest cut of all the partitions that there are at that cut.
+        """Return the newest cut of all the partitions that exist at that cut.
 
-        A partition that came into being while the cut was looked for may lack there, with the records of a transaction
-        below the cut. A topic that was deleted and created again has other offsets. So the cut is looked for again
-        until nothing new has come.
+        A partition that was created during the search may be missing there, with the records of a transaction below the
+        cut. A topic that was deleted and created again has other offsets. So the search is repeated until no partition
+        is new.
         """
         found = await self._found(start)
         while True:
@@ -168,8 +172,9 @@ class StreamPlanner:
             found = again
 
     async def _found(self, start: Position | None) -> Found:
-        """The partitions that there are. Those of `start` that are not are looked for again: a broker that has just
-        begun knows less than the others."""
+        """Return the current partitions. Look again while partitions of `start` are missing, as a broker that has just
+        started knows less than others.
+        """
         found = await self._view.partitions()
         for _ in range(LOOKS):
             if start is None or start.places.keys() <= found.partitions:
@@ -179,7 +184,7 @@ class StreamPlanner:
         return found
 
     def _still_there(self, start: Position, end: Position) -> Position:
-        """`start` without the partitions that are gone at `end`. Tells of them."""
+        """Return `start` without the partitions that are gone at `end`, and report them."""
         missing = sorted(start.places.keys() - end.places.keys())
         if missing:
             listed = ", ".join(f"{one.topic}-{one.partition}" for one in missing[:10])
@@ -195,8 +200,10 @@ class StreamPlanner:
         )
 
     async def _largest_cut(self, start: Position, newest: Position, maximum: int) -> Position:
-        """The newest cut that takes at most `maximum` offsets, and what else may be taken up to where the next
-        transaction ends. A transaction that is larger is taken alone."""
+        """Return the newest cut within `maximum` offsets, plus further offsets before the end of the next transaction.
+
+        A transaction larger than `maximum` is read alone.
+        """
         first = start.cut
         asked: dict[int, dict[TopicPartition, CutOffset]] = {}
 
@@ -220,9 +227,9 @@ def _distance(start: Position, end: Position) -> int:
 
 
 def _not_behind(start: Position, newest: Position) -> Position:
-    """The newest, but nowhere before `start`: a new leader of the quorum may answer an older cut for a moment.
+    """Return `newest`, but nowhere before `start`: a new leader of the quorum may briefly return an older cut.
 
-    What it has behind `start` nevertheless tears nothing: no transaction ends between.
+    Offsets that are nevertheless after `start` split no transaction, since no transaction ends in between.
     """
     places = {
         one: max(place, start.places[one], key=lambda each: each.offset) if one in start.places else place
@@ -239,16 +246,17 @@ def _part_of(start: Position, newest: Position, maximum: int) -> Position:
 
 
 def _cost(start: Position, cut: Mapping[TopicPartition, CutOffset]) -> int:
-    """The offsets that have to be taken for this cut."""
+    """Return the number of offsets that this cut requires."""
     return sum(max(0, one.least_offset - start.places.get(key, NEW).offset) for key, one in cut.items())
 
 
 def _within(
     start: Position, newest: Position, index: int, cut: Mapping[TopicPartition, CutOffset], maximum: int
 ) -> Position:
-    """The cut, with as much of what may be taken without tearing anything as is left of `maximum`.
+    """Return the cut, extended by the offsets that the rest of `maximum` allows without splitting a transaction.
 
-    Between `least_offset` and `offset` no transaction ends. So what is open at `offset` is all that is open between.
+    Between `least_offset` and `offset` no transaction ends. So the transactions open at `offset` include all that are
+    open in between.
     """
     least = {one: max(place.least_offset, start.places.get(one, NEW).offset) for one, place in cut.items()}
     most = {one: min(place.offset, newest.places[one].offset) for one, place in cut.items()}

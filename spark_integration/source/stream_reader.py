@@ -1,4 +1,4 @@
-"""`spark.readStream.format("ottla")`: what Spark asks of a streaming source, in the driver and on executors."""
+"""The reader of `spark.readStream.format("ottla")`, in the driver and on executors."""
 
 from __future__ import annotations
 
@@ -29,29 +29,30 @@ if TYPE_CHECKING:
     import pyarrow
 
 PROGRESS_TIMEOUT_S = 5.0
-"""No micro-batch waits longer for offsets that only tools look at."""
+"""Longest time in seconds that a micro-batch waits for the offset commit of progressGroup, which only tools read."""
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 
 class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """One query's source. In the driver it lives as long as the query, with one client; executors only `read`.
+    """The source of one query. In the driver it lives as long as the query, with one client; executors only call
+    `read`.
 
-    Spark asks one thing after the other. What it is made of is picklable until the first question.
+    Spark makes one call at a time. The reader is picklable until the first call on the driver.
     """
 
     def __init__(self, options: Mapping[str, str]) -> None:
-        """Raises WrongOption."""
+        """Check the options. Raises WrongOption."""
         self._settings = read_settings(options, streaming=True)
         self._driver: _Driver | None = None
 
     def initialOffset(self) -> dict[str, Any]:
-        """Where a new query begins."""
+        """Return the position at which a new query begins."""
         planner = self._on_driver().planner
         return self._ask(planner.first()).to_json()
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """What tells from a trigger that takes everything, whatever options say: Trigger.Once."""
+        """Return the limit of the options. It tells ordinary triggers from Trigger.Once, which ignores limits."""
         if self._settings.max_offsets is not None:
             return ReadMaxRows(self._settings.max_offsets)
         if self._settings.min_offsets is not None:
@@ -59,20 +60,20 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """Where the next micro-batch ends."""
+        """Return the position at which the next micro-batch ends."""
         driver = self._on_driver()
         position = read_position(start)
-        # Spark asks for what comes behind a micro-batch when it has committed that.
+        # Spark asks for the next end after it has committed the micro-batch that ends at `start`.
         self._ask(driver.note_progress(position))
         limited = not isinstance(limit, ReadAllAvailable)
         return self._ask(driver.planner.next(position, limited=limited)).to_json()
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """What comes later than now is left to the next run."""
+        """Leave records that arrive after this call to the next run."""
         self._ask(self._on_driver().planner.stop_at_newest())
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """The newest position there is, and how many records lie between the newest micro-batch and that."""
+        """Return the newest position, and the number of records between the newest micro-batch and that position."""
         planner = self._on_driver().planner
         if planner.newest is None:
             return None
@@ -82,7 +83,7 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return report
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """The tasks of a micro-batch."""
+        """Return the slices of a micro-batch, one for each task."""
         target = read_position(end)
         ranges = self._ask(self._on_driver().planner.ranges(read_position(start), target))
         settings = self._settings
@@ -90,12 +91,12 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return [Slice(one, target.isolation, settings) for one in slices]
 
     def read(self, partition: InputPartition) -> Iterator[pyarrow.RecordBatch]:
-        """The rows of one task."""
+        """Yield the rows of one task."""
         assert isinstance(partition, Slice)
         return read_slice(partition)
 
     def commit(self, end: dict[str, Any]) -> None:
-        """Spark has committed the micro-batch that ends there."""
+        """Report a micro-batch that Spark has committed as progress."""
         self._ask(self._on_driver().note_progress(read_position(end)))
 
     def stop(self) -> None:
@@ -116,7 +117,7 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 class _Driver:
-    """What the driver has of a query."""
+    """The driver's state of a query: its client and its planner."""
 
     def __init__(self, settings: Any) -> None:
         self.view = ClusterView(settings)
@@ -125,9 +126,10 @@ class _Driver:
         self._told: Mapping[Any, Any] = {}
 
     async def note_progress(self, position: Position) -> None:
-        """Let the group's offsets say how far the query is. A failure is told and harms nothing: the checkpoint counts.
+        """Commit the query's progress as the offsets of the progress group.
 
-        Where a transaction is open that the query has still to read, the group's offset is that of its beginning.
+        A failure is logged and does no harm, since the checkpoint decides. If a transaction is open that the query has
+        still to read, the group's offset is the transaction's beginning.
         """
         if self._group is None:
             return
