@@ -1,9 +1,9 @@
-"""Ottla: what programs use, by short names. The code stands in the folders beside this one (client/, dataplane/, ...).
+"""The public names of Ottla. The code is in the folders beside this one (client/, dataplane/, ...).
 
-    from ottla import Consumer, KafkaError, Producer
+from ottla import Consumer, KafkaError, Producer
 
-A name is loaded when it is first asked for: brokers and quorum nodes import this package too, and need nothing of the
-client. `ottla.sync` has the clients for programs without an event loop.
+A name is imported when it is first used: brokers and quorum nodes import this package too, and need no client code.
+`ottla.sync` has the clients for programs without an event loop.
 """
 
 from pathlib import Path as _Path
@@ -310,7 +310,7 @@ else:
                 return found
         raise AttributeError(
             _unknown(name)
-        )  # to `from ottla import` Python adds a suggestion itself, from 3.12 on
+        )  # for `from ottla import` Python adds a suggestion itself, since 3.12
 
     def _unknown(name: str) -> str:
         from ottla.protocol.nearest import nearest

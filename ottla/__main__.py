@@ -1,4 +1,4 @@
-"""`python -m ottla`: the same as the `ottla` command."""
+"""Runs the `ottla` command as `python -m ottla`."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""Synchronous clients for scripts, notebooks and executors. They stand, with examples, in client/sync/."""
+"""Synchronous clients for scripts, notebooks and executors. Their code and examples are in client/sync/."""
 
 from ottla.client.sync import (
     Admin,

@@ -1,7 +1,7 @@
-"""What goes wrong with a local cluster."""
+"""Errors of a local cluster."""
 
 from __future__ import annotations
 
 
 class LocalClusterError(RuntimeError):
-    """A local cluster, or a node of it, did not do what was asked; the message ends with what it said last."""
+    """A failure of a local cluster or one of its nodes. The message ends with the last lines of its log."""

@@ -1,4 +1,4 @@
-"""Starts `ottla up` as a child process and reads what it says about its cluster."""
+"""Starts `ottla up` as a child process, and reads the description and the output of its cluster."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from .nodes import read_log
 from .processes import Start, executed
 
 SETTINGS_PREFIX = "KAFKA_"
-"""Variables that nodes take for settings: those that are set where tests run are meant for something else."""
+"""Prefix of variables that nodes read as settings. Removed for nodes, since tests use such variables for other things."""
 SAID_LINES_MAX = 15
 
 
 class Launch:
-    """An `ottla up` on `directory`; what it says goes to the file `output`. It ends when this process does."""
+    """An `ottla up` process on `directory`, with its output in the file `output`. It ends when this process does."""
 
     def __init__(
         self,
@@ -48,15 +48,17 @@ class Launch:
         with output.open("ab") as file:
             self.process = start(
                 command,
-                cwd=Path(_package_file).resolve().parents[1],  # where -m finds this very package first
+                cwd=Path(_package_file)
+                .resolve()
+                .parents[1],  # -m finds this very package first in this folder
                 env=environment,
                 output=file.fileno(),
             )
 
     def description(self) -> dict[str, Any] | None:
-        """What cluster.json says; None as long as the cluster is not ready.
+        """Return the content of cluster.json; None until the cluster is ready.
 
-        Raises LocalClusterError when `ottla up` has ended.
+        Raises LocalClusterError if `ottla up` has ended.
         """
         ended = self.process.poll() is not None
         try:
@@ -67,7 +69,7 @@ class Launch:
             return None
 
     def stop(self, timeout_s: float) -> None:
-        """End it as Control-C would, or kill it when it has not ended after `timeout_s`."""
+        """Stop the process as Control-C would, or kill it if it has not ended after `timeout_s`."""
         self.process.terminate()
         try:
             self.process.wait(timeout_s)
@@ -76,19 +78,19 @@ class Launch:
             self.process.wait()
 
     def said(self) -> str:
-        """The last lines of what it wrote, and of what its nodes did, for messages."""
+        """Return the last lines of output of the command and its nodes, for messages."""
         logs = {self._output, *self._directory.glob("logs/*.log")}
         return "\n".join(f"{path.stem}: {last_lines(read_log(path))}" for path in sorted(logs))
 
 
 def last_lines(text: str) -> str:
-    """The last lines of a log, for messages."""
+    """Return the last lines of a log, for messages."""
     return "\n".join(text.rstrip().splitlines()[-SAID_LINES_MAX:]) or "(it wrote nothing)"
 
 
 def _parted(settings: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
-    """Settings for a command, which everybody on the machine sees, and variables for those that are secrets."""
-    # Loaded late: pytest loads this module in every run, also where no test asks for a cluster.
+    """Split settings into arguments of a command, which all users of the machine can see, and variables for secrets."""
+    # Imported late: pytest loads this module in every run, even if no test needs a cluster.
     from ..cli.nodes.settings import variable_of
     from ..protocol.config_keys import is_sensitive
 

@@ -1,4 +1,4 @@
-"""A cluster for the time of a `with` block."""
+"""A real cluster for tests, which runs for the duration of a `with` block."""
 
 from __future__ import annotations
 
@@ -24,27 +24,26 @@ BROKERS_MAX = 100
 START_TIMEOUT_S = 60.0
 POLL_S = 0.005
 FOR_TESTS = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "4"}
-"""What differs from a cluster's defaults: consumer groups start at once."""
+"""Settings that differ from the defaults: consumer groups start at once."""
 
 
 class LocalCluster:
-    """A real cluster on loopback that anything with a Kafka client can use, for `with` and `async with`.
+    """A real cluster on loopback that any Kafka client can use, for `with` and `async with`.
 
         with LocalCluster() as cluster:
             producer = confluent_kafka.Producer({"bootstrap.servers": cluster.bootstrap_servers})
 
-    One broker and a quorum of one share a process of their own; with more `brokers` or `quorum_nodes` (1, 3 or 5)
-    each has its own. Brokers are numbered from 1, quorum nodes from 101. Topics are created on first use, with a
-    replica on each of three brokers where there are so many. `settings` are broker settings by Kafka's names, for all
-    nodes. Data stands in a temporary folder. When the block ends, or this process does, however it ends, nothing of
-    it is left.
+    One broker and a quorum of one share a separate process; with more `brokers` or `quorum_nodes` (1, 3 or 5) each
+    node has its own. Brokers are numbered from 1, quorum nodes from 101. Topics are created on first use, with up to
+    three replicas on different brokers. `settings` are broker settings by Kafka's names, for all nodes. Data is in a
+    temporary folder. No process and no file is left when the block or this process ends, however it ends.
 
     With `security`, "sasl_ssl", "ssl" or "sasl_plaintext", clients need `client_options` instead of addresses alone.
-    They are the first user then, who may do everything, and others may do what ACLs allow.
+    These clients are the first user, who has all rights; other users need ACLs.
 
-    Linux only. It is used once. Starting raises LocalClusterError when a node does not start, or not within
-    `start_timeout_s`. The other methods block for as long as their text says; any thread may call them, one at a
-    time.
+    Linux only. Each object is started once. Starting raises LocalClusterError if a node does not start within
+    `start_timeout_s`. The other methods block until the state that their text names; any thread may call them, one
+    at a time.
     """
 
     def __init__(
@@ -71,7 +70,7 @@ class LocalCluster:
         self._launch: Launch | None = None
         self._bootstrap = ""
         self._nodes: dict[int, Node] = {}
-        """By number. Empty before the start and after the end; one object for both numbers of a shared process."""
+        """Nodes by id. Empty before the start and after the end; a shared process is one object under both ids."""
         self._killed: set[int] = set()
 
     def __enter__(self) -> Self:
@@ -104,24 +103,24 @@ class LocalCluster:
     async def __aexit__(self, *exc: object) -> None:
         self._end()
 
-    # What it is
+    # Description
 
     @property
     def bootstrap_servers(self) -> str:
-        """The brokers' addresses as every client takes them: `host:port` with commas between."""
+        """Addresses of the brokers as `host:port`, separated by commas, in the form that every client accepts."""
         self._check_running()
         return self._bootstrap
 
     @property
     def client_options(self) -> dict[str, Any]:
-        """Keyword arguments of Ottla's own clients and of kafka-python's: the addresses, and how to get in."""
+        """Keyword arguments for Ottla's own clients and kafka-python's: addresses and credentials."""
         from ..client.security.foreign_options import of_librdkafka
 
         return of_librdkafka(self.confluent_options)
 
     @property
     def confluent_options(self) -> dict[str, str]:
-        """The same for confluent-kafka, and whatever else goes by librdkafka's names."""
+        """Options for confluent-kafka and other clients with librdkafka's names: addresses and credentials."""
         from ..cli.local_cluster.layout import known_layout
 
         self._check_running()
@@ -133,7 +132,7 @@ class LocalCluster:
 
     @property
     def aiokafka_options(self) -> dict[str, Any]:
-        """The same for aiokafka, which takes an SSLContext instead of files."""
+        """Keyword arguments for aiokafka, which takes an SSLContext instead of files."""
         options = self.client_options
         files = {name: options.pop(name) for name in [*options] if name.startswith("ssl_")}
         if files:
@@ -147,45 +146,47 @@ class LocalCluster:
 
     @property
     def security_folder(self) -> Path | None:
-        """The folder with files for clients: profiles of `ottla` (OTTLA_CONFIG_DIR), `admin.properties` for Java,
-        `admin.conf` for kcat -F. None without `security`."""
+        """Folder with files for clients, None without `security`.
+
+        It has profiles of `ottla` (OTTLA_CONFIG_DIR), `admin.properties` for Java, and `admin.conf` for kcat -F.
+        """
         self._check_running()
         return None if self._security is None or self._directory is None else self._directory / "client"
 
     @property
     def broker_ids(self) -> list[int]:
-        """The numbers of the brokers, dead ones included."""
+        """Ids of the brokers, including dead ones."""
         self._check_running()
         return [*range(1, self._brokers + 1)]
 
     @property
     def quorum_ids(self) -> list[int]:
-        """The numbers of the quorum nodes, dead ones included."""
+        """Ids of the quorum nodes, including dead ones."""
         return sorted(set(self._running()).difference(self.broker_ids))
 
     def log(self, node: int) -> str:
-        """What a node has written so far: warnings and errors."""
+        """Return a node's log so far: warnings and errors."""
         return self._node(node).log()
 
     # Faults
 
     def kill(self, node: int) -> None:
-        """SIGKILL: returns once the process is gone, its data is where it was."""
+        """Send SIGKILL; return once the process is gone. Its data remains."""
         self._alive(node).kill9()
         self._killed.add(node)
 
     def pause(self, node: int) -> None:
-        """SIGSTOP: the process hangs and keeps its connections."""
+        """Send SIGSTOP: the process hangs and keeps its connections."""
         self._alive(node).pause()
 
     def resume(self, node: int) -> None:
-        """Let a paused node go on where it was; the others may have given it up meanwhile."""
+        """Let a paused node continue; the other nodes may have given it up meanwhile."""
         self._alive(node).resume()
 
     def restart(self, node: int) -> None:
         """Start a node again with its data and port, after a controlled stop if it runs.
 
-        Returns once a broker takes part, or a quorum node answers. Raises LocalClusterError when that is not within
+        Returns once a broker takes part, or a quorum node answers. Raises LocalClusterError if this takes longer than
         `start_timeout_s`.
         """
         one = self._node(node)
@@ -196,9 +197,9 @@ class LocalCluster:
         self._wait_for([one], brokers={one.id})
 
     def heal(self) -> None:
-        """Resume what is paused, start what was killed; returns once all brokers take part.
+        """Resume paused nodes and start killed nodes; return once all brokers take part.
 
-        Raises LocalClusterError when a node died that nobody killed here; the next call starts it again.
+        Raises LocalClusterError if a node died without `kill`; the next call starts it again.
         """
         nodes = {id(node): node for node in self._running().values()}.values()
         for node in nodes:
@@ -220,9 +221,9 @@ class LocalCluster:
         replication_factor: int = -1,
         configs: Mapping[str, str] | None = None,
     ) -> None:
-        """Create a topic; returns once its partitions have leaders. -1 takes the cluster's default.
+        """Create a topic; return once its partitions have leaders. -1 means the cluster's default replication factor.
 
-        Raises KafkaError, among others when there is such a topic.
+        Raises KafkaError, for example if the topic exists.
         """
         from ..client.admin import NewTopic
 
@@ -230,7 +231,7 @@ class LocalCluster:
         self._ask(lambda admin: admin.create_topics([topic]))
 
     def delete_topics(self, *names: str) -> None:
-        """Delete topics with all they hold; those that do not exist are passed over. Raises KafkaError."""
+        """Delete topics with their records; missing topics are ignored. Raises KafkaError."""
 
         async def delete(admin: Admin) -> None:
             there = set(await admin.list_topics())
@@ -239,7 +240,9 @@ class LocalCluster:
         self._ask(delete)
 
     def leader(self, topic: str, partition: int = 0) -> int | None:
-        """The broker that leads a partition; None while there is none. Raises KafkaError for an unknown topic."""
+        """Return the broker that leads a partition; None while there is no leader. Raises KafkaError for an unknown
+        topic.
+        """
 
         async def describe(admin: Admin) -> int | None:
             [described] = await admin.describe_topics([topic])
@@ -292,14 +295,14 @@ class LocalCluster:
         entries = [("quorum", entry) for entry in described["quorum"]]
         entries += [("broker", entry) for entry in described["brokers"]]
         of_process: dict[int, Node] = {}
-        for role, entry in reversed(entries):  # the broker is the one that a shared process is asked about
+        for role, entry in reversed(entries):  # a shared process is represented by its broker
             node = of_process.setdefault(entry["pid"], Node(role, entry))
             self._nodes[int(entry["id"])] = node
         self._bootstrap = described["bootstrap"]
         return True
 
     def _end(self) -> None:
-        """Nothing of the data is needed again, so nothing has to stop in good order."""
+        """Kill all nodes and delete the data. No controlled stop is needed, since the data is not used again."""
         nodes, self._nodes = self._nodes, {}
         try:
             for node in nodes.values():
@@ -339,7 +342,7 @@ class LocalCluster:
         return {number for number, one in self._nodes.items() if one is node}
 
     def _died(self, node: Node) -> LocalClusterError:
-        """What to raise. This is told once: `heal` starts the node again like one that was killed."""
+        """Return the error to raise. It is reported once: `heal` then starts the node like a killed node."""
         self._killed |= self._numbers_of(node)
         return LocalClusterError(f"{_name(node)} died by itself; it said last:\n{last_lines(node.log())}")
 
@@ -349,7 +352,7 @@ class LocalCluster:
             node.restart()
 
     def _wait_for(self, nodes: Iterable[Node], *, brokers: set[int]) -> None:
-        """Return once these quorum nodes answer, and these brokers name all `brokers` as taking part."""
+        """Return once these quorum nodes answer, and these brokers report all `brokers` as taking part."""
         deadline = time.monotonic() + self._start_timeout_s
         for node in nodes:
             while not self._takes_part(node, brokers):
@@ -374,7 +377,7 @@ class LocalCluster:
         return answers[node.id].reachable
 
     def _ask(self, question: Callable[[Admin], Coroutine[Any, Any, ResultT]]) -> ResultT:
-        """Ask brokers that are awake. In a thread with a loop of its own: the caller may run one already."""
+        """Ask brokers that are awake, in a thread with a separate event loop, since the caller may already run one."""
         import asyncio
         from concurrent.futures import ThreadPoolExecutor
 

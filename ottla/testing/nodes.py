@@ -1,4 +1,4 @@
-"""Nodes of a running cluster as processes: killed, paused, started again."""
+"""Nodes of a running cluster as processes, which can be killed, paused and started again."""
 
 from __future__ import annotations
 
@@ -16,69 +16,69 @@ from .failures import LocalClusterError
 from .processes import Process, Start, executed
 
 END_TIMEOUT_S = 45.0
-"""How long a process may take to end: one that stops in good order kills what does not after 30 s."""
+"""Longest time for a process to end: a controlled stop kills the remaining processes after 30 s."""
 STOPPED_OR_ENDED = "Tt" + ENDED
 
 
 @dataclass
 class Node:
-    """One process of the cluster, by its entry in cluster.json."""
+    """A process of the cluster, with its entry in cluster.json."""
 
     role: str
     entry: dict[str, Any]
     process: Process | None = None
-    """The process when it was started here."""
+    """Process that was started here; None if `ottla up` started it."""
     paused: bool = False
     start: Start = executed
-    """How it is started again."""
+    """Function that starts the process again."""
 
     @property
     def id(self) -> int:
-        """Its number in the cluster."""
+        """Id of the node in the cluster."""
         return int(self.entry["id"])
 
     @property
     def port(self) -> int:
-        """Where it listens for clients, or as a quorum node for brokers."""
+        """Port for clients, or of a quorum node for brokers."""
         return int(self.entry["port"])
 
     @property
     def address(self) -> str:
-        """The port with its host."""
+        """Host and port."""
         return f"{self.entry.get('host', '127.0.0.1')}:{self.port}"
 
     @property
     def pid(self) -> int:
-        """The process that runs it, or did last."""
+        """Id of the current or last process."""
         return int(self.entry["pid"]) if self.process is None else self.process.pid
 
     @property
     def alive(self) -> bool:
-        """Whether that process has not ended; a paused one has not."""
+        """True until the process has ended, even while it is paused."""
         return is_alive(self.pid) if self.process is None else self.process.poll() is None
 
     def kill9(self) -> None:
-        """SIGKILL; returns once the process is gone."""
+        """Send SIGKILL; return once the process is gone."""
         self._end(signal.SIGKILL)
         self.paused = False
 
     def terminate(self) -> None:
-        """SIGTERM: a controlled stop; returns once the process is gone."""
+        """Send SIGTERM for a controlled stop; return once the process is gone."""
         self._end(signal.SIGTERM)
 
     def pause(self) -> None:
-        """SIGSTOP: the process hangs and keeps its connections; returns once it does."""
+        """Send SIGSTOP: the process hangs and keeps its connections. Return once it is stopped."""
         os.kill(self.pid, signal.SIGSTOP)
         self.paused = True
         self._wait(lambda: state_of(self.pid) in STOPPED_OR_ENDED, "stopped after SIGSTOP")
 
     def resume(self) -> None:
-        """SIGCONT."""
+        """Send SIGCONT."""
         os.kill(self.pid, signal.SIGCONT)
         self.paused = False
 
     def restart(self) -> None:
-        """Run the entry's argv again: same data, same port. Returns at once."""
+        """Run the entry's argv again, with the same data and port. Returns at once."""
         if self.alive:
             raise LocalClusterError(f"{self.role} {self.id} still runs (pid {self.pid})")
         with Path(self.entry["log"]).open("ab") as log:
@@ -87,12 +87,12 @@ class Node:
                 entry["argv"], cwd=Path(entry["cwd"]), env=entry["env"], output=log.fileno()
             )
         if pid_file := self.entry.get("pid_file"):
-            # The node does so itself when it has come that far; should this process be killed before that,
-            # `ottla up` has to know whom to stop.
+            # The node also writes this file later. If this process is killed before that, `ottla up` still has to know
+            # which process to stop.
             Path(pid_file).write_text(f"{self.process.pid}\n")
 
     def log(self) -> str:
-        """What the node has written so far."""
+        """Return the node's log so far."""
         return read_log(Path(self.entry["log"]))
 
     def _end(self, number: signal.Signals) -> None:
@@ -112,7 +112,7 @@ class Node:
 
 
 def read_log(path: Path) -> str:
-    """What stands in a log file; nothing when there is none."""
+    """Return the content of a log file; empty if the file is missing."""
     try:
         return path.read_text(errors="replace")
     except OSError:

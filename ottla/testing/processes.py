@@ -1,4 +1,4 @@
-"""How commands are started: executed as any user's are. Tests of Ottla itself have another way, which costs less."""
+"""Starts commands as child processes. Tests of Ottla itself replace `executed` with a cheaper method."""
 
 from __future__ import annotations
 
@@ -10,37 +10,37 @@ from typing import Protocol
 
 
 class Process(Protocol):
-    """What a `subprocess.Popen` offers here."""
+    """The part of `subprocess.Popen` that is used here."""
 
     @property
     def pid(self) -> int:
-        """Its id."""
+        """Process id."""
 
     def poll(self) -> int | None:
-        """Its exit code, negative if a signal ended it; None while it runs."""
+        """Return the exit code, negative if a signal ended the process; None while it runs."""
 
     def wait(self, timeout: float | None = None) -> int:
-        """The exit code once it has ended. Raises TimeoutExpired."""
+        """Wait for the process to end, and return its exit code. Raises TimeoutExpired."""
 
     def send_signal(self, sig: int | Signals, /) -> None:
-        """Send it, if the process has not ended."""
+        """Send a signal, unless the process has ended."""
 
     def terminate(self) -> None:
-        """SIGTERM."""
+        """Send SIGTERM."""
 
     def kill(self) -> None:
-        """SIGKILL."""
+        """Send SIGKILL."""
 
 
 class Start(Protocol):
-    """Starts a command that reads nothing and writes to an open file, in a session of its own."""
+    """A function that starts a command without input, with output to an open file, in a separate session."""
 
     def __call__(self, argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], output: int) -> Process:
-        """Return at once."""
+        """Start the command, and return at once."""
 
 
 def executed(argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], output: int) -> Process:
-    """The usual way."""
+    """Start the command with `subprocess.Popen`."""
     return subprocess.Popen(
         argv,
         cwd=cwd,
@@ -48,5 +48,5 @@ def executed(argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], output: 
         stdin=subprocess.DEVNULL,
         stdout=output,
         stderr=output,
-        start_new_session=True,  # Control-C is for the tests; and one that is stopped would get SIGHUP at their end
+        start_new_session=True,  # Control-C is for the tests; and a stopped process would get SIGHUP when they end
     )

@@ -1,8 +1,8 @@
 """Fixtures for the tests of programs that use Kafka.
 
-`ottla` is what a test asks for: the address of a cluster, and names that no other test uses. The cluster behind it,
-`ottla_cluster`, starts when the first test asks for it, and stays for the session; under pytest-xdist each worker has
-its own.
+A test asks for `ottla`: the address of a cluster, and names that no other test uses. The shared cluster,
+`ottla_cluster`, starts when the first test asks for it, and stays for the session. Under pytest-xdist each worker has a
+separate cluster.
 """
 
 from __future__ import annotations
@@ -24,38 +24,38 @@ NAME_CHARACTERS_MAX = 200
 
 
 class IsolatedTopics:
-    """A cluster as one test sees it: topics and names that are its own."""
+    """The cluster for one test, with unique topics and names."""
 
     def __init__(self, cluster: LocalCluster) -> None:
         self.cluster = cluster
-        """The cluster of the session: its nodes can be killed and paused; they are well again for the next test."""
+        """Cluster of the session. A test may kill and pause its nodes; they are repaired for the next test."""
         self._names: list[str] = []
 
     @property
     def bootstrap_servers(self) -> str:
-        """The brokers' addresses as every client takes them."""
+        """Addresses of the brokers, in the form that every client accepts."""
         return self.cluster.bootstrap_servers
 
     @property
     def client_options(self) -> dict[str, Any]:
-        """Keyword arguments of Ottla's own clients and of kafka-python's: the addresses, and how to get in."""
+        """Keyword arguments for Ottla's own clients and kafka-python's: addresses and credentials."""
         return self.cluster.client_options
 
     @property
     def confluent_options(self) -> dict[str, str]:
-        """The same for confluent-kafka, and whatever else goes by librdkafka's names."""
+        """Options for confluent-kafka and other clients with librdkafka's names: addresses and credentials."""
         return self.cluster.confluent_options
 
     @property
     def aiokafka_options(self) -> dict[str, Any]:
-        """The same for aiokafka, which takes an SSLContext instead of files."""
+        """Keyword arguments for aiokafka, which takes an SSLContext instead of files."""
         return self.cluster.aiokafka_options
 
     def unique(self, name: str) -> str:
-        """A name that begins with `name` and that no other test has: for groups, transactional ids, or a topic that
-        the program under test creates itself; such a topic is deleted after the test.
+        """Return a unique name that begins with `name`, for groups, transactional ids, or topics.
 
-        Raises ValueError when it holds what Kafka's names may not hold, or more than 200 characters.
+        A topic of this name that the program under test creates is deleted after the test. Raises ValueError if `name`
+        has characters that Kafka forbids, or more than 200 characters.
         """
         if not name or len(name) > NAME_CHARACTERS_MAX or NOT_IN_NAMES.search(name):
             allowed = f"1 to {NAME_CHARACTERS_MAX} letters, digits, '.', '_' or '-'"
@@ -66,21 +66,21 @@ class IsolatedTopics:
     def topic(
         self, name: str = "topic", partitions: int = 1, *, configs: dict[str, str] | None = None
     ) -> str:
-        """Create a topic under a name that begins with `name`, and return that; it is deleted after the test.
+        """Create a topic with a unique name that begins with `name`, and return the name. The topic is deleted after
+        the test.
 
-        Raises ValueError for names as `unique` does, KafkaError for what the cluster refuses.
+        Raises ValueError for names as `unique` does, and KafkaError if the cluster refuses.
         """
         topic = self.unique(name)
         self.cluster.create_topic(topic, partitions, configs=configs)
         return topic
 
     def clean_up(self) -> None:
-        """Delete the topics. The cluster is well again before that. Raises LocalClusterError for a node that died by
-        itself, when that is done."""
+        """Repair the cluster, and delete the topics. Afterwards raises LocalClusterError if a node died by itself."""
         try:
             self.cluster.heal()
         except LocalClusterError:
-            self.cluster.heal()  # which starts what has died, now that it was told
+            self.cluster.heal()  # the second call starts the dead node, as it was already reported
             self._delete_topics()
             raise
         self._delete_topics()
@@ -92,7 +92,9 @@ class IsolatedTopics:
 
 @pytest.fixture(scope="session")
 def ottla_cluster(pytestconfig: pytest.Config) -> Iterator[LocalCluster]:
-    """The cluster of this session, an `ottla.testing.LocalCluster`. Options and ini settings say how large it is."""
+    """Yield the cluster of this session, an `ottla.testing.LocalCluster`. Options and ini settings determine its
+    size.
+    """
     from .local_cluster import LocalCluster
 
     brokers = _number(pytestconfig, "ottla_brokers")
@@ -108,7 +110,9 @@ def ottla_cluster(pytestconfig: pytest.Config) -> Iterator[LocalCluster]:
 
 @pytest.fixture
 def ottla(ottla_cluster: LocalCluster) -> Iterator[IsolatedTopics]:
-    """The cluster for one test: `bootstrap_servers`, `topic(name, partitions)`, `unique(name)`, `cluster`."""
+    """Yield the cluster for one test, with `bootstrap_servers`, `topic(name, partitions)`, `unique(name)`,
+    `cluster`.
+    """
     ottla_cluster.heal()
     isolated = IsolatedTopics(ottla_cluster)
     yield isolated
@@ -116,7 +120,7 @@ def ottla(ottla_cluster: LocalCluster) -> Iterator[IsolatedTopics]:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """The size of the cluster and its settings."""
+    """Add the options for the cluster's size and settings."""
     group = parser.getgroup("ottla", "the cluster of the fixtures ottla and ottla_cluster")
     group.addoption("--ottla-brokers", type=int, metavar="N", help="brokers of the cluster (1)")
     group.addoption("--ottla-quorum-nodes", type=int, metavar="N", help="its quorum nodes: 1, 3 or 5 (1)")
