@@ -1,1 +1,1 @@
-"""Programs to learn from: each shows how to build something on Ottla, and is a test of what it is built on."""
+"""Example programs. Each shows how to build a system on Ottla, and tests the features that it uses."""

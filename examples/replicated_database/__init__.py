@@ -1,4 +1,5 @@
-"""A database whose partitions are replicated through the partitions of a topic. README.md tells where to begin.
+"""A database whose partitions are replicated through the partitions of a topic. Begin with README.md.
 
-The one rule: the state of a node is what the log says. Nobody changes a row but by applying what was committed there.
+The one rule: the log determines the state of a node. Rows only change when a node applies committed changes from the
+log.
 """

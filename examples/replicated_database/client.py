@@ -1,4 +1,6 @@
-"""What programs use: finds the master of a key, and tells what is certain. Also a command: `--help`."""
+"""The database's client: it finds the master of a key, and reports if an outcome is uncertain. Also a command:
+`--help`.
+"""
 
 from __future__ import annotations
 
@@ -19,53 +21,58 @@ from .replica import View
 PATIENCE_S = 60.0
 PAUSE_S = 0.1
 ANSWER_S = 30.0
-"""A node takes less, unless it hangs."""
+"""Longest time for an answer, unless the node hangs."""
 FIND_S = 3.0
 
 
-class RejectedRecords(Exception):
-    """Nothing has changed, as with a row that the table does not allow."""
+class Rejected(Exception):
+    """A refused request that has changed nothing, for example a row that the table does not allow."""
 
 
 class Found(NamedTuple):
-    """Rows, and the SCN at which they were so."""
+    """Rows, and the position in the log at which they were read."""
 
     rows: list[Row]
     placed: Placed
 
 
 class Database:
-    """The nodes at these addresses; each can tell where the masters are. Each request has a connection of its own."""
+    """A database that is reached through the nodes at these addresses. Each node knows where the masters are.
+
+    Each request opens a separate connection.
+    """
 
     def __init__(
         self, nodes: Sequence[str], patience_s: float = PATIENCE_S, answer_s: float = ANSWER_S
     ) -> None:
-        """`patience_s`: how long to look for a master; `answer_s`: how long to wait for one, which may be asleep."""
+        """Set the nodes and timeouts.
+
+        `patience_s`: how long to look for a master; `answer_s`: how long to wait for its answer, as it may hang.
+        """
         self._answer_s = answer_s
         self._nodes = list(nodes)
         self._patience_s = patience_s
         self._masters: dict[str, str] = {}
 
     async def write(self, *statements: Statement) -> list[Placed]:
-        """All of it or nothing, wherever the keys live. When this returns, it outlives the nodes, and every read of a
-        master sees it.
+        """Run all statements in one transaction, in any partitions. Return once the write survives a loss of the nodes.
 
-        Raises Rejected, or Doubtful: it may have happened, or may not.
+        Every later read at a master sees the write. Raises Rejected, and Doubtful if the outcome is unknown.
         """
         answer = await self._of_master(statements[0].key, {"write": [one._asdict() for one in statements]})
         return [Placed(*one) for one in answer["placed"]]
 
     async def read(self, key: str, sql: str, *args: Value) -> Found:
-        """Of the partition of `key`, at its master: linearizable. Raises what `write` raises."""
+        """Query the partition of `key` at its master: linearizable. Raises the same errors as `write`."""
         answer = await self._of_master(key, {"read": {"key": key, "sql": sql, "args": list(args)}})
         return Found(answer["rows"], Placed(*answer["placed"]))
 
     async def view(self, node: str, sql: str, *args: Value) -> View:
-        """Of all partitions, as this node has them. Raises Doubtful if it cannot be reached or has not caught up."""
+        """Query all partitions of this node. Raises Doubtful if the node is unreachable or has not caught up."""
         return View(**await _asked(node, {"view": {"sql": sql, "args": list(args)}}, self._answer_s))
 
     async def _of_master(self, key: str, request: Said) -> Said:
-        """Asks again while it is certain that nothing has happened."""
+        """Ask the master of `key`; repeat the request while it is certain that no change has happened."""
         deadline = time.monotonic() + self._patience_s
         while True:
             master = self._masters.pop(key, None)
@@ -75,16 +82,16 @@ class Database:
                 answer = await _asked(master, request, self._answer_s)
             except _NotHere as error:
                 if time.monotonic() > deadline:
-                    raise RejectedRecords(f"{key!r} has no master: {error}") from error
+                    raise Rejected(f"{key!r} has no master: {error}") from error
                 await asyncio.sleep(PAUSE_S)
             else:
                 self._masters[key] = master
                 return answer
 
     async def _find(self, key: str) -> str:
-        """Whom the group has assigned the partition, as any node tells that is awake."""
+        """Return the address of the master that the group has assigned, from any node that answers."""
         for node in self._nodes:
-            with suppress(Doubtful, RejectedRecords):
+            with suppress(Doubtful, Rejected):
                 found = (await _asked(node, {"where": key}, FIND_S))["master"]
                 if found is not None:
                     return str(found)
@@ -92,7 +99,7 @@ class Database:
 
 
 class _NotHere(Doubtful):
-    """Another node may know more; nothing has happened."""
+    """An error before any change; another node may know the master."""
 
 
 async def _asked(node: str, request: Said, timeout_s: float) -> Said:
@@ -112,12 +119,12 @@ async def _asked(node: str, request: Said, timeout_s: float) -> Said:
         case "not here":
             raise _NotHere(answer["message"])
         case "refused":
-            raise RejectedRecords(answer["message"])
+            raise Rejected(answer["message"])
     raise Doubtful(answer["message"])
 
 
 def main() -> None:
-    """One request, and its answer as JSON."""
+    """Send one request, and print its answer as JSON."""
     parser = argparse.ArgumentParser(
         prog="python -m examples.replicated_database.client", description=__doc__
     )
@@ -140,7 +147,7 @@ def main() -> None:
 
     try:
         print(json.dumps(asyncio.run(ask())))
-    except RejectedRecords as error:
+    except Rejected as error:
         sys.exit(f"nothing has changed: {error}")
     except Doubtful as error:
         sys.exit(f"in doubt: {error}")

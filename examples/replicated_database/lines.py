@@ -1,4 +1,4 @@
-"""What nodes and clients say to each other over TCP: an object of JSON on each line, answered by another."""
+"""The protocol of nodes and clients over TCP: a JSON object on each line, answered by another."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ class Line:
         self._writer = writer
 
     async def say(self, what: Said) -> None:
-        """Raises ConnectionError."""
+        """Send an object. Raises ConnectionError."""
         self._writer.write(json.dumps(what).encode() + b"\n")
         await self._writer.drain()
 
     async def hear(self) -> Said:
-        """The next line. Raises ConnectionError at the end, ValueError for what is no object."""
+        """Return the next object. Raises ConnectionError at the end, ValueError if a line is not an object."""
         line = await self._reader.readline()
         if not line.endswith(b"\n"):
             raise ConnectionResetError("the connection was closed")
@@ -37,12 +37,12 @@ class Line:
         return heard
 
     async def ask(self, what: Said) -> Said:
-        """The answer. Raises ConnectionError."""
+        """Send an object and return the answer. Raises ConnectionError."""
         await self.say(what)
         return await self.hear()
 
     async def close(self) -> None:
-        """Hang up."""
+        """Close the connection."""
         self._writer.close()
         with suppress(ConnectionError):
             await self._writer.wait_closed()
@@ -50,7 +50,7 @@ class Line:
 
 @asynccontextmanager
 async def dialled(address: str) -> AsyncIterator[Line]:
-    """A line to `host:port`. Raises ConnectionError."""
+    """Open a connection to `host:port`. Raises ConnectionError."""
     host, _, port = address.rpartition(":")
     line = Line(*await asyncio.open_connection(host, int(port), limit=LINE_BYTES_MAX))
     try:

@@ -1,9 +1,9 @@
-"""The master of one partition: takes over, writes, takes part in transactions of other masters, and reads.
+"""The master of one partition: it takes over, writes, joins transactions of other masters, and reads.
 
-    assigned --> TAKING_OVER --drained--> MASTER --doubt--> TAKING_OVER ... --revoked--> gone
+assigned --> TAKING_OVER --drained--> MASTER --doubt--> TAKING_OVER ... --revoked--> gone
 
-*Doubt* is whatever leaves open how a transaction ended: an answer that did not come, a fence, a coordinator that went
-away. There is one cure for all of it: take over once more, and see what the log says.
+*Doubt* is any event that leaves the outcome of a transaction unknown: a missing answer, a fence, a lost coordinator.
+The remedy is always the same: take over once more, and read the outcome from the log.
 """
 
 from __future__ import annotations
@@ -31,27 +31,27 @@ from .replica import Replica
 logger = logging.getLogger(__name__)
 TRANSACTION_TIMEOUT_MS = 10_000
 ANSWER_S = 15.0
-"""A transaction is over by then, one way or the other."""
+"""Time in seconds after which a transaction has ended, committed or aborted."""
 SEGMENT_BYTES = 512 * 1024
-"""A change with more bytes, as with a large row, goes into the log in segments; consumers of Ottla join them."""
+"""Size above which a change, for example of a large row, is written in segments; consumers of Ottla join them."""
 PAUSE_S = 0.2
 FENCED_PAUSE_S = 3.0
 
 
 class NotMaster(Exception):
-    """This node is not the master of that partition, or not yet."""
+    """An error: this node is not the master of the partition, or not yet."""
 
 
 class Doubtful(Exception):
-    """It may have been committed, or not."""
+    """An error: the transaction may have been committed, or not."""
 
 
 class CommitsMissing(Exception):
-    """The log lacks what was committed: no master may go on as if that had never been."""
+    """An error: committed changes are missing from the log, so no master may continue without them."""
 
 
 class Placed(NamedTuple):
-    """Where a change stands among those of its partition."""
+    """The position of a change among those of its partition."""
 
     partition: int
     generation: int
@@ -59,15 +59,15 @@ class Placed(NamedTuple):
 
 
 class Master:
-    """Of one partition, from the moment the group assigns it to this node until it is revoked."""
+    """The master of one partition, from its assignment to this node until its revocation."""
 
     def __init__(self, replica: Replica, partition: int, ends: Consumer) -> None:
-        """`ends`: a consumer that reads committed records, to ask for ends."""
+        """Begin to take over. `ends`: a consumer of committed records, used to ask for end offsets."""
         self.partition = partition
         self.state = replica.partitions[partition]
         self._replica = replica
         self._ends = ends
-        # One transaction at a time: each sees the rows that the one before has left.
+        # A single transaction at a time: each sees the rows that the previous one left.
         self._lock = asyncio.Lock()
         self._producer: Producer | None = None
         self._generation = -1
@@ -76,11 +76,11 @@ class Master:
 
     @property
     def is_master(self) -> bool:
-        """Whether it accepts reads and writes. To be assigned is not enough."""
+        """True if the master accepts reads and writes; an assignment alone is not enough."""
         return self._producer is not None
 
     async def resign(self) -> None:
-        """End what is under way, then be master no more."""
+        """Finish the current transaction, then stop being the master."""
         async with self._lock:
             self._producer = None
             self._task.cancel()
@@ -103,25 +103,28 @@ class Master:
                     await self._take_over(producer)
                     await self._doubt
             except (KafkaError, TimeoutError, Doubtful, CommitsMissing) as error:
-                logger.warning("partition %d: taking over begins anew: %s", self.partition, error)
-                # Another node has it, and the group is about to tell us. Fencing that node in turn would help nobody.
+                logger.warning("partition %d: taking over starts again: %s", self.partition, error)
+                # Another node is the master, and the group will soon revoke the partition here. Fencing that node would
+                # not help.
                 pause_s = FENCED_PAUSE_S if isinstance(error, ProducerFenced) else PAUSE_S
             finally:
                 self._producer = None
             await asyncio.sleep(pause_s)
 
     async def _take_over(self, producer: Producer) -> None:
-        """The producer's start has fenced the former master: nothing of it can be committed any more, except as part of
-        a transaction of another partition's master (`join`). Hence the marks:
+        """Become the master, after the producer's start has fenced the former master.
+
+        The former master can commit nothing more, except as a part of a transaction of another partition's master
+        (`join`). Hence the marks.
         """
         self._generation = generation_of(producer.identity)
-        # 1. Every part that the former master confirmed stands before this mark. It is decided once the mark is stable.
+        # 1. Every part that the former master confirmed is before this mark. It is decided once the mark is stable.
         mark, _ = await self._mark(producer)
         await self._stable_beyond(mark)
-        # 2. What was decided by then has a lower commit index than this second mark, and is applied before it.
+        # 2. Transactions decided by then have a lower commit index than this second mark, and are applied before it.
         _, commit_index = await self._mark(producer)
         await self._replica.wait_for(commit_index)
-        # 3. Nothing that was acknowledged is missing. (Transactions of others count SCNs that are not app versions.)
+        # 3. No acknowledged change is missing. (Transactions of other masters count SCNs that are not app versions.)
         if (known := producer.last_app_version) is not None and self.state.scn < known:
             raise CommitsMissing(f"SCN {known} was committed, and the log ends at {self.state.scn}")
         self._producer = producer
@@ -129,8 +132,7 @@ class Master:
         logger.info("partition %d: master in generation %d at SCN %d", *where)
 
     async def _stable_beyond(self, offset: int) -> None:
-        """Return once no transaction is open that has a record up to `offset`. The last of them to end may take until
-        its timeout."""
+        """Return once no open transaction has a record up to `offset`. The last one may take until its timeout."""
         place = TopicPartition(self._replica.names.log, self.partition)
         async with asyncio.timeout(2 * TRANSACTION_TIMEOUT_MS / 1000):
             stable = 0
@@ -139,7 +141,7 @@ class Master:
                 stable = (await self._ends.end_offsets([place]))[place]
 
     async def _mark(self, producer: Producer) -> tuple[int, int]:
-        """Its offset and its commit index."""
+        """Write a mark; return its offset and its commit index."""
         transaction = await producer.begin()
         mark = Change.mark(self._generation).encode()
         sent = await producer.send(self._replica.names.log, mark, partition=self.partition)
@@ -150,10 +152,10 @@ class Master:
     # ------------------------------------------------------------ reading
 
     async def read(self, sql: str, args: list[Value]) -> tuple[Placed, list[Row]]:
-        """What is true at some moment between the call and its return: linearizable.
+        """Query the partition. The result was true at some moment between call and return: linearizable.
 
-        A master that was deposed and does not know it has old rows. So before it answers it asks the quorum something
-        that only the present owner of the transactional id is granted, through the Raft log.
+        A master that was deposed without knowing it has old rows. So before it answers it sends a command through the
+        quorum's Raft log, which is granted only to the present owner of the transactional id.
         """
         async with self._turn() as producer:
             await _confirm(producer)
@@ -163,8 +165,10 @@ class Master:
 
     @asynccontextmanager
     async def lead(self, statements: Iterable[Statement]) -> AsyncIterator[Led]:
-        """A transaction that this master decides: its own part, and others that join in the block, commit together at
-        its end. If the block raises, nothing of it counts.
+        """Run a transaction that this master decides.
+
+        Its own part, and parts that join in the block, commit together at the end of the block. If the block raises, no
+        part counts.
         """
         async with self._turn() as producer:
             change = self._prepared(statements)
@@ -176,7 +180,7 @@ class Master:
                 yield led
                 await sent
             except (KafkaError, asyncio.CancelledError):
-                raise  # to take over again aborts it, too
+                raise  # taking over again also aborts the transaction
             except Exception:
                 await transaction.abort()
                 raise
@@ -188,11 +192,13 @@ class Master:
 
     @asynccontextmanager
     async def join(self, token: str, statements: Iterable[Statement]) -> AsyncIterator[Joined]:
-        """A part in a transaction that another master decides. The block learns how it ended, and sets `commit_index`.
+        """Write a part of a transaction that another master decides. The block learns the outcome and sets
+        `commit_index`.
 
-        No other transaction has its turn until that is known. The writer belongs to the other master's transactional
-        id, so a fence of ours does not stop it. Hence the confirmation after the write: who confirms was not replaced
-        when the record stood in the log, so whoever replaces it later finds the record before its mark, and waits.
+        No other transaction runs here until the outcome is known. The writer belongs to the other master's
+        transactional id, so a fence of this master does not stop it. Hence the confirmation after the write: it proves
+        that this master was not replaced when the record was in the log. So a later master finds the record before its
+        mark, and waits.
         """
         async with self._turn() as producer:
             change = self._prepared(statements)
@@ -208,8 +214,8 @@ class Master:
             joined = Joined(receipt, self._placed(change))
             try:
                 yield joined
-            except Exception as error:  # whatever it was: the transaction may count
-                raise Doubtful(f"how it ended was not told: {error}") from error
+            except Exception as error:  # after any error the transaction may count
+                raise Doubtful(f"the outcome was not received: {error}") from error
             if joined.commit_index is not None:
                 await self._replica.wait_for(joined.commit_index)
 
@@ -226,7 +232,7 @@ class Master:
 
     @asynccontextmanager
     async def _turn(self) -> AsyncIterator[Producer]:
-        """The partition, for one transaction or read. What fails in the cluster leaves it in doubt."""
+        """Reserve the partition for one transaction or read. An error of the cluster leaves the partition in doubt."""
         async with self._lock:
             if (producer := self._producer) is None:
                 raise NotMaster(f"partition {self.partition} has no master here")
@@ -241,7 +247,7 @@ class Master:
 
 
 class Led:
-    """A transaction before its end."""
+    """An open transaction of this master."""
 
     def __init__(self, transaction: Transaction, placed: Placed) -> None:
         self.token = transaction.token
@@ -250,13 +256,13 @@ class Led:
         self._transaction = transaction
 
     def include(self, receipt: str, placed: Placed) -> None:
-        """What another master has written counts with it."""
+        """Add a part that another master has written."""
         self._transaction.include(receipt)
         self.placed.append(placed)
 
 
 class Joined:
-    """A part in another master's transaction. `commit_index`: None if that was aborted."""
+    """A part in another master's transaction. `commit_index`: None if the transaction was aborted."""
 
     def __init__(self, receipt: WriterReceipt, placed: Placed) -> None:
         self.receipt = receipt
@@ -265,7 +271,10 @@ class Joined:
 
 
 async def _confirm(producer: Producer) -> None:
-    """Raises ProducerFenced if anybody has taken the transactional id over by now. To begin a transaction is a command
-    in the quorum's Raft log, and the quorum refuses it to all but the newest producer."""
+    """Raise ProducerFenced if another producer has taken over the transactional id.
+
+    Beginning a transaction is a command in the quorum's Raft log, and the quorum refuses it to all but the newest
+    producer.
+    """
     transaction = await producer.begin()
     await transaction.abort()

@@ -1,6 +1,6 @@
 """One process of the database: `python -m examples.replicated_database.node --help`.
 
-It has a replica of all partitions, and is the master of those that the group assigns to it.
+It has a replica of all partitions, and is the master of the partitions that the group assigns to it.
 """
 
 from __future__ import annotations
@@ -34,15 +34,15 @@ from .replica import NotReady, Replica
 
 logger = logging.getLogger(__name__)
 JOIN_S = 5.0
-"""For so long a transaction waits until another partition has its turn for it."""
+"""Time in seconds that a transaction waits for its turn in another partition."""
 
 
 class Refused(Exception):
-    """Another master did not join."""
+    """An error: another master did not join."""
 
 
 class Node(RebalanceListener):
-    """Answers requests; the group tells it what it is to be the master of."""
+    """A server for requests; the group assigns the partitions that it is the master of."""
 
     def __init__(self, replica: Replica, address: str, group: Consumer) -> None:
         self._replica = replica
@@ -53,23 +53,23 @@ class Node(RebalanceListener):
     # ------------------------------------------------------------ the group
 
     def on_partitions_assigned(self, partitions: set[TopicPartition]) -> None:
-        """To be assigned is no mastership: `Master` takes over first."""
+        """Begin to take over. An assignment is not yet mastership: `Master` takes over first."""
         for _, index in partitions:
             self._masters[index] = Master(self._replica, index, self._group)
 
     async def on_partitions_revoked(self, partitions: set[TopicPartition]) -> None:
-        """The next node gets them once this has returned."""
+        """Stop being the master; the next node gets the partitions after this returns."""
         gone = [self._masters.pop(index) for _, index in partitions]
         await asyncio.gather(*(one.resign() for one in gone))
 
     async def on_partitions_lost(self, partitions: set[TopicPartition]) -> None:
-        """Others have them perhaps. The log refuses whatever is still under way."""
+        """Stop being the master. Other nodes may already be; the log refuses any transaction still under way."""
         await self.on_partitions_revoked(partitions)
 
     # ------------------------------------------------------------ requests
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """A connection, one request after the other."""
+        """Serve a connection, one request after the other."""
         line = Line(reader, writer)
         try:
             while True:
@@ -112,11 +112,11 @@ class Node(RebalanceListener):
                 raise ValueError(f"a request is write, read, view, where or reigning, not {sorted(unknown)}")
 
     async def _write(self, statements: list[Statement]) -> list[Placed]:
-        """All statements or none, wherever their keys live."""
+        """Run all statements or none, in any partitions."""
         parts: defaultdict[int, list[Statement]] = defaultdict(list)
         for one in statements:
             parts[self._partition(one.key)].append(one)
-        # Partitions have their turns in one order for all transactions, so no two wait for each other.
+        # All transactions lock partitions in the same order, so no two wait for each other.
         first, *others = sorted(parts)
         async with AsyncExitStack() as stack:
             lines: list[Line] = []
@@ -127,7 +127,7 @@ class Node(RebalanceListener):
                         lines.append(await self._called(stack, index))
                         await self._include(led, lines[-1], index, parts[index])
             except Doubtful:
-                raise  # and hang up: the others look into the log, too
+                raise  # and close the connections: the other masters read the log, too
             except BaseException:
                 await _tell(lines, None)
                 raise
@@ -156,19 +156,17 @@ class Node(RebalanceListener):
         led.include(answer["receipt"], Placed(*answer["placed"]))
 
     async def _join(self, line: Line, index: int, token: str, statements: list[Statement]) -> Said:
-        """A conversation: the receipt, then how it ended. Whoever hangs up leaves that open."""
+        """Send the receipt, and receive the outcome. A closed connection leaves the outcome open."""
         async with self._master(index).join(token, statements) as joined:
             try:
                 async with asyncio.timeout(ANSWER_S):
                     ended = await line.ask({"receipt": str(joined.receipt), "placed": joined.placed})
                     joined.commit_index = ended["commit_index"]
             except (ConnectionError, TimeoutError) as error:
-                raise Doubtful(
-                    "the other master went away before it told how the transaction ended"
-                ) from error
+                raise Doubtful("the other master closed the connection before it sent the outcome") from error
         return {}
 
-    # ------------------------------------------------------------ who is the master
+    # ------------------------------------------------------------ masters of partitions
 
     def _partition(self, key: str) -> int:
         return partition_of(key, len(self._replica.partitions))
@@ -179,11 +177,11 @@ class Node(RebalanceListener):
         return self._masters[index]
 
     def reigning(self) -> list[int]:
-        """The partitions that this node is the master of now."""
+        """Return the partitions that this node is now the master of."""
         return sorted(index for index, one in self._masters.items() if one.is_master)
 
     async def _addresses(self) -> dict[int, str]:
-        """Where the master of each partition listens: members of the group are called by their addresses."""
+        """Return the address of the master of each partition. The members' client ids are their addresses."""
         async with Admin(bootstrap_servers=self._replica.bootstrap) as admin:
             (group,) = await admin.describe_groups([self._replica.names.masters])
         return {place.partition: one.client_id for one in group.members for place in one.partitions}
@@ -196,7 +194,7 @@ async def _tell(lines: list[Line], commit_index: int | None) -> None:
 
 
 async def make_topics(bootstrap: str, names: Names, partitions: int, replicas: int) -> None:
-    """Unless they are there."""
+    """Create the topics that do not exist."""
     safe = {"min.insync.replicas": str(max(1, replicas - 1))}
     kept = safe | {"retention.ms": "-1", "retention.bytes": "-1"}
     newest = safe | {"cleanup.policy": "compact", "max.message.bytes": str(snapshots.ROW_BYTES_MAX)}
@@ -215,9 +213,9 @@ async def make_topics(bootstrap: str, names: Names, partitions: int, replicas: i
 
 
 async def set_session(bootstrap: str, group: str, session_ms: int) -> None:
-    """Let the group give away the partitions of a node that is silent for `session_ms`.
+    """Let the group reassign the partitions of a node that is silent for `session_ms`.
 
-    Without the right to set it, or below the cluster's minimum, the group's session stays as it is.
+    Without the right to set it, or below the cluster's minimum, the group's session stays unchanged.
     """
     session = {
         "consumer.session.timeout.ms": str(session_ms),
@@ -236,7 +234,7 @@ async def set_session(bootstrap: str, group: str, session_ms: int) -> None:
 
 
 async def run(options: argparse.Namespace) -> None:
-    """Until SIGTERM or Control-C."""
+    """Run until SIGTERM or Control-C."""
     names = Names(options.name)
     await make_topics(options.bootstrap, names, options.partitions, options.replicas)
     if not options.replica_only:
@@ -269,7 +267,7 @@ async def run(options: argparse.Namespace) -> None:
 
 
 async def _be_a_member(group: Consumer) -> None:
-    """Whoever waits for records stays in the group. None come."""
+    """Stay a member of the group by waiting for records, which never arrive."""
     while True:
         try:
             await group.getone()
@@ -281,7 +279,7 @@ async def _be_a_member(group: Consumer) -> None:
 
 
 async def _write_snapshots(node: Node, replica: Replica, every_s: float) -> None:
-    """By the master of the first partition."""
+    """Write snapshots periodically, if this node is the master of the first partition."""
     while True:
         await asyncio.sleep(every_s)
         if 0 in node.reigning():

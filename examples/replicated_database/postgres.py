@@ -1,12 +1,12 @@
-"""PostgreSQL as the source: its table `accounts` is followed by logical decoding, transaction by transaction.
+"""PostgreSQL as the source: logical decoding follows its table `accounts`, transaction by transaction.
 
     psql -c "CREATE TABLE accounts (id text PRIMARY KEY, balance bigint, note text)"
     python -m examples.replicated_database.postgres --name branch --dsn "host=127.0.0.1 dbname=postgres"
     python -m examples.replicated_database.node --name branch --replica-only --folder /tmp/n9 --port 7009
 
-The server is the master, so the SCN is the place of a commit in its log (LSN), and the generation its timeline. Each
-commit goes into the topic as one transaction whose `app_version` is that LSN. So nothing is kept here: after a crash
-`last_app_version` tells which commits the topic has, and the slot in the server has all later ones.
+The server is the master, so the SCN is the position of a commit in its log (LSN), and the generation is its timeline.
+Each commit is written to the topic as one transaction whose `app_version` is that LSN. So this program stores no state:
+after a crash `last_app_version` is the last commit in the topic, and the slot in the server has all later commits.
 
 Needs `wal_level=logical`, and psycopg, which Ottla itself does not need.
 """
@@ -33,7 +33,7 @@ from .state import TABLE
 logger = logging.getLogger(__name__)
 COLUMNS = ("id", "balance", "note")
 PEEKED_MAX = 1000
-"""Changes that are read at once; the server adds what is left of the last transaction."""
+"""Largest number of changes read at once; the server adds the rest of the last transaction."""
 PAUSE_S = 0.1
 _UNCHANGED = "unchanged-toast-datum"
 _TOKEN = re.compile(r"(?P<tuple>old-key|new-tuple):|(?P<name>\w+)\[[^]]+\]:(?P<value>'(?:[^']|'')*'|\S+)")
@@ -41,14 +41,14 @@ Rows = dict[str, Row | None]
 
 
 class Commit(NamedTuple):
-    """What a transaction of the server left in the table."""
+    """The rows that a transaction of the server left in the table."""
 
     lsn: int
     rows: Rows
 
 
 class Source:
-    """A replication slot, and the producer that only one process has at a time."""
+    """A replication slot, and a producer that only one process owns at a time."""
 
     def __init__(
         self, connection: psycopg.AsyncConnection, producer: Producer, names: Names, count: int
@@ -57,11 +57,11 @@ class Source:
         self._producer = producer
         self._names = names
         self._count = count
-        self._last: dict[int, int] = {}  # the newest SCN of each partition, of those written since the start
+        self._last: dict[int, int] = {}  # newest SCN of each partition that was written since the start
         self._timeline = 0
 
     async def follow(self, dsn: str) -> None:
-        """For ever. Raises KafkaError and psycopg.Error; whoever begins anew goes on where the topic ends."""
+        """Follow the server forever. Raises KafkaError and psycopg.Error; a new call continues where the topic ends."""
         ((self._timeline,),) = await self._ask("SELECT timeline_id FROM pg_control_checkpoint()")
         if self._producer.last_app_version is None:
             await self._write(await self._copied(dsn))
@@ -74,7 +74,7 @@ class Source:
                 newest = commit.lsn
             if newest is None:
                 await asyncio.sleep(PAUSE_S)
-            else:  # the topic has it: the server may forget it
+            else:  # the topic has the commit: the server may forget it
                 await self._ask("SELECT pg_replication_slot_advance(%s, %s)", self._slot, lsn_text(newest))
 
     @property
@@ -92,7 +92,7 @@ class Source:
         self._last |= dict.fromkeys(parts, commit.lsn)
 
     async def _copied(self, dsn: str) -> Commit:
-        """All rows as they are where a new slot begins: the server keeps that moment for another connection."""
+        """Return all rows at the beginning of a new slot: the server exports that snapshot to another connection."""
         await self._ask(
             "SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = %s",
             self._slot,
@@ -131,7 +131,7 @@ class Source:
 
 
 def changed_rows(line: str) -> Rows:
-    """What a line of test_decoding says of the table. Raises ValueError for what has no rows, as TRUNCATE."""
+    """Return the changed rows of a test_decoding line. Raises ValueError for a statement without rows, as TRUNCATE."""
     what = line.split(": ", 2)[1]
     old, new = (dict(some) for some in _tuples(line))
     if what == "DELETE":
@@ -141,14 +141,14 @@ def changed_rows(line: str) -> Rows:
     row: Row = []
     for name in COLUMNS:
         if new[name] == _UNCHANGED and name not in old:
-            raise ValueError(f"a large {name} is not told: ALTER TABLE {TABLE} REPLICA IDENTITY FULL")
+            raise ValueError(f"the line leaves out a large {name}: ALTER TABLE {TABLE} REPLICA IDENTITY FULL")
         row.append(old[name] if new[name] == _UNCHANGED else new[name])
     moved: Rows = {str(old["id"]): None} if "id" in old and old["id"] != new["id"] else {}
     return moved | {str(new["id"]): row}
 
 
 def _tuples(line: str) -> tuple[dict[str, Value], dict[str, Value]]:
-    """Columns before, where they are told, and after."""
+    """Return the columns before the change (if the line has them) and after it."""
     old: dict[str, Value] = {}
     new: dict[str, Value] = {}
     into = new
@@ -167,23 +167,23 @@ def _value(text: str) -> Value:
 
 
 def _statement(text: str) -> bytes:
-    """For statements that take no parameters, made of names that are known to be harmless."""
+    """Encode a statement that takes no parameters; its names are known to be harmless."""
     return text.encode()
 
 
 def lsn_number(text: str) -> int:
-    """`16/B374D848` as a number that rises with the log."""
+    """Return `16/B374D848` as a number that rises with the log."""
     high, _, low = text.partition("/")
     return int(high, 16) << 32 | int(low, 16)
 
 
 def lsn_text(number: int) -> str:
-    """The other way round."""
+    """Return the text form of an LSN, the inverse of `lsn_number`."""
     return f"{number >> 32:X}/{number & 0xFFFFFFFF:X}"
 
 
 async def run(options: argparse.Namespace) -> None:
-    """Until it is stopped; begins anew when the cluster or the server goes away."""
+    """Follow the server until stopped; start again after an error of the cluster or the server."""
     names = Names(options.name)
     await make_topics(options.bootstrap, names, options.partitions, options.replicas)
     while True:
@@ -198,12 +198,12 @@ async def run(options: argparse.Namespace) -> None:
             ):
                 await Source(connection, producer, names, options.partitions).follow(options.dsn)
         except (KafkaError, psycopg.OperationalError) as error:
-            logger.warning("following begins anew: %s", error)
+            logger.warning("following starts again: %s", error)
             await asyncio.sleep(1)
 
 
 def main() -> None:
-    """Follow a server."""
+    """Parse the command line, and follow a server."""
     parser = argparse.ArgumentParser(
         prog="python -m examples.replicated_database.postgres", description=__doc__
     )

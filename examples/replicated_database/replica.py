@@ -20,11 +20,11 @@ PAUSE_S = 0.3
 
 
 class NotReady(Exception):
-    """The node has not caught up with the log yet."""
+    """An error: the node has not caught up with the log yet."""
 
 
 class View(NamedTuple):
-    """What a query finds in each partition, all at one commit index. What was committed `stale_ms` ago is in it."""
+    """The result of a query in each partition, at one commit index. It includes all commits older than `stale_ms`."""
 
     rows: list[list[Row]]
     commit_index: int
@@ -32,10 +32,11 @@ class View(NamedTuple):
 
 
 class Replica:
-    """Files of all partitions. Masters and replicas have the same: only this object applies to them.
+    """The files of all partitions. Masters and replicas have the same content; only this object applies changes to
+    them.
 
-    The elements of `transactions` come in one order to all nodes, and never a part of one. So whoever looks between two
-    of them sees money either before a transfer or after it, never on its way.
+    All nodes get the elements of `transactions` in one order, and never a part of one. So a query between two elements
+    sees money either before a transfer or after it, never in between.
     """
 
     def __init__(self, bootstrap: str, names: Names, folder: Path, partitions: int) -> None:
@@ -44,34 +45,37 @@ class Replica:
         self.bootstrap = bootstrap
         self.partitions = [PartitionState(folder / f"{index}.sqlite") for index in range(partitions)]
         self.commit_index = -1
-        """Everything up to here has been applied in all partitions, since this process began."""
+        """Commit index up to which all partitions are applied, since this process began."""
         self._began_at = max(one.commit_index for one in self.partitions)
         self._told_s = self._complete_to_s = 0.0
         self._moved = asyncio.Condition()
 
     @property
     def is_whole(self) -> bool:
-        """Whether all partitions stand at one commit index. A process that died may have applied one without another,
-        and a snapshot may have brought one further than another."""
+        """True if all partitions are at the same commit index.
+
+        A process that died may have applied one partition without another, and a snapshot may have brought one further
+        than another.
+        """
         return self._complete_to_s > 0 and self.commit_index >= self._began_at
 
     async def follow(self) -> None:
-        """For ever."""
+        """Read and apply the log forever."""
         while True:
             try:
                 await snapshots.restore_if_newer(self)
                 await self._read_on()
             except (KafkaError, OutOfStep) as error:
-                logger.warning("reading the log begins anew: %s", error)
+                logger.warning("reading the log starts again: %s", error)
                 await asyncio.sleep(PAUSE_S)
 
     async def wait_for(self, commit_index: int) -> None:
-        """Return once this node has applied what was committed with this index."""
+        """Return once this node has applied the transaction with this commit index."""
         async with self._moved:
             await self._moved.wait_for(lambda: self.commit_index >= commit_index)
 
     def view(self, sql: str, args: list[Value]) -> View:
-        """A query of all partitions, here and now: whole transactions, if not the newest. Raises NotReady."""
+        """Query all partitions of this node: whole transactions, though perhaps not the newest. Raises NotReady."""
         if not self.is_whole:
             raise NotReady("this node has not caught up with the log yet")
         rows = [one.query(sql, args) for one in self.partitions]
@@ -79,7 +83,7 @@ class Replica:
         return View(rows, self.commit_index, round(stale_s * 1000))
 
     def restored(self, commit_index: int) -> None:
-        """All partitions are as they were at this index; no earlier state of one may be shown beside a later one."""
+        """Note that all partitions were restored at this index. No view may mix them with an earlier state."""
         self._began_at = max(self._began_at, commit_index)
 
     async def _read_on(self) -> None:
@@ -90,7 +94,7 @@ class Replica:
             self._told_s = time.monotonic()
             async with aclosing(consumer.transactions(after=after, cuts=True)) as elements:
                 self._take(await anext(elements))
-                # From now on the log cannot be cut off before what is read next without an error that says so.
+                # From now on records before the read position cannot be deleted without an error.
                 if await snapshots.newest(self) > after:
                     raise OutOfStep("a snapshot was written meanwhile, and the log before it may be gone")
                 async for one in elements:
@@ -102,12 +106,12 @@ class Replica:
         index = element.commit_index
         if index is None:
             raise KafkaError(
-                ErrorCode.INVALID_RECORD, f"somebody writes to {self.names.log} in no transaction"
+                ErrorCode.INVALID_RECORD, f"a program writes to {self.names.log} outside of transactions"
             )
         for place, records in element.records.items():
             for record in records:
                 self.partitions[place.partition].apply(Change.decode(record.value), index)
         if not element.records:
-            # This cut was asked for after the one before was told, so all that was committed until then is in it.
+            # This cut was requested after the previous element arrived, so it includes all commits until then.
             self._complete_to_s, self._told_s = self._told_s, time.monotonic()
         self.commit_index = max(self.commit_index, index)

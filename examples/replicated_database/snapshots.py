@@ -1,8 +1,8 @@
-"""Backfill: a compacted topic with the newest image of every row, and the commit index at which they all stand.
+"""Backfill: a compacted topic with the newest image of every row, and the commit index of all images.
 
-Each snapshot is one transaction, and its app version is that commit index. So nothing has to be kept elsewhere: who
-writes the next one learns from `last_app_version` what is in the topic, and adds the rows that changed since. A writer
-that is late is refused, as versions only rise.
+Each snapshot is one transaction, and its app version is that commit index. So no other store is needed: the next writer
+learns from `last_app_version` the state of the topic, and adds the rows that changed since. A late writer is refused,
+as versions only rise.
 """
 
 from __future__ import annotations
@@ -18,13 +18,19 @@ if TYPE_CHECKING:
     from .replica import Replica
 
 ROW_BYTES_MAX = 16 << 20
-"""A compacted topic keeps one record of each key. A large message is several, so rows are whole here."""
+"""Largest size of a row. A compacted topic keeps one record of each key, and a large message has several records, so
+rows are not segmented here.
+"""
 _PLACE = b"place"
-"""The last record of each snapshot: generation, SCN and commit index. Keys of rows begin with a partition's number."""
+"""Key of the last record of each snapshot: generation, SCN and commit index. Keys of rows begin with a partition's
+number.
+"""
 
 
 async def write(replica: Replica) -> bool:
-    """Add what has changed since the last snapshot; whether there was anything. Then let the log go up to that one."""
+    """Write the rows that changed since the last snapshot, and delete the log before that one. Return False without
+    changes.
+    """
     name = replica.names.snapshots
     async with Producer(
         bootstrap_servers=replica.bootstrap,
@@ -33,7 +39,7 @@ async def write(replica: Replica) -> bool:
         compression_type="zstd",
     ) as producer:
         before = -1 if producer.last_app_version is None else producer.last_app_version
-        # All of this in one turn of the loop: afterwards the next transaction may be applied.
+        # No await until the rows are collected: the next transaction may be applied at any await.
         index = replica.commit_index
         places = [(one.generation, one.scn) for one in replica.partitions]
         changed = [one.changed_after(before) for one in replica.partitions]
@@ -51,7 +57,7 @@ async def write(replica: Replica) -> bool:
 
 
 async def newest(replica: Replica) -> int:
-    """The commit index of the newest snapshot, -1 if there is none."""
+    """Return the commit index of the newest snapshot; -1 if there is no snapshot."""
     name = replica.names.snapshots
     async with Admin(bootstrap_servers=replica.bootstrap) as admin:
         found = (await admin.describe_transactions([name]))[name]
@@ -63,7 +69,7 @@ async def newest(replica: Replica) -> int:
 
 
 async def restore_if_newer(replica: Replica) -> None:
-    """Take the rows of the newest snapshot, if the log need not have all that is missing here."""
+    """Restore the newest snapshot if it is newer than this replica: the log may no longer have the difference."""
     applied = min(one.commit_index for one in replica.partitions)
     if await newest(replica) <= applied:
         return
@@ -75,7 +81,7 @@ async def restore_if_newer(replica: Replica) -> None:
 
 
 async def _read(replica: Replica) -> tuple[list[dict[str, Row | None]], int, list[tuple[int, int]]]:
-    """Rows by partition and key, their commit index, and generation and SCN of each partition."""
+    """Return rows by partition and key, their commit index, and generation and SCN of each partition."""
     where = TopicPartition(replica.names.snapshots, 0)
     rows: list[dict[str, Row | None]] = [{} for _ in replica.partitions]
     index, places = -1, [(-1, 0) for _ in replica.partitions]
@@ -83,7 +89,7 @@ async def _read(replica: Replica) -> tuple[list[dict[str, Row | None]], int, lis
         bootstrap_servers=replica.bootstrap, auto_offset_reset="earliest", isolation_level="read_committed"
     ) as consumer:
         consumer.assign([where])
-        # Up to an end that is still the end: compaction may have taken rows that a later snapshot has again.
+        # Read until the end is stable: compaction may have removed rows that a later snapshot contains again.
         while await consumer.position(where) < (await consumer.end_offsets([where]))[where]:
             for record in (await consumer.getmany(timeout_ms=100)).get(where, []):
                 if record.key == _PLACE:
@@ -95,7 +101,7 @@ async def _read(replica: Replica) -> tuple[list[dict[str, Row | None]], int, lis
 
 
 async def _trim(replica: Replica, commit_index: int) -> None:
-    """Delete what lies before a snapshot from the log, but for what a transaction that was open then may have there."""
+    """Delete the log before a snapshot, except records of transactions that were open then."""
     places = [TopicPartition(replica.names.log, index) for index in range(len(replica.partitions))]
     async with Admin(bootstrap_servers=replica.bootstrap) as admin:
         newest = await admin.find_cut(places)

@@ -31,30 +31,32 @@ _HARMLESS = {sqlite3.SQLITE_SELECT, sqlite3.SQLITE_FUNCTION}
 
 
 class OutOfStep(Exception):
-    """A change does not follow on what was applied: records were deleted before they were read, or the log is wrong."""
+    """An error: a change does not follow the applied one. Records were deleted before they were read, or the log is
+    wrong.
+    """
 
 
 class PartitionState:
-    """Rows, and how far the log has been applied to them: both change in one SQLite transaction."""
+    """Rows, and the position up to which the log is applied to them: both change in one SQLite transaction."""
 
     def __init__(self, path: Path) -> None:
         self._db = sqlite3.connect(path, isolation_level=None)
         self._db.execute("PRAGMA journal_mode = WAL")
-        self._db.execute("PRAGMA synchronous = NORMAL")  # what a power failure takes is in the log
+        self._db.execute("PRAGMA synchronous = NORMAL")  # the log has all writes that a power failure loses
         self._db.executescript(_SCHEMA)
         self.generation, self.scn, self.commit_index = self._db.execute(
             "SELECT generation, scn, commit_index FROM applied"
         ).fetchone()
 
     def close(self) -> None:
-        """Give the file up."""
+        """Close the file."""
         self._db.close()
 
     def prepare(self, statements: Iterable[Statement]) -> dict[str, Row | None]:
-        """The rows as these statements would leave them. The file stays as it is: what is not committed in the log yet
-        must not be seen, as it may never be.
+        """Return the rows as these statements would leave them, without changing the file.
 
-        Raises sqlite3.Error for what the table does not allow.
+        Uncommitted changes must not be visible, since they may never be committed. Raises sqlite3.Error if the table
+        does not allow a change.
         """
         self._db.execute("BEGIN")
         try:
@@ -67,15 +69,12 @@ class PartitionState:
             self._db.execute("ROLLBACK")
 
     def query(self, sql: str, args: list[Value]) -> list[Row]:
-        """What a SELECT finds. Raises sqlite3.Error."""
+        """Return the rows of a SELECT. Raises sqlite3.Error."""
         with self._may(_HARMLESS):
             return [list(row) for row in self._db.execute(sql, args)]
 
     def apply(self, change: Change, commit_index: int) -> None:
-        """What was committed in the log becomes part of the rows; what was applied before does nothing.
-
-        Raises OutOfStep.
-        """
+        """Apply a committed change from the log; a change that was applied before has no effect. Raises OutOfStep."""
         if commit_index <= self.commit_index:
             return
         if change.generation < self.generation:
@@ -90,14 +89,14 @@ class PartitionState:
             self._db.executemany("INSERT OR REPLACE INTO changed VALUES (?, ?)", changed)
 
     def restore(self, rows: dict[str, Row | None], generation: int, scn: int, commit_index: int) -> None:
-        """Begin anew with the rows of a snapshot."""
+        """Replace all rows with those of a snapshot."""
         with self._applying(generation, scn, commit_index):
             self._db.execute(f"DELETE FROM {TABLE}")
             self._db.execute("DELETE FROM changed")
             self._put(rows)
 
     def changed_after(self, commit_index: int) -> dict[str, Row | None]:
-        """The rows that were changed or deleted since, as they are now."""
+        """Return the current images of the rows that were changed or deleted since this commit index."""
         return self._images("changed", f"WHERE changed.commit_index > {commit_index}")
 
     def _images(self, keys: str, where: str = "") -> dict[str, Row | None]:
@@ -115,7 +114,7 @@ class PartitionState:
 
     @contextmanager
     def _applying(self, generation: int, scn: int, commit_index: int) -> Iterator[None]:
-        """Rows change with the place in the log that they come from, or not at all."""
+        """Change rows and the log position together, or not at all."""
         self._db.execute("BEGIN")
         try:
             yield
@@ -129,7 +128,7 @@ class PartitionState:
 
     @contextmanager
     def _may(self, actions: set[int]) -> Iterator[None]:
-        """SQL of strangers runs here: it may do this to the one table, and nothing else to the file."""
+        """Limit SQL from clients to these actions on the one table; other access to the file is denied."""
 
         def judge(action: int, table: str | None, _: str | None, __: str | None, trigger: str | None) -> int:
             of_table = action == sqlite3.SQLITE_READ or (action in actions and action in _WRITES)

@@ -17,7 +17,7 @@ from contextlib import aclosing, contextmanager, suppress
 from dataclasses import dataclass, field
 
 from examples.replicated_database.changes import Change, Statement, partition_of
-from examples.replicated_database.client import Database, RejectedRecords
+from examples.replicated_database.client import Database, Rejected
 from examples.replicated_database.lines import dialled
 from examples.replicated_database.master import Doubtful, Placed
 from ottla import Consumer, ErrorCode, KafkaError
@@ -178,7 +178,7 @@ class Bank:
                         payee, "UPDATE accounts SET balance = balance + ? WHERE id = ?", [amount, payee]
                     ),
                 )
-            except RejectedRecords:
+            except Rejected:
                 self.rejected.add(receipt)
             except Doubtful:
                 self.in_doubt.add(receipt)
@@ -189,7 +189,7 @@ class Bank:
     async def _read_on(self, chance: random.Random) -> None:
         while not self._over.is_set():
             began_s = time.monotonic()
-            with suppress(RejectedRecords, Doubtful):
+            with suppress(Rejected, Doubtful):
                 found = await self.database.read(chance.choice(ACCOUNTS), "SELECT count(*) FROM accounts")
                 self.reads.append(Seen(began_s, time.monotonic(), found.placed))
             await asyncio.sleep(0.01)
