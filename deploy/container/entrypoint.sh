@@ -1,14 +1,14 @@
 #!/bin/sh
 # Runs a node whose settings come from KAFKA_ variables: KAFKA_LOG_RETENTION_MS is log.retention.ms.
 #
-#   ottla-entrypoint broker | quorum      a node, with these defaults unless their variables are set:
+#   ottla-entrypoint broker | quorum      runs a node, with these defaults unless their variables are set:
 #       node.id            OTTLA_FIRST_ID (1 for brokers, 101 for quorum nodes) + the number at the end of the
 #                          host name: ottla-broker-2 is the third pod of a stateful set
 #       listeners          0.0.0.0:9092 for brokers, 0.0.0.0:9093 for quorum nodes
-#       advertised...      the host name, with OTTLA_DOMAIN behind it if that is given
+#       advertised...      the host name, followed by OTTLA_DOMAIN if that is set
 #       log.dirs           $OTTLA_DATA/broker or $OTTLA_DATA/quorum
 #       metrics.listener   0.0.0.0:9492
-#   ottla-entrypoint anything else        `ottla anything else`
+#   ottla-entrypoint COMMAND ...          runs `ottla COMMAND ...`
 set -eu
 
 role=${1:-broker}
@@ -41,5 +41,5 @@ else
   export KAFKA_LISTENERS="${KAFKA_LISTENERS:-CONTROLLER://0.0.0.0:9093}"
 fi
 
-# What came in through the environment is all there is to say, if no file is given.
+# Without a configuration file the environment has all settings.
 exec ottla "$role" -c "${OTTLA_CONFIG:-/dev/null}" --log-json
