@@ -16,7 +16,7 @@ from .nodes import read_log
 from .processes import Start, executed
 
 SETTINGS_PREFIX = "KAFKA_"
-"""Prefix of variables that nodes read as settings. Removed for nodes, since tests use such variables for other things."""
+"""Prefix of variables that nodes read as settings. Removed for nodes, since tests may use such variables otherwise."""
 SAID_LINES_MAX = 15
 
 
