@@ -1,6 +1,6 @@
 """Exactly-once pipelines in and out of a cluster from PySpark, without a jar.
 
-from ottla import spark_integration
+    from ottla import spark_integration
 
     spark_integration.register(spark)  # makes format("ottla") known
     flights = spark.readStream.format("ottla").option("kafka.bootstrap.servers", address).option("subscribe", "flights")

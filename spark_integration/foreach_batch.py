@@ -30,7 +30,7 @@ def ottla_sink(
 ) -> Callable[[DataFrame, int], None]:
     """Return a function for `foreachBatch` that writes each batch in one transaction, exactly once.
 
-    query = delays.writeStream.foreachBatch(ottla_sink(topic="delays", bootstrap_servers="localhost:9092")).start()
+        query = delays.writeStream.foreachBatch(ottla_sink(topic="delays", bootstrap_servers="localhost:9092")).start()
 
     `topic` is needed if the frame has no column of this name. `name` distinguishes several sinks of a query; the
     default is the topic. `options` are those of `df.write.format("ottla")`, with `kafka_linger_ms` for

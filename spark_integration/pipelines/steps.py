@@ -1,6 +1,6 @@
 """The steps of a pipeline: a function that turns a frame of records into a frame of results.
 
-def by_hour(records: DataFrame, *, window: str = "1 hour") -> DataFrame: ...
+    def by_hour(records: DataFrame, *, window: str = "1 hour") -> DataFrame: ...
 
 Its keyword-only parameters are the keys below `steps` in the pipeline's file. Their types are str, int, bool or
 Literal; a parameter without a default is required.
