@@ -1,4 +1,4 @@
-"""What a decision of the authorizer costs, and an answer that takes thousands: `python -m benchmarks.authorizer`."""
+"""Measures one decision of the authorizer, and an answer that needs thousands: `python -m benchmarks.authorizer`."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ TOPIC = AclResourceType.TOPIC
 OWN = Acl(TOPIC, "team07-", PatternType.PREFIXED, "User:u7", "*", AclOperation.READ, AclPermission.ALLOW)
 TOPICS = 10_000
 NAMES = [f"team07-topic-number-{number:06d}" for number in range(1000)]
-"""Topics that are asked about, by User:u7 from 10.0.0.1."""
+"""Topics of the requests, which are made by User:u7 from 10.0.0.1."""
 
 
 def make_acls(count: int, chance: random.Random) -> list[Acl]:
-    """ACLs of many principals, half of them about prefixes, which have twenty different lengths."""
+    """Make ACLs of many principals; half are for prefixes, of twenty different lengths."""
     acls: dict[Acl, None] = {}
     while len(acls) < count:
         number = len(acls)
@@ -48,7 +48,7 @@ def make_acls(count: int, chance: random.Random) -> list[Acl]:
 
 
 def microseconds(call: Callable[[int], object], times: int) -> float:
-    """Of the processor, for one call; the best of five rounds."""
+    """Return the CPU microseconds of one call: the best of five rounds."""
     best = float("inf")
     for _ in range(5):
         began = time.process_time()
@@ -59,7 +59,9 @@ def microseconds(call: Callable[[int], object], times: int) -> float:
 
 
 def measure(count: int) -> tuple[float, float, float, float, float]:
-    """Microseconds: a decision that is remembered, one that is not, a change, the whole index; and prefix lengths."""
+    """Return microseconds of a remembered decision, a new decision, a change, and building the index; and the number of
+    prefix lengths.
+    """
     chance = random.Random(count)
     acls = make_acls(count, chance)
     authorizer = Authorizer()
@@ -77,7 +79,7 @@ def measure(count: int) -> tuple[float, float, float, float, float]:
 
 
 def answers() -> Table:
-    """Of Metadata about all topics: without ACLs, and with more and more of them."""
+    """Measure answers to Metadata for all topics: without ACLs, and with growing numbers of ACLs."""
     told = MetadataAnswers(
         [f"team07-topic-number-{number:06d}" for number in range(TOPICS)], "User:u7", "10.0.0.1"
     )
@@ -97,7 +99,7 @@ def answers() -> Table:
 
 
 def forget(authorizer: Authorizer) -> None:
-    """Any change of the ACLs has decisions forgotten."""
+    """Drop all remembered decisions, as any change of the ACLs does."""
     authorizer.change([(OWN, False)])
     authorizer.change([(OWN, True)])
 

@@ -2,11 +2,12 @@
 
     python -m benchmarks.churn [--minutes N] [--pace X] [--record FILE]
 
-A round, of which `--pace` begin in a second, creates five topics and deletes the five of the round before; commits
-offsets of twenty new groups, deletes half of them and lets the others expire; lets a member join one more group and
-leave it; opens a hundred connections with client ids of their own; and begins eight transactional ids, which expire
-too. A table tells the resident memory of each process every `--every` seconds, and at the end its slope over the
-second half: what is kept for good is a slope that stays.
+`--pace` rounds begin in each second. A round creates five topics and deletes those of the previous round. It commits
+offsets of twenty new groups, deletes half of them and lets the others expire. It lets a member join one more group and
+leave. It opens a hundred connections with different client ids, and begins eight transactional ids, which expire too.
+
+A table shows the resident memory of each process every `--every` seconds, and finally its slope over the second half. A
+lasting slope means memory that is never freed.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ SETTINGS = {
 
 
 class Peer:
-    """One connection, one request at a time."""
+    """A connection that sends one request at a time."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, client_id: str) -> None:
         self._reader, self._writer, self._client_id = reader, writer, client_id
@@ -76,7 +77,7 @@ class Peer:
 
 
 class Churn:
-    """Rounds of things that come and go at one broker."""
+    """Rounds of short-lived topics, groups, connections and transactional ids at one broker."""
 
     def __init__(self, bootstrap: str, admin: Admin, peer: Peer) -> None:
         self._bootstrap, self._admin, self._peer = bootstrap, admin, peer
@@ -131,7 +132,7 @@ class Churn:
 
 
 async def _prepared(bootstrap: str, peer: Peer, admin: Admin) -> None:
-    """The topic of offsets exists, and this broker coordinates groups and transactions."""
+    """Wait until the offsets topic exists, and this broker coordinates groups and transactions."""
     await admin.create_topics([NewTopic(STAYING, 1, 1)])
     for key_type in (0, 1):
         ask = FindCoordinatorRequest(key_type=key_type, coordinator_keys=["any"])
@@ -148,13 +149,13 @@ async def _prepared(bootstrap: str, peer: Peer, admin: Admin) -> None:
 
 
 def resident_mb(pid: int) -> float:
-    """Resident memory of a process, in MB."""
+    """Return the resident memory of a process in MB."""
     pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
     return pages * resource.getpagesize() / 1e6
 
 
 def slope_mb_per_hour(readings: list[tuple[float, float]]) -> float:
-    """Of the line through (seconds, MB) with the least squares."""
+    """Return the slope of the least-squares line through (seconds, MB)."""
     mean_s = sum(at for at, _ in readings) / len(readings)
     mean_mb = sum(mb for _, mb in readings) / len(readings)
     spread = sum((at - mean_s) ** 2 for at, _ in readings)
@@ -164,7 +165,7 @@ def slope_mb_per_hour(readings: list[tuple[float, float]]) -> float:
 async def churn(
     bootstrap: str, pids: dict[str, int], minutes: float, pace: float, every_s: float
 ) -> dict[str, object]:
-    """Readings of each process, and what came and went."""
+    """Run the rounds; return the readings of each process, and the numbers of created things."""
     peer = await Peer.connect(bootstrap, "churn")
     readings: dict[str, list[tuple[float, float]]] = {name: [] for name in pids}
     async with Admin(bootstrap_servers=bootstrap) as admin:

@@ -1,11 +1,11 @@
-"""What one client does in a process of its own, for `benchmarks.clients`: all of its writing, or all of its reading.
+"""Loads of one client in a separate process, for `benchmarks.clients`: all its writing, or all its reading.
 
     python -m benchmarks.client_loads CLIENT produce|consume BOOTSTRAP SCALE
 
-Prints the readings as JSON. The fate of every record is asked for, and every value is looked at, by all clients. They
-are as they come, but for acks=all, no linger where one record is in flight, and batches of up to 256 KB for
-aiokafka as for Ottla (librdkafka's are of 1 MB, after 5 ms). Only the client that is measured is loaded: the collector
-looks through all that a process has, and the loop stands still meanwhile.
+Prints the readings as JSON. All clients ask for the result of every record, and look at every value. Clients have their
+default settings, except for acks=all, no linger with one record in flight, and batches of up to 256 KB for aiokafka and
+Ottla (librdkafka's are of 1 MB, after 5 ms). A process imports only the measured client: Python's garbage collector
+scans all objects of a process, and the event loop stops meanwhile.
 """
 
 from __future__ import annotations
@@ -27,18 +27,20 @@ from .rounds import Row, percentile
 
 SMALL, LARGE = "100 B", "1 KB"
 SIZES = {SMALL: (100, 200_000), LARGE: (1_000, 50_000)}
-"""Bytes of a value, and how many records at scale 1."""
+"""Bytes of a value, and the number of records at scale 1."""
 BATCHES = "1 MB batches"
 BATCH_BYTES = 1_000_000
 ONE_BY_ONE = 1_000
 WINDOW = 10_000
-"""Of so many records at a time a program looks whether they arrived."""
+"""Number of records after which a program waits for their results."""
 PROBED_WINDOW = 2_000
-"""Looking at what is known already lets nobody else run: that is the program's standstill and not its client's."""
+"""Shorter window for runs with a probe: checking known results blocks the loop, which is the program's standstill and
+not the client's.
+"""
 POLL = 1_000
 PROBE_S = 0.001
 READ = "read"
-"""Before the names of topics that hold what is read: so many records of each size."""
+"""Prefix of the topics to read, which hold this number of records of each size."""
 
 
 def main() -> None:
@@ -51,7 +53,7 @@ def main() -> None:
 
 
 def peak_memory_mb() -> float:
-    """Not `ru_maxrss`: that begins with what the parent had."""
+    """Return the peak resident memory. `ru_maxrss` would include that of the parent process."""
     status = Path("/proc/self/status").read_text()
     return int(status.split("VmHWM:")[1].split()[0]) / 1024
 
@@ -61,7 +63,7 @@ Counts = dict[str, tuple[int, int]]
 
 @contextmanager
 def timed(row: Row, what: str, count: int) -> Iterator[None]:
-    """Rate and CPU, all threads, for `count` records in the block."""
+    """Record rate and CPU (of all threads) for `count` records in the block."""
     began_s, cpu_s = time.perf_counter(), time.process_time()
     yield
     took_s, cpu_s = time.perf_counter() - began_s, time.process_time() - cpu_s
@@ -71,7 +73,7 @@ def timed(row: Row, what: str, count: int) -> Iterator[None]:
 
 @contextmanager
 def waits(row: Row) -> Iterator[list[float]]:
-    """Seconds that one record in flight took, each."""
+    """Record the percentiles of the seconds that each record in flight took."""
     took_s: list[float] = []
     yield took_s
     for percent in (50, 99):
@@ -80,8 +82,9 @@ def waits(row: Row) -> Iterator[list[float]]:
 
 @asynccontextmanager
 async def probed(row: Row, what: str) -> AsyncIterator[None]:
-    """The longest that a task which is due had to wait for its turn, and the most that the loop's thread computed
-    meanwhile: on a machine that does other work, too, the rest of the time went there.
+    """Measure the longest delay of a task that is due, and the most CPU that the loop's thread used in such a delay.
+
+    On a machine with other work, the rest of the delay was spent there.
     """
     longest_s = most_cpu_s = 0.0
 
@@ -194,7 +197,7 @@ async def _read_all(consumer: Any, count: int) -> None:
             count -= len(records)
 
 
-# without a loop
+# clients without an event loop
 
 
 def _produce_sync(bootstrap: str, counts: Counts) -> Row:
@@ -325,7 +328,7 @@ def _consume_confluent(bootstrap: str, counts: Counts) -> Row:
 
 
 def name_of(name: str) -> str:
-    """Of a topic."""
+    """Return the topic's name for a size."""
     return name.replace(" ", "-")
 
 

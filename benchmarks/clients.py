@@ -1,11 +1,11 @@
-"""Python clients beside each other: Ottla's, confluent-kafka's and aiokafka's, before one broker.
+"""Compares Python clients at one broker: Ottla's, confluent-kafka's and aiokafka's.
 
     python -m benchmarks.clients [CLIENT ...] [--rounds N] [--short] [--record FILE]
 
-Records of 100 bytes and 1 KB per second and the client's CPU for one, written with acks=all and read, many at a time
-and one by one; the latency with one record in flight; peak memory; and how long the event loop stood still with
-batches of 1 MB. The clients take turns, each in processes of its own; the table has medians over the rounds, and the
-longest standstill.
+Measures rates of records of 100 bytes and 1 KB, and the client's CPU for each, written with acks=all and read, many at
+a time and singly. Also the latency with one record in flight, peak memory, and how long the event loop is blocked by
+batches of 1 MB. The clients take turns, each in separate processes. The table has medians over the rounds, and the
+longest blocking.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def main() -> int:
 
 
 def fill(cluster: LocalCluster, scale: float) -> None:
-    """Make the topics that are read."""
+    """Create and fill the topics to read."""
     of = {name: (size, count, 64 * 1024) for name, (size, count) in SIZES.items()}
     of[BATCHES] = (*SIZES[LARGE], BATCH_BYTES)
     for name, (size, count, batch_bytes) in of.items():
@@ -71,7 +71,7 @@ def fill(cluster: LocalCluster, scale: float) -> None:
 
 
 def measured(client: str, cluster: LocalCluster, scale: float) -> Row:
-    """One round of one client."""
+    """Run a round of a client."""
     row: Row = {}
     with topics(cluster, *map(name_of, SIZES)):
         for what in ("produce", "consume"):
@@ -88,7 +88,7 @@ def measured(client: str, cluster: LocalCluster, scale: float) -> Row:
 
 @contextmanager
 def topics(cluster: LocalCluster, *names: str) -> Iterator[None]:
-    """Of one partition each, and deleted in the end: nobody writes behind what another has written."""
+    """Create topics of one partition, and delete them in the end, so that no client writes after another's records."""
     for name in names:
         cluster.create_topic(name)
     yield
@@ -96,12 +96,12 @@ def topics(cluster: LocalCluster, *names: str) -> Iterator[None]:
 
 
 def merged(rows: list[Row]) -> Row:
-    """Medians, and of what must not exceed a bound the highest."""
+    """Return medians over the rounds; the highest value for readings with an upper bound."""
     return {key: (max if "blocked" in key else median)(row[key] for row in rows) for key in rows[0]}
 
 
 def show(results: dict[str, Row]) -> None:
-    """A line for every reading, a column for every client; not all have all of them."""
+    """Print a line for every reading and a column for every client; some readings are missing for some clients."""
     table = Table("", *results)
     for key in dict.fromkeys(key for row in results.values() for key in row):
         digits = 0 if "records/s" in key or "MB" in key.split(",")[-1] else 2

@@ -1,10 +1,10 @@
-"""Ottla clusters to measure and to show: `ottla up` as separate processes on loopback.
+"""Ottla clusters for measurements and demos: `ottla up` as separate processes on loopback.
 
     with ottla_cluster(folder) as cluster: ...
 
-Yields a `Cluster`, as `benchmarks.kafka.kafka_cluster` does for Apache Kafka, with the same settings where a
-setting exists on both sides: three brokers, three quorum nodes, replication factor 3, min.insync.replicas 2,
-no initial rebalance delay.
+Yields a `Cluster`, as `benchmarks.kafka.kafka_cluster` does for Apache Kafka, with the same settings where a setting
+exists on both sides: three brokers, three quorum nodes, replication factor 3, min.insync.replicas 2, no initial
+rebalance delay.
 """
 
 from __future__ import annotations
@@ -26,7 +26,9 @@ START_TIMEOUT_S = 120
 
 @dataclass
 class Node:
-    """One process; `argv`, `cwd` and `env` start it again. `metrics` is its page, where it has one."""
+    """A process of the cluster. `argv`, `cwd` and `env` start it again. `metrics` is the URL of its metrics, if it has
+    one.
+    """
 
     id: int
     port: int
@@ -39,7 +41,7 @@ class Node:
 
 @dataclass
 class Cluster:
-    """A running cluster: who its processes are, and how to kill and restart one."""
+    """A running cluster: its processes, and methods to kill and restart them."""
 
     name: str
     bootstrap: str
@@ -47,13 +49,13 @@ class Cluster:
     quorum: list[Node]
     children: list[subprocess.Popen[bytes]] = field(default_factory=list)
     listeners: dict[str, str] = field(default_factory=dict)
-    """Of its brokers besides the plain one: addresses by the name of the protocol."""
+    """Addresses of the brokers' further listeners, by the name of the protocol."""
 
     def broker(self, broker_id: int) -> Node:
         return next(b for b in self.brokers if b.id == broker_id)
 
     def kill(self, node: Node) -> None:
-        """SIGKILL, and wait until the kernel has taken the process down."""
+        """Send SIGKILL, and wait until the process is gone."""
         os.kill(node.pid, signal.SIGKILL)
         while is_alive(node.pid):
             time.sleep(0.0005)
@@ -72,7 +74,7 @@ class Cluster:
         node.pid = child.pid
 
     def stop(self) -> None:
-        """End brokers, then quorum nodes, then whatever started them."""
+        """Stop brokers, then quorum nodes, then the processes that started them."""
         for nodes in (self.brokers, self.quorum):
             for node in nodes:
                 if is_alive(node.pid):
@@ -93,7 +95,7 @@ class Cluster:
 def ottla_cluster(
     data: Path, *, brokers: int = 3, quorum: int = 3, settings: Mapping[str, str] | None = None
 ) -> Iterator[Cluster]:
-    """`ottla up` in a new folder."""
+    """Run `ottla up` in a new folder."""
     chosen = {"min.insync.replicas": str(min(2, brokers)), "group.initial.rebalance.delay.ms": "0"} | dict(
         settings or {}
     )

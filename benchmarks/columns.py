@@ -1,10 +1,11 @@
-"""Records of 100 bytes as columns of pyarrow: what is sent and read per second, beside one by one.
+"""Rates of sending and reading records of 100 bytes as pyarrow columns, compared with single records.
 
     python -m benchmarks.columns [--rounds N] [--record FILE]
 
-First without a broker, best of some: batches with their CRCs become a RecordBatch, and a table becomes batches with
-their CRCs, with keys that are hashed for 12 partitions and without. Then one broker, one partition, acks=all, clients
-that take turns: records per second, and the client's CPU for one. Medians over the rounds.
+The first part needs no broker, and takes the best of some runs: batches with their CRCs become a RecordBatch, and a
+table becomes batches with their CRCs, without keys and with keys hashed for 12 partitions. The second part has one
+broker, one partition, acks=all, and clients that take turns: records per second, and the client's CPU for each. Medians
+over the rounds.
 """
 
 from __future__ import annotations
@@ -41,15 +42,15 @@ SIZE = 100
 CODEC_COUNT = 100_000
 COUNT = 2_000_000
 ONE_BY_ONE = 200_000
-"""So many of those are enough."""
+"""Number of single records, which are slower."""
 BATCH_BYTES = 256 * 1024
 HERE = ottla.TopicPartition("t", 0)
 Reading = tuple[float, float]
-"""Records per second, CPU microseconds for one."""
+"""Records per second, and CPU microseconds for one record."""
 
 
 def timed(count: int, times: int, work: Callable[[], object]) -> Reading:
-    """The best of so many times."""
+    """Return the best of `times` runs."""
     readings = []
     for _ in range(times):
         began_s, cpu_s = time.perf_counter(), time.process_time()
@@ -60,7 +61,7 @@ def timed(count: int, times: int, work: Callable[[], object]) -> Reading:
 
 
 def table(count: int, *, keys: bool) -> pa.Table:
-    """Rows whose values have SIZE bytes, with keys of 8."""
+    """Make rows with values of SIZE bytes, and keys of 8 bytes."""
     columns = {"value": pa.array([bytes(SIZE)], pa.binary()).take(pa.array([0] * count))}
     if keys:
         columns["key"] = pa.array([b"%08d" % (index % 9973) for index in range(count)])
@@ -68,7 +69,7 @@ def table(count: int, *, keys: bool) -> pa.Table:
 
 
 def decoding() -> Reading:
-    """What `fetch_arrow` does with what was fetched."""
+    """Measure the decoding part of `fetch_arrow`."""
     per_batch = BATCH_BYTES // (SIZE + 21)
     batch = encode_batch([(None, bytes(SIZE), 1_700_000_000_000 + index) for index in range(per_batch)])
     data = bytearray()
@@ -88,7 +89,7 @@ def decoding() -> Reading:
 
 
 def encoding(*, keys: bool) -> Reading:
-    """What `send_arrow` does before there are requests."""
+    """Measure the encoding part of `send_arrow`, before requests are made."""
     data = table(CODEC_COUNT, keys=keys)
 
     def encode() -> None:
@@ -104,7 +105,7 @@ def encoding(*, keys: bool) -> Reading:
 
 
 async def send_columns(bootstrap: str, watch: Callable[[int], None]) -> int:
-    """`send_arrow` of one table."""
+    """Send one table with `send_arrow`."""
     data = table(COUNT, keys=False)
     async with ottla.Producer(bootstrap_servers=bootstrap) as producer:
         await producer.send_and_wait("columns", b"the first")
@@ -115,7 +116,7 @@ async def send_columns(bootstrap: str, watch: Callable[[int], None]) -> int:
 
 
 async def send_records(bootstrap: str, watch: Callable[[int], None]) -> int:
-    """`send` for each."""
+    """Send each record with `send`."""
     value = bytes(SIZE)
     async with ottla.Producer(bootstrap_servers=bootstrap) as producer:
         await producer.send_and_wait("records", b"the first")
@@ -128,7 +129,7 @@ async def send_records(bootstrap: str, watch: Callable[[int], None]) -> int:
 
 
 async def read_columns(bootstrap: str, watch: Callable[[int], None]) -> int:
-    """`fetch_arrow` until all is there."""
+    """Read all records with `fetch_arrow`."""
     options = {"auto_offset_reset": "earliest", "max_partition_fetch_bytes": 4 << 20}
     async with ottla.Consumer("columns", bootstrap_servers=bootstrap, **options) as consumer:
         seen = 0
@@ -141,7 +142,7 @@ async def read_columns(bootstrap: str, watch: Callable[[int], None]) -> int:
 
 
 async def read_records(bootstrap: str, watch: Callable[[int], None]) -> int:
-    """`getmany` until enough is there."""
+    """Read a sufficient number of records with `getmany`."""
     options = {"auto_offset_reset": "earliest", "max_partition_fetch_bytes": 4 << 20}
     async with ottla.Consumer("columns", bootstrap_servers=bootstrap, **options) as consumer:
         seen = len(await consumer.getmany(timeout_ms=None, max_records=1))
@@ -154,7 +155,7 @@ async def read_records(bootstrap: str, watch: Callable[[int], None]) -> int:
 
 
 def through_a_broker(work: Callable[[str, Callable[[int], None]], Awaitable[int]], bootstrap: str) -> Reading:
-    """One client, in this process; what it took is between the two calls of `watch`."""
+    """Run one client in this process, and measure between its two calls of `watch`."""
     marks: list[tuple[float, float]] = []
 
     async def run() -> int:

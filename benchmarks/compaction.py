@@ -1,4 +1,4 @@
-"""How fast one log is compacted, and what the child takes: `python -m benchmarks.compaction [MB] [keys]`."""
+"""Speed of compacting one log, and the memory of the child process: `python -m benchmarks.compaction [MB] [keys]`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SEGMENT_BYTES = 32 << 20
 
 
 def fill(log: PartitionLog, megabytes: int, keys: int, value_bytes: int, codec: Compression) -> None:
-    """Random updates of so many keys."""
+    """Write random updates of `keys` keys."""
     chance = random.Random(7)
     values = [chance.randbytes(value_bytes // 2).hex().encode() for _ in range(50)]
     while log.size < megabytes << 20:
@@ -41,7 +41,7 @@ def fill(log: PartitionLog, megabytes: int, keys: int, value_bytes: int, codec: 
 
 
 def compact(log: PartitionLog) -> tuple[float, int, int, int]:
-    """Seconds, bytes before, bytes after, and the child's largest resident size in KiB."""
+    """Return seconds, bytes before, bytes after, and the child's largest resident size in KiB."""
     job = CleaningJob(
         directory=log.directory,
         segments=[(segment.base_offset, segment.size) for segment in log.segments],
@@ -84,7 +84,7 @@ def compact(log: PartitionLog) -> tuple[float, int, int, int]:
 
 
 def main() -> None:
-    """One line for each kind of log."""
+    """Print a line for each kind of log."""
     megabytes = int(sys.argv[1]) if len(sys.argv) > 1 else 100
     keys = int(sys.argv[2]) if len(sys.argv) > 2 else 10_000
     for codec in (Compression.NONE, Compression.LZ4, Compression.ZSTD):

@@ -1,13 +1,13 @@
-"""Ottla beside Apache Kafka, in one run, under one load: start-up, memory, throughput, latency, failover.
+"""Compares Ottla and Apache Kafka in one run, under one load: start-up, memory, throughput, latency, failover.
 
     python -m benchmarks.compare [FIGURE ...] [--only ottla|kafka] [--rounds N] [--record FILE]
 
 FIGURES: cold memory latency end-to-end throughput codecs failover (all of them without arguments). The load comes from
-confluent-kafka (librdkafka) on both sides. Rounds alternate between the two clusters, so that a machine whose
-speed drifts is unfair to neither; medians are shown. `--record FILE` appends the readings as JSON lines.
+confluent-kafka (librdkafka) on both sides. Rounds alternate between the two clusters, so that a machine with varying
+speed favours neither; medians are shown. `--record FILE` appends the readings as JSON lines.
 
-What throughput and codecs write goes into free pages that were in use a moment ago (`touch_free_pages` says why), as
-much as all brokers need. So 3.3 GB of memory have to be free.
+Throughput and codecs write into free pages that were in use shortly before (`touch_free_pages` explains why), as many
+as all brokers need. So 3.3 GB of memory have to be free.
 """
 
 from __future__ import annotations
@@ -42,20 +42,20 @@ QUICK_RETRY = {
     "topic.metadata.refresh.fast.interval.ms": 10,
 }
 CHUNK_BYTES, QUEUED_BYTES = 204_800, 32_768_000
-"""A producer is given so much at a time, and has at most so much that is not acknowledged."""
+"""Bytes that a producer is given at a time, and its limit of unacknowledged bytes."""
 SPARE_PAGES = 1.1
-"""So many pages are touched for each one that the records fill: indexes and sockets take some, too."""
+"""Pages to touch for each page that the records fill: indexes and sockets need some, too."""
 SEVERAL = 6
-"""Partitions of a topic with several."""
+"""Number of partitions of a topic with several."""
 PACED_S, PACED_WARM, PACED = 0.005, 1_000, 2_000
-"""From one record to the next where they come at a pace; how many before those that count, and how many of these."""
+"""Seconds between paced records, the number of warm-up records, and the number of measured records."""
 
 
-# ---------------------------------------------------------------- what is read from the machine
+# ---------------------------------------------------------------- readings of processes
 
 
 def resident_mb(nodes: Sequence[Node]) -> float:
-    """Largest resident set among `nodes`, in MB."""
+    """Return the largest resident set among `nodes`, in MB."""
     sizes = []
     for node in nodes:
         pages = int(Path(f"/proc/{node.pid}/statm").read_text().split()[1])
@@ -68,7 +68,7 @@ def cpu_seconds(nodes: Sequence[Node]) -> float:
 
 
 def json_like(size: int) -> bytes:
-    """Text that compresses roughly by half, always the same."""
+    """Return fixed text that compresses roughly by half."""
     seeded = random.Random(7)
     text = ""
     while len(text) < size:
@@ -90,7 +90,7 @@ def new_topic(
     replicas: int = 3,
     settings: Mapping[str, str] | None = None,
 ) -> str:
-    """A topic of this replication factor, as far as there are brokers; all replicas in sync."""
+    """Create a topic, with one replica on each of up to `replicas` brokers, and wait until all replicas are in sync."""
     name = f"bench-{random.getrandbits(40):x}"
     factor = min(replicas, len(cluster.brokers))
     admin.create_topics([NewTopic(name, partitions, factor, config=dict(settings or {}))])[name].result(60)
@@ -111,7 +111,7 @@ def wait_in_sync(admin: AdminClient, topic: str, partitions: int, factor: int) -
 def one_by_one(
     producer: Producer, topic: str, value: bytes, count: int, partitions: Sequence[int] = (0,)
 ) -> list[float]:
-    """Seconds from produce() to the delivery report, one record in flight, to the partitions in turn."""
+    """Return seconds from produce() to the delivery report, with one record in flight, to the partitions in turn."""
     done: list[float] = []
 
     def delivered(error: KafkaError | None, _message: Message) -> None:
@@ -132,8 +132,11 @@ def one_by_one(
 def until_consumed(
     cluster: Cluster, value: bytes, warm: int, count: int, every_s: float = 0.0
 ) -> list[float]:
-    """Seconds from produce() until a consumer that waits has the record: replication factor 3, acks=all, one record in
-    flight, and one in `every_s` at most. The first `warm` ones do not count."""
+    """Return seconds from produce() until a waiting consumer has the record.
+
+    Replication factor 3, acks=all, one record in flight, at least `every_s` apart. The first `warm` records are not
+    counted.
+    """
     topic = new_topic(cluster, admin_of(cluster), 1)
     servers = {"bootstrap.servers": cluster.bootstrap}
     producer = Producer({**servers, "linger.ms": 0, "acks": "all"})
@@ -160,7 +163,7 @@ def until_consumed(
 
 
 def cold(launch: Launch, data: Path) -> Row:
-    """From nothing (an empty folder) to the first acks=all record in a topic of replication factor 3."""
+    """Measure from an empty folder to the first acks=all record in a topic of replication factor 3."""
     start = time.monotonic()
     with launch(data) as cluster:
         up = time.monotonic()
@@ -173,7 +176,7 @@ def cold(launch: Launch, data: Path) -> Row:
 
 
 def memory(cluster: Cluster) -> Row:
-    """Resident memory of the largest broker and quorum node, idle after start."""
+    """Measure the resident memory of the largest broker and quorum node, idle after the start."""
     time.sleep(5)
     return {
         "idle broker, MB": resident_mb(cluster.brokers),
@@ -182,14 +185,16 @@ def memory(cluster: Cluster) -> Row:
 
 
 def latency(cluster: Cluster) -> Row:
-    """1 KB records, one in flight, acks=all, replication factor 3; CPU of all brokers for one, with one partition and
-    with several."""
+    """Measure 1 KB records, one in flight, acks=all, replication factor 3, and the brokers' CPU for each.
+
+    With one partition, and with several.
+    """
     row: Row = {}
     producer = Producer({"bootstrap.servers": cluster.bootstrap, "linger.ms": 0, "acks": "all"})
     value = json_like(1024)
     for partitions in (1, SEVERAL):
         topic = new_topic(cluster, admin_of(cluster), partitions)
-        one_by_one(producer, topic, value, 10_000, range(partitions))  # a virtual machine compiles as it goes
+        one_by_one(producer, topic, value, 10_000, range(partitions))  # the JVM compiles code while it runs
         before = cpu_seconds(cluster.brokers)
         took = one_by_one(producer, topic, value, 5_000, range(partitions))
         cpu = cpu_seconds(cluster.brokers) - before
@@ -200,20 +205,22 @@ def latency(cluster: Cluster) -> Row:
 
 
 def end_to_end(cluster: Cluster) -> Row:
-    """1 KB records, 200 a second, acks=all, replication factor 3: produce until a consumer that waits has it."""
+    """Measure 1 KB records, 200 a second, acks=all, replication factor 3: from produce to a waiting consumer."""
     took = until_consumed(cluster, json_like(1024), PACED_WARM, PACED, PACED_S)
     return {f"p{p}, ms": percentile(took, p) * 1e3 for p in (50, 99)}
 
 
 def throughput(cluster: Cluster) -> Row:
-    """1 KB records in batches of up to 256 KB, six partitions, acks=all, one producer process; after a warm-up."""
+    """Measure 1 KB records in batches of up to 256 KB, six partitions, acks=all, one producer process, after a
+    warm-up.
+    """
     write_gigabytes(cluster, 1.0)
     touch_pages_of(cluster, 1.0)
     return write_gigabytes(cluster, 1.0)
 
 
 def codecs(cluster: Cluster) -> Row:
-    """As `throughput`, for each codec; the bytes are those before compression."""
+    """Measure `throughput` for each codec, in bytes before compression."""
     row: Row = {}
     for codec in ("none", "lz4", "zstd", "snappy", "gzip"):
         write_gigabytes(cluster, 0.2, codec)
@@ -224,7 +231,7 @@ def codecs(cluster: Cluster) -> Row:
 
 
 def touch_pages_of(cluster: Cluster, gigabytes: float) -> None:
-    """Have free pages at hand for so much in the page cache of every broker."""
+    """Prepare recently used free pages for this amount of data in the page cache of every broker."""
     with tempfile.TemporaryDirectory() as folder:
         touch_free_pages(Path(folder), round(len(cluster.brokers) * gigabytes * 1e9 * SPARE_PAGES))
 
@@ -237,7 +244,7 @@ def write_gigabytes(cluster: Cluster, gigabytes: float, codec: str = "none") -> 
 def write_to(
     cluster: Cluster, topic: str, gigabytes: float, settings: Mapping[str, str], size: int = 1024
 ) -> Row:
-    """Fill a topic with records of `size` bytes; `settings` of the producer besides."""
+    """Fill a topic with records of `size` bytes; `settings` are further settings of the producer."""
     value = json_like(size)
     errors: list[str] = []
     producer = Producer(
@@ -269,7 +276,7 @@ def write_to(
 
 
 def failover(cluster: Cluster, trials: int = 6) -> Row:
-    """kill -9 of the leader: longest silence of a producer of 500 records a second with acks=all."""
+    """Kill the leader with SIGKILL: the longest silence of a producer of 500 records a second with acks=all."""
     admin = admin_of(cluster)
     topic = new_topic(cluster, admin, 1)
     silences = []
@@ -282,7 +289,7 @@ def failover(cluster: Cluster, trials: int = 6) -> Row:
             killed = time.monotonic()
             cluster.kill(node)
             time.sleep(0.05)
-            # The first acknowledgement that cannot come from the dead leader's socket buffers.
+            # Find the first acknowledgement that cannot come from the dead leader's socket buffers.
             while not (later := [a for a in acknowledged[-5_000:] if a > killed + 0.02]):
                 if time.monotonic() > killed + 90:
                     raise TimeoutError(f"{cluster.name}: no acknowledgement within 90 s of a kill")
@@ -297,7 +304,7 @@ def failover(cluster: Cluster, trials: int = 6) -> Row:
 
 @contextmanager
 def steady_writer(cluster: Cluster, topic: str, per_second: int = 500) -> Iterator[list[float]]:
-    """A producer in a thread; the list grows by the time of every acknowledgement."""
+    """Run a producer in a thread; the yielded list grows by the time of every acknowledgement."""
     acknowledged: list[float] = []
     stop = threading.Event()
     producer = Producer(

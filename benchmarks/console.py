@@ -1,11 +1,11 @@
-"""The console beside a cluster of many topics: how soon pages are seen, its memory and CPU, and what it costs brokers.
+"""Measures the console of a cluster with many topics: time to the first paint, memory, CPU, and the brokers' CPU.
 
     python -m benchmarks.console [--topics 1000] [--partitions 20000] [--record benchmarks/results/console.jsonl]
 
 Three brokers, one replica of each partition. Pages are opened in Chromium; "seen" is the browser's first paint with
-content. For a first look the console has to ask the cluster anew, since nobody looked for a while. From then on it
-knows the cluster as it was two seconds ago, and a page waits for little. Then twenty pages are kept up to date over
-plain connections, of which four are the same. In the end nobody looks, and at last the console is gone.
+content. For a first look the console has to ask the cluster, since no page was open for a while. Afterwards it knows
+the state of two seconds ago, so a page waits little. Then twenty pages are kept up to date over plain connections; four
+of them are the same. In the end all pages are closed, and finally the console is stopped.
 """
 
 from __future__ import annotations
@@ -40,20 +40,20 @@ RESULTS: Final = Path(__file__).parent / "results" / "console.jsonl"
 CHROMIUM: Final = "/usr/bin/chromium"
 TOPICS_AT_ONCE: Final = 50
 QUIET_S, WATCHED_S, FORGOTTEN_S = 60.0, 30.0, 35.0
-"""How long is measured while nobody looks, and while pages are open; and after what time nobody counts as looking.
+"""Seconds of measuring without open pages and with open pages; and the time after which a viewer is forgotten.
 
-Brokers write checkpoints once a minute. They look through new logs for the first time soon after they began, which
-takes a minute. So their CPU at rest is measured last.
+Brokers write checkpoints once a minute. They scan new logs for the first time soon after their creation, which takes a
+minute. So their CPU at rest is measured last.
 """
 LOOKS: Final = 4
 BETWEEN_LOOKS_S: Final = 2.5
 DEADLINE_S: Final = 300
 PAINTED: Final = "performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? null"
-"""Milliseconds after the navigation began."""
+"""Milliseconds since the navigation began."""
 
 
 async def create(bootstrap: str, topics: int, partitions: int) -> None:
-    """All topics, and wait until each partition is led."""
+    """Create all topics, and wait until each partition has a leader."""
     names = [f"flights-{number:04}" for number in range(topics)]
     async with Admin(bootstrap_servers=bootstrap, request_timeout_ms=120_000) as admin:
         for first in range(0, topics, TOPICS_AT_ONCE):
@@ -72,7 +72,7 @@ async def is_led(admin: Admin, topics: int) -> bool:
 
 @contextmanager
 def console(bootstrap: str, log: Path, *options: str) -> Iterator[tuple[int, str]]:
-    """Its process, and the address that lets a browser in."""
+    """Run a console; yield its process id, and the address that lets a browser in."""
     words = [sys.executable, "-m", "ottla", "console", "-b", bootstrap, "--listen", "127.0.0.1:0", *options]
     with log.open("w") as errors:
         process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=errors, text=True)
@@ -87,14 +87,14 @@ def console(bootstrap: str, log: Path, *options: str) -> Iterator[tuple[int, str
 
 
 def used_percent(pids: Sequence[int], window_s: float) -> list[float]:
-    """CPU of each process in such a time, in percent of a core."""
+    """Return the CPU of each process in this time, in percent of a core."""
     before = [cpu_s(pid) for pid in pids]
     time.sleep(window_s)
     return [round(100 * (cpu_s(pid) - used) / window_s, 2) for pid, used in zip(pids, before, strict=True)]
 
 
 def seen_after_ms(address: str, paths: Sequence[str]) -> dict[str, dict[str, float]]:
-    """First paint with content of each page: the first look at the cluster, and the looks after it."""
+    """Measure the first paint of each page: at the first look at the cluster, and at later looks."""
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
@@ -125,7 +125,7 @@ def seen_after_ms(address: str, paths: Sequence[str]) -> dict[str, dict[str, flo
 
 
 def cookie_of(address: str) -> str:
-    """What a browser shows that has entered."""
+    """Return the cookie of a browser that has logged in."""
     jar = CookieJar()
     urllib.request.build_opener(urllib.request.HTTPCookieProcessor(jar)).open(address).close()
     return "; ".join(f"{one.name}={one.value}" for one in jar)
@@ -133,7 +133,7 @@ def cookie_of(address: str) -> str:
 
 @asynccontextmanager
 async def open_pages(address: str, paths: Sequence[str]) -> AsyncIterator[list[int]]:
-    """Pages that are kept up to date; the bytes that each has got."""
+    """Keep pages open and up to date; yield the number of bytes that each has received."""
     origin, cookie = address.partition("/?")[0], await asyncio.to_thread(cookie_of, address)
     host = origin.partition("//")[2]
     got = [0] * len(paths)
@@ -157,7 +157,7 @@ async def open_pages(address: str, paths: Sequence[str]) -> AsyncIterator[list[i
 
 
 async def watched(address: str, pids: Sequence[int], paths: Sequence[str]) -> tuple[list[float], int]:
-    """CPU of these processes while such pages are open, and how many of the pages have got anything."""
+    """Return the CPU of these processes while the pages are open, and the number of pages that received data."""
     async with open_pages(address, paths) as got:
         await asyncio.sleep(5)
         used = await asyncio.to_thread(used_percent, pids, WATCHED_S)
@@ -165,7 +165,7 @@ async def watched(address: str, pids: Sequence[int], paths: Sequence[str]) -> tu
 
 
 def measured(cluster: Cluster, folder: Path, topics: int, partitions: int) -> dict[str, Any]:
-    """All figures."""
+    """Measure all figures."""
     began = time.monotonic()
     uvloop.run(create(cluster.bootstrap, topics, partitions))
     created_s = time.monotonic() - began
@@ -216,7 +216,7 @@ def main() -> None:
             "python": platform.python_version(),
             "load_average": round(os.getloadavg()[0], 1),
         }
-        # Here, since the end of so many logs takes long.
+        # Print before the cluster stops: stopping so many logs takes long.
         print(json.dumps(figures, indent=2), flush=True)
         with arguments.record.open("a") as record:
             record.write(json.dumps(figures) + "\n")

@@ -1,9 +1,10 @@
-"""The console with something to look at: flights stream in, a group reads them, delays are summed up in transactions,
-and now and then a broker is killed and comes back.
+"""A live cluster for the console: flights stream in, a group reads them, delays are summed up in transactions.
+
+Now and then a broker is killed and comes back.
 
     python -m benchmarks.console_demo [--data DIR] [--open]
 
-Prints the address of the console and goes on until Control-C. `make demo-console` runs it.
+Prints the address of the console and runs until Control-C. `make demo-console` runs it.
 """
 
 from __future__ import annotations
@@ -31,12 +32,12 @@ FLIGHTS_PER_S = 400
 DELAY = 8
 TRANSACTION_S = 2.0
 WELL_S, AWAY_S = 45.0, 15.0
-"""How long all is well before a broker is killed, and how long that broker stays away."""
+"""Seconds before a broker is killed, and seconds until it starts again."""
 END_S = 10.0
 
 
 async def produce(bootstrap: str, rows: list[bytes]) -> None:
-    """Flights of 2013 again and again, keyed by tail number."""
+    """Send the flights of 2013 again and again, keyed by tail number."""
     async with Producer(bootstrap_servers=bootstrap, client_id="airport") as producer:
         for number, row in enumerate(cycle(rows)):
             await producer.send(FLIGHTS, row, row.split(b",")[TAIL_NUMBER])
@@ -45,7 +46,7 @@ async def produce(bootstrap: str, rows: list[bytes]) -> None:
 
 
 async def read(bootstrap: str, member: int) -> None:
-    """A member of a group that reads flights, commits, and is a little slower now and then."""
+    """Run a group member that reads flights, commits, and is slightly slower now and then."""
     async with Consumer(
         FLIGHTS,
         bootstrap_servers=bootstrap,
@@ -61,7 +62,7 @@ async def read(bootstrap: str, member: int) -> None:
 
 
 async def sum_up(bootstrap: str) -> None:
-    """Delays by carrier, every few seconds one transaction; one of ten is aborted."""
+    """Sum up delays by carrier, in a transaction every few seconds; one in ten is aborted."""
     totals: Counter[str] = Counter()
     async with (
         Consumer(FLIGHTS, bootstrap_servers=bootstrap, client_id="delays") as consumer,
@@ -86,7 +87,7 @@ async def sum_up(bootstrap: str) -> None:
 
 
 async def break_brokers(cluster: Cluster) -> None:
-    """Kill each broker in its turn, and start it again."""
+    """Kill the brokers in turn, and start each again."""
     for broker in cycle(cluster.brokers):
         await asyncio.sleep(WELL_S)
         print(f"broker {broker.id} is killed", flush=True)
@@ -97,7 +98,7 @@ async def break_brokers(cluster: Cluster) -> None:
 
 
 async def run(cluster: Cluster) -> None:
-    """All at once, until the task is cancelled. What a killed broker ends begins anew."""
+    """Run all parts together until the task is cancelled. A part that a dead broker ends starts again."""
     rows = flight_rows()
     async with Admin(bootstrap_servers=cluster.bootstrap) as admin:
         await admin.create_topics(
@@ -118,7 +119,7 @@ async def run(cluster: Cluster) -> None:
                     case _:
                         await read(cluster.bootstrap, int(name))
             except KafkaError as error:
-                print(f"{name} begins anew: {error}", flush=True)
+                print(f"{name} starts again: {error}", flush=True)
                 await asyncio.sleep(1)
 
     async with asyncio.TaskGroup() as tasks:
@@ -129,7 +130,7 @@ async def run(cluster: Cluster) -> None:
 
 @contextmanager
 def console(cluster: Cluster, folder: Path, *, opens: bool) -> Iterator[None]:
-    """It prints its address itself."""
+    """Run the console, which prints its own address."""
     told = json.loads((folder / "cluster.json").read_text())
     words = [sys.executable, "-m", "ottla", "console", "-b", cluster.bootstrap, "--allow-changes"]
     for one in (*told["brokers"], *told["quorum"]):
@@ -155,7 +156,7 @@ async def _until_told() -> None:
 
 
 async def show(cluster: Cluster) -> None:
-    """Run until told to end."""
+    """Run until Control-C or SIGTERM."""
     running = asyncio.create_task(run(cluster))
     ended = asyncio.create_task(_until_told())
     await asyncio.wait({running, ended}, return_when=asyncio.FIRST_COMPLETED)

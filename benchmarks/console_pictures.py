@@ -1,9 +1,10 @@
-"""The pictures of the console in the docs: the overview, a topic in the dark while a broker is away, and Security.
+"""Takes the pictures of the console for the docs: the overview, a topic in dark mode while a broker is away, and
+Security.
 
     python -m benchmarks.console_pictures [--folder docs/images]
 
-The first two are of the cluster of `benchmarks.console_demo`, some two minutes after it began. The third is of one
-broker with listeners that encrypt and ask for logins. It needs Chromium and Playwright.
+The first two show the cluster of `benchmarks.console_demo`, some two minutes after its start. The third shows one
+broker with encrypted and authenticated listeners. Needs Chromium and Playwright.
 """
 
 from __future__ import annotations
@@ -37,15 +38,15 @@ if TYPE_CHECKING:
 
 FOLDER: Final = Path(__file__).parents[1] / "docs" / "images"
 WIDTH, HEIGHT_MAX = 1280, 1400
-"""Pixels. What is longer is cut off."""
+"""Pixels. Longer pages are cut off."""
 SECOND_FAULT_S: Final = 2 * (WELL_S + AWAY_S)
-"""By then the second broker has been away, if the first was the demo's first."""
+"""Time at which the second broker is down, if the first was the demo's first."""
 PATIENCE_S: Final = SECOND_FAULT_S + 60.0
 
 
 @asynccontextmanager
 async def page_of(address: str, scheme: Literal["light", "dark"]) -> AsyncIterator[Page]:
-    """A page of a browser that has entered the console."""
+    """Open the console in a browser that has logged in."""
     from playwright.async_api import async_playwright
 
     async with async_playwright() as playwright:
@@ -58,18 +59,18 @@ async def page_of(address: str, scheme: Literal["light", "dark"]) -> AsyncIterat
 
 
 async def take(page: Page, file: Path) -> None:
-    """A picture of the whole page, or of its beginning."""
+    """Take a picture of the page, up to HEIGHT_MAX."""
     height = await page.evaluate("document.documentElement.scrollHeight")
     clip = {"x": 0, "y": 0, "width": WIDTH, "height": min(height, HEIGHT_MAX)}
     await page.screenshot(path=file, clip=clip, full_page=True)
     print(file, flush=True)
 
 
-# ---------------------------------------------------------------- flights, and brokers that are killed
+# ---------------------------------------------------------------- flights, and killed brokers
 
 
 async def picture_the_demo(cluster: Cluster, address: str, folder: Path) -> None:
-    """The overview once the first broker is back, and a topic while the second one is away."""
+    """Take the overview once the first broker is back, and a topic while the second is away."""
     origin = address.partition("/?")[0]
     first, second = cluster.brokers[:2]
     async with page_of(address, "light") as overview, page_of(address, "dark") as topic:
@@ -83,7 +84,7 @@ async def picture_the_demo(cluster: Cluster, address: str, folder: Path) -> None
 
 
 async def show_the_demo(cluster: Cluster, address: str, folder: Path) -> None:
-    """The demo runs until both pictures are taken."""
+    """Run the demo until both pictures are taken."""
     running = asyncio.create_task(run(cluster))
     taking = asyncio.create_task(picture_the_demo(cluster, address, folder))
     await asyncio.wait({running, taking}, return_when=asyncio.FIRST_COMPLETED)
@@ -95,11 +96,11 @@ async def show_the_demo(cluster: Cluster, address: str, folder: Path) -> None:
     await taking
 
 
-# ---------------------------------------------------------------- who may do what
+# ---------------------------------------------------------------- permissions
 
 
 async def set_rules(cluster: Cluster) -> None:
-    """Users, ACLs and quotas that say something."""
+    """Create some users, ACLs and quotas to show."""
     topics, groups = AclResourceType.TOPIC, AclResourceType.GROUP
     rules = [
         (topics, "orders", PatternType.LITERAL, "User:ann", AclOperation.READ, AclPermission.ALLOW),
@@ -120,7 +121,7 @@ async def set_rules(cluster: Cluster) -> None:
 
 
 async def picture_security(cluster: Cluster, address: str, folder: Path) -> None:
-    """Ann may read, and asks to write."""
+    """Show that Ann may read, and ask if she may write."""
     await set_rules(cluster)
     async with page_of(address, "light") as page:
         await page.goto(f"{address.partition('/?')[0]}/access")
@@ -134,7 +135,7 @@ async def picture_security(cluster: Cluster, address: str, folder: Path) -> None
 
 
 def watched(cluster: Cluster) -> list[str]:
-    """Options of a console that reads the metrics of all nodes and may change things."""
+    """Return the options of a console that reads the metrics of all nodes and allows changes."""
     nodes = (*cluster.brokers, *cluster.quorum)
     return ["--allow-changes", *(word for one in nodes for word in ("--metrics", one.metrics))]
 

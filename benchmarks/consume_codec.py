@@ -1,10 +1,10 @@
-"""How fast records are read: the record codec in C and in Python, alone and in the consumer, beside confluent-kafka.
+"""Reading rates with the record codec in C and in Python, alone and in the consumer, compared with confluent-kafka.
 
     python -m benchmarks.consume_codec [--rounds N] [--record FILE]
 
-First without a broker: records of a batch decoded and encoded per second. Then one broker, one partition, batches of
-up to 1 MB, and clients that take turns, each in a process of its own: records per second, the client's CPU for one,
-and the longest that its event loop was kept by anything, in CPU time. Medians over the rounds.
+The first part needs no broker: records of a batch decoded and encoded per second. The second part has one broker, one
+partition, batches of up to 1 MB, and clients that take turns, each in a separate process: records per second, the
+client's CPU for each, and the longest time that its event loop was blocked, in CPU time. Medians over the rounds.
 
 librdkafka pauses for a second when 100,000 records wait, which is most of its time here; "eager" is without that.
 """
@@ -36,30 +36,32 @@ from ottla.testing import LocalCluster
 from .rounds import record
 
 SIZES = {100: 1_000_000, 1000: 200_000}
-"""How many records there are of each size, in bytes."""
+"""Number of records of each size in bytes."""
 BATCH_BYTES = 1_000_000
 PORTION = 500
 TICK_S = 0.001
 Reading = tuple[float, float, float]
-"""Records per second, CPU microseconds for one, the longest that the loop was kept in CPU milliseconds (0: no loop)."""
+"""Records per second, CPU microseconds for one, and the longest blocking of the loop in CPU milliseconds (0: no
+loop).
+"""
 Client = Callable[[str, str, int], Reading]
 
 
 class Stopwatch:
-    """For `count` records, from the first one on."""
+    """A stopwatch for `count` records, started at the first one."""
 
     def __init__(self, count: int) -> None:
         self._count = count
         self._began_s, self._cpu_s = time.perf_counter(), time.process_time()
 
     def reading(self, kept_s: float = 0.0) -> Reading:
-        """What it took until now."""
+        """Return the reading up to now."""
         took_s, cpu_s = time.perf_counter() - self._began_s, time.process_time() - self._cpu_s
         return self._count / took_s, cpu_s / self._count * 1e6, kept_s * 1000
 
 
 class Ticker:
-    """Finds out how long the event loop is kept from others."""
+    """A ticker that measures how long the event loop is blocked."""
 
     def __init__(self) -> None:
         self.longest_s = 0.0
@@ -74,7 +76,7 @@ class Ticker:
 
 
 def by_portions(bootstrap: str, topic: str, count: int) -> Reading:
-    """`getmany`."""
+    """Read with `getmany`."""
 
     async def read() -> Reading:
         async with ottla.Consumer(
@@ -91,7 +93,7 @@ def by_portions(bootstrap: str, topic: str, count: int) -> Reading:
 
 
 def one_by_one(bootstrap: str, topic: str, count: int) -> Reading:
-    """`async for`."""
+    """Read with `async for`."""
 
     async def read() -> Reading:
         async with ottla.Consumer(
@@ -109,7 +111,7 @@ def one_by_one(bootstrap: str, topic: str, count: int) -> Reading:
 
 
 def without_a_loop(bootstrap: str, topic: str, count: int) -> Reading:
-    """`for`, with `ottla.sync`."""
+    """Read with `for` and `ottla.sync`."""
     with ottla.sync.Consumer(topic, bootstrap_servers=bootstrap, auto_offset_reset="earliest") as consumer:
         next(consumer)
         seen, watch = 1, Stopwatch(count)
@@ -121,7 +123,7 @@ def without_a_loop(bootstrap: str, topic: str, count: int) -> Reading:
 
 
 def with_librdkafka(bootstrap: str, topic: str, count: int, **options: int) -> Reading:
-    """`confluent_kafka.Consumer.consume`, with keys and values looked at nowhere."""
+    """Read with `confluent_kafka.Consumer.consume`, without looking at keys and values."""
     named = {name.replace("_", "."): value for name, value in options.items()}
     consumer = confluent_kafka.Consumer(
         {"bootstrap.servers": bootstrap, "group.id": "benchmark", "check.crcs": True} | named
@@ -151,7 +153,7 @@ CLIENTS: dict[str, tuple[Client, bool]] = {
 
 
 def codec_speed(size: int) -> tuple[float, float]:
-    """Records decoded and encoded per second, best of some."""
+    """Return records decoded and encoded per second, the best of some runs."""
     count = BATCH_BYTES // size
     records = [(None, bytes(size), 1_700_000_000_000 + index // 50) for index in range(count)]
     body = encode_records(records)[0]
@@ -169,7 +171,7 @@ def codec_speed(size: int) -> tuple[float, float]:
 
 
 def fill(bootstrap: str) -> None:
-    """Write the topics, each named by the size of its records."""
+    """Fill the topics; each is named by the size of its records."""
     producer = confluent_kafka.Producer(
         {"bootstrap.servers": bootstrap, "linger.ms": 100, "batch.size": BATCH_BYTES, "acks": 1}
     )
@@ -185,7 +187,7 @@ def fill(bootstrap: str) -> None:
 
 
 def in_child(*arguments: str, pure: bool) -> list[float]:
-    """What this program prints with these arguments, with the codec in Python or whatever there is."""
+    """Run this program with these arguments, with the codec in Python or the default codec, and return its output."""
     environment = os.environ | ({"OTTLA_PURE_PYTHON": "1"} if pure else {})
     command = [sys.executable, "-m", "benchmarks.consume_codec", *arguments]
     found: list[float] = json.loads(subprocess.check_output(command, env=environment))
@@ -193,7 +195,7 @@ def in_child(*arguments: str, pure: bool) -> list[float]:
 
 
 def show(title: str, columns: list[str], rows: dict[tuple[str, int], list[list[float]]], digits: int) -> None:
-    """One table: a row for each kind and size, with the medians."""
+    """Print a table with a row of medians for each kind and size."""
     table = Table("", "bytes", *columns, title=title)
     for (kind, size), readings in rows.items():
         medians = (median(column) for column in zip(*readings, strict=True))

@@ -1,11 +1,11 @@
-"""What the controller of the quorum costs by the number of partitions, in one process: no disk, no network.
+"""Costs of the quorum's controller by the number of partitions, in one process without disk and network.
 
     python -m benchmarks.controller_size [--partitions 1000 10000 50000 100000] [--record FILE]
 
-Three brokers hold all replicas (replication factor 3). Told are CPU seconds of: creating topics of 1,000 partitions, a
-pass of the garbage collector over everything, making a snapshot, reading it, fencing a broker that leads a third (up to
-where the feed has it), and encoding that for brokers, piece by piece; the memory and the bytes of a snapshot for a
-partition; and the bytes that the fence sends to each broker.
+Three brokers hold all replicas (replication factor 3). The readings are CPU seconds of these steps: creating topics of
+1,000 partitions, a pass of the garbage collector over all objects, making a snapshot, reading it, fencing a broker that
+leads a third (until the records are in the feed), and encoding that feed for brokers, piece by piece. Further readings:
+memory and snapshot bytes for each partition, and the bytes that the fence sends to each broker.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ R = TypeVar("R")
 
 
 def timed(act: Callable[[], R]) -> tuple[float, R]:
-    """CPU seconds, and what came of it."""
+    """Return CPU seconds, and the result."""
     began = time.process_time()
     result = act()
     return time.process_time() - began, result
 
 
 def published(cluster: ControllerWithBrokers) -> tuple[Publication, MetadataFeed]:
-    """What a quorum node does with what commands change, but for its sessions, and the feed where that ends up."""
+    """Connect the controller to the feed as a quorum node does, but without sessions."""
     machine = cluster.machine
     feed = MetadataFeed(machine.image.offset, capacity_records=RECORDS_MAX)
     nobody: Any = SimpleNamespace(active=False, applied_index=1)
@@ -62,7 +62,7 @@ def published(cluster: ControllerWithBrokers) -> tuple[Publication, MetadataFeed
 
 
 def told(feed: MetadataFeed, first_offset: int) -> list[tuple[float, bytes]]:
-    """The pieces of the feed that are sent to brokers, and the CPU seconds of each."""
+    """Return the pieces of the feed that are sent to brokers, each with its CPU seconds."""
     pieces = []
     while first_offset < feed.end_offset:
         seconds, (first_offset, sent) = timed(partial(piece, feed, first_offset))
@@ -71,14 +71,14 @@ def told(feed: MetadataFeed, first_offset: int) -> list[tuple[float, bytes]]:
 
 
 def piece(feed: MetadataFeed, first_offset: int) -> tuple[int, bytes]:
-    """Where it ends, and its bytes."""
+    """Return the end of a piece, and its bytes."""
     read = feed.read(first_offset, 2, max_records=PUSH_RECORDS_MAX, max_bytes=PUSH_BYTES_MAX)
     message = FeedRecords(first_offset=first_offset, end_offset=read.end_offset, records=read.records)
     return read.end_offset, encode_session_message(message)
 
 
 def measure(partitions: int) -> dict[str, object]:
-    """One row, in a process of its own."""
+    """Measure one row, in a separate process."""
     cluster = ControllerWithBrokers(3)
     gc.collect()
     gc.freeze()

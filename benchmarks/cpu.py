@@ -1,4 +1,4 @@
-"""The processor time that processes have used, as the kernel counts it."""
+"""The processor time of processes, as the kernel counts it."""
 
 from __future__ import annotations
 
@@ -7,23 +7,23 @@ from pathlib import Path
 
 TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _PARENT, _OWN, _OF_CHILDREN = 1, slice(11, 13), slice(13, 15)
-"""Places behind the name of /proc/PID/stat: the parent, and user and system time."""
+"""Fields after the name in /proc/PID/stat: the parent, user and system time, and those of children."""
 
 
 def cpu_s(pid: int) -> float:
-    """Of a process, without its children."""
+    """Return the CPU seconds of a process, without its children."""
     return _ticks(_fields(pid)[_OWN])
 
 
 def tree_cpu_s(root: int) -> float:
-    """Of a process and all that descend from it, those that have ended among them."""
+    """Return the CPU seconds of a process and its descendants, including those that have ended."""
     spent: dict[int, float] = {}
     parents: dict[int, int] = {}
     for folder in Path("/proc").iterdir():
         if folder.name.isdecimal():
             try:
                 fields = _fields(int(folder.name))
-            except OSError:  # it has ended
+            except OSError:  # the process has ended
                 continue
             parents[int(folder.name)] = int(fields[_PARENT])
             spent[int(folder.name)] = _ticks(fields[_OWN]) + _ticks(fields[_OF_CHILDREN])

@@ -1,16 +1,16 @@
-"""What disks do to clients: readers of data that is larger than memory, and a slow disk of one broker.
+"""Effects of disks on clients: readers of data larger than memory, and a slow disk of one broker.
 
     python -m benchmarks.disks [cold] [slow] [--gigabytes 1] [--seconds 15] [--record FILE]
 
 Needs root, and the controllers `memory` and `blkio` of cgroups (version 1); `slow` also a loop device and ext4.
 
 cold: one broker, and a topic of old records. A hot client writes 200 records of 1 KB in a second and reads them. It is
-timed alone; beside two readers of all old records while these are in memory; beside them when the broker and its page
-cache have a tenth of the data's size; and when its disk reads 20 MB/s besides. The second tells what the readers take
-of the processors, the third and fourth what the disk adds.
+timed four times: alone; beside two readers of all old records while these are in memory; beside them when the broker
+and its page cache have a tenth of the data's size; and when also its disk is limited to 20 MB/s of reads. The second
+shows the readers' use of the processors, the third and fourth the additional effect of the disk.
 
-slow: three brokers with three replicas, the last on a disk of its own. A client writes 2 MB/s with acks=all. It is
-timed before that disk is made to write 256 KB/s, and after.
+slow: three brokers with three replicas, the last on a separate disk. A client writes 2 MB/s with acks=all. It is timed
+before that disk is limited to writes of 256 KB/s, and after.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ RECORD_BYTES = 1_000
 HOT_PER_SECOND, SLOW_PER_SECOND = 200, 2_000
 SLOW_READ, SLOW_WRITE = 20_000_000, 256_000
 RESIDENT_BYTES = 30_000_000
-"""What a broker takes besides, once it is at work."""
+"""Memory of a busy broker without its page cache."""
 DISK_MB = 2_000
 NO_LIMIT = -1
 
@@ -55,28 +55,28 @@ NO_LIMIT = -1
 
 
 class Limits:
-    """Of one process: memory with its page cache, and how fast it reads from a device."""
+    """Limits of a process: memory including its page cache, and the read rate of a device."""
 
     def __init__(self, name: str) -> None:
         self._memory, self._blkio = CGROUPS / "memory" / name, CGROUPS / "blkio" / name
 
     def take(self, pid: int) -> None:
-        """From now on they hold for this process. What it has already is not counted."""
+        """Apply the limits to this process. Memory that it has already is not counted."""
         for group in (self._memory, self._blkio):
             group.mkdir(exist_ok=True)
         for group in (self._memory, self._blkio):
             (group / "cgroup.procs").write_text(str(pid))
 
     def memory(self, size: int) -> None:
-        """At most so many bytes; `NO_LIMIT` for any number."""
+        """Limit the memory to `size` bytes; `NO_LIMIT` removes the limit."""
         (self._memory / "memory.limit_in_bytes").write_text(str(size))
 
     def reading(self, device: str, bytes_s: int) -> None:
-        """At most so many bytes in a second."""
+        """Limit reads from a device to `bytes_s` bytes in a second."""
         (self._blkio / "blkio.throttle.read_bps_device").write_text(f"{device} {bytes_s}")
 
     def remove(self) -> None:
-        """Once the process has ended."""
+        """Remove the limits, after the process has ended."""
         for group in (self._memory, self._blkio):
             if group.exists():
                 group.rmdir()
@@ -84,7 +84,7 @@ class Limits:
 
 @contextmanager
 def limits() -> Iterator[Limits]:
-    """For the one process that is taken. It must end within the block."""
+    """Yield the limits for one process, which must end within the block."""
     if not all(os.access(CGROUPS / kind / "cgroup.procs", os.W_OK) for kind in ("memory", "blkio")):
         raise SystemExit(
             f"this needs {CGROUPS}/memory and {CGROUPS}/blkio (cgroups version 1), and to write there"
@@ -97,16 +97,16 @@ def limits() -> Iterator[Limits]:
 
 
 def device_of(path: Path) -> str:
-    """The numbers of the device that holds a file, as cgroups take them."""
+    """Return the numbers of the device that holds a file, in the form that cgroups use."""
     number = path.stat().st_dev
     return f"{os.major(number)}:{os.minor(number)}"
 
 
-# ---------------------------------------------------------------- clients, in processes of their own
+# ---------------------------------------------------------------- clients in separate processes
 
 
 def hot_load(bootstrap: str, per_second: int, seconds: float, told: Any) -> None:
-    """Times of a client that writes, and reads what it writes."""
+    """Run a client that writes and reads its own records; send its times to `told`."""
     told.put(asyncio.run(_hot_load(bootstrap, per_second, seconds)))
 
 
@@ -195,7 +195,7 @@ def fill(bootstrap: str, size: int) -> None:
 
 
 def timed(cluster: Cluster, per_second: int, seconds: float) -> dict[str, float]:
-    """Run the hot client, and tell what the brokers took meanwhile."""
+    """Run the hot client, and return its times with the brokers' CPU."""
     told = SPAWN.Queue()
     client = SPAWN.Process(target=hot_load, args=(cluster.bootstrap, per_second, seconds, told))
     used_s = sum(cpu_s(node.pid) for node in cluster.brokers)
@@ -210,7 +210,7 @@ def timed(cluster: Cluster, per_second: int, seconds: float) -> dict[str, float]
 
 @contextmanager
 def cold_readers(bootstrap: str) -> Iterator[Any]:
-    """They read until the block ends; yields the count of bytes."""
+    """Run the readers until the block ends; yield their count of bytes."""
     count = SPAWN.Value("q", 0)
     readers: list[BaseProcess] = [
         SPAWN.Process(target=read_all, args=(bootstrap, number, count), daemon=True)
@@ -226,11 +226,11 @@ def cold_readers(bootstrap: str) -> Iterator[Any]:
             reader.join()
 
 
-# ---------------------------------------------------------------- what is measured
+# ---------------------------------------------------------------- measurements
 
 
 def cold(size: int, seconds: float) -> Iterator[dict[str, Any]]:
-    """A row for each of the four."""
+    """Yield a row for each of the four cases."""
     with (
         tempfile.TemporaryDirectory(prefix="ottla-cold-") as folder,
         limits() as limit,
@@ -258,7 +258,7 @@ def beside_readers(name: str, cluster: Cluster, seconds: float) -> dict[str, Any
 
 
 def slow(seconds: float) -> Iterator[dict[str, Any]]:
-    """A row before, and one after."""
+    """Yield a row before, and a row after."""
     throttle = CGROUPS / "blkio" / "blkio.throttle.write_bps_device"
     with tempfile.TemporaryDirectory(prefix="ottla-slow-") as name:
         folder = Path(name)

@@ -1,6 +1,6 @@
-"""Logins that fail, of a user who exists and of names that nobody has: whether the time they take tells them apart.
+"""Failed logins of an existing user and of unknown names: measures whether their duration reveals which users exist.
 
-Each comes from a loopback address of its own, as brokers hold up an address that fails too often.
+Each login comes from a different loopback address, as brokers delay an address that fails too often.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from .secured_clusters import MECHANISM, USER
 from .security_clients import Peer
 
 Speak = Callable[[Peer, str], bool]
-"""Try to log in as this user: whether it has been refused."""
+"""A function that tries to log in as this user, and returns whether it was refused."""
 
 
 def by_scram(peer: Peer, name: str) -> bool:
-    """With a proof that is made up."""
+    """Try SCRAM with an invented proof."""
     nonce = base64.b64encode(os.urandom(18)).decode()
     answer = peer.ask(SaslAuthenticateRequest(auth_bytes=f"n,,n={name},r={nonce}".encode()), 1)
     if answer.error_code:
@@ -36,7 +36,7 @@ def by_scram(peer: Peer, name: str) -> bool:
 
 
 def by_plain(peer: Peer, name: str) -> bool:
-    """With a password that is made up."""
+    """Try PLAIN with an invented password."""
     password = base64.b64encode(os.urandom(12)).decode()
     message = SaslAuthenticateRequest(auth_bytes=f"\0{name}\0{password}".encode())
     return bool(peer.ask(message, 1).error_code)
@@ -46,7 +46,10 @@ MECHANISMS: dict[str, Speak] = {MECHANISM: by_scram, "PLAIN": by_plain}
 
 
 def seconds_of(address: str, mechanism: str, count: int) -> tuple[list[float], list[float]]:
-    """Of so many logins of the user who exists, and as many of others, in a random order; in ascending order."""
+    """Return the seconds of `count` logins of the existing user, and of as many unknown names, in ascending order.
+
+    The logins are made in random order.
+    """
     sources = _loopback_addresses()
     chance = random.Random()
     order = [True, False] * count
@@ -70,7 +73,9 @@ def _loopback_addresses() -> Iterator[str]:
 
 
 def how_often_longer(these: list[float], those: list[float]) -> float:
-    """How often one of these takes longer than one of those, as a share of all pairs: a half if time tells nothing.
-    Both in ascending order."""
+    """Return the share of pairs in which the login of `these` takes longer; 0.5 if time reveals nothing.
+
+    Both lists are in ascending order.
+    """
     above = sum(bisect_left(those, each) + bisect_right(those, each) for each in these)
     return above / 2 / len(these) / len(those)

@@ -1,9 +1,9 @@
-"""kill -9 of a leader to the next acknowledged write, with our own client: one record at a time, acks=all.
+"""Time from kill -9 of a leader to the next acknowledged write, with Ottla's client: one record at a time, acks=all.
 
     python -m benchmarks.failover [--trials N]
 
-Each trial waits until the topic is in sync, kills the leader with SIGKILL while a writer keeps one record in
-flight, and takes the time from the kill to the first acknowledgement of a record sent after it.
+Each trial waits until the topic is in sync. It kills the leader with SIGKILL while a writer keeps one record in flight,
+and takes the time from the kill to the first acknowledgement of a record sent after it.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ TOPIC = "failover"
 
 
 class Writer:
-    """Writes one record after another; knows when the last acknowledgement of a later record came."""
+    """A writer of single records that reports their times."""
 
     def __init__(self, producer: Producer) -> None:
         self._producer = producer
@@ -38,7 +38,7 @@ class Writer:
         self.count = 0
 
     async def run(self) -> None:
-        """Until cancelled: (sent, acknowledged) times of every record go to the queue."""
+        """Write until cancelled; put the times (sent, acknowledged) of every record into the queue."""
         while True:
             sent = time.monotonic()
             await self._producer.send_and_wait(TOPIC, b"x" * 256, partition=0)
@@ -46,7 +46,7 @@ class Writer:
             self.acknowledged.put_nowait((sent, time.monotonic()))
 
     async def first_sent_after(self, moment: float) -> float:
-        """When the first record was acknowledged that was sent after `moment`."""
+        """Return the acknowledgement time of the first record that was sent after `moment`."""
         while True:
             sent, acknowledged = await self.acknowledged.get()
             if sent > moment:
@@ -54,7 +54,7 @@ class Writer:
 
 
 async def trial(cluster: Cluster, admin: Admin, writer: Writer) -> float:
-    """One failover; seconds."""
+    """Run one failover; return its seconds."""
     leader = await in_sync_leader(admin)
     node = cluster.broker(leader)
     await asyncio.sleep(1.0)
@@ -73,7 +73,7 @@ async def trial(cluster: Cluster, admin: Admin, writer: Writer) -> float:
 
 
 def watch_end(pid: int) -> asyncio.Future[None]:
-    """Done when the process has ended; watching takes no processor time from those that have to notice."""
+    """Return a future that is done when the process has ended. The wait uses no processor time."""
     loop = asyncio.get_running_loop()
     ended: asyncio.Future[None] = loop.create_future()
     descriptor = os.pidfd_open(pid)
@@ -88,7 +88,7 @@ def watch_end(pid: int) -> asyncio.Future[None]:
 
 
 async def in_sync_leader(admin: Admin) -> int:
-    """The leader, once all three replicas are in sync."""
+    """Return the leader, once all three replicas are in sync."""
     async with asyncio.timeout(60):
         while True:
             (topic,) = await admin.describe_topics([TOPIC])

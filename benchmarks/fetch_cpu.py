@@ -1,10 +1,10 @@
-"""MB per second of CPU that a broker serves to consumers, against a C server that only calls sendfile.
+"""Data that a broker serves to consumers per second of CPU, compared with a C server that only calls sendfile.
 
     python -m benchmarks.fetch_cpu [--rounds N] [--record FILE]
 
-The topic is in the page cache, and the C server sends the broker's own segment, in slices of as many bytes:
-slices that end on page boundaries would cost the kernel far less. They run in pairs; the table has medians
-over the rounds, and of the ratio within each pair.
+The topic is in the page cache. The C server sends the broker's own segment, in slices of equal size: slices that end on
+page boundaries would cost the kernel far less. The runs are made in pairs. The table has medians over the rounds, and
+medians of the ratio within each pair.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SIZES = {64 * 1024: 3000, 1024 * 1024: 250}
 
 
 def fetch_frames(topic: str, size: int) -> bytes:
-    """Requests that walk through the topic in steps of `size`, without fetch sessions."""
+    """Make requests that walk through the topic in steps of `size`, without fetch sessions."""
     batches_per_fetch = max(size // BATCH_BYTES, 1)
     frames = []
     for first in range(0, BATCHES - batches_per_fetch, batches_per_fetch):
@@ -50,7 +50,7 @@ def fetch_frames(topic: str, size: int) -> bytes:
 
 
 def fill(folder: Path, cluster: Cluster, topic: str) -> tuple[Path, int]:
-    """Produce the topic's content: the file that holds it, and the size of each batch in it."""
+    """Produce the topic's content; return the file that holds it, and the size of each batch in it."""
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
     admin.create_topics([NewTopic(topic, 1, 1)])[topic].result(30)
     frame, batch_offset = produce_frame(topic, BATCH_BYTES)
@@ -62,7 +62,7 @@ def fill(folder: Path, cluster: Cluster, topic: str) -> tuple[Path, int]:
 
 
 def measure(folder: Path, cluster: Cluster, segment: Path, batch_bytes: int, size: int) -> Pair:
-    """One pair of runs."""
+    """Measure one pair of runs."""
     slice_bytes = size // batch_bytes * batch_bytes
     frames = fetch_frames("fetch", size)
     load = Load(count=SIZES[size])

@@ -1,11 +1,13 @@
-"""What wide fetch sessions cost their broker: the longest turn of its loop, and CPU for an answer.
+"""Costs of wide fetch sessions for their broker: the longest turn of its loop, and CPU for an answer.
 
     python -m benchmarks.fetch_sessions [--sessions N] [--partitions N] [--record FILE]
 
-Each session has every partition of one topic. All are opened at once, then all wait for records at once; one record
-comes, and all are answered, twice. The first wait looks at each partition once more. Last, all ask again at once with
-nothing to wait for. Beside each step stands the longest turn: the CPU that the broker's main thread takes until a
-bystander's ApiVersions is answered. So it does not depend on what else the machine does.
+Each session has every partition of one topic. All sessions are opened at once, then all wait for records at once. One
+record comes, and all are answered; this happens twice. The first wait checks each partition once more. Finally all ask
+again at once without a wait.
+
+Each step is shown with the longest turn: the CPU that the broker's main thread uses until a bystander's ApiVersions is
+answered. So it is independent of other load on the machine.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ TOPIC = "wide"
 
 
 def request(partitions: int, *, session: tuple[int, int], max_wait_ms: int) -> bytes:
-    """`session` is the id and the epoch; `partitions` are named, each from its beginning."""
+    """Make a request for `partitions` partitions from their beginnings. `session` is the id and the epoch."""
     session_id, session_epoch = session
     places = [
         FetchPartition(partition=index, fetch_offset=0, partition_max_bytes=1 << 20)
@@ -61,7 +63,7 @@ def answer(sock: socket.socket) -> FetchResponse:
 
 
 def wait_until_led(bootstrap: str, partitions: int) -> None:
-    """The broker has taken up every partition; a session would be told of the others later."""
+    """Wait until the broker leads every partition; sessions opened earlier would get later updates."""
     with connect(bootstrap) as sock:
         while True:
             sock.sendall(request(partitions, session=(0, -1), max_wait_ms=0))
@@ -71,7 +73,7 @@ def wait_until_led(bootstrap: str, partitions: int) -> None:
 
 
 class Sessions:
-    """As many connections as sessions, each with every partition."""
+    """Connections with one session each, which has every partition."""
 
     def __init__(self, bootstrap: str, sessions: int, partitions: int) -> None:
         self.sockets = [connect(bootstrap) for _ in range(sessions)]
@@ -97,7 +99,7 @@ class Sessions:
 def measured(
     bootstrap: str, pid: int, sessions: int, partitions: int, produce: Callable[[], object]
 ) -> list[dict[str, object]]:
-    """A row for each step."""
+    """Return a row for each step."""
     peaks = multiprocessing.Array("d", 2)
     watching = multiprocessing.Process(target=watch, args=(bootstrap, pid, peaks), daemon=True)
     watching.start()

@@ -1,4 +1,4 @@
-"""The chart of the demo: throughput of the pipeline through both crashes, and the delays that it found."""
+"""The chart of the demo: throughput of the pipeline through both crashes, and the delays that it computed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 from .flights_pipeline import Delays, Told
 
 CARRIERS = 5
-"""So many are drawn, the largest."""
+"""Number of carriers to draw, the largest first."""
 
 
 def draw(told: Told, delays: Delays, path: Path) -> None:
@@ -50,7 +50,7 @@ def draw(told: Told, delays: Delays, path: Path) -> None:
 
 
 def weekly_means(delays: Delays) -> dict[str, tuple[list[datetime], list[float]]]:
-    """For each of the largest carriers, the weeks and the mean delay of flights that departed."""
+    """Return for each of the largest carriers the weeks, and the mean delay of departed flights."""
     flights: Counter[str] = Counter()
     sums: dict[tuple[str, datetime], list[int]] = defaultdict(lambda: [0, 0])
     for (carrier, day), (count, departed, minutes, _) in delays.items():

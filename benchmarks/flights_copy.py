@@ -1,8 +1,8 @@
 """The second act of the demo: the flights are copied to another topic in transactions.
 
-Each has the offsets that its copier has read up to. Every fifth is aborted, and the copier is killed with SIGKILL while
-one is open; its successor, under the same transactional id, goes on where the last commit ended. What a read-committed
-consumer then finds is the input, exactly.
+Each transaction includes the offsets that the copier has read up to. Every fifth is aborted. The copier is killed with
+SIGKILL while a transaction is open; its successor, with the same transactional id, continues after the last commit. A
+read-committed consumer then finds exactly the input.
 """
 
 from __future__ import annotations
@@ -26,17 +26,20 @@ ABORTED_EVERY = 5
 TIMEOUT_S = 30.0
 
 
-# ---------------------------------------------------------------- the copier, in a process of its own
+# ---------------------------------------------------------------- the copier, in a separate process
 
 
 def copy_flights(bootstrap: str, topic: str, link: Connection) -> None:
-    """Tells of each transaction, and the rows in it, that it is open, committed or aborted, until told to stop; those
-    that are open end when that was heard."""
+    """Copy flights in transactions until asked to stop, and report each transaction as open, committed or aborted with
+    its number of rows.
+
+    The open transaction ends after the request to stop.
+    """
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
             "group.id": COPIERS,
-            "group.instance.id": "copier",  # whoever comes after a crash is the same member
+            "group.instance.id": "copier",  # the successor after a crash is the same member
             "isolation.level": "read_committed",
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
@@ -87,13 +90,13 @@ def _is_record(message: Message) -> bool:
 
 @dataclass
 class Copying:
-    """What the copiers have told."""
+    """The reports of the copiers."""
 
     committed: int = 0
     aborted: int = 0
     rows: int = 0
     killed_with_open: int = 0
-    """Rows in the transaction that was open when the first one was killed."""
+    """Rows in the transaction that was open when the first copier was killed."""
     elapsed_s: float = 0.0
 
 
@@ -128,7 +131,7 @@ def copy_through_a_crash(
 
 
 def _follow(link: Connection, told: Copying, count: int, show: Callable[[], None]) -> None:
-    """Until all is copied, or it is time for the first copier to die."""
+    """Follow the copier until all rows are copied, or the first copier has to be killed."""
     while told.rows < count:
         if not link.poll(TIMEOUT_S):
             raise SystemExit(f"the copier has not told anything for {TIMEOUT_S:.0f} s")
@@ -147,7 +150,7 @@ def _follow(link: Connection, told: Copying, count: int, show: Callable[[], None
 
 
 def values_of(bootstrap: str, topic: str, isolation: str) -> dict[int, list[bytes]]:
-    """All values by partition, in order, up to the present end."""
+    """Return all values by partition, in order, up to the current end."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -175,8 +178,10 @@ def values_of(bootstrap: str, topic: str, isolation: str) -> dict[int, list[byte
 
 
 def check_copy(bootstrap: str, topic: str) -> tuple[bool, int, int]:
-    """Whether the committed copy is the input, partition by partition and in order; how many of its rows are committed,
-    and how many were written."""
+    """Compare the committed copy with the input, partition by partition and in order.
+
+    Return whether they are equal, the number of committed rows, and the number of written rows.
+    """
     original = values_of(bootstrap, topic, "read_committed")
     committed = values_of(bootstrap, COPY, "read_committed")
     written = values_of(bootstrap, COPY, "read_uncommitted")

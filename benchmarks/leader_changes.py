@@ -1,16 +1,16 @@
-"""What it costs a client of very many partitions that a broker dies: its CPU, and what it asks the others.
+"""The cost of a broker's death for a client of very many partitions: its CPU, and its requests to the other brokers.
 
     python -m benchmarks.leader_changes [--partitions 30000] [--in-need 10000] [--silence-ms 300] [--step-ms 50]
     python -m benchmarks.leader_changes --consumer
 
-Three stand-ins for brokers run in a process of their own and hold everything in memory, so that only the client is
-measured. Then the one that leads a third of the partitions ends, as by a kill. The others learn of new leaders as
-brokers do: nothing for `--silence-ms`, then `STEP` partitions every `--step-ms`. They refuse what they do not lead yet,
-and name the leader that they know (KIP-951).
+Three stand-ins for brokers run in a separate process and hold everything in memory, so that only the client is
+measured. Then the stand-in that leads a third of the partitions ends, as by a kill. The others learn of new leaders as
+brokers do: nothing for `--silence-ms`, then `STEP` partitions every `--step-ms`. They refuse requests for partitions
+that they do not lead yet, and name the leader that they know (KIP-951).
 
-A producer has written to all partitions, and writes one record to each of `--in-need` that have no leader now. A
-consumer reads all of them, and nothing comes: the round ends when each new leader was asked for all that it leads.
-`idle_cpu` is what it takes before that, of a core.
+A producer has written to all partitions, and writes one record to each of `--in-need` partitions without a leader. A
+consumer reads all of them, and no records come: the round ends when each new leader was asked for all its partitions.
+`idle_cpu` is the consumer's CPU before that, as a share of a core.
 """
 
 from __future__ import annotations
@@ -86,16 +86,16 @@ DEADLINE_S = 300.0
 # ---------------------------------------------------------------- stand-ins for brokers
 
 
-class UnknownUsers:
-    """Three brokers that agree on who leads. A partition is a pair of its topic's number and its own."""
+class StandIns:
+    """Three stand-in brokers that agree on the leaders. A partition is a pair of its topic's number and its index."""
 
     def __init__(self, partitions: int, silence_s: float, step_s: float) -> None:
         self._silence_s, self._step_s = silence_s, step_s
         self.unread = set(range(partitions))
-        """Whose leader has yet to be asked for records."""
+        """Partitions whose leader was not asked for records yet."""
         self.all_read = asyncio.Event()
         self.asked: Counter[str] = Counter()
-        """Requests and bytes of answers, by the name of the request."""
+        """Number of requests and bytes of answers, by the name of the request."""
         self._leaders = {
             (number // PARTITIONS_OF_TOPIC, number % PARTITIONS_OF_TOPIC): (BROKERS[number % 3], 0)
             for number in range(partitions)
@@ -108,7 +108,7 @@ class UnknownUsers:
         self._writers: dict[int, set[asyncio.StreamWriter]] = {broker: set() for broker in BROKERS}
 
     async def start(self) -> str:
-        """The bootstrap servers: all but the one to be killed."""
+        """Start the brokers; return the bootstrap servers: all except the broker to be killed."""
         for broker in BROKERS:
             server = await asyncio.start_server(self._serving(broker), "127.0.0.1", 0, limit=1 << 24)
             self._servers[broker] = server
@@ -116,7 +116,7 @@ class UnknownUsers:
         return ",".join(f"127.0.0.1:{self._ports[broker]}" for broker in BROKERS if broker != KILLED)
 
     async def kill(self) -> None:
-        """End one, and tell the others by and by who leads instead."""
+        """End one broker, and report the new leaders to the others step by step."""
         self._servers[KILLED].close()
         for writer in self._writers[KILLED]:
             writer.transport.abort()
@@ -155,7 +155,7 @@ class UnknownUsers:
         return serve
 
     def _answer(self, broker: int, frame: memoryview) -> tuple[bytes, float]:
-        """The answer, and how long it is waited with."""
+        """Return the answer, and the time to wait before it is sent."""
         header, position = decode_request_header(frame)
         kind = next(one for one in SERVED if one.api_key == header.api_key)
         request = decode(cast(type[Message], kind), frame, header.api_version, position)
@@ -259,7 +259,7 @@ class UnknownUsers:
         return ListOffsetsResponse(topics=topics)
 
     def _fetch(self, broker: int, request: FetchRequest) -> FetchResponse:
-        """Only what is refused is told of: there are no records."""
+        """Answer with the refused partitions only: there are no records."""
         refused: dict[str, list[PartitionData]] = {}
         for topic in request.topics:
             number = int(topic.topic.removeprefix("wide-"))
@@ -282,11 +282,14 @@ class UnknownUsers:
 
 
 def stand_in(partitions: int, silence_s: float, step_s: float, pipe: Pipe) -> None:
-    """The process of the brokers: tells where they listen, is told to kill one, and then for what was asked. Asked
-    whether all is read, it answers once it is."""
+    """Run the brokers' process. It sends their addresses, and then answers commands from the pipe.
+
+    The commands are to kill a broker and to return the counts of requests. The question if all is read is answered once
+    it is.
+    """
 
     async def run() -> None:
-        brokers = UnknownUsers(partitions, silence_s, step_s)
+        brokers = StandIns(partitions, silence_s, step_s)
         pipe.send(await brokers.start())
         told: asyncio.Queue[str] = asyncio.Queue()
         asyncio.get_running_loop().add_reader(pipe.fileno(), lambda: told.put_nowait(pipe.recv()))
@@ -314,7 +317,7 @@ Measure = Callable[[str, Pipe, int, int], Coroutine[None, None, dict[str, float]
 
 
 class LongestTurn:
-    """The most CPU, in ms, between two turns of this thread's loop."""
+    """The largest CPU time, in ms, between two turns of this thread's loop."""
 
     def __init__(self) -> None:
         self.ms = 0.0
@@ -338,7 +341,7 @@ def places_of(partitions: int) -> list[TopicPartition]:
 
 
 async def produce(bootstrap: str, pipe: Pipe, partitions: int, in_need: int) -> dict[str, float]:
-    """One round of a producer. CPU is that of this process."""
+    """Run one round of a producer. CPU is that of this process."""
     places = places_of(partitions)
     led = [place for number, place in enumerate(places) if BROKERS[number % 3] == KILLED][:in_need]
     async with asyncio.timeout(DEADLINE_S), Producer(bootstrap_servers=bootstrap, acks="all") as producer:
@@ -357,7 +360,7 @@ async def produce(bootstrap: str, pipe: Pipe, partitions: int, in_need: int) -> 
 
 
 async def consume(bootstrap: str, pipe: Pipe, partitions: int, _in_need: int) -> dict[str, float]:
-    """One round of a consumer."""
+    """Run one round of a consumer."""
     consumer = Consumer(bootstrap_servers=bootstrap, auto_offset_reset="earliest")
     async with asyncio.timeout(DEADLINE_S), consumer:
         consumer.assign(places_of(partitions))
@@ -395,7 +398,7 @@ def figures(took_s: float, cpu_s: float, longest: LongestTurn, asked: Counter[st
 def one_round(
     measure: Measure, partitions: int, in_need: int, silence_s: float, step_s: float
 ) -> dict[str, float]:
-    """With brokers of its own."""
+    """Run one round, with new brokers."""
     ours, theirs = multiprocessing.Pipe()
     brokers = multiprocessing.Process(
         target=stand_in, args=(partitions, silence_s, step_s, theirs), daemon=True

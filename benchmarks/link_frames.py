@@ -1,8 +1,8 @@
-"""What protecting the frames between nodes costs: microseconds of CPU for each frame, both ends together.
+"""The cost of protecting frames between nodes: CPU microseconds for each frame, of both ends together.
 
-One process seals frames and opens them again, without sockets, so that nothing but the codec is measured. Prints a
-table of the encrypted frames and of those that nodes of older versions have, and the line that fits the encrypted ones.
-Also the time of a handshake, both ends together. Run with `python -m benchmarks.link_frames`.
+One process seals frames and opens them again, without sockets, so that only the codec is measured. Prints a table of
+the encrypted frames and of the tagged frames of older versions, and a line fitted to the encrypted ones. Also measures
+a handshake, both ends together. Run with `python -m benchmarks.link_frames`.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ from ottla.protocol.node_secrets import Secrets
 
 SIZES = (0, 50, 200, 1000, 10_000, 100_000, 1_000_000)
 FITTED = 100_000
-"""Beyond it the cost is that of fresh memory."""
+"""Size up to which the line is fitted: larger frames cost mainly fresh memory."""
 ROUNDS = 7
 ROUND_S = 0.1
 SECURITY = LinkSecurity(Secrets((b"only for this benchmark",)))
 
 
 def frame_us(kind: type[EncryptedChannel] | type[TaggedChannel], size: int) -> float:
-    """The best round: one frame sealed, put together as a socket would, and opened."""
+    """Return the best round: one frame sealed, joined as a socket would, and opened."""
     sender, receiver = kind(b"1" * 32, b"2" * 32, b"3" * 32), kind(b"2" * 32, b"1" * 32, b"3" * 32)
     payload = os.urandom(size)
     return best_us(lambda: _through(sender, receiver, payload))
@@ -45,7 +45,7 @@ def _through(sender: Channel, receiver: Channel, payload: bytes) -> None:
 
 
 def handshake_us() -> float:
-    """The best round of whole handshakes."""
+    """Return the best round of whole handshakes."""
     server_id, client_id = Identity(1, bytes(16), "c"), Identity(2, bytes(16), "c")
 
     def once() -> None:
@@ -57,7 +57,7 @@ def handshake_us() -> float:
 
 
 def best_us(once: Callable[[], None]) -> float:
-    """Microseconds for one call: the mean of the best of some rounds."""
+    """Return microseconds for one call: the mean of the best round."""
     best = float("inf")
     for _ in range(ROUNDS):
         calls, began = 0, time.process_time()

@@ -1,4 +1,4 @@
-"""How long `ottla.testing.LocalCluster` takes from `with` until it can be used, and to end.
+"""Time of `ottla.testing.LocalCluster` from `with` until it is ready, and to stop.
 
 python -m benchmarks.local_cluster [--rounds 10]
 """

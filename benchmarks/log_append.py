@@ -1,4 +1,4 @@
-"""What an append and a read at the tail cost the event loop: `python -m benchmarks.log_append`."""
+"""The event loop's cost of an append, and of a read at the tail: `python -m benchmarks.log_append`."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _RECORD_BYTES = 1010
 
 
 def make_batch(size: int, sequence: int) -> bytearray:
-    """An idempotent batch of records of 1 KB, about `size` bytes in all. `sequence` is that of the batch."""
+    """Make an idempotent batch of records of 1 KB, about `size` bytes in all. `sequence` is that of the batch."""
     count = max(1, size // _RECORD_BYTES)
     records = [(None, bytes(1000), 1_000)] * count
     return bytearray(encode_batch(records, producer_id=7, producer_epoch=0, base_sequence=sequence * count))
 
 
 def measure(size: int, total_bytes: int, folder: Path) -> tuple[float, float, float, float]:
-    """Microseconds: append as leader and as follower, read of the newest batch and far behind the tail."""
+    """Return microseconds: append as leader and as follower, read of the newest batch and far before the tail."""
     count = min(20_000, max(200, total_bytes // size))
     leader = PartitionLog.open(folder / "l-0", LogConfig(), clean_shutdown=False, recovery_point=0, now_ms=0)
     follower = PartitionLog.open(

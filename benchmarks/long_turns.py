@@ -2,10 +2,10 @@
 
     python -m benchmarks.long_turns [--elements N ...] [--record FILE]
 
-For each array that a request has, a request is sent in which it has N elements that name nothing that exists. Another
-connection asks for ApiVersions all the while: how much CPU the broker's main thread takes until it is answered bounds
-the longest turn, whatever else the machine does. Beside it stand the peak of resident memory beyond what it was before,
-the size of the request, and what came of it.
+For each array of a request, a request is sent in which the array has N elements that name nothing that exists. Another
+connection sends ApiVersions continuously: the CPU that the broker's main thread uses until the answer bounds the
+longest turn, independently of other load on the machine. The table also has the peak of additional resident memory, the
+size of the request, and its result.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ for _module in pkgutil.iter_modules(ottla.protocol.messages.__path__):
 
 
 def main_thread_cpu_s(pid: int) -> float:
-    """CPU that the main thread has taken so far."""
+    """Return the CPU seconds that the main thread has used so far."""
     return int(Path(f"/proc/{pid}/task/{pid}/schedstat").read_text().split()[0]) / 1e9
 
 
@@ -57,7 +57,7 @@ def connect(bootstrap: str) -> socket.socket:
 
 
 def read_frame(sock: socket.socket) -> bytes | None:
-    """The next answer; None if the broker hangs up."""
+    """Return the next answer; None if the broker closes the connection."""
     data = bytearray()
     needed = 4
     while len(data) < needed:
@@ -71,7 +71,7 @@ def read_frame(sock: socket.socket) -> bytes | None:
 
 
 def watch(bootstrap: str, pid: int, peaks: Any) -> None:
-    """Ask over and over; `peaks` are the most CPU seconds for one answer, and the most resident memory."""
+    """Send requests continuously; `peaks` are the most CPU seconds for one answer, and the most resident memory."""
     sock, question = connect(bootstrap), encode_request(_PROBE, 3, 1, "probe")
     while True:
         began_s = main_thread_cpu_s(pid)
@@ -83,7 +83,7 @@ def watch(bootstrap: str, pid: int, peaks: Any) -> None:
 
 
 def served(bootstrap: str) -> dict[int, int]:
-    """The newest version of each API."""
+    """Return the newest version of each API."""
     with connect(bootstrap) as sock:
         sock.sendall(encode_request(_PROBE, 3, 1, "served"))
         frame = read_frame(sock)
@@ -93,7 +93,7 @@ def served(bootstrap: str) -> dict[int, int]:
 
 
 def prepare(bootstrap: str) -> None:
-    """The broker coordinates groups."""
+    """Wait until the broker coordinates groups."""
     question = FindCoordinatorRequest(key_type=0, coordinator_keys=["any"])
     with connect(bootstrap) as sock:
         while True:
@@ -106,7 +106,7 @@ def prepare(bootstrap: str) -> None:
 
 
 def worst(versions: dict[int, int], elements: int) -> Iterator[tuple[str, int, Message]]:
-    """What is asked, in which version, and the request."""
+    """Yield the name, the version and the request of each case."""
     for request_class in requests():
         version = versions.get(request_class.schema.api_key)
         if version is None:
@@ -120,7 +120,7 @@ def worst(versions: dict[int, int], elements: int) -> Iterator[tuple[str, int, M
 
 
 def ask(bootstrap: str, frame: bytes) -> str:
-    """What came of it."""
+    """Send a request, and return a description of the result."""
     with connect(bootstrap) as sock:
         try:
             sock.sendall(frame)
@@ -133,7 +133,7 @@ def ask(bootstrap: str, frame: bytes) -> str:
 
 
 def measure(bootstrap: str, pid: int, elements: int) -> Iterator[dict[str, object]]:
-    """One row for each request."""
+    """Yield a row for each request."""
     peaks = multiprocessing.Array("d", 2)
     watching = multiprocessing.Process(target=watch, args=(bootstrap, pid, peaks), daemon=True)
     watching.start()

@@ -1,10 +1,10 @@
-"""What a broker costs the metadata quorum: while nothing happens, and for each record of metadata that it is told.
+"""The cost of a broker for the metadata quorum: when idle, and for each metadata record that is sent to it.
 
     python -m benchmarks.many_brokers [--brokers 3 50 200] [--record FILE]
 
-Three quorum nodes as processes; the brokers are sessions with them in this process, which beat as real ones do, and
-have no logs. For each number of brokers: the CPU of each quorum node over a quiet window, and the CPU and time to tell
-all of them of a new topic of 1,000 partitions.
+Three quorum nodes are processes. The brokers are sessions with them in this process, which send heartbeats as real ones
+do, and have no logs. Readings for each number of brokers: the CPU of each quorum node over a quiet window, and the CPU
+and time to report a new topic of 1,000 partitions to all of them.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ DEADLINE_S = 180.0
 
 
 async def grow(cluster: Cluster, folder: Path, sessions: list[QuorumSession], count: int) -> None:
-    """Have so many brokers that take part."""
+    """Add brokers until `count` take part."""
     new = []
     while len(sessions) < count:
         session = QuorumSession(
@@ -56,7 +56,7 @@ async def grow(cluster: Cluster, folder: Path, sessions: list[QuorumSession], co
 
 
 async def told(sessions: list[QuorumSession], offset: int) -> None:
-    """Until all of them follow the metadata up to there."""
+    """Wait until all brokers follow the metadata up to this offset."""
     async with asyncio.timeout(DEADLINE_S):
         while any(session.image.offset < offset for session in sessions):
             await asyncio.sleep(0.005)

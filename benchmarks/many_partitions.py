@@ -2,9 +2,9 @@
 
     python -m benchmarks.many_partitions [--partitions 1000] [--record benchmarks/results/many_partitions.json]
 
-Each step is timed until it is done everywhere: every partition led and in sync, nothing moving any more, no log
-left on any disk. Meanwhile a prober asks a broker that takes part for the cluster, time and again; its slowest
-answer is the longest stall.
+Each step is timed until it is done everywhere: every partition led and in sync, no replica moving, no log left on any
+disk. Meanwhile a prober repeatedly asks a broker that takes part for the cluster; its slowest answer is the longest
+stall.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ DEADLINE_S = 300
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """What took how long: `answer_s` until the request was answered, `done_s` until it was done everywhere."""
+    """A step with its times: `answer_s` until the request was answered, `done_s` until it was done everywhere."""
 
     name: str
     answer_s: float
@@ -50,13 +50,13 @@ class Step:
 
 
 class Probe:
-    """The slowest answer of a broker since `restart`."""
+    """A probe of the slowest answer of a broker."""
 
     def __init__(self) -> None:
         self.slowest_s = 0.0
 
     async def run(self, address: str) -> None:
-        """Until cancelled."""
+        """Send requests until cancelled."""
         async with Admin(bootstrap_servers=address) as admin:
             while True:
                 began = time.monotonic()
@@ -67,7 +67,7 @@ class Probe:
 
 @asynccontextmanager
 async def probing(address: str) -> AsyncIterator[Probe]:
-    """A probe that runs until the block ends."""
+    """Run a probe until the block ends."""
     probe = Probe()
     task = asyncio.create_task(probe.run(address))
     try:
@@ -79,12 +79,12 @@ async def probing(address: str) -> AsyncIterator[Probe]:
 
 
 def cpu_of_all_s(cluster: Cluster) -> float:
-    """CPU seconds that all nodes have used."""
+    """Return the CPU seconds that all nodes have used."""
     return sum(cpu_s(node.pid) for node in (*cluster.brokers, *cluster.quorum))
 
 
 def logs_there(data: Path) -> int:
-    """How many logs of the topic the brokers have."""
+    """Return the number of the topic's logs on the brokers."""
     return sum(1 for _ in data.glob(f"broker-*/{TOPIC}-*"))
 
 
@@ -102,7 +102,7 @@ async def timed(
     act: Callable[[], Awaitable[object]],
     done: Callable[[], Awaitable[bool]],
 ) -> Step:
-    """One step."""
+    """Run and time one step."""
     probe.slowest_s = 0.0
     used, began = cpu_of_all_s(cluster), time.monotonic()
     await act()
@@ -119,7 +119,7 @@ async def timed(
 
 
 async def steps(cluster: Cluster, data: Path, partitions: int) -> list[Step]:
-    """All steps, in order."""
+    """Run all steps, in order."""
     placed = {index: [FIRST[(index + i) % 3] for i in range(3)] for index in range(partitions)}
     async with Admin(bootstrap_servers=cluster.bootstrap, request_timeout_ms=120_000) as admin:
 

@@ -1,4 +1,4 @@
-"""A broker's answer to a client that asks for all topics, without sockets: what an authorizer adds to it."""
+"""A broker's answer to a request for all topics, without sockets: measures the cost that an authorizer adds."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class _Cluster:
 
 
 class _Asked:
-    """As much of a request as the handler needs; the answer is encoded and dropped."""
+    """The part of a request that the handler needs; the answer is encoded and dropped."""
 
     api_key, api_version, listener = MetadataRequest.api_key, _VERSION, _LISTENER
     client_id: str | None = "benchmark"
@@ -71,7 +71,7 @@ class _Asked:
 
 
 class MetadataAnswers:
-    """What a principal at a host is told of these topics."""
+    """Metadata answers about these topics for a principal at a host."""
 
     def __init__(self, topics: Sequence[str], user: str, host: str) -> None:
         self._session = PeerSession(Principal.parse(user), host, _LISTENER)
@@ -81,8 +81,10 @@ class MetadataAnswers:
         self._handlers = MetadataHandlers(quorum, 1, creator, listed, LostBrokers(lambda: quorum.image))
 
     def milliseconds(self, authorizer: Authorizer | None, forget: Callable[[], object]) -> tuple[float, int]:
-        """Of the processor, for one whole answer, and how many topics it has; the best of five, with a call of `forget`
-        before each."""
+        """Return CPU milliseconds for a whole answer, and its number of topics: the best of five.
+
+        `forget` is called before each answer.
+        """
         audit = None if authorizer is None else AuditLog(authorizer.decide, str, time.monotonic)
         authorization = None if authorizer is None or audit is None else Authorization(authorizer, audit)
         found = []

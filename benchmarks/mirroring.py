@@ -1,4 +1,4 @@
-"""Ottla's mirrors beside MirrorMaker 2: a backlog that is copied, how far copies are behind, and a promotion.
+"""Compares Ottla's mirrors with MirrorMaker 2: copying a backlog, the lag of copies, and a promotion.
 
     python -m benchmarks.mirroring [FIGURE ...] [--only ottla|kafka] [--rounds N] [--json] [--record FILE]
 
@@ -6,11 +6,11 @@ FIGURES: backlog lag from-ottla (all of them without arguments, some six minutes
 `from-ottla` Ottla. `ottla` is a mirror of Ottla, and `kafka` is MirrorMaker 2 with Apache Kafka as its target. Source
 and target have one broker and one quorum node each, and topics one replica.
 
-What copies is the target's broker, and MirrorMaker's process where there is one: that is whose CPU is counted. A
-backlog is timed from its first third on, when virtual machines have compiled what they need.
+The counted CPU is that of the copying processes: the target's broker, and MirrorMaker's process. A backlog is timed
+from its first third on, when the JVM has compiled its code.
 
-A thread that the machine keeps waiting for a processor copies nothing meanwhile. So the lag comes with the longest such
-wait: a stall of the same length is the machine's.
+A thread that waits for a processor copies nothing meanwhile. So the lag is shown with the longest such wait: a stall of
+the same length was caused by the machine.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ WARM_S, MEASURED_S = 15.0, 15.0
 DEADLINE_S = 120.0
 LOOK_EVERY_S = 0.1
 STAMPED = {"message.timestamp.type": "LogAppendTime"}
-"""The source tells when it took a record, to a millisecond. Copies keep that."""
+"""Topic setting: the source stamps records when it appends them, in milliseconds. Copies keep the timestamp."""
 ONE_BROKER = {
     "transaction.state.log.replication.factor": "1",
     "transaction.state.log.min.isr": "1",
@@ -54,7 +54,7 @@ ONE_BROKER = {
 GOALS = {"MB per CPU s": Goal(3, is_least=True)}
 
 
-# ---------------------------------------------------------------- the clusters, and what copies
+# ---------------------------------------------------------------- the clusters, and copying processes
 
 
 def ottla(data: Path, *, settings: Mapping[str, str] | None = None) -> AbstractContextManager[Cluster]:
@@ -70,7 +70,7 @@ LAUNCHERS: dict[str, Launch] = {"ottla": ottla, "kafka": kafka}
 
 @contextmanager
 def copying(source: Cluster, target: Cluster, is_ottla: bool, folder: Path) -> Iterator[list[Node]]:
-    """Have the target copy all topics of the benchmark. Yields the processes that do."""
+    """Let the target copy all topics of the benchmark; yield the copying processes."""
     if is_ottla:
         asyncio.run(_create_mirror(source, target))
         yield target.brokers
@@ -93,7 +93,9 @@ async def _create_mirror(source: Cluster, target: Cluster) -> None:
 
 
 def _mirror_maker(source: Cluster, target: Cluster) -> dict[str, str]:
-    """Names are kept, batches and fetches as large as those of the mirror's peers, and a task for each core."""
+    """Return MirrorMaker's settings: names are kept, batches and fetches are as large as those of Ottla's mirror, and
+    there is a task for each core.
+    """
     factors = ("replication", "checkpoints.topic.replication", "heartbeats.topic.replication")
     return {
         "clusters": "from,to",
@@ -119,7 +121,7 @@ def _mirror_maker(source: Cluster, target: Cluster) -> dict[str, str]:
 
 
 def backlog(launch: Launch, data: Path, *, from_kafka: bool = True) -> Row:
-    """1 KB records in six partitions, which are there before anything copies."""
+    """Copy 1 KB records in six partitions, which are written before copying begins."""
     with (kafka if from_kafka else ottla)(data / "source") as source:
         topic = new_topic(source, admin_of(source), PARTITIONS)
         write_to(source, topic, GIGABYTES, {"acks": "1"}, RECORD_BYTES)
@@ -144,7 +146,7 @@ def backlog(launch: Launch, data: Path, *, from_kafka: bool = True) -> Row:
 
 
 def length(admin: AdminClient, topic: str) -> int:
-    """How many records a topic has; 0 while it is not there."""
+    """Return the number of records of a topic; 0 while it does not exist."""
     places = dict.fromkeys([TopicPartition(topic, one) for one in range(PARTITIONS)], OffsetSpec.latest())
     try:
         return sum(answer.result(10).offset for answer in admin.list_offsets(places).values())
@@ -153,7 +155,7 @@ def length(admin: AdminClient, topic: str) -> int:
 
 
 def copied(admin: AdminClient, topic: str, goal: int) -> int:
-    """Wait until so many are there; returns how many there are then."""
+    """Wait until `goal` records are copied; return the number at that time."""
     deadline = time.monotonic() + DEADLINE_S
     while (found := length(admin, topic)) < goal:
         if time.monotonic() > deadline:
@@ -163,8 +165,10 @@ def copied(admin: AdminClient, topic: str, goal: int) -> int:
 
 
 def lag(launch: Launch, data: Path) -> Row:
-    """A thousand records of 256 B a second: from the log of the source to a consumer of the target. Then Ottla is
-    promoted."""
+    """Measure the lag of a thousand records of 256 B a second: from the log of the source to a consumer of the target.
+
+    Then a mirror of Ottla is promoted.
+    """
     with (
         kafka(data / "source") as source,
         launch(data / "target") as target,
@@ -189,7 +193,7 @@ def lag(launch: Launch, data: Path) -> Row:
 
 @contextmanager
 def delays(cluster: Cluster, topic: str) -> Iterator[list[float]]:
-    """Seconds from the time that the source gave records until a consumer here has them; the list grows."""
+    """Yield a growing list of seconds from the source's timestamp of records until a consumer here has them."""
     seen: list[float] = []
     stop = Event()
     consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "reader"})
@@ -213,8 +217,10 @@ def delays(cluster: Cluster, topic: str) -> Iterator[list[float]]:
 
 @contextmanager
 def waits_for_a_processor(nodes: Sequence[Node]) -> Iterator[list[float]]:
-    """Seconds that threads of these processes could have run, and were not let; the list grows. The kernel counts a
-    wait when it ends."""
+    """Yield a growing list of seconds that runnable threads of these processes waited for a processor.
+
+    The kernel counts a wait when it ends.
+    """
     waits: list[float] = []
     stop = Event()
 
@@ -225,7 +231,7 @@ def waits_for_a_processor(nodes: Sequence[Node]) -> Iterator[list[float]]:
                 try:
                     waited_ns = int(path.read_text().split()[1])
                 except (OSError, IndexError):
-                    continue  # The thread has ended.
+                    continue  # the thread has ended
                 waits.append((waited_ns - known.get(path, waited_ns)) / 1e9)
                 known[path] = waited_ns
 
@@ -239,7 +245,9 @@ def waits_for_a_processor(nodes: Sequence[Node]) -> Iterator[list[float]]:
 
 
 async def promotion(target: Cluster, topic: str) -> Row:
-    """While the source is written to: until the promotion is told, and until each partition has taken a record."""
+    """Promote the mirror while the source is written to: time to the answer, and until each partition accepted a
+    record.
+    """
     producer = Producer({"bootstrap.servers": target.bootstrap, "acks": "all", "linger.ms": 0})
     producer.list_topics(topic, 30)
     async with Admin(bootstrap_servers=target.bootstrap) as admin:

@@ -1,7 +1,7 @@
-"""Programs that read or write at the same time, and what they and the brokers take for it.
+"""Programs that read or write at the same time, and the CPU that they and the brokers use.
 
-A program says that it is ready, begins when it is told a line, and prints as JSON how many bytes it has moved, how many
-seconds of a processor it took, and when it ended.
+A program prints that it is ready, begins when it gets a line, and prints as JSON the bytes it has moved, its CPU
+seconds, and its end time.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from .rounds import Row
 
 
 def together(cluster: Cluster, module: str, arguments: Sequence[Sequence[str]], whose: str) -> Row:
-    """Run `module` with each of the arguments, all at once. `whose` names them in the result.
+    """Run `module` once with each of the arguments, all at once. `whose` names the programs in the result.
 
-    Raises RuntimeError if one ends before it begins.
+    Raises RuntimeError if a program ends before it begins.
     """
     programs = [
         subprocess.Popen(
@@ -48,7 +48,7 @@ def together(cluster: Cluster, module: str, arguments: Sequence[Sequence[str]], 
 
 
 def when_told(move: Callable[[], int]) -> None:
-    """In such a program: `move` returns how many bytes it has moved."""
+    """Run in such a program: wait for the line, and report. `move` returns the number of bytes moved."""
     print("ready", flush=True)
     sys.stdin.readline()
     before = time.process_time()

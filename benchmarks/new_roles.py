@@ -1,10 +1,10 @@
-"""What a broker pays when another one dies: CPU from the bytes of the metadata feed to its new roles.
+"""A broker's cost when another one dies: CPU from the bytes of the metadata feed to its new roles.
 
     python -m benchmarks.new_roles [--partitions 10000] [--rounds 5] [--profile | --record FILE]
 
-One broker of three, with a log of each partition. The quorum's own code makes the records that fence broker 3, which
-led a third. They are folded and followed as in a node. Nobody is there to fetch from. This broker leads two thirds from
-then on. Told is the least of the rounds, each of which is a fork of the same process.
+One broker of three has a log of each partition. The quorum's own code makes the records that fence broker 3, which led
+a third of the partitions. They are folded and followed as in a node. There is no broker to fetch from. This broker
+leads two thirds from then on. The reading is the least of the rounds, each of which is a fork of the same process.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ class Rig:
         self.follower.image.offset = image.offset
 
     async def start(self) -> None:
-        """Make all logs, and look at the ISRs, which brokers do every 15 seconds."""
+        """Create all logs, and check the ISRs, which brokers do every 15 seconds."""
         image = self.follower.image
         self.replicas.apply(image, ImageDelta.between(type(image)(), image))
         while len(self.replicas) < sum(len(one.partitions) for one in image.topics.values()):
@@ -91,15 +91,18 @@ class Rig:
         self.replicas.check_isr()
 
     def fence(self) -> FeedRecords:
-        """What the quorum tells of a broker that has died."""
+        """Return the quorum's records about a broker that has died."""
         offset = self.quorum.machine.image.offset
         fenced = self.quorum.apply(FenceBroker(broker_id=DEAD_ID, broker_epoch=self.quorum.epoch(DEAD_ID)))
         records = [encode_record(one) for _, one in fenced.records]
         return FeedRecords(first_offset=offset, end_offset=offset + len(records), term=1, records=records)
 
     def follow(self, push: FeedRecords) -> Reading:
-        """Fold it, and take the new roles. The garbage collector writes to nearly all memory first: else the kernel
-        copies it, page by page, when it is written to after a fork, which takes 3 to 4 microseconds a partition."""
+        """Fold the records, and take the new roles.
+
+        First the garbage collector writes to nearly all memory. Otherwise the kernel copies it, page by page, at the
+        first write after a fork, which takes 3 to 4 microseconds for each partition.
+        """
         gc.collect()
         image = self.follower.image
         began = time.thread_time()
@@ -110,13 +113,13 @@ class Rig:
         return Reading(folded - began, time.thread_time() - folded)
 
     async def close(self) -> None:
-        """Let go of the logs."""
+        """Close the logs."""
         await self.replicas.close()
         self.logs.close(clean=True, broker_epoch=7)
 
 
 def in_a_fork(act: Callable[[], Reading]) -> Reading:
-    """Do it in a child, so that the next round finds all as it was."""
+    """Run `act` in a child process, so that the next round finds the same state."""
     ours, theirs = Pipe(duplex=False)
     child = os.fork()
     if not child:
@@ -130,7 +133,7 @@ def in_a_fork(act: Callable[[], Reading]) -> Reading:
 
 
 def profile(rig: Rig, push: FeedRecords) -> Reading:
-    """Print where the time goes."""
+    """Print a profile."""
     with cProfile.Profile() as profiler:
         reading = rig.follow(push)
     pstats.Stats(profiler).sort_stats("tottime").print_stats(40)
@@ -139,7 +142,7 @@ def profile(rig: Rig, push: FeedRecords) -> Reading:
 
 
 async def measure(partitions: int, rounds: int, *, profiled: bool) -> Reading:
-    """The least of the rounds."""
+    """Return the least of the rounds."""
     with tempfile.TemporaryDirectory(prefix="ottla-roles-") as folder:
         rig = Rig(Path(folder), partitions)
         await rig.start()

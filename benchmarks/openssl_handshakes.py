@@ -1,6 +1,6 @@
-"""OpenSSL's own programs, for `benchmarks.security`: clients that shake hands and hang up, and a bare server.
+"""OpenSSL's own programs, for `benchmarks.security`: clients that make handshakes, and a bare server.
 
-What `openssl s_server` takes for a handshake is what OpenSSL takes for its half of it, and next to nothing else.
+The CPU of `openssl s_server` for a handshake is OpenSSL's cost of its half, and next to nothing else.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _COUNTED = re.compile(r"(\d+) connections in ")
 
 
 def shaken_hands(address: str, ca_file: Path, seconds: int, clients: int) -> int:
-    """How many times so many clients have shaken hands, one after the other, in so many seconds."""
+    """Return the number of handshakes that `clients` clients made in `seconds` seconds, each one after the other."""
     command = ["openssl", "s_time", "-connect", address, "-new", "-tls1_3", "-time", str(seconds)]
     command += ["-verify", "9", "-CAfile", str(ca_file), "-no-CApath", "-no-CAstore"]
     running = [
@@ -39,7 +39,7 @@ def _counted(said: str) -> int:
 
 @contextmanager
 def bare_server(own_file: Path) -> Iterator[tuple[str, int]]:
-    """`openssl s_server` with the key and the chain of that file: its address, and its process."""
+    """Run `openssl s_server` with the key and the chain of this file; yield its address and its process id."""
     (port,) = free_ports(1)
     own = str(own_file)
     command = ["openssl", "s_server", "-quiet", "-accept", f"{HOST}:{port}", "-naccept", "1000000000"]

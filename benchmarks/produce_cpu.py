@@ -1,9 +1,9 @@
-"""CPU per produce request, acks=1, one replica: a broker against a C server that does the least possible.
+"""CPU per produce request, acks=1, one replica: a broker compared with a minimal C server.
 
     python -m benchmarks.produce_cpu [--rounds N] [--record FILE]
 
-Both check the batch's CRC-32C, patch it, append it to a file in the page cache and reply. They run in pairs;
-the table has medians over the rounds, and of the ratio within each pair.
+Both check the batch's CRC-32C, patch it, append it to a file in the page cache and reply. The runs are made in pairs.
+The table has medians over the rounds, and medians of the ratio within each pair.
 """
 
 from __future__ import annotations
@@ -29,8 +29,8 @@ SIZES = {1010: 4000, 16 * 1024: 2000, 64 * 1024: 700, 1_000_000: 40}
 
 
 def produce_frame(topic: str, batch_bytes: int) -> tuple[bytes, int]:
-    """A request with one batch of about that size, and where in the frame (without its size) the batch
-    begins.
+    """Make a request with one batch of about this size; return it with the batch's position in the frame (without its
+    size).
     """
     value = os.urandom(1000)
     batch = encode_batch([(None, value, 0)] * (batch_bytes // RECORD_BYTES))
@@ -43,7 +43,7 @@ def produce_frame(topic: str, batch_bytes: int) -> tuple[bytes, int]:
 
 
 def measure(folder: Path, cluster: Cluster, admin: AdminClient, size: int, number: int) -> Pair:
-    """One pair of runs. What it wrote is deleted: every run begins with the same free memory."""
+    """Measure one pair of runs. The written records are deleted, so that every run begins with the same free memory."""
     topic = f"produce-{size}-{number}"
     frame, batch_offset = produce_frame(topic, size)
     load = Load(count=SIZES[size])

@@ -1,11 +1,11 @@
-"""What one produce request costs the event loop, from the bytes in the socket to the bytes of the answer.
+"""The event loop's cost of one produce request, from the bytes in the socket to the bytes of the answer.
 
     python -m benchmarks.produce_path [--requests N] [--rounds N] [--only TEXT] [--profile | --record FILE]
 
-A broker's connection, router, handler, replicas and logs without network and event loop: the socket hands out the same
-frame again and again, each time with the next sequence, and swallows the answers. With acks=all a follower acknowledges
-each request. The CPU time is that of the thread, the least of the rounds. The calls of Python functions for one request
-do not depend on what else the machine does.
+This is a broker's connection, router, handler, replicas and logs without network and event loop. The socket returns the
+same frame again and again, each time with the next sequence, and drops the answers. With acks=all a follower
+acknowledges each request. The CPU time is that of the thread, the least of the rounds. The number of calls of Python
+functions for one request is independent of other load on the machine.
 """
 
 from __future__ import annotations
@@ -64,13 +64,13 @@ _INT32, _UINT32 = struct.Struct(">i"), struct.Struct(">I")
 
 
 class Case(NamedTuple):
-    """What is produced, and how."""
+    """A kind of produce request."""
 
     version: int
     acks: int
     partitions: int
     batch_bytes: int
-    """Of the batch for each partition, in records of 1 KB."""
+    """Size of the batch for each partition, in records of 1 KB."""
 
     def __str__(self) -> str:
         told = {-1: "all"}.get(self.acks, str(self.acks))
@@ -88,7 +88,7 @@ CASES = (
 
 
 class _OneFrame:
-    """A socket in which one frame lies, and then none until the next turn."""
+    """A socket that has one frame to read, and then none until the next turn."""
 
     def __init__(self) -> None:
         self.frame = bytearray()
@@ -123,7 +123,7 @@ class _OneFrame:
 
 
 class _Readiness:
-    """Keeps who wants to read."""
+    """A stand-in for the event loop that keeps the reader's callback."""
 
     def __init__(self) -> None:
         self.readable: Callable[[], object] = lambda: None
@@ -164,7 +164,7 @@ class _Host:
 
 
 class _Replicas:
-    """Those of one topic."""
+    """The replicas of one topic."""
 
     def __init__(self, partitions: Sequence[Partition]) -> None:
         self.image = ClusterImage()
@@ -179,7 +179,7 @@ class _Replicas:
 
 
 class Rig:
-    """One broker and one connection to it. `produce` sends one request and checks nothing but that it is answered."""
+    """A broker and a connection to it. `produce` sends a request and only checks that an answer comes."""
 
     def __init__(self, folder: Path, case: Case, loop: asyncio.AbstractEventLoop) -> None:
         self.case = case
@@ -217,7 +217,7 @@ class Rig:
         return partition
 
     def _request(self) -> tuple[bytearray, list[int]]:
-        """The frame, and where in it the batches begin."""
+        """Return the frame, and the positions of the batches in it."""
         case = self.case
         records = [
             (None, bytes([index]) * 1000, wall_ms()) for index in range(max(1, case.batch_bytes // 1010))
@@ -251,14 +251,14 @@ class Rig:
         return int(_INT32.unpack_from(self.socket.frame, self._batches[0] + 8)[0]) + 12
 
     def produce(self) -> None:
-        """One request and its answer."""
+        """Run one request and its answer."""
         self._readiness.readable()
         if self.case.acks == -1:
             for partition in self.partitions:
                 partition.fetched_by(FOLLOWER_ID, 1, partition.log.log_end_offset)
 
     def check(self) -> None:
-        """AssertionError unless the last request was answered without an error, and all was appended."""
+        """Raise AssertionError unless the last request was answered without an error, and all batches were appended."""
         answer = decode_response(ProduceRequest, bytes(self.socket.sent)[4:], self.case.version)[1]
         told = [one for topic in answer.responses for one in topic.partition_responses]
         assert len(told) == self.case.partitions, answer
@@ -274,14 +274,14 @@ class Rig:
 
 
 class Reading(NamedTuple):
-    """Of one request."""
+    """The cost of one request."""
 
     cpu_us: float
     calls: float
 
 
 def cpu_us(rig: Rig, requests: int) -> float:
-    """Of one request: user and system time of this thread; making the frame does not count."""
+    """Return user and system time of this thread for one request; making the frame is not counted."""
     spent, clock, produce = 0, time.thread_time_ns, rig.produce
     for _ in range(requests):
         rig.next_request()
@@ -292,7 +292,7 @@ def cpu_us(rig: Rig, requests: int) -> float:
 
 
 def calls(rig: Rig, requests: int) -> float:
-    """How many Python functions one request calls."""
+    """Return the number of Python functions that one request calls."""
     counted = 0
 
     def count(_frame: object, event: str, _argument: object) -> None:
@@ -308,7 +308,7 @@ def calls(rig: Rig, requests: int) -> float:
 
 
 def measure(case: Case, requests: int, rounds: int, loop: asyncio.AbstractEventLoop) -> Reading:
-    """The least CPU of the rounds: whatever else runs on the machine only adds to it."""
+    """Return the least CPU of the rounds, since other load on the machine only adds to it."""
     least = float("inf")
     with tempfile.TemporaryDirectory() as folder:
         rig = Rig(Path(folder), case, loop)
@@ -324,7 +324,7 @@ def measure(case: Case, requests: int, rounds: int, loop: asyncio.AbstractEventL
 
 
 def profile(case: Case, requests: int, loop: asyncio.AbstractEventLoop) -> None:
-    """Print where the time goes."""
+    """Print a profile."""
     with tempfile.TemporaryDirectory() as folder:
         rig = Rig(Path(folder), case, loop)
         profiler = cProfile.Profile()

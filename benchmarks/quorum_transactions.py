@@ -1,10 +1,11 @@
-"""How many transactions the metadata quorum itself can carry: no records, only its part.
+"""The rate of transactions that the metadata quorum itself can carry: its part only, without records.
 
     python -m benchmarks.quorum_transactions [--seconds N] [--partitions N] [--record FILE]
 
-Three quorum nodes as processes; three brokers' sessions in this process, which have partitions and no logs. Each
-transaction adds its partitions, is decided, and has its markers reported as soon as the decision is known. Told is how
-many end per second by so many at a time, and the CPU that the quorum's leader and all its nodes take for one.
+Three quorum nodes are processes. Three brokers' sessions in this process have partitions and no logs. Each transaction
+adds its partitions, is committed, and has its markers reported as soon as the decision is known. The readings are the
+transactions that end per second by their number at a time, and the CPU for each of the quorum's leader and of all its
+nodes.
 """
 
 from __future__ import annotations
@@ -57,17 +58,17 @@ AT_A_TIME = (1, 8, 64, 512)
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """Of so many transactions at a time."""
+    """The readings for a number of transactions at a time."""
 
     at_a_time: int
     per_second: float
     leader_cpu_ms: float
-    """Of the node that took most, for one transaction."""
+    """CPU of the busiest node for one transaction."""
     quorum_cpu_ms: float
 
 
 class Broker:
-    """A session with the quorum that says of every partition it leads that the marker is written."""
+    """A session with the quorum that reports the marker as written for every partition it leads."""
 
     def __init__(self, broker_id: int, config: QuorumSessionConfig) -> None:
         self.broker_id = broker_id
@@ -80,7 +81,7 @@ class Broker:
         self._reports: dict[asyncio.Task[None], None] = {}
 
     def changed(self, names: Iterable[str]) -> None:
-        """Some of these may have been decided."""
+        """Report markers if some of these transactions were decided."""
         known = self.session.image.transactions.by_id
         topics = self.session.image.topics_by_id
         written = [
@@ -105,12 +106,12 @@ class Broker:
         self.completion_waits.image_changed(names, leaders_changed=False)
 
     async def reported(self) -> None:
-        """Until the quorum has everything in writing."""
+        """Wait until the quorum has recorded all reports."""
         await asyncio.gather(*self._reports)
 
 
 async def transact(broker: Broker, places: list[Place], count: list[int], until: float) -> None:
-    """One client's transactions, one after the other."""
+    """Run a client's transactions in sequence."""
     name, connection = secrets.token_hex(8), secrets.randbits(40)
     origin = ClientOrigin(
         broker_id=broker.broker_id,
@@ -136,7 +137,7 @@ async def transact(broker: Broker, places: list[Place], count: list[int], until:
 
 
 async def measure(cluster: Cluster, folder: Path, partitions: int, seconds: float) -> list[Reading]:
-    """Of a quorum that runs."""
+    """Measure a running quorum."""
     brokers = [Broker(one, config(cluster, folder, one)) for one in BROKERS]
     for broker in brokers:
         broker.session.ask_to_unfence()
@@ -187,7 +188,7 @@ async def measure(cluster: Cluster, folder: Path, partitions: int, seconds: floa
 
 
 def config(cluster: Cluster, folder: Path, broker_id: int) -> QuorumSessionConfig:
-    """Of a broker that is none."""
+    """Return the session settings of a simulated broker."""
     return QuorumSessionConfig(
         broker_id=broker_id,
         cluster_id=json.loads((folder / "layout.json").read_text())["cluster_id"],
@@ -201,7 +202,7 @@ def config(cluster: Cluster, folder: Path, broker_id: int) -> QuorumSessionConfi
 
 
 def main() -> int:
-    """See the module's documentation."""
+    """Run the benchmark; see the module's documentation."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

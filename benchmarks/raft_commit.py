@@ -1,7 +1,7 @@
 """Commit latency and failover of the metadata quorum: three processes, every commit on disk.
 
-Prints a table: one command in flight, 200 in flight, and the time from `kill -9` of the leader to the next
-accepted command. Run with `python benchmarks/raft_commit.py [--directory DIR]`; results depend on the disk.
+Prints a table: one command in flight, 200 in flight, and the time from `kill -9` of the leader to the next accepted
+command. Run with `python benchmarks/raft_commit.py [--directory DIR]`; results depend on the disk.
 """
 
 from __future__ import annotations
@@ -35,31 +35,31 @@ NODES = (1, 2, 3)
 
 
 class Counter:
-    """The smallest state machine."""
+    """The smallest state machine: it counts commands."""
 
     def __init__(self) -> None:
         self.count = 0
 
     def apply(self, index: int, term: int, command: bytes) -> object:
-        """The number of commands so far."""
+        """Return the number of commands so far."""
         self.count += 1
         return self.count
 
     def snapshot(self) -> Iterator[bytes]:
-        """The count."""
+        """Yield the count."""
         yield self.count.to_bytes(8, "big")
 
     def restore(self, chunks: Iterable[bytes]) -> None:
-        """Back to a count."""
+        """Set the count from a snapshot."""
         self.count = int.from_bytes(b"".join(chunks), "big")
 
     def adopt(self, other: Counter) -> None:
-        """Another's count."""
+        """Take the count of another machine."""
         self.count = other.count
 
 
 async def serve(node_id: int, ports: list[int], directory: Path) -> None:
-    """One quorum node; commands come as JSON lines on standard input, answers go to standard output."""
+    """Run one quorum node; commands are JSON lines on standard input, and answers go to standard output."""
     config = RaftConfig(
         node_id=node_id,
         peers={peer: ("127.0.0.1", port) for peer, port in zip(NODES, ports, strict=True)},
@@ -120,7 +120,7 @@ def _say(**fields: Any) -> None:
 
 
 class Process:
-    """One node in a process of its own."""
+    """A node in a separate process."""
 
     def __init__(self, node_id: int, ports: list[int], directory: Path) -> None:
         self._process = subprocess.Popen(
@@ -146,7 +146,7 @@ class Process:
         self._unread = b""
 
     def listen(self) -> None:
-        """Take in what the node has said."""
+        """Read the node's output."""
         assert self._process.stdout is not None
         try:
             self._unread += os.read(self._process.stdout.fileno(), 1 << 16)
@@ -161,7 +161,7 @@ class Process:
                 self._answers.append(fields)
 
     def ask(self, commands: int, in_flight: int) -> dict[str, Any]:
-        """Have the node propose; what it measured."""
+        """Let the node propose commands; return its measurements."""
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps({"commands": commands, "in_flight": in_flight}).encode() + b"\n")
         self._process.stdin.flush()
@@ -171,13 +171,13 @@ class Process:
         return self._answers.pop()
 
     def kill(self) -> None:
-        """As the kernel would for a process out of memory."""
+        """Send SIGKILL, as the kernel does when memory runs out."""
         self.killed, self.leads = True, False
         self._process.send_signal(signal.SIGKILL)
         self._process.wait()
 
     def stop(self) -> None:
-        """End it."""
+        """Stop the process."""
         self._process.kill()
         self._process.wait()
 
@@ -194,7 +194,7 @@ def leader_of(processes: list[Process]) -> Process:
 
 
 def measure_failover(directory: Path) -> float:
-    """Milliseconds from the kill to the next accepted command."""
+    """Return milliseconds from the kill to the next accepted command."""
     processes = start(directory)
     try:
         old = leader_of(processes)
@@ -210,7 +210,7 @@ def measure_failover(directory: Path) -> float:
 
 
 def start(directory: Path) -> list[Process]:
-    """Three new nodes."""
+    """Start three new nodes."""
     sockets = [socket.create_server(("127.0.0.1", 0)) for _ in NODES]
     ports = [listening.getsockname()[1] for listening in sockets]
     for listening in sockets:

@@ -1,4 +1,4 @@
-"""Records of 100 bytes per second and the CPU for one, of several kinds of clients in turns, at one broker."""
+"""Rates of records of 100 bytes and the CPU for each, of several kinds of clients in turns, at one broker."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ COUNT = 100_000
 VALUE = bytes(100)
 TOPIC = "speed"
 Reading = tuple[float, float]
-"""Records per second, CPU microseconds for one."""
+"""Records per second, and CPU microseconds for one record."""
 Readings = dict[str, list[Reading]]
-"""Of each kind."""
+"""Readings by the kind of client."""
 
 
 @contextmanager
 def timed(readings: list[Reading]) -> Iterator[None]:
-    """One reading, for COUNT records in the block."""
+    """Take a reading for COUNT records in the block."""
     began_s, cpu_s = time.perf_counter(), time.process_time()
     yield
     took_s, cpu_s = time.perf_counter() - began_s, time.process_time() - cpu_s
@@ -39,7 +39,7 @@ def timed(readings: list[Reading]) -> Iterator[None]:
 def main(
     description: str | None, kinds: Iterable[str], one_round: Callable[[str, Readings], None], rounds: int
 ) -> int:
-    """The command of a benchmark: `one_round`, given the bootstrap servers, so many times, and one table."""
+    """Run the command of a benchmark: `rounds` calls of `one_round` with the bootstrap servers, and one table."""
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )

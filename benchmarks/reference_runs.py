@@ -1,6 +1,4 @@
-"""Building and running the small C programs in `reference/`: a load generator and the servers to compare
-with.
-"""
+"""Builds and runs the small C programs in `reference/`: a load generator and the servers to compare with."""
 
 from __future__ import annotations
 
@@ -35,14 +33,14 @@ def build(folder: Path) -> None:
 
 
 def cpu_seconds(pid: int) -> float:
-    """User and system time of a process so far, of threads that ended too, in nanosecond steps."""
-    # What clock_getcpuclockid(3) returns for a process.
+    """Return user and system time of a process so far, including ended threads, in nanosecond steps."""
+    # This is the clock id that clock_getcpuclockid(3) returns for a process.
     return time.clock_gettime(~pid << 3 | 2)
 
 
 @contextmanager
 def reference_server(program: Path, *arguments: object) -> Iterator[tuple[int, int]]:
-    """A reference server: its process id and port."""
+    """Run a reference server; yield its process id and port."""
     process = subprocess.Popen([str(program), *map(str, arguments)], stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     try:
@@ -55,7 +53,7 @@ def reference_server(program: Path, *arguments: object) -> Iterator[tuple[int, i
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """How hard to press: connections, requests in flight on each, requests per connection."""
+    """The load: connections, requests in flight on each, and requests per connection."""
 
     connections: int = 4
     depth: int = 4
@@ -64,8 +62,10 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """What one run cost. The client's CPU time is told too: on loopback the kernel sends and receives in the
-    context of either end, so that some of what one end causes is booked on the other.
+    """The costs of one run.
+
+    The client's CPU time is included: on loopback the kernel sends and receives in the context of either end, so part
+    of one end's work is counted for the other.
     """
 
     cpu_us_per_request: float
@@ -78,17 +78,17 @@ class Reading:
 
 @dataclass(frozen=True, slots=True)
 class Pair:
-    """The reference and a broker, measured one after the other."""
+    """The readings of the reference and of a broker, measured one after the other."""
 
     reference: Reading
     ottla: Reading
 
 
 def touch_free_pages(folder: Path, size_bytes: int) -> None:
-    """Have `size_bytes` of free memory that was in use a moment ago.
+    """Provide `size_bytes` of free memory that was in use a moment ago.
 
-    In a virtual machine the first touch of a page that the host has taken back costs several times what
-    copying into it does, and is booked on whoever touches it. It does so within seconds: runs are short.
+    In a virtual machine the first touch of a page that the host has taken back costs several times as much as copying
+    into it, and is counted for the process that touches it. The host takes pages back within seconds: runs are short.
     """
     path = folder / "pages"
     chunk = bytes(1 << 20)
@@ -101,10 +101,10 @@ def touch_free_pages(folder: Path, size_bytes: int) -> None:
 def replay(
     folder: Path, pid: int, port: int, frames: bytes, load: Load, payload_bytes: int, *, writes: bool
 ) -> Reading:
-    """Send `frames` in turn as `load` says and read the CPU time that the server took.
+    """Send `frames` in turn as `load` says and read the CPU time that the server used.
 
-    A first quarter of the load warms the server up; `payload_bytes` is what a request is worth, and `writes`
-    says that the server writes as much.
+    A first quarter of the load warms the server up. `payload_bytes` is the payload of a request, and `writes` says that
+    the server writes the payload, too.
     """
     file = folder / "frames"
     file.write_bytes(frames)
@@ -137,7 +137,7 @@ def replay(
 
 
 def arguments(description: str | None) -> argparse.Namespace:
-    """`--rounds` and `--record` of a benchmark."""
+    """Parse `--rounds` and `--record` of a benchmark."""
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -147,14 +147,14 @@ def arguments(description: str | None) -> argparse.Namespace:
 
 
 def median_of(readings: Sequence[Reading]) -> Reading:
-    """Each field by itself."""
+    """Return the median of each field separately."""
     return Reading(
         *(statistics.median(getattr(reading, name) for reading in readings) for name in Reading.__slots__)
     )
 
 
 def machine() -> str:
-    """What the readings were taken on."""
+    """Return a description of the machine."""
     return f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}"
 
 

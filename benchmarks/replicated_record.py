@@ -1,14 +1,14 @@
-"""What one record with acks=all costs: from the producer's frame to the answer, over a leader and two followers.
+"""The cost of one record with acks=all: from the producer's frame to the answer, over a leader and two followers.
 
     python -m benchmarks.replicated_record [--records N] [--rounds N] [--partitions N | --consumer] [--record FILE]
         [--profile]
 
-Servers, handlers, logs and fetch sessions of three brokers on one event loop, over loopback, and a producer of a few
-lines that has one record of 1 KB in flight. So there is nobody else to wait for, and the time is the processor's: the
-least of the rounds counts. Calls of Python functions for one record do not depend on what else the machine does. Both
-include the producer, and what the kernel does for all of them. With `--partitions` they are written in turn, and one
-broker leads all of them. With `--consumer` somebody waits for each record, and the next one is sent when that has come,
-too.
+Servers, handlers, logs and fetch sessions of three brokers run on one event loop, over loopback. A minimal producer has
+one record of 1 KB in flight. So no other process has to be waited for, and the time is the processor's: the least of
+the rounds counts. The calls of Python functions for one record are independent of other load on the machine. Both
+include the producer, and the kernel's work for all of them. With `--partitions` these are written in turn, and one
+broker leads all of them. With `--consumer` a consumer waits for each record, and the next record is sent after the
+consumer has it, too.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _SIZE = struct.Struct(">i")
 
 
 def connected(port: int) -> socket.socket:
-    """A client's socket."""
+    """Return a client's socket."""
     sock = socket.create_connection(("127.0.0.1", port))
     sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     sock.setblocking(False)
@@ -55,13 +55,13 @@ def connected(port: int) -> socket.socket:
 
 
 class WaitingConsumer:
-    """Fetches from the end of the log, and again when a record has come."""
+    """A consumer that fetches from the end of the log, again after each record."""
 
     def __init__(self, port: int) -> None:
         self._socket = connected(port)
         self._offset = 0
         self.has_record = False
-        """Whether the record has come that was sent last."""
+        """True if the record that was sent last has arrived."""
         self.on_record: Callable[[], None] = lambda: None
 
     def start(self, offset: int) -> None:
@@ -95,13 +95,13 @@ class WaitingConsumer:
 
 
 def check_whole(answer: bytes) -> None:
-    """RuntimeError if these are not the bytes of one answer."""
+    """Raise RuntimeError unless these are the bytes of one whole answer."""
     if len(answer) < 4 or len(answer) != 4 + _SIZE.unpack_from(answer)[0]:
         raise RuntimeError("an answer came in pieces, or the broker is gone")
 
 
 def produce_frame(index: int) -> bytes:
-    """A whole request, with one record for this partition."""
+    """Make a whole request with one record for this partition."""
     batch = encode_batch([(None, os.urandom(RECORD_BYTES), 0)])
     data = PartitionProduceData(index=index, records=batch)
     topic = TopicProduceData(name="t", partition_data=[data])
@@ -111,8 +111,10 @@ def produce_frame(index: int) -> bytes:
 
 
 class OneInFlight:
-    """Sends to one partition after the other, whenever the answer to the record before has come, and the consumer has
-    it."""
+    """A producer that writes to the partitions in turn.
+
+    It sends a record when the previous one is answered, and the consumer has it.
+    """
 
     def __init__(self, port: int, partitions: int, consumer: WaitingConsumer | None = None) -> None:
         self._frames = itertools.cycle(produce_frame(index) for index in range(partitions))
@@ -126,7 +128,7 @@ class OneInFlight:
         self._done: asyncio.Future[None] = self._loop.create_future()
 
     async def press(self, count: int) -> None:
-        """Send so many records, and wait for the answer to the last."""
+        """Send `count` records, and wait for the answer to the last."""
         self._left, self._done = count, self._loop.create_future()
         self._loop.add_reader(self._socket, self._readable)
         self._send()
@@ -170,7 +172,7 @@ async def in_sync(cluster: BrokersOverSockets) -> None:
 async def measure(
     folder: Path, records: int, rounds: int, partitions: int, *, consumed: bool, profile: bool
 ) -> tuple[float, float]:
-    """Microseconds of processor time for a record, and calls of Python functions."""
+    """Return CPU microseconds for a record, and calls of Python functions."""
     async with running(folder, lag_ms=LAG_MS, partitions=partitions) as cluster:
         await in_sync(cluster)
         consumer = WaitingConsumer(cluster[LEADER].port) if consumed else None
@@ -200,7 +202,7 @@ async def measure(
 
 
 def _calls(told: pstats.Stats) -> float:
-    """Of functions of Python: those of the standard library and of C have no file here."""
+    """Return the calls of Python functions: functions in C have no file in the statistics."""
     stats: dict[tuple[str, int, str], tuple[int, int, float, float, object]] = told.stats  # type: ignore[attr-defined]
     return sum(row[1] for (file, _, _), row in stats.items() if file != "~")
 

@@ -2,8 +2,8 @@
 
     python -m benchmarks.replication_cpu [--rounds N] [--record FILE]
 
-Records of 1 KB in batches of 256 KB, four connections with two requests in flight each, all in the page
-cache. Each GB is received and written three times, and read and sent twice.
+Records of 1 KB in batches of 256 KB, four connections with two requests in flight each, all in the page cache. Each GB
+is received and written three times, and read and sent twice.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ REPLICAS = 3
 
 
 def leader_of(cluster: Cluster, admin: AdminClient, topic: str) -> Node:
-    """The broker that leads the topic's one partition, once all replicas are in sync."""
+    """Return the broker that leads the topic's single partition, once all replicas are in sync."""
     deadline = time.monotonic() + 30
     while time.monotonic() < deadline:
         partition = admin.list_topics(topic, timeout=10).topics[topic].partitions.get(0)
@@ -47,7 +47,7 @@ def leader_of(cluster: Cluster, admin: AdminClient, topic: str) -> Node:
 
 
 def run(folder: Path, cluster: Cluster, admin: AdminClient, number: int) -> tuple[float, float, float]:
-    """CPU seconds per GB of the leader and of both followers together, and MB/s."""
+    """Return CPU seconds per GB of the leader, of both followers together, and MB/s."""
     topic = f"replicated-{number}"
     admin.create_topics([NewTopic(topic, 1, REPLICAS)])[topic].result(30)
     leader = leader_of(cluster, admin, topic)

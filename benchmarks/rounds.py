@@ -1,4 +1,4 @@
-"""Measures Ottla and Apache Kafka in turns, so that a machine whose speed drifts is unfair to neither, and tells it."""
+"""Measures Ottla and Apache Kafka in alternating rounds, since a machine's speed may vary, and reports the results."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ from .clusters import Cluster, ottla_cluster
 from .kafka import kafka_cluster
 
 Row = dict[str, float]
-"""Names of readings, and what was read."""
+"""Readings by their names."""
 
 
 class Launch(Protocol):
-    """Starts a cluster in an empty folder; `settings` go to every node."""
+    """A function that starts a cluster in an empty folder; `settings` go to every node."""
 
     def __call__(
         self, data: Path, *, settings: Mapping[str, str] | None = None
@@ -34,17 +34,17 @@ class Launch(Protocol):
 
 
 Figure = Callable[[Launch, Path], Row]
-"""Starts a cluster in an empty folder, and measures it."""
+"""A function that starts a cluster in an empty folder, and measures it."""
 
 
 class Goal(NamedTuple):
-    """Of a reading: the ratio of Ottla's to Kafka's that is wanted, as the least or as the most."""
+    """A goal for a reading: the least or the greatest wanted ratio of Ottla's value to Kafka's."""
 
     ratio: float
     is_least: bool
 
     def told(self, ratio: float) -> str:
-        """The goal, and whether this misses it."""
+        """Return the goal as text, with a note if `ratio` misses it."""
         is_met = ratio >= self.ratio if self.is_least else ratio <= self.ratio
         return f"{'>=' if self.is_least else '<='} {self.ratio:g}{'' if is_met else ': missed'}"
 
@@ -53,7 +53,7 @@ LAUNCHERS: dict[str, Launch] = {"ottla": ottla_cluster, "kafka": kafka_cluster}
 
 
 def running(measure: Callable[[Cluster], Row]) -> Figure:
-    """Of a cluster that runs already."""
+    """Make a figure of a function that measures a running cluster."""
 
     def figure(launch: Launch, data: Path) -> Row:
         with launch(data) as cluster:
@@ -63,7 +63,7 @@ def running(measure: Callable[[Cluster], Row]) -> Figure:
 
 
 def percentile(values: Sequence[float], percent: float) -> float:
-    """The smallest value that so many percent are not above."""
+    """Return the smallest value that is not below `percent` percent of the values."""
     ordered = sorted(values)
     return ordered[min(len(ordered) - 1, round(percent / 100 * (len(ordered) - 1)))]
 
@@ -71,7 +71,7 @@ def percentile(values: Sequence[float], percent: float) -> float:
 def medians(
     name: str, figure: Figure, launchers: Mapping[str, Launch], rounds: int, console: Console
 ) -> dict[str, Row]:
-    """Of every reading, over rounds that alternate between the clusters."""
+    """Return the median of every reading, over rounds that alternate between the clusters."""
     found: dict[str, list[Row]] = {launcher: [] for launcher in launchers}
     for number in range(rounds):
         for launcher, launch in launchers.items():
@@ -87,7 +87,7 @@ def medians(
 def show(
     results: dict[str, dict[str, Row]], launchers: Sequence[str], goals: Mapping[str, Goal], console: Console
 ) -> None:
-    """A table of all readings, with their ratio, and the goal for it, where both clusters have one."""
+    """Print a table of all readings, with their ratio and its goal if both clusters have the reading."""
     both = len(launchers) == 2
     compared = ["ottla / kafka", *(["goal"] if goals else [])] if both else []
     table = Table("figure", *launchers, *compared)
@@ -109,8 +109,10 @@ def main(
     launchers: Mapping[str, Launch] = LAUNCHERS,
     goals: Mapping[str, Goal] | None = None,
 ) -> int:
-    """The command of a benchmark: which figures, of which cluster, in how many rounds (so many unless told). `goals`:
-    by the name of a reading."""
+    """Run the command of a benchmark: selected figures of selected clusters, in `rounds` rounds by default.
+
+    `goals`: by the name of a reading.
+    """
     parser = argparse.ArgumentParser(
         description=description, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -136,7 +138,7 @@ def main(
 
 
 def record(path: Path, **readings: object) -> None:
-    """Append a line of JSON: these, when they were taken, and on what machine."""
+    """Append a line of JSON: these readings, the time, and the machine."""
     machine = f"{os.cpu_count()} cores, {platform.machine()}, Python {platform.python_version()}"
     with path.open("a") as out:
         out.write(json.dumps({"at": time.strftime("%F %T"), "machine": machine} | readings) + "\n")

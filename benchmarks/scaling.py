@@ -1,14 +1,16 @@
-"""What a partition, a connection and a group cost a broker, and how that grows: memory, descriptors, idle CPU.
+"""The costs of a partition, a connection and a group for a broker, and their growth: memory, descriptors, idle CPU.
 
     python -m benchmarks.scaling [--record benchmarks/results/scaling.json] [--plots docs/images]
 
-One quorum node and one broker. Each series adds partitions (one replica each), idle connections, connections that
-write a record with acks=all every second, consumer groups with one member that heartbeats, members of one group, or
-transactional producers. Each of these commits a record every ten seconds. The broker's process is read after each step:
-resident memory, open descriptors, and CPU over a quiet window. Then a bystander, in a process of its own, writes one
-record after the other with acks=all for some seconds: the slowest of them is told. A step of members is a new group of
-so many, timed from the first join to the last assignment; the time includes the three seconds that a new group waits
-for members.
+One quorum node and one broker. Each series adds one kind of thing: partitions (one replica each), idle connections,
+connections that write a record with acks=all every second, consumer groups with one member that sends heartbeats,
+members of one group, or transactional producers. Each producer commits a record every ten seconds.
+
+The broker's process is read after each step: resident memory, open descriptors, and CPU over a quiet window. Then a
+bystander in a separate process writes single records with acks=all for some seconds; the reading is its slowest record.
+A step of members is a new group of this size, timed from the first join to the last assignment. This includes the three
+seconds that a new group waits for members.
+
 `--plots` draws the series (needs matplotlib).
 """
 
@@ -60,7 +62,7 @@ MEMBERS = (0, 100, 500, 1000)
 PRODUCERS = (0, 100, 500, 1000)
 QUIET_S = 5.0
 AT_ONCE = 1_000
-"""Groups whose members join together: a new group waits three seconds for more of them."""
+"""Number of groups whose members join together, as a new group waits three seconds for more members."""
 HEARTBEAT_S = 3.0
 COMMIT_EVERY_S = 10.0
 WRITE_EVERY_S = 1.0
@@ -69,7 +71,9 @@ BYSTANDER_PAUSE_S = 0.01
 BYSTANDER, MOVES, WRITTEN = "bystander", "moves", "written"
 SESSION_TIMEOUT_MS = 45_000
 MEMBER_LINKS = 200
-"""Members of one group have connections of their own in life: an answer to a join may wait for others."""
+"""Number of connections for the members of a group. Real members have separate connections: an answer to a join may
+hold up others on the same connection.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +86,9 @@ class Reading:
     descriptors: int
     idle_cpu_percent: float
     step_s: float
-    """How long the step to this count took."""
+    """Seconds that the step to this count took."""
     bystander_ms: float
-    """The slowest of some hundred records that somebody else writes meanwhile."""
+    """Slowest of some hundred records that the bystander writes meanwhile."""
 
 
 def memory_mb(pid: int) -> float:
@@ -94,7 +98,7 @@ def memory_mb(pid: int) -> float:
 
 
 async def read(cluster: Cluster, series: str, count: int, began: float) -> Reading:
-    """The process over a window in which only what the series added goes on."""
+    """Read the process over a window without activity except that of the series' things."""
     pid, took = cluster.brokers[0].pid, time.monotonic() - began
     await asyncio.sleep(1)
     before = cpu_s(pid)
@@ -114,13 +118,15 @@ async def read(cluster: Cluster, series: str, count: int, began: float) -> Readi
 
 
 async def slowest_of_a_bystander(bootstrap: str) -> float:
-    """Seconds. In a process of its own: this one is busy with what the series adds."""
+    """Return the bystander's slowest record in seconds. It runs in a separate process, since this one is busy with the
+    series.
+    """
     with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("spawn")) as pool:
         return await asyncio.get_running_loop().run_in_executor(pool, stand_by, bootstrap)
 
 
 def stand_by(bootstrap: str) -> float:
-    """The slowest record of one producer."""
+    """Return the slowest record of one producer."""
     return asyncio.run(write_one_by_one(bootstrap))
 
 
@@ -141,7 +147,7 @@ async def write_one_by_one(bootstrap: str) -> float:
 
 
 async def partitions(cluster: Cluster) -> AsyncIterator[Reading]:
-    """Topics of 50 partitions, empty, one replica."""
+    """Add topics of 50 empty partitions with one replica."""
     async with Admin(bootstrap_servers=cluster.bootstrap) as admin:
         made = 0
         for count in PARTITIONS:
@@ -153,7 +159,7 @@ async def partitions(cluster: Cluster) -> AsyncIterator[Reading]:
 
 
 async def connections(cluster: Cluster) -> AsyncIterator[Reading]:
-    """Connections that have negotiated their versions and say nothing."""
+    """Add connections that have negotiated their versions and send nothing more."""
     async with AsyncExitStack() as stack:
         held = 0
         for count in CONNECTIONS:
@@ -165,7 +171,7 @@ async def connections(cluster: Cluster) -> AsyncIterator[Reading]:
 
 
 async def busy(cluster: Cluster) -> AsyncIterator[Reading]:
-    """Connections each of which writes a record of 100 B every second, to one of 12 partitions."""
+    """Add connections that each write a record of 100 B every second, to one of 12 partitions."""
     async with AsyncExitStack() as stack:
         admin = await stack.enter_async_context(Admin(bootstrap_servers=cluster.bootstrap))
         await admin.create_topics([NewTopic(WRITTEN, 12, 1)])
@@ -189,7 +195,7 @@ async def busy(cluster: Cluster) -> AsyncIterator[Reading]:
 
 
 async def write_on(connection: Connection, topic_id: bytes, number: int) -> None:
-    """One record after the other."""
+    """Write one record after the other."""
     batch = encode_batch([(None, bytes(100), int(time.time() * 1000))])
     data = PartitionProduceData(index=number % 12, records=batch)
     request = ProduceRequest(
@@ -210,28 +216,28 @@ async def open_connection(cluster: Cluster) -> Connection:
 
 
 class Member:
-    """The only member of a group, which owns nothing and stays."""
+    """A group's only member, which owns no partition and stays."""
 
     def __init__(self, connection: Connection, group_id: str) -> None:
         self._connection, self._group_id = connection, group_id
         self._member_id, self._generation = "", -1
         self.others: list[str] = []
-        """The ids of all members, if this one leads the group."""
+        """Ids of all members, if this member leads the group."""
 
     async def join(self) -> None:
-        """Join as a client does: once for an id, once with it."""
+        """Join as a client does: one request to get an id, and one with the id."""
         await self.ask_for_id()
         await self.join_together()
         await self.sync([self._member_id])
 
     async def ask_for_id(self) -> None:
-        """The first half of joining."""
+        """Send the first request of joining, which returns the id."""
         answer = await self._connection.request(self._joining())
         assert answer.error_code == ErrorCode.MEMBER_ID_REQUIRED, ErrorCode.of(answer.error_code)
         self._member_id = answer.member_id
 
     async def join_together(self) -> None:
-        """The second half: answered when all members have joined."""
+        """Send the second request of joining, which is answered when all members have joined."""
         answer = await self._connection.request(self._joining())
         assert answer.error_code == ErrorCode.NONE, ErrorCode.of(answer.error_code)
         self._generation = answer.generation_id
@@ -248,7 +254,7 @@ class Member:
         )
 
     async def sync(self, assigned: list[str]) -> None:
-        """Learn the assignment; the leader tells those of `assigned`."""
+        """Get the assignment; the leader sends those of `assigned`."""
         assignments = [
             SyncGroupRequestAssignment(member_id=one, assignment=b"\0\3" + bytes(8)) for one in assigned
         ]
@@ -274,7 +280,7 @@ class Member:
 
 
 async def groups(cluster: Cluster) -> AsyncIterator[Reading]:
-    """Groups of one member each, which heartbeats every three seconds, over a few connections."""
+    """Add groups of one member each, which sends a heartbeat every three seconds, over a few connections."""
     links = [await open_connection(cluster) for _ in range(8)]
     await coordinator_is_ready(links[0])
     members: list[Member] = []
@@ -299,7 +305,7 @@ async def groups(cluster: Cluster) -> AsyncIterator[Reading]:
 
 
 async def members(cluster: Cluster) -> AsyncIterator[Reading]:
-    """One group after the other, each with more members, which stay and heartbeat every three seconds."""
+    """Add groups one after the other, each with more members, which stay and send heartbeats every three seconds."""
     links = [await open_connection(cluster) for _ in range(MEMBER_LINKS)]
     await coordinator_is_ready(links[0])
     joined: list[Member] = []
@@ -312,7 +318,7 @@ async def members(cluster: Cluster) -> AsyncIterator[Reading]:
             await asyncio.gather(*(member.join_together() for member in new))
             led = next((member for member in new if member.others), None)
             if led is not None:
-                # The leader first: the others wait for what it says.
+                # The leader goes first: the other members wait for its assignment.
                 await asyncio.gather(*(member.sync(led.others if member is led else []) for member in new))
             took = time.monotonic()
             joined[:] = new
@@ -326,7 +332,7 @@ async def members(cluster: Cluster) -> AsyncIterator[Reading]:
 
 
 async def producers(cluster: Cluster) -> AsyncIterator[Reading]:
-    """Transactional producers, each of which commits one record every ten seconds, spread evenly."""
+    """Add transactional producers that each commit one record every ten seconds, spread evenly."""
     async with AsyncExitStack() as stack:
         admin = await stack.enter_async_context(Admin(bootstrap_servers=cluster.bootstrap))
         await admin.create_topics([NewTopic(MOVES, 12, 1)])
@@ -349,7 +355,7 @@ async def producers(cluster: Cluster) -> AsyncIterator[Reading]:
 
 
 async def commit_on(producer: Producer, number: int) -> None:
-    """One transaction of one record after the other."""
+    """Commit transactions of one record, one after the other."""
     await asyncio.sleep(COMMIT_EVERY_S * number / PRODUCERS[-1])
     while True:
         began = time.monotonic()
@@ -359,14 +365,14 @@ async def commit_on(producer: Producer, number: int) -> None:
 
 
 async def coordinator_is_ready(connection: Connection) -> None:
-    """The first question makes __consumer_offsets."""
+    """Wait for the coordinator: the first request creates __consumer_offsets."""
     asked = FindCoordinatorRequest(coordinator_keys=["group-0"])
     while (await connection.request(asked)).coordinators[0].error_code:
         await asyncio.sleep(0.1)
 
 
 async def beat(members: list[Member]) -> None:
-    """Every member once in `HEARTBEAT_S`, spread evenly."""
+    """Send a heartbeat of every member once in `HEARTBEAT_S`, spread evenly."""
     while True:
         began = time.monotonic()
         for number, member in enumerate(list(members)):
@@ -401,7 +407,7 @@ def table(readings: list[Reading]) -> Table:
 
 
 def each(readings: list[Reading], series: str) -> dict[str, float]:
-    """What one more costs: the slope from the first reading of a series to the last."""
+    """Return the cost of one more thing: the slope from the first reading of a series to the last."""
     own = [one for one in readings if one.series == series]
     first, last = own[0], own[-1]
     added = last.count - first.count
@@ -413,7 +419,7 @@ def each(readings: list[Reading], series: str) -> dict[str, float]:
 
 
 def draw(readings: list[Reading], folder: Path) -> None:
-    """One picture a series: memory and idle CPU by count."""
+    """Draw a picture for each series: memory and idle CPU by count."""
     import matplotlib
 
     matplotlib.use("Agg")

@@ -1,6 +1,6 @@
-"""One broker and one quorum node, of Ottla or Apache Kafka, with listeners that encrypt and that ask for logins.
+"""One broker and one quorum node, of Ottla or Apache Kafka, with encrypted and with authenticated listeners.
 
-Both have the same keys, the same settings and the same user, who logs in by SCRAM-SHA-256.
+Both have the same keys, the same settings and the same user, who authenticates with SCRAM-SHA-256.
 """
 
 from __future__ import annotations
@@ -30,14 +30,16 @@ AUTHORIZER = {
     "super.users": "User:root",
     "allow.everyone.if.no.acl.found": "true",
 }
-"""Nobody is a super user: every request is decided. What no ACL is about is open, so that brokers can begin."""
+"""Settings of an authorizer without super users, so it decides every request. Resources without ACLs are open, so that
+brokers can start.
+"""
 
 _PLAIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 _MODULE = "org.apache.kafka.common.security.scram.ScramLoginModule"
 
 
 def _security(data: Path) -> dict[str, str]:
-    """Settings of a broker, whose key and certificate are made in `data`. The key is ECDSA, P-256."""
+    """Return the settings of a broker, and make its key and certificate in `data`. The key is ECDSA, P-256."""
     data.mkdir(parents=True, exist_ok=True)
     authority = trustme.CA()
     (data / CA_FILE).write_bytes(authority.cert_pem.bytes())
@@ -51,13 +53,13 @@ def _security(data: Path) -> dict[str, str]:
         "sasl.enabled.mechanisms": f"{MECHANISM},PLAIN",
         f"{prefix}.{MECHANISM.lower()}.sasl.jaas.config": f"{_MODULE} required;",
         f"{prefix}.plain.sasl.jaas.config": f'{_PLAIN_MODULE} required user_{USER}="{PASSWORD}";',
-        # Else Kafka's refusals take so long.
+        # Otherwise Kafka delays its refusals.
         "connection.failed.authentication.delay.ms": "0",
     }
 
 
 def _pkcs8(pem: bytes) -> bytes:
-    """The same private key in the one form that Java reads."""
+    """Return the same private key in PKCS#8, the only form that Java reads."""
     from cryptography.hazmat.primitives import serialization
 
     key = serialization.load_pem_private_key(pem, None)
@@ -68,7 +70,7 @@ def _pkcs8(pem: bytes) -> bytes:
 
 @contextmanager
 def secured_kafka(data: Path, *, settings: Mapping[str, str] | None = None) -> Iterator[Cluster]:
-    """Apache Kafka; `settings` go to both nodes."""
+    """Run Apache Kafka; `settings` go to both nodes."""
     chosen = {**_security(data), **(settings or {})}
     with kafka_cluster(
         data / "kafka", brokers=1, quorum=1, settings=chosen, listeners=(TLS, LOGINS)
@@ -79,8 +81,10 @@ def secured_kafka(data: Path, *, settings: Mapping[str, str] | None = None) -> I
 
 @contextmanager
 def secured_ottla(data: Path, *, settings: Mapping[str, str] | None = None) -> Iterator[Cluster]:
-    """Ottla; `settings` go to both nodes. `ottla up` decides about listeners: the broker gets its own by a restart."""
-    # Of the two ways to check a password in the clear the one that takes longer.
+    """Run Ottla; `settings` go to both nodes. `ottla up` chooses the listeners, so the broker is restarted with its
+    own.
+    """
+    # The slower of the two methods to check a plain-text password.
     security = _security(data) | {"sasl.plain.verify": "scram"}
     with ottla_cluster(data / "ottla", brokers=1, quorum=1, settings=settings) as cluster:
         (broker,) = cluster.brokers

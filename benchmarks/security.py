@@ -1,12 +1,12 @@
-"""What security costs, of Ottla beside Apache Kafka: TLS, logins, idle connections, an authorizer.
+"""Costs of security in Ottla and Apache Kafka: TLS, logins, idle connections, an authorizer.
 
     python -m benchmarks.security [FIGURE ...] [--only ottla|kafka] [--rounds N] [--json] [--record FILE]
 
 FIGURES: throughput writers readers connections handshakes unknown_users memory authorizer decisions (all of them
-without arguments, some ten minutes). One broker and one quorum node, the key is ECDSA. The load of `throughput` and
-`authorizer` comes from confluent-kafka (librdkafka), that of `readers` from that and from bare sockets, that of
-`handshakes` from OpenSSL's own client, beside a server of OpenSSL. Bare sockets are the load of the others. Kafka's
-authorizer remembers no decision, and Java takes up few of the sessions that OpenSSL wants to resume.
+without arguments, some ten minutes). One broker and one quorum node; the key is ECDSA. The load of `throughput` and
+`authorizer` comes from confluent-kafka (librdkafka), and that of `readers` from librdkafka and from bare sockets. The
+load of `handshakes` comes from OpenSSL's own client, which also tests a server of OpenSSL. Bare sockets are the load of
+the other figures. Kafka's authorizer remembers no decision, and Java resumes few of the sessions that OpenSSL offers.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ WRITERS = (1, 2)
 CONNECTIONS_S = 5.0
 HANDSHAKES_S = 6
 FAILURES = 1_500
-"""Logins of users who exist, and as many of others."""
+"""Number of logins of the existing user, and of unknown users."""
 CLIENTS = 2
 IDLE, IDLE_BEFORE = 1_000, 200
-"""Connections that are counted, and those that are open before them."""
+"""Number of measured connections, and of connections that are open before them."""
 
 LAUNCHERS: dict[str, Launch] = {"ottla": secured_ottla, "kafka": secured_kafka}
 FASTER, CHEAPER = Goal(1.5, is_least=True), Goal(0.6, is_least=False)
@@ -69,7 +69,7 @@ GOALS |= {
 
 
 def throughput(launch: Launch, data: Path) -> Row:
-    """1 KB records in batches of up to 256 KB: written with acks=all, then read, over each listener."""
+    """Measure 1 KB records in batches of up to 256 KB: written with acks=all, then read, over each listener."""
     row: Row = {}
     with launch(data) as cluster:
         over_tls = {
@@ -83,7 +83,7 @@ def throughput(launch: Launch, data: Path) -> Row:
 
 
 def written_and_read(cluster: Cluster, name: str, settings: Mapping[str, str]) -> Row:
-    """After a warm-up; `settings` of both clients besides."""
+    """Write and read after a warm-up; `settings` are further settings of both clients."""
     for gigabytes in (WARM_GIGABYTES, GIGABYTES):
         topic = new_topic(cluster, admin_of(cluster), PARTITIONS)
         found = {
@@ -94,7 +94,7 @@ def written_and_read(cluster: Cluster, name: str, settings: Mapping[str, str]) -
 
 
 def read_from(cluster: Cluster, topic: str, settings: Mapping[str, str]) -> Row:
-    """Read all of a topic."""
+    """Read all records of a topic."""
     reader = LibrdkafkaReader(cluster.bootstrap, settings, topic, range(PARTITIONS))
     before, start = cpu_seconds(cluster.brokers), time.monotonic()
     read = reader.read()
@@ -105,7 +105,7 @@ def read_from(cluster: Cluster, topic: str, settings: Mapping[str, str]) -> Row:
 
 
 def writers(launch: Launch, data: Path) -> Row:
-    """A topic written over TLS by programs that have less to do than the broker."""
+    """Write a topic over TLS with programs that have less work than the broker."""
     row: Row = {}
     with launch(data) as cluster:
         admin = admin_of(cluster)
@@ -123,8 +123,10 @@ def writers(launch: Launch, data: Path) -> Row:
 
 
 def readers(launch: Launch, data: Path) -> Row:
-    """The same topic read over TLS by more and more programs, which share its partitions: first consumers, which have
-    more to do than the broker, then sockets, which have less."""
+    """Read the same topic over TLS with growing numbers of programs, which share its partitions.
+
+    First the programs are consumers, which have more work than the broker, then sockets, which have less.
+    """
     row: Row = {}
     with launch(data) as cluster:
         admin = admin_of(cluster)
@@ -140,7 +142,9 @@ def readers(launch: Launch, data: Path) -> Row:
 
 
 def connections(launch: Launch, data: Path) -> Row:
-    """New connections to their first answer, and logins by SCRAM-SHA-256 without TLS, of two clients at a time."""
+    """Measure new connections up to their first answer, and SCRAM-SHA-256 logins without TLS, of two clients at a
+    time.
+    """
     row: Row = {}
     with launch(data) as cluster:
         for name, kind, listener in (
@@ -157,7 +161,7 @@ def connections(launch: Launch, data: Path) -> Row:
 
 
 def connected(cluster: Cluster, data: Path, kind: str, listener: str, seconds: float) -> Row:
-    """By programs of their own."""
+    """Connect from separate programs."""
     command = [sys.executable, "-m", "benchmarks.security_clients", kind, cluster.listeners[listener]]
     command += [str(data / CA_FILE), str(seconds)]
     before = cpu_seconds(cluster.brokers)
@@ -170,7 +174,7 @@ def connected(cluster: Cluster, data: Path, kind: str, listener: str, seconds: f
 
 
 def handshakes(launch: Launch, data: Path) -> Row:
-    """Of OpenSSL's clients, with the broker, and with a server that does nothing else."""
+    """Measure handshakes of OpenSSL's clients, with the broker, and with a server that only makes handshakes."""
     row: Row = {}
     with launch(data) as cluster, bare_server(data / OWN_FILE) as (bare, bare_pid):
         for name, address, pid in (
@@ -186,7 +190,7 @@ def handshakes(launch: Launch, data: Path) -> Row:
 
 
 def unknown_users(launch: Launch, data: Path) -> Row:
-    """Failed logins of a user who exists and of those who do not, and how often the latter take longer."""
+    """Measure failed logins of an existing user and of unknown users, and how often the latter take longer."""
     row: Row = {}
     with launch(data) as cluster:
         for mechanism in FAILED_LOGINS:
@@ -201,7 +205,7 @@ def unknown_users(launch: Launch, data: Path) -> Row:
 
 
 def memory(launch: Launch, data: Path) -> Row:
-    """What one more idle connection adds to the broker, which has answered it once."""
+    """Measure the memory of one more idle connection, which the broker has answered once."""
     row: Row = {}
     with launch(data) as cluster:
         for name, address in (("plaintext", cluster.bootstrap), ("TLS", cluster.listeners[TLS])):
@@ -221,7 +225,7 @@ def memory(launch: Launch, data: Path) -> Row:
 
 
 def authorizer(launch: Launch, data: Path) -> Row:
-    """Plaintext without an authorizer, and with one that has 1,000 ACLs and decides about every request."""
+    """Measure plaintext without an authorizer, and with one that has 1,000 ACLs and decides every request."""
     row: Row = {}
     with launch(data / "open") as cluster:
         row |= written_and_read(cluster, "without", {})
@@ -232,7 +236,7 @@ def authorizer(launch: Launch, data: Path) -> Row:
 
 
 async def create_acls(cluster: Cluster) -> None:
-    """1,000 ACLs of others, and one that lets everybody do everything to all topics."""
+    """Create 1,000 ACLs of other users, and one that allows all users everything on all topics."""
     owners = [("*", "User:*"), *((f"other-{number}", f"User:u{number % 50}") for number in range(1_000))]
     async with Admin(bootstrap_servers=cluster.bootstrap) as admin:
         await admin.create_acls(
@@ -252,7 +256,7 @@ async def create_acls(cluster: Cluster) -> None:
 
 
 def decisions(launch: Launch, _data: Path) -> Row:
-    """Of the authorizers alone: one decision with so many ACLs, remembered and not."""
+    """Measure the authorizers alone: one decision with this number of ACLs, remembered and not."""
     row: Row = {}
     for count in decided.COUNTS:
         if launch is secured_kafka:
@@ -264,7 +268,7 @@ def decisions(launch: Launch, _data: Path) -> Row:
 
 
 def kafkas_decision(acls: list[Acl]) -> float:
-    """Microseconds, of Kafka's StandardAuthorizer in a virtual machine of its own."""
+    """Return microseconds of a decision of Kafka's StandardAuthorizer in a separate JVM."""
     source = Path(__file__).parent / "reference" / "AuthorizerTimes.java"
     lines = ["\t".join(["acl", *(str(int(v)) if isinstance(v, int) else v for v in acl)]) for acl in acls]
     lines += [f"ask\t{name}" for name in decided.NAMES]

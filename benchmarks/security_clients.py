@@ -1,9 +1,9 @@
-"""Clients of `benchmarks.security` that are nothing but sockets. As a program it opens connections for some seconds.
+"""Bare socket clients of `benchmarks.security`. As a program it opens connections for some seconds.
 
     python -m benchmarks.security_clients full|resumed|logins HOST:PORT CA_FILE SECONDS
 
-Each connection is closed after its first answer, or its login. Printed as JSON: how many there were, and how many of
-them resumed a TLS session.
+Each connection is closed after its first answer, or its login. The output is JSON: the number of connections, and how
+many of them resumed a TLS session.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ TIMEOUT_S = 30.0
 
 
 class Peer:
-    """One connection, which sends one request at a time."""
+    """A connection that sends one request at a time."""
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class Peer:
 
     @property
     def session(self) -> ssl.SSLSession | None:
-        """What the next connection resumes."""
+        """TLS session for the next connection to resume; None without TLS."""
         return self._socket.session if isinstance(self._socket, ssl.SSLSocket) else None
 
     @property
@@ -56,7 +56,7 @@ class Peer:
         return isinstance(self._socket, ssl.SSLSocket) and bool(self._socket.session_reused)
 
     def ask(self, message: Message, version: int) -> Any:
-        """The answer to a request."""
+        """Send a request, and return its answer."""
         self.send(encode_request(message, version, 1, "benchmark"))
         assert isinstance(message, Request)
         return decode_response(type(message), self.receive(), version)[1]
@@ -71,7 +71,7 @@ class Peer:
         self._socket.sendall(frame)
 
     def receive(self) -> bytearray:
-        """The next answer, without its size."""
+        """Return the next answer, without its size."""
         return self._read(struct.unpack(">i", self._read(4))[0])
 
     def close(self) -> None:
@@ -89,13 +89,13 @@ class Peer:
 
 
 class ScramLogins:
-    """Logs in by SCRAM-SHA-256, and hashes the password once: what a login costs the broker is measured."""
+    """SCRAM-SHA-256 logins that hash the password only once, so that the broker's cost of a login is measured."""
 
     def __init__(self) -> None:
         self._salted: dict[bytes, bytes] = {}
 
     def log_in(self, peer: Peer) -> None:
-        """Over a connection that has said nothing yet. Raises RuntimeError if it is refused."""
+        """Log in over a new connection. Raises RuntimeError if the login is refused."""
         peer.ask(SaslHandshakeRequest(mechanism=MECHANISM), 1)
         nonce = base64.b64encode(os.urandom(18)).decode()
         first_bare = f"n={USER},r={nonce}"
@@ -119,12 +119,12 @@ class ScramLogins:
 
 
 def trusting(ca_file: str) -> ssl.SSLContext:
-    """A context of clients."""
+    """Return a client's TLS context."""
     return ssl.create_default_context(cafile=ca_file)
 
 
 def connect_again_and_again(kind: str, address: str, ca_file: str, seconds: float) -> dict[str, int]:
-    """One connection after the other: how many there were, and how many have resumed a session."""
+    """Open one connection after the other; return their number, and how many have resumed a session."""
     context = None if kind == "logins" else trusting(ca_file)
     logins, session = ScramLogins(), None
     count = resumed = 0

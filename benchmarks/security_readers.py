@@ -1,8 +1,8 @@
-"""Consumers of `benchmarks.security`, each a program of its own: it reads some partitions of a topic to their ends.
+"""Consumers of `benchmarks.security` as separate programs: each reads some partitions of a topic to their ends.
 
     python -m benchmarks.security_readers librdkafka|sockets HOST:PORT CA_FILE TOPIC PARTITION...
 
-`librdkafka` unpacks every record. `sockets` asks, decrypts, and looks at the headers of batches alone, so that it asks
+`librdkafka` unpacks every record. `sockets` requests, decrypts, and only reads the headers of batches, so it demands
 more of a broker than any consumer does.
 """
 
@@ -31,15 +31,15 @@ from .security_clients import trusting
 LIBRDKAFKA, SOCKETS = KINDS = ("librdkafka", "sockets")
 DEADLINE_S = 120
 AT_ONCE = 10_000
-"""Records that a consumer is asked for. It would wait for more than are left."""
+"""Most records that a consumer is asked for at a time. It would wait if fewer are left."""
 _SIZE = struct.Struct(">i")
 _FETCH_VERSION = 11
-"""The last before topics have ids."""
+"""The last Fetch version that names topics and has no topic ids."""
 _PARTITION_BYTES, _ANSWER_BYTES = 4_000_000, 16_000_000
 
 
 class LibrdkafkaReader:
-    """A Consumer of confluent-kafka, with some partitions of a topic."""
+    """A confluent-kafka Consumer with some partitions of a topic."""
 
     def __init__(
         self, bootstrap: str, settings: Mapping[str, str], topic: str, partitions: Sequence[int]
@@ -60,7 +60,7 @@ class LibrdkafkaReader:
         )
 
     def read(self) -> int:
-        """Everything: how many bytes of values. Raises TimeoutError, and RuntimeError."""
+        """Read all records; return the bytes of values. Raises TimeoutError, and RuntimeError."""
         self._consumer.assign(self._partitions)
         left, read = self._count, 0
         end = time.monotonic() + DEADLINE_S
@@ -79,7 +79,7 @@ class LibrdkafkaReader:
 
 
 class SocketReader:
-    """One connection, which has one request under way, and receives all answers into the same memory."""
+    """A connection with one request in flight, which receives all answers into the same memory."""
 
     def __init__(self, address: str, ca_file: str, topic: str, partitions: Sequence[int]) -> None:
         host, _, port = address.rpartition(":")
@@ -88,7 +88,7 @@ class SocketReader:
         self._space = memoryview(bytearray(_ANSWER_BYTES + 2 * _PARTITION_BYTES))
         self._topic = topic
         self._next = dict.fromkeys(partitions, 0)
-        # The first step has something to say. Later ones wait for what they need.
+        # The first step only sends. Later steps wait for their input.
         sock.setblocking(False)
         self._stream.step()
         sock.settimeout(DEADLINE_S)
@@ -96,7 +96,7 @@ class SocketReader:
             pass
 
     def read(self) -> int:
-        """Everything: how many bytes of batches. Raises RuntimeError for an error in an answer."""
+        """Read all batches; return their bytes. Raises RuntimeError for an error in an answer."""
         read = 0
         while self._next:
             for partition in self._fetched().responses[0].partitions:
@@ -130,7 +130,7 @@ class SocketReader:
             try:
                 received = self._stream.recv_into(self._space[taken:size])
             except BlockingIOError:
-                continue  # What has come was TLS's own, or the begin of a record.
+                continue  # the input was TLS's own, or the beginning of a record
             if not received:
                 raise ConnectionResetError("hung up")
             taken += received
@@ -140,7 +140,7 @@ class SocketReader:
 def read_together(
     cluster: Cluster, kind: str, readers: int, ca_file: Path, topic: str, partitions: int
 ) -> Row:
-    """All of a topic over TLS, by so many programs, which share the partitions and begin together."""
+    """Read a topic over TLS with `readers` programs, which share the partitions and begin together."""
     shares = [[str(number) for number in range(first, partitions, readers)] for first in range(readers)]
     arguments = [[kind, cluster.listeners[TLS], str(ca_file), topic, *share] for share in shares]
     return together(cluster, "benchmarks.security_readers", arguments, "readers'")

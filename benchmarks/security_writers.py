@@ -1,9 +1,9 @@
-"""Producers of `benchmarks.security`, each a program of its own, which is nothing but a socket.
+"""Producers of `benchmarks.security` as separate programs, which are only a socket.
 
     python -m benchmarks.security_writers HOST:PORT CA_FILE TOPIC MEGABYTES PARTITION...
 
-It sends one batch that was made before, over and over, in large records of TLS, with acks=all and a few requests under
-way. So it asks more of a broker than a producer does, which makes its records and encrypts them piece by piece.
+A program sends one prepared batch over and over, in large TLS records, with acks=all and a few requests in flight. So
+it demands more of a broker than a producer does, which makes its records and encrypts them piece by piece.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from .security_clients import Peer, trusting
 RECORD_BYTES, RECORDS_OF_BATCH = 1_000, 256
 UNDER_WAY = 5
 _VERSION = 8
-"""Of Produce, the last before flexible versions."""
+"""The last version of Produce before flexible versions."""
 
 
 class SocketWriter:
-    """One connection that writes to some partitions in turn."""
+    """A connection that writes to some partitions in turn."""
 
     def __init__(self, address: str, ca_file: str, topic: str, partitions: Sequence[int]) -> None:
         self._peer = Peer(address, trusting(ca_file))
@@ -52,7 +52,9 @@ class SocketWriter:
         self._batch_bytes = len(batch)
 
     def write(self, size: int) -> int:
-        """Batches of that many bytes, or a little more: how many they had. Raises RuntimeError if one is refused."""
+        """Write batches of `size` bytes or slightly more; return the number of bytes. Raises RuntimeError if a batch is
+        refused.
+        """
         count = -(-size // self._batch_bytes)
         for number, frame in enumerate(islice(cycle(self._frames), count)):
             if number >= UNDER_WAY:

@@ -1,4 +1,4 @@
-"""Whether readings rise over time: a line through medians, and how far it rises beside how much they scatter."""
+"""Detects readings that rise over time: a line through medians, compared with their scatter."""
 
 from __future__ import annotations
 
@@ -8,19 +8,21 @@ from dataclasses import dataclass
 from statistics import fmean, median
 
 BINS = 10
-"""A line goes through the medians of so many stretches of time: one odd reading in a stretch does not count."""
+"""Number of equal stretches of time, whose medians the line goes through: a single outlier in a stretch does not
+count.
+"""
 SCATTERS = 3.0
-"""A rise of fewer standard deviations around the line may be chance."""
+"""Standard deviations around the line below which a rise may be chance."""
 WARM_UP = 1 / 3
-"""The share of the time in which caches fill and first things are made."""
+"""Share of the time in which caches fill and first objects are made."""
 
 Reading = tuple[float, float]
-"""When, in seconds, and what."""
+"""A time in seconds, and a value."""
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """The line through readings: where it begins and ends, and how far their medians are from it."""
+    """The line through readings: its ends, and the scatter of the medians around it."""
 
     first: float
     last: float
@@ -29,21 +31,21 @@ class Line:
 
     @property
     def rise(self) -> float:
-        """From one end to the other."""
+        """Rise from one end to the other."""
         return self.last - self.first
 
     @property
     def per_hour(self) -> float:
-        """How steep it is."""
+        """Slope per hour."""
         return self.rise / self.seconds * 3600 if self.seconds else 0.0
 
     def is_slope(self, allowed: float) -> bool:
-        """Whether it rises by more than is allowed and than chance explains."""
+        """Return whether the line rises by more than `allowed`, and by more than chance explains."""
         return self.rise > max(allowed, SCATTERS * self.scatter)
 
 
 def without_warm_up(readings: Sequence[Reading]) -> list[Reading]:
-    """What came after the first third of the time."""
+    """Return the readings after the first third of the time."""
     if not readings:
         return []
     begin = readings[0][0] + WARM_UP * (readings[-1][0] - readings[0][0])
@@ -51,7 +53,7 @@ def without_warm_up(readings: Sequence[Reading]) -> list[Reading]:
 
 
 def medians(readings: Sequence[Reading], bins: int = BINS) -> list[Reading]:
-    """Of stretches that are equally long; those without readings are left out."""
+    """Return the medians of equally long stretches; stretches without readings are left out."""
     begin, end = readings[0][0], readings[-1][0]
     stretch = (end - begin) / bins or 1.0
     found: dict[int, list[Reading]] = {}
@@ -61,7 +63,7 @@ def medians(readings: Sequence[Reading], bins: int = BINS) -> list[Reading]:
 
 
 def line(readings: Sequence[Reading]) -> Line | None:
-    """With the least squares through the medians; None for fewer than three stretches, which tell nothing."""
+    """Return the least-squares line through the medians; None for fewer than three stretches, which are too few."""
     points = medians(readings) if readings else []
     if len(points) < 3:
         return None

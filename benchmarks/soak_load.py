@@ -1,6 +1,6 @@
-"""What clients do in a soak of real processes: steady writing and reading, transactions, and things that come and go.
+"""The clients' load in a soak of real processes: steady writes and reads, transactions, and short-lived things.
 
-Each part goes on through every fault: what fails is counted by its kind and tried again.
+Each part continues through every fault: errors are counted by their kind, and the work is retried.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ SETTINGS = {
     "producer.id.expiration.check.interval.ms": "10000",
     "transaction.remove.expired.transaction.cleanup.interval.ms": "10000",
 }
-"""What expires does so within the warm-up."""
+"""Settings with short expiry times, so that things expire within the warm-up."""
 KEYS = 200
 CONNECTIONS = 20
 _HEAD = struct.Struct(">qd")
@@ -51,11 +51,11 @@ _VALUE_BYTES = 1_000
 _AGAIN_S = 0.2
 _UNREAD_S = 120.0
 _UNKNOWN_S = 200.0
-"""After so long it is known whether a record was written."""
+"""Seconds after which it is known if a record was written."""
 
 
 class Load:
-    """All parts, and what they saw. Times are seconds, since they were last taken."""
+    """All parts of the load, and their results. Times are in seconds, collected since the last `take_times`."""
 
     def __init__(self, bootstrap: str, per_second: float, pace: float) -> None:
         self._bootstrap, self._per_second, self._pace = bootstrap, per_second, pace
@@ -68,14 +68,14 @@ class Load:
         self._tasks: list[asyncio.Task[None]] = []
 
     async def start(self) -> None:
-        """Make the topics, and begin."""
+        """Create the topics, and start all parts."""
         async with Admin(bootstrap_servers=self._bootstrap) as admin:
             await admin.create_topics(TOPICS)
         parts = (self._read, self._write, self._replace, self._move, self._come_and_go)
         self._tasks = [asyncio.create_task(self._go_on(part), name=part.__name__) for part in parts]
 
     async def stop(self) -> list[int]:
-        """End, once what was acknowledged has been read: the numbers of records that were not, within two minutes."""
+        """Stop after the acknowledged records are read; return the numbers of unread records after two minutes."""
         self._stopping.set()
         reading, *others = self._tasks
         await asyncio.gather(*others)
@@ -87,7 +87,7 @@ class Load:
         return sorted(self._unread)
 
     def take_times(self) -> dict[str, float]:
-        """Milliseconds by what was timed: the median, and what 99 % are not above."""
+        """Return milliseconds by the kind of time: the median, and the 99th percentile."""
         told = {}
         for name, times in self.times.items():
             if times:
@@ -111,7 +111,7 @@ class Load:
     # Writing and reading
 
     async def _write(self) -> None:
-        """Numbered records, so many in a second; each is to be read."""
+        """Write numbered records at a fixed rate; each is expected to be read."""
         number = self.done["written"]
         sending: set[asyncio.Task[None]] = set()
         async with Producer(bootstrap_servers=self._bootstrap) as producer:
@@ -144,7 +144,7 @@ class Load:
             self._unread[number] = began_s
 
     async def _read(self) -> None:
-        """Members of one group: one that stays."""
+        """Read as the staying member of a group."""
         async with Consumer(
             STAYS, bootstrap_servers=self._bootstrap, group_id="soak", auto_offset_reset="earliest"
         ) as consumer:
@@ -157,12 +157,12 @@ class Load:
                         self.done["read"] += 1
                         if self._unread.pop(number, None) is None:
                             self._read_early.add(number)
-                # What was read twice, or never acknowledged, would stay for ever.
+                # Forget old numbers: records read twice, or never acknowledged, would stay forever.
                 known_from = self.done["written"] - _UNKNOWN_S * self._per_second
                 self._read_early = {number for number in self._read_early if number > known_from}
 
     async def _replace(self) -> None:
-        """New values of a few keys, in a topic that is compacted."""
+        """Write new values of a few keys, in a compacted topic."""
         async with Producer(bootstrap_servers=self._bootstrap) as producer:
             while not self._stopping.is_set():
                 for number in range(10):
@@ -173,7 +173,7 @@ class Load:
                 await asyncio.sleep(10 / self._per_second)
 
     async def _move(self) -> None:
-        """Transactions of a record to each of two partitions, ten in a second."""
+        """Write transactions of a record to each of two partitions, ten in a second."""
         async with Producer(bootstrap_servers=self._bootstrap, transactional_id="mover") as producer:
             while not self._stopping.is_set():
                 began_s = time.monotonic()
@@ -187,7 +187,7 @@ class Load:
     # Coming and going
 
     async def _come_and_go(self) -> None:
-        """A round: topics, groups, transactional ids and connections that come and go."""
+        """Run rounds of short-lived topics, groups, transactional ids and connections."""
         async with Admin(bootstrap_servers=self._bootstrap) as admin:
             while not self._stopping.is_set():
                 began_s, number = time.monotonic(), self.done["rounds"]
@@ -209,7 +209,7 @@ class Load:
             await consumer.getmany(timeout_ms=1_000, max_records=10)
             await consumer.commit()
         if number % 2:
-            await admin.delete_groups([group])  # that of the other rounds expires
+            await admin.delete_groups([group])  # the group of the other rounds expires
         async with (
             Producer(bootstrap_servers=self._bootstrap, transactional_id=f"round-{number}") as producer,
             producer.transaction(),

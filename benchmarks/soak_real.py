@@ -1,19 +1,19 @@
-"""Hours of mixed load, churn and faults on real processes: what rises over time is a bug, and this tells what does.
+"""Hours of mixed load, churn and faults on real processes: reports readings that rise over time, since a rise is a bug.
 
     python -m benchmarks.soak_real [--minutes 180] [--plot soak-real.svg] [--record FILE]     (make soak-real)
 
-Three brokers and three quorum nodes. `benchmarks.soak_load` has the load. Once a minute something breaks, in an order
-that `--seed` decides: the last broker or the last quorum node is killed or stopped, and started again; or any node
-stands still for two seconds. The others are never ended, so that their memory tells of the whole time.
+Three brokers and three quorum nodes. `benchmarks.soak_load` has the load. Once a minute a fault happens, in an order
+that `--seed` decides: the last broker or the last quorum node is killed or stopped, and started again; or any node is
+paused for two seconds. The other nodes are never ended, so their memory is measured over the whole time.
 
 Every ten seconds memory, descriptors, disk and CPU of each process are read, and times of clients. At the end a line is
-fitted to each of them, the first third of the time left out. Where it rises by more than is allowed and than chance
-explains, the run has found a slope, and exits with 1. So it does where an acknowledged record was not read, or where
-replicas did not come back in sync within two minutes of a fault. `--plot` draws it all (needs matplotlib).
+fitted to each of them, without the first third of the time. If it rises by more than the allowed amount and more than
+chance explains, the run has found a slope, and exits with 1. It also does so if an acknowledged record was not read, or
+if replicas were not back in sync within two minutes of a fault. `--plot` draws all readings (needs matplotlib).
 
-Two rises are told and do not count. Quorum nodes keep the last metadata records, and the Raft log since the last
-snapshot: at this load it takes an hour until that is full, so their memory and disk are judged in runs of three hours
-and more. And where the load of the machine rises too, times of clients tell of the machine.
+Two rises are reported and do not count. Quorum nodes keep the last metadata records, and the Raft log since the last
+snapshot. At this load it takes an hour until these are full, so their memory and disk only count in runs of three hours
+or more. And if the load of the machine rises too, it explains slower clients.
 """
 
 from __future__ import annotations
@@ -50,13 +50,13 @@ AWAY_S = 3.0
 IN_SYNC_S = 120.0
 QUORUM_FULL_S = 3 * 3600.0
 ALLOWED = {"memory MB": 4.0, "descriptors": 10.0, "disk MB": 8.0, "CPU %": 5.0, "ms": 3.0, "load": 0.5}
-"""How far a line may rise over the time that is looked at, or by its share if that is more."""
+"""Allowed rise of a line over the considered time; the allowed share applies if it is more."""
 ALLOWED_SHARE = {"memory MB": 0.05, "descriptors": 0.1, "disk MB": 0.2, "CPU %": 0.25, "ms": 0.5, "load": 0.2}
 MACHINE = "machine"
 
 
 class Soak:
-    """A cluster under load, what was read of it, and what was done to it."""
+    """A cluster under load, with its readings and faults."""
 
     def __init__(self, cluster: Cluster, folder: Path, seed: int) -> None:
         self._cluster, self._folder = cluster, folder
@@ -64,7 +64,7 @@ class Soak:
         self._began_s = time.monotonic()
         self._cpu: dict[tuple[str, int], tuple[float, float]] = {}
         self.readings: dict[str, dict[str, list[Reading]]] = {unit: {} for unit in ALLOWED}
-        """By unit, and by whose they are."""
+        """Readings by unit, and by process."""
         self.faults: list[tuple[float, str]] = []
         self.not_in_sync: list[str] = []
 
@@ -76,12 +76,12 @@ class Soak:
 
     @property
     def _ended(self) -> list[str]:
-        """Those that are ended now and then: their memory tells nothing."""
+        """Nodes that are ended now and then, so their memory readings are not continuous."""
         return [f"broker {self._cluster.brokers[-1].id}", f"quorum {self._cluster.quorum[-1].id}"]
 
     @property
     def bootstrap(self) -> str:
-        """Where clients begin."""
+        """Addresses of the brokers."""
         return self._cluster.bootstrap
 
     @property
@@ -89,7 +89,7 @@ class Soak:
         return round(time.monotonic() - self._began_s, 1)
 
     async def run(self, minutes: float, load: Load) -> list[int]:
-        """Load, faults and readings for so long; the numbers of records that were lost."""
+        """Run load, faults and readings for this time; return the numbers of lost records."""
         await load.start()
         breaking = asyncio.create_task(self._break_on())
         while self.elapsed_s < minutes * 60:
@@ -116,7 +116,7 @@ class Soak:
     def _read_node(self, name: str, node: Node) -> None:
         memory_mb = resident_mb(node.pid)
         if not memory_mb:
-            return  # it has just ended
+            return  # the process has just ended
         now_s, used_s = time.monotonic(), cpu_s(node.pid)
         before = self._cpu.get((name, node.pid))
         self._cpu[name, node.pid] = now_s, used_s
@@ -155,7 +155,7 @@ class Soak:
         self._cluster.restart(node)
 
     async def _mend(self) -> None:
-        """A fault may have been cut short."""
+        """Repair the cluster, as a fault may have been interrupted."""
         for node in self._nodes.values():
             if is_alive(node.pid):
                 os.kill(node.pid, signal.SIGCONT)
@@ -180,7 +180,7 @@ class Soak:
     # The report
 
     def slopes(self) -> tuple[Table, list[str]]:
-        """A row for each line, and those that rise."""
+        """Return a table with a row for each line, and the names of rising lines."""
         table = Table("", "", "from", "to", "per hour", "scatter", "")
         rising = []
         for unit, by_name in self.readings.items():
@@ -198,7 +198,7 @@ class Soak:
         return table, rising
 
     def _excuse(self, unit: str, name: str) -> str:
-        """Why a rise does not count; empty if it does."""
+        """Return the reason why a rise does not count; empty if it counts."""
         if name == MACHINE:
             return "others work here, too"
         fills = unit in ("memory MB", "disk MB") and name.startswith("quorum")
@@ -212,12 +212,12 @@ class Soak:
 
 
 def rises(unit: str, fitted: Line) -> bool:
-    """By more than is allowed, and than chance explains."""
+    """Return whether a line rises by more than the allowed amount and more than chance explains."""
     return fitted.is_slope(max(ALLOWED[unit], ALLOWED_SHARE[unit] * fitted.first))
 
 
 def disk_mb(folder: Path) -> float:
-    """What the files of a folder take; they come and go meanwhile."""
+    """Return the disk space of the files in a folder, which may come and go meanwhile."""
     total = 0
     for root, _, files in os.walk(folder):
         for name in files:
@@ -227,7 +227,7 @@ def disk_mb(folder: Path) -> float:
 
 
 def draw(soak: Soak, path: Path) -> None:
-    """A picture for each unit; faults are lines. Raises ImportError without matplotlib."""
+    """Draw a picture for each unit; faults are vertical lines. Raises ImportError without matplotlib."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -291,7 +291,7 @@ def main() -> int:
 
 
 async def run(soak: Soak, arguments: argparse.Namespace) -> tuple[list[int], Load]:
-    """The whole of it; `Load` belongs to the loop."""
+    """Run the soak; `Load` is made here since it belongs to the event loop."""
     load = Load(soak.bootstrap, arguments.rate, arguments.pace)
     return await soak.run(arguments.minutes, load), load
 

@@ -1,12 +1,12 @@
-"""Spark beside Spark: `format("ottla")` and Spark's own `format("kafka")`, both against our brokers.
+"""Compares `format("ottla")` with Spark's own `format("kafka")`, both with Ottla's brokers.
 
     python -m benchmarks.spark [--rows N] [--rounds N] [--record FILE]
 
-Three brokers, replication factor 3, a topic of four partitions, `local[2]`. Reading: every column of all rows, to
-nowhere; records of 100 bytes, written by our sink as one transaction; ours at a cut, Spark's what is committed.
-Writing: rows that Spark makes up, acks=all; ours as one transaction, exactly once, Spark's at least once. Rows per
-second, and the CPU microseconds of one in all of Spark's processes. Medians over rounds in which the two take turns,
-after one of each that does not count.
+Three brokers, replication factor 3, a topic of four partitions, `local[2]`. Reading: every column of all rows, to no
+target; records of 100 bytes, written by Ottla's sink as one transaction. Ottla's source reads up to a cut, Spark's
+reads committed records. Writing: generated rows, acks=all. Ottla's sink writes one transaction, exactly once, Spark's
+writes at least once. Readings are rows per second, and the CPU microseconds of each row in all of Spark's processes.
+Medians over rounds in which the two take turns, after an uncounted round of each.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ from .rounds import record
 
 ROWS = 2_000_000
 VALUE = "rpad(cast(id as string), 92, '.')"
-"""With the key of eight characters, 100 bytes."""
+"""Value that makes 100 bytes with the key of eight characters."""
 FORMATS = ("ottla", "kafka")
 PARTITIONS = 4
 Reading = tuple[float, float]
-"""Rows per second, CPU microseconds for one."""
+"""Rows per second, and CPU microseconds for one row."""
 
 
 def timed(rows: int, work: Callable[[], None]) -> Reading:
-    """One run of it."""
+    """Time one run of `work`."""
     began_s, before_s = time.perf_counter(), tree_cpu_s(os.getpid())
     work()
     took_s, spent_s = time.perf_counter() - began_s, tree_cpu_s(os.getpid()) - before_s
@@ -52,7 +52,7 @@ def timed(rows: int, work: Callable[[], None]) -> Reading:
 
 
 def read(spark: SparkSession, name: str, bootstrap: str, topic: str) -> None:
-    """All of a topic, every column, to nowhere."""
+    """Read all columns of a topic, and drop the rows."""
     frame = (
         spark.read.format(name)
         .option("kafka.bootstrap.servers", bootstrap)
@@ -64,7 +64,7 @@ def read(spark: SparkSession, name: str, bootstrap: str, topic: str) -> None:
 
 
 def write(frame: DataFrame, name: str, bootstrap: str, topic: str) -> None:
-    """All rows to a topic."""
+    """Write all rows to a topic."""
     options = {"kafka.bootstrap.servers": bootstrap, "topic": topic}
     frame.write.format(name).mode("append").options(**options).save()
 
@@ -72,7 +72,7 @@ def write(frame: DataFrame, name: str, bootstrap: str, topic: str) -> None:
 def measure(
     bootstrap: str, spark: SparkSession, rows: int, rounds: int, console: Console
 ) -> dict[str, Reading]:
-    """Every figure by its name."""
+    """Return every reading by its name."""
     made_up = spark.range(0, rows, 1, PARTITIONS).selectExpr(
         "cast(10000000 + id % 90000000 as string) AS key", f"{VALUE} AS value"
     )
@@ -85,7 +85,7 @@ def measure(
                 with console.status(f"{name}, round {number} of {rounds}"):
                     readings = {"read": timed(rows, partial(read, spark, name, bootstrap, "read"))}
                     topic = (
-                        f"written-{name}-{number}"  # Java producers live on, and know a topic that is gone
+                        f"written-{name}-{number}"  # Java producers stay alive, and remember a deleted topic
                     )
                     admin.create_topics([NewTopic(topic, num_partitions=PARTITIONS, replication_factor=3)])
                     readings["write"] = timed(rows, partial(write, made_up, name, bootstrap, topic))
@@ -99,7 +99,7 @@ def measure(
 
 
 def main() -> int:
-    """Measure, and show."""
+    """Measure and print a table."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -1,4 +1,4 @@
-"""`ottla spark run` as a process: what it tells, where its checkpoint is, and how it is ended."""
+"""`ottla spark run` as a process: its output, its checkpoint, and its end."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ END_S = 90.0
 
 
 class Driver:
-    """One run of the pipeline in `file`, whose folder also has the checkpoint and what the driver says."""
+    """A run of the pipeline in `file`, whose folder also has the checkpoint and the driver's output."""
 
     def __init__(self, file: Path, bootstrap: str, words: Sequence[str] = ()) -> None:
         self._folder = file.parent
@@ -26,22 +26,22 @@ class Driver:
 
     @property
     def told(self) -> list[dict[str, Any]]:
-        """The micro-batches that are done, by this run."""
+        """Micro-batches that this run has finished."""
         lines = self._out.read_text().split("\n")[:-1]
         return [json.loads(line) for line in lines]
 
     @property
     def said(self) -> str:
-        """On standard error, by all runs."""
+        """Standard error of all runs."""
         return self._log.read_text()
 
     @property
     def status(self) -> int | None:
-        """Its exit status; None while it runs."""
+        """Exit status of the process; None while it runs."""
         return self._process.poll()
 
     def under_way(self) -> int | None:
-        """The micro-batch that was begun and is not committed, by Spark's checkpoint."""
+        """Return the micro-batch that was begun and is not committed, by Spark's checkpoint."""
         begun, done = (
             {int(one.name) for one in (self._folder / "checkpoint" / kind).glob("[0-9]*")}
             for kind in ("offsets", "commits")
@@ -49,16 +49,16 @@ class Driver:
         return max(begun - done, default=None)
 
     def wait(self, timeout_s: float = END_S) -> int:
-        """Its exit status."""
+        """Wait for the end; return the exit status."""
         return self._process.wait(timeout_s)
 
     def interrupt(self, timeout_s: float = END_S) -> int:
-        """Ctrl-C on a terminal, which all processes of the group hear; the exit status."""
+        """Send SIGINT to all processes of the group, as Ctrl-C on a terminal does; return the exit status."""
         os.killpg(self._process.pid, signal.SIGINT)
         return self.wait(timeout_s)
 
     def kill(self) -> None:
-        """SIGKILL to the driver, its JVM and their workers, all at once."""
+        """Send SIGKILL to the driver, its JVM and their workers, all at once."""
         if self._process.poll() is None:
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait()

@@ -1,4 +1,4 @@
-"""A producer's spool: records of 100 bytes per second into its files, through them and out, and the CPU for one.
+"""A producer's spool: rates of records of 100 bytes into its files, through them and out, and the CPU for each.
 
     python -m benchmarks.spool [--rounds N] [--record FILE]
 
@@ -20,7 +20,7 @@ INTO, THROUGH, OUT = "into the files, no cluster", "through the files", "out of 
 
 
 async def one_round(bootstrap: str, readings: Readings) -> None:
-    """Fill a spool without a cluster, empty it, then send as with any producer."""
+    """Fill a spool without a cluster, empty it, then send as a producer without a spool does."""
     with tempfile.TemporaryDirectory() as folder:
         async with ottla.Producer(bootstrap_servers=NOWHERE, spool_dir=folder) as producer:
             with timed(readings[INTO]):

@@ -1,4 +1,4 @@
-"""The Python clients, with asyncio and without: records of 100 bytes per second, and the client's CPU for one.
+"""The Python clients, with asyncio and without: records of 100 bytes per second, and the client's CPU for each.
 
     python -m benchmarks.sync_client [--rounds N] [--record FILE]
 
@@ -19,7 +19,7 @@ from .rates import COUNT, TOPIC, VALUE, Reading, Readings, main, timed
 
 
 def produce_asyncio(bootstrap: str, readings: list[Reading]) -> None:
-    """`await send` for each, then `flush`."""
+    """Call `await send` for each record, then `flush`."""
 
     async def produce() -> None:
         async with ottla.Producer(bootstrap_servers=bootstrap) as producer:
@@ -33,7 +33,7 @@ def produce_asyncio(bootstrap: str, readings: list[Reading]) -> None:
 
 
 def produce_sync(bootstrap: str, readings: list[Reading]) -> None:
-    """`send` for each, then `flush`."""
+    """Call `send` for each record, then `flush`."""
     with ottla.sync.Producer(bootstrap_servers=bootstrap) as producer:
         producer.send_and_wait(TOPIC, VALUE)
         with timed(readings):
@@ -43,7 +43,7 @@ def produce_sync(bootstrap: str, readings: list[Reading]) -> None:
 
 
 def consume_asyncio(bootstrap: str, readings: list[Reading]) -> None:
-    """`async for`."""
+    """Read with `async for`."""
 
     async def consume() -> None:
         options = {"bootstrap_servers": bootstrap}
@@ -57,7 +57,7 @@ def consume_asyncio(bootstrap: str, readings: list[Reading]) -> None:
 
 
 def consume_sync(bootstrap: str, readings: list[Reading]) -> None:
-    """`for`."""
+    """Read with `for`."""
     with ottla.sync.Consumer(TOPIC, auto_offset_reset="earliest", bootstrap_servers=bootstrap) as consumer:
         next(consumer)
         with timed(readings):
@@ -74,7 +74,7 @@ KINDS: dict[str, Callable[[str, list[Reading]], None]] = {
 
 
 def one_round(bootstrap: str, readings: Readings) -> None:
-    """Each kind once."""
+    """Run each kind once."""
     for kind, measure in KINDS.items():
         measure(bootstrap, readings[kind])
 

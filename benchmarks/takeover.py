@@ -1,7 +1,7 @@
-"""When the partitions of a broker that died can be written again, as the brokers that are left see it.
+"""Time until the partitions of a dead broker can be written again, as the remaining brokers see it.
 
-One record is written to each of a few partitions, by a request to every broker that is left, again and again until one
-acknowledges it for all replicas in sync. The few stand for thousands: a client of thousands would take more of the
+One record is written to each of a few partitions, by requests to every remaining broker, repeated until one
+acknowledges it for all replicas in sync. A few stand for thousands: a client of thousands would use more of the
 processors than the brokers do.
 """
 
@@ -25,14 +25,14 @@ AGAIN_S = 0.005
 
 
 def few_of(places: Sequence[Place], count: int) -> list[Place]:
-    """So many of them, evenly spread, the first and the last among them."""
+    """Return `count` of the partitions, evenly spread, including the first and the last."""
     if len(places) <= count:
         return list(places)
     return [places[round(number * (len(places) - 1) / (count - 1))] for number in range(count)]
 
 
 async def written_after(brokers: Sequence[str], places: Sequence[Place], since: float) -> list[float]:
-    """Seconds since `since`, a time of `time.monotonic()`, until each of the partitions took a record; ascending."""
+    """Return seconds from `since`, a time of `time.monotonic()`, until each partition accepted a record; ascending."""
     took: dict[Place, float] = {}
     missing = set(places)
 
@@ -56,7 +56,7 @@ async def written_after(brokers: Sequence[str], places: Sequence[Place], since: 
 
 
 def request(places: Sequence[Place]) -> ProduceRequest:
-    """A record to each of the partitions, acks=all."""
+    """Make a request with a record for each partition, acks=all."""
     batch = encode_batch([(None, b"x", int(time.time() * 1000))])
     by_topic: dict[str, list[PartitionProduceData]] = defaultdict(list)
     for topic, index in places:

@@ -1,10 +1,10 @@
-"""The charts of LinkedIn's talk and benchmark of Kafka, of Ottla beside Apache Kafka, with the points published then.
+"""The charts of LinkedIn's talk and benchmark of Kafka, measured for Ottla and Apache Kafka, with the published points.
 
     python -m benchmarks.talk_charts [CHART ...] [--rounds N] [--record FILE] [--picture FILE] [--draw-only]
 
 CHARTS: acks size replicas producers consumers latency end-to-end (all of them without arguments). A chart takes some
-two minutes, so they can be measured in several runs: the picture has the last readings of each chart that FILE has.
-Three brokers, three quorum nodes. The load comes from confluent-kafka (librdkafka) on both sides.
+two minutes, so they can be measured in several runs: the picture has the last readings of each chart in FILE. Three
+brokers, three quorum nodes. The load comes from confluent-kafka (librdkafka) on both sides.
 """
 
 from __future__ import annotations
@@ -32,24 +32,24 @@ PICTURE = Path("docs/images/talk-charts.png")
 SMALL = 100
 """Bytes of a record in most of the published figures."""
 RECORDS_MAX, GIGABYTES_MAX = 1_000_000, 0.3
-"""Of one reading."""
+"""Limits of one reading."""
 WARM_GIGABYTES = 0.2
 SIZES = {"10 B": 10, "100 B": 100, "1 KB": 1_000, "10 KB": 10_000, "100 KB": 100_000}
 ONE_BY_ONE, WARM_ONE_BY_ONE = 3_000, 3_000
 
 
 def written(cluster: Cluster, size: int = SMALL, replicas: int = 3, acks: str = "1") -> float:
-    """MB/s that one producer has acknowledged, in six partitions."""
+    """Return the MB/s that one producer has acknowledged, in six partitions."""
     admin = admin_of(cluster)
     topic = new_topic(cluster, admin, PARTITIONS, replicas)
     gigabytes = min(GIGABYTES_MAX, RECORDS_MAX * size / 1e9)
     found = write_to(cluster, topic, gigabytes, {"acks": acks}, size)["MB/s"]
-    admin.delete_topics([topic])[topic].result(60)  # so that the next one finds as much of the memory free
+    admin.delete_topics([topic])[topic].result(60)  # so that the next reading finds as much free memory
     return found
 
 
 def warmed(measure: Callable[[Cluster], Row]) -> Figure:
-    """After some writing: a virtual machine compiles as it goes."""
+    """Make a figure that writes some data first, since a JVM compiles code while it runs."""
 
     def figure(cluster: Cluster) -> Row:
         write_gigabytes(cluster, WARM_GIGABYTES)
@@ -60,17 +60,17 @@ def warmed(measure: Callable[[Cluster], Row]) -> Figure:
 
 
 def acks(cluster: Cluster) -> Row:
-    """Records of 100 B, replication factor 3."""
+    """Measure records of 100 B, replication factor 3."""
     return {f"acks={one}, MB/s": written(cluster, acks=one) for one in ("0", "1", "all")}
 
 
 def size(cluster: Cluster) -> Row:
-    """Replication factor 3, acks=1."""
+    """Measure record sizes with replication factor 3, acks=1."""
     return {f"{name}, MB/s": written(cluster, size) for name, size in SIZES.items()}
 
 
 def replicas(cluster: Cluster) -> Row:
-    """Records of 100 B."""
+    """Measure numbers of replicas with records of 100 B."""
     return {
         f"{count} x, acks={acks}, MB/s": written(cluster, replicas=count, acks=acks)
         for acks in ("1", "all")
@@ -79,7 +79,7 @@ def replicas(cluster: Cluster) -> Row:
 
 
 def producers(cluster: Cluster) -> Row:
-    """Records of 100 B, replication factor 3, acks=1: processes that write to one topic."""
+    """Measure processes that write to one topic: records of 100 B, replication factor 3, acks=1."""
     row: Row = {}
     for count in (1, 3):
         topic = new_topic(cluster, admin_of(cluster), PARTITIONS)
@@ -89,7 +89,7 @@ def producers(cluster: Cluster) -> Row:
 
 
 def consumers(cluster: Cluster) -> Row:
-    """Records of 100 B: processes each of which reads all of one topic."""
+    """Measure processes that each read all of one topic: records of 100 B."""
     topic = new_topic(cluster, admin_of(cluster), PARTITIONS)
     gigabytes = RECORDS_MAX * SMALL / 1e9
     write_to(cluster, topic, gigabytes, {"acks": "all"}, SMALL)
@@ -98,14 +98,14 @@ def consumers(cluster: Cluster) -> Row:
 
 
 Load = Callable[[Cluster, str, float], tuple[float, float]]
-"""Moves so many gigabytes of a topic; returns when it began and ended."""
+"""A function that moves this number of gigabytes of a topic, and returns its begin and end times."""
 
 
 def together(count: int, load: Load, cluster: Cluster, topic: str, gigabytes: float) -> float:
-    """MB/s of processes that do the same at the same time."""
-    known = replace(cluster, children=[])  # those cannot be told to another process
+    """Return the MB/s of `count` processes that run the same load at the same time."""
+    known = replace(cluster, children=[])  # child processes cannot be sent to another process
     with ProcessPoolExecutor(count, mp_context=get_context("spawn")) as pool:
-        list(pool.map(time.sleep, [1.0] * count))  # until each process is there, with all that it imports
+        list(pool.map(time.sleep, [1.0] * count))  # until each process has started and imported all modules
         told = [pool.submit(load, known, topic, gigabytes) for _ in range(count)]
         times = [one.result() for one in told]
     elapsed = max(end for _, end in times) - min(start for start, _ in times)
@@ -125,7 +125,7 @@ def _read(cluster: Cluster, topic: str, _gigabytes: float) -> tuple[float, float
 
 
 def latency(cluster: Cluster) -> Row:
-    """1 KB, one record in flight, replication factor 3: produce to delivery report, at the median."""
+    """Measure 1 KB, one record in flight, replication factor 3: from produce to delivery report, the median."""
     row: Row = {}
     value = json_like(1024)
     for acks in ("0", "1", "all"):
@@ -137,7 +137,7 @@ def latency(cluster: Cluster) -> Row:
 
 
 def end_to_end(cluster: Cluster) -> Row:
-    """100 B, one record in flight, replication factor 3: produce until a consumer that waits has it."""
+    """Measure 100 B, one record in flight, replication factor 3: from produce to a waiting consumer."""
     took = until_consumed(cluster, bytes(SMALL), WARM_ONE_BY_ONE, ONE_BY_ONE)
     return {f"p{percent:g}, ms": percentile(took, percent) * 1e3 for percent in (50, 99, 99.9)}
 
@@ -154,7 +154,7 @@ CHARTS: dict[str, Figure] = {
 
 
 def main() -> int:
-    """See the module's documentation."""
+    """Run the benchmark; see the module's documentation."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -1,12 +1,12 @@
-"""Draws the readings of `benchmarks.talk_charts` beside what was published of Kafka. Needs matplotlib.
+"""Draws the readings of `benchmarks.talk_charts` beside the published figures of Kafka. Needs matplotlib.
 
-The published points come from two places. No machine of theirs is like the one of our readings.
+The published points come from two sources, measured on machines that differ from that of the readings here.
 
 - "Benchmarking Apache Kafka: 2 Million Writes Per Second (On Three Cheap Machines)", LinkedIn Engineering, April 2014:
   Kafka 0.8.1, records of 100 B, six partitions. Three brokers with six cores and six disks each, three machines for
-  the load, 1 Gbit/s between them. Its MB are 2**20 bytes. It shows other sizes of records as a curve without numbers.
+  the load, 1 Gbit/s between them. Its MB are 2**20 bytes. It shows other record sizes as a curve without numbers.
 - "Intra-cluster Replication for Apache Kafka", a talk by Jun Rao of LinkedIn, ApacheCon 2013: Kafka 0.8, records of
-  1 KB, replication factor 3. It tells the time of a publication without an acknowledgement, with the leader's, and
+  1 KB, replication factor 3. It states the time of a publication without an acknowledgement, with the leader's, and
   once committed.
 """
 
@@ -20,13 +20,13 @@ from typing import Any, NamedTuple
 from .rounds import Row
 
 MEBIBYTE = 2**20 / 1e6
-"""In MB."""
+"""A mebibyte in MB."""
 NAMES = {"ottla": ("Ottla", "tab:blue"), "kafka": ("Apache Kafka 4.4", "tab:red")}
 PUBLISHED = ("published", "lightgray")
 
 
 class Chart(NamedTuple):
-    """What stands around the bars, and what was published for some of them."""
+    """A chart: its title, and the published figures for some of its bars."""
 
     title: str
     published: Mapping[str, float]
@@ -74,7 +74,7 @@ CHARTS: dict[str, Chart] = {
 
 
 def last_readings(file: Path) -> dict[str, dict[str, Row]]:
-    """Of each chart, by cluster."""
+    """Return the last readings of each chart, by cluster."""
     found: dict[str, dict[str, Row]] = {}
     for line in file.read_text().splitlines():
         found |= json.loads(line)["results"]
@@ -101,7 +101,7 @@ def draw(readings: Mapping[str, Mapping[str, Row]], file: Path) -> None:
 
 
 def _draw_chart(panel: Any, chart: Chart, readings: Mapping[str, Row]) -> None:
-    """Bars side by side, with their values above them."""
+    """Draw bars side by side, with their values above them."""
     keys = list(readings["ottla"])
     labels = [key.rpartition(", ")[0] for key in keys]
     width = 0.8 / (len(readings) + 1)

@@ -1,18 +1,17 @@
-"""What the way of one transaction costs where nobody does any work on it: its messages, its disk writes and the
-wake-ups between them, in as many processes, without any logic.
+"""The minimal cost of a transaction's path: its messages, its disk writes and wake-ups, without any logic.
 
     python -m benchmarks.transaction_hops [--partitions 10] [--rounds 3] [--directory DIR]
 
-Three brokers and three quorum nodes on uvloop, all brokers with a replica of every partition, all partitions led by
-the first. The client adds partitions, writes and ends, one after the other:
+Three brokers and three quorum nodes are processes on uvloop. All brokers have a replica of every partition, and the
+first leads all partitions. The client adds partitions, writes and ends, one after the other:
 
     add      client > coordinator > quorum's leader > followers, on disk > leader > coordinator > client
     write    client > partition leader > replicas > partition leader > client
     end      as add, but to the partition leader, whose markers go to the replicas; then > quorum's leader >
              coordinator > client
 
-What `benchmarks.transactions` measures beyond that is Ottla's work, and about a millisecond in which librdkafka waits
-before it asks for the first time.
+The difference to `benchmarks.transactions` is Ottla's work, and about a millisecond that librdkafka waits before its
+first request.
 """
 
 from __future__ import annotations
@@ -45,13 +44,13 @@ NODES = (PARTITION_LEADER, COORDINATOR, REPLICA, QUORUM_LEADER, *QUORUM_FOLLOWER
 BROKERS, REPLICAS = NODES[:3], (COORDINATOR, REPLICA)
 CLIENT = "CC"
 FRAME = 180
-"""Bytes of a message: its kind, and what stands for the rest. Entries and records are as long."""
+"""Bytes of a message: its kind and padding. Entries and records have the same size."""
 FILE_BYTES = 1 << 22
 TRANSACTIONS, WARM_UP = 1000, 200
 
 
 class Node:
-    """One broker or quorum node: what it does when a message comes."""
+    """A broker or quorum node, which reacts to messages."""
 
     def __init__(self, name: str, partitions: int, directory: Path) -> None:
         self.name = name
@@ -67,7 +66,7 @@ class Node:
         self._then: Callable[[], None] = partial(self._send, CLIENT, "done")
 
     def received(self, sender: str, kind: str) -> None:
-        """One message."""
+        """React to a message."""
         match kind:
             case "add" | "end" if self.name == COORDINATOR:
                 self._send(QUORUM_LEADER, kind)
@@ -81,7 +80,7 @@ class Node:
                 self._write_durably(partial(self._send, sender, "held"))
             case "held":
                 self._held[sender] += 1
-                # That of an earlier entry, which the other follower held first, counts for nothing.
+                # An answer to an earlier entry, for which the other follower was faster, does not count.
                 if self._held[sender] == self._entries:
                     self._arrived()
             case "have":
@@ -131,7 +130,7 @@ class Node:
 
 
 class Link(asyncio.Protocol):
-    """A connection; whoever made it says its name first."""
+    """A connection; its initiator sends its name first."""
 
     def __init__(self, node: Node, peer: str = "") -> None:
         self._node = node
@@ -139,14 +138,14 @@ class Link(asyncio.Protocol):
         self._unread = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Connected."""
+        """Send this node's name, if it made the connection."""
         self._transport: asyncio.WriteTransport = transport  # type: ignore[assignment]
         if self._peer:
             self._node.peers[self._peer] = self._transport
             self._transport.write(frame(self._node.name))
 
     def data_received(self, data: bytes) -> None:
-        """Some bytes."""
+        """Take received bytes."""
         self._unread += data
         while len(self._unread) >= FRAME:
             kind, self._unread = self._unread[:FRAME].rstrip(b" ").decode(), self._unread[FRAME:]
@@ -159,12 +158,12 @@ class Link(asyncio.Protocol):
 
 
 def frame(kind: str) -> bytes:
-    """A message."""
+    """Return a message."""
     return kind.encode().ljust(FRAME)
 
 
 async def serve(name: str, ports: dict[str, int], listening: socket.socket, node: Node) -> None:
-    """Be one node until killed; a line on standard output once it is connected to all others."""
+    """Run one node until killed; print a line once it is connected to all others."""
     loop = asyncio.get_running_loop()
     await loop.create_server(lambda: Link(node), sock=listening)
     for peer in NODES:
@@ -176,7 +175,7 @@ async def serve(name: str, ports: dict[str, int], listening: socket.socket, node
 
 @contextmanager
 def nodes(partitions: int, directory: Path) -> Iterator[tuple[dict[str, int], list[int]]]:
-    """Their ports and process ids."""
+    """Run all nodes; yield their ports and process ids."""
     sockets = {name: socket.create_server(("127.0.0.1", 0)) for name in NODES}
     ports = {name: listening.getsockname()[1] for name, listening in sockets.items()}
     processes = []
@@ -200,13 +199,13 @@ def nodes(partitions: int, directory: Path) -> Iterator[tuple[dict[str, int], li
 
 
 class Client:
-    """One request in flight, on a connection to each broker that it needs."""
+    """A client with one request in flight, and a connection to each broker that it needs."""
 
     def __init__(self, ports: dict[str, int]) -> None:
         self._sockets = {name: self._connected(ports[name]) for name in (COORDINATOR, PARTITION_LEADER)}
 
     def transact(self) -> tuple[float, float, float]:
-        """Seconds that adding, writing and ending took."""
+        """Return the seconds of adding, writing and ending."""
         times = [time.perf_counter()]
         for broker, kind in ((COORDINATOR, "add"), (PARTITION_LEADER, "write"), (COORDINATOR, "end")):
             self._sockets[broker].sendall(frame(kind))
@@ -224,7 +223,7 @@ class Client:
 
 
 def measure(partitions: int, directory: Path) -> str:
-    """One round, as a line."""
+    """Run one round; return its line of output."""
     with nodes(partitions, directory) as (ports, processes):
         client = Client(ports)
         for _ in range(WARM_UP):
@@ -238,7 +237,7 @@ def measure(partitions: int, directory: Path) -> str:
 
 
 def main() -> None:
-    """A line for each round."""
+    """Print a line for each round."""
     options = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

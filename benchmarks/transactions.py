@@ -1,9 +1,9 @@
-"""Transactions of Ottla beside Apache Kafka's, in one run, through the same client (librdkafka).
+"""Compares transactions of Ottla and Apache Kafka in one run, through the same client (librdkafka).
 
     python -m benchmarks.transactions [FIGURE ...] [--only ottla|kafka] [--rounds N] [--record FILE]
 
 FIGURES: commit rate size visible (all of them without arguments). Three brokers, replication factor 3; rounds alternate
-between the two clusters, medians are shown. `--record FILE` appends the readings as JSON lines.
+between the two clusters, and medians are shown. `--record FILE` appends the readings as JSON lines.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ SIZE_S = 4.0
 
 
 def transactional(cluster: Cluster, **config: object) -> Producer:
-    """A producer with a transactional id of its own, ready to begin."""
+    """Make a producer with a new transactional id, ready to begin."""
     producer = Producer(
         {
             "bootstrap.servers": cluster.bootstrap,
@@ -47,8 +47,11 @@ def transactional(cluster: Cluster, **config: object) -> Producer:
 
 
 def commit(cluster: Cluster) -> Row:
-    """One record of 1 KB to each of 1 and of 10 partitions: from begin to the end of commit_transaction, and from the
-    acknowledgement of the records, that is the commit alone."""
+    """Measure transactions of one record of 1 KB to each of 1 and of 10 partitions.
+
+    The times are from begin to the end of commit_transaction, and from the acknowledgement of the records, which is the
+    commit alone.
+    """
     row: Row = {}
     for partitions in (1, 10):
         topic = new_topic(cluster, admin_of(cluster), partitions)
@@ -72,13 +75,13 @@ def commit(cluster: Cluster) -> Row:
 
 
 def rate(cluster: Cluster) -> Row:
-    """Transactions of one record per second, by so many producers at once, each waiting for its own commits."""
+    """Measure transactions of one record per second, by several producers at once, each waiting for its own commits."""
     topic = new_topic(cluster, admin_of(cluster), PARTITIONS)
     return {f"{count} producers, transactions/s": rate_of(cluster, topic, count) for count in (1, 8, 64)}
 
 
 def rate_of(cluster: Cluster, topic: str, producers: int) -> float:
-    """Of all of them together, once all are ready."""
+    """Return the rate of all producers together, once all are ready."""
     counts = [0] * producers
     ready = threading.Barrier(producers)
 
@@ -101,7 +104,9 @@ def rate_of(cluster: Cluster, topic: str, producers: int) -> float:
 
 
 def size(cluster: Cluster) -> Row:
-    """Records of 1 KB per second over six partitions, in transactions of so many records, and without transactions."""
+    """Measure records of 1 KB per second over six partitions, in transactions of several sizes, and without
+    transactions.
+    """
     topic = new_topic(cluster, admin_of(cluster), 6)
     producer = transactional(cluster, **{"queue.buffering.max.messages": 200_000})
     row: Row = {}
@@ -136,7 +141,7 @@ def size(cluster: Cluster) -> Row:
 
 
 def visible(cluster: Cluster) -> Row:
-    """From the call of commit_transaction to the record in the hands of a read-committed consumer that waits for it."""
+    """Measure from the call of commit_transaction until a waiting read-committed consumer has the record."""
     topic = new_topic(cluster, admin_of(cluster), 1)
     producer = transactional(cluster)
     took = []
@@ -158,7 +163,7 @@ def visible(cluster: Cluster) -> Row:
 
 @contextmanager
 def reading(cluster: Cluster, topic: str) -> Iterator[list[float]]:
-    """A read-committed consumer in a thread; the list grows by the time of every record."""
+    """Run a read-committed consumer in a thread; the yielded list grows by the time of every record."""
     consumer = Consumer(
         {
             "bootstrap.servers": cluster.bootstrap,

@@ -1,8 +1,8 @@
-"""Draws what transactions cost by their size, from readings of `benchmarks.transactions`.
+"""Draws the cost of transactions by their size, from readings of `benchmarks.transactions`.
 
     python -m benchmarks.transactions_plot benchmarks/results/transactions.jsonl docs/images/transactions-by-size.svg
 
-The last line of the file that has the figure `size` is drawn. Needs matplotlib.
+It draws the last line of the file that has the figure `size`. Needs matplotlib.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ NAMES = {"ottla": ("Ottla", "o-", "tab:blue"), "kafka": ("Apache Kafka", "s--", 
 
 
 def shares(row: Row) -> dict[int, float]:
-    """By records in a transaction: records per second, of those that go without transactions."""
+    """Return the record rate by records in a transaction, in percent of the rate without transactions."""
     found = {}
     for name, value in row.items():
         if name != PLAIN:
@@ -28,7 +28,7 @@ def shares(row: Row) -> dict[int, float]:
 
 
 def draw(rows: dict[str, Row], file: Path) -> None:
-    """A line for each cluster."""
+    """Draw a line for each cluster."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -51,7 +51,7 @@ def draw(rows: dict[str, Row], file: Path) -> None:
 
 
 def main() -> int:
-    """See the module's documentation."""
+    """Run the program; see the module's documentation."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )

@@ -1,18 +1,20 @@
-"""A cluster of many partitions: what it costs at rest, and how long it stands still when something happens.
+"""A cluster of many partitions: its cost at rest, and its longest pauses when an event happens.
 
     python -m benchmarks.wide_cluster [--partitions 10000] [--replicas 3] [--brokers 3] [--at-rest] [--record FILE]
 
-Three quorum nodes, and as many brokers as are asked for. Topics of 1,000 partitions are created, as many in one request
-as a request may have. Then, after the checkpoint of each minute, which flushes new logs: memory, descriptors, and the
-CPU of a minute in which nothing happens; the newest snapshot of the quorum; each node tells its metrics. With --at-rest
-this is all. Else a broker is killed, and 100 of the partitions that it led are written to as soon as they can be; it
-comes back, and leaders go back. It is killed again, and a client writes one record to each partition that it led. At
-last each broker is restarted in turn, after another checkpoint.
+Three quorum nodes, and the given number of brokers. Topics of 1,000 partitions are created, as many in one request as a
+request may have. The readings follow the checkpoint of each minute, which flushes new logs: memory, descriptors, and
+the CPU of a minute without activity; the newest snapshot of the quorum; each node serves its metrics. With --at-rest
+this is all.
 
-All the while each node is asked for /healthz every 25 ms, over a connection that it has taken before. The CPU that its
-main thread takes until it answers bounds the longest turn of its loop: the question may come in the middle of a turn,
-and is answered in one of the next two. On a busy machine it is far more, as the node goes on while the answer waits for
-somebody to read it.
+Otherwise a broker is killed, and 100 of the partitions that it led are written to as soon as possible. It comes back,
+and leaders move back. It is killed again, and a client writes one record to each partition that it led. Finally each
+broker is restarted in turn, after another checkpoint.
+
+All the while each node is asked for /healthz every 25 ms, over a connection that it has accepted before. The CPU that
+its main thread uses until it answers bounds the longest turn of its loop: the request may come in the middle of a turn,
+and is answered in one of the next two. On a busy machine the CPU is far more, as the node continues while the answer
+waits to be read.
 """
 
 from __future__ import annotations
@@ -55,7 +57,7 @@ CHECKPOINT_S = 65.0
 PROBE_S = 0.025
 DEADLINE_S = 900.0
 LOOKING_SHARE = 10
-"""It waits for so many times as long as it looked, up to a second."""
+"""Pause between two checks as a multiple of the check's duration, up to a second."""
 FEW = 100
 SETTINGS = {"metadata.log.max.record.bytes.between.snapshots": "262144"}
 
@@ -64,7 +66,7 @@ SETTINGS = {"metadata.log.max.record.bytes.between.snapshots": "262144"}
 
 
 def watch(pages: list[str], pids: Any, peaks: Any) -> None:
-    """Ask every node over and over, each in a thread of its own."""
+    """Ask every node continuously, each in a separate thread."""
     threads = [
         threading.Thread(target=watch_node, args=(page, number, pids, peaks))
         for number, page in enumerate(pages)
@@ -76,12 +78,12 @@ def watch(pages: list[str], pids: Any, peaks: Any) -> None:
 
 
 def watch_node(page: str, number: int, pids: Any, peaks: Any) -> None:
-    """The most CPU seconds that the main thread took for one answer."""
+    """Record the most CPU seconds that the main thread used for one answer."""
     address = urllib.parse.urlsplit(page)
     while True:
         try:
             with socket.create_connection((str(address.hostname), address.port or 0), DEADLINE_S) as sock:
-                # To take a connection, and to end it, takes some turns more. They do not count.
+                # Accepting and closing a connection takes some more turns, which do not count.
                 time.sleep(PROBE_S)
                 began_s = main_thread_cpu_s(pids[number])
                 sock.sendall(b"GET /healthz HTTP/1.1\r\n\r\n")
@@ -92,7 +94,7 @@ def watch_node(page: str, number: int, pids: Any, peaks: Any) -> None:
 
 
 class Pauses:
-    """The longest turn of each node's loop since it was asked last."""
+    """The longest turn of each node's loop since the last call of `begin`."""
 
     def __init__(self, nodes: list[Node]) -> None:
         self._nodes = nodes
@@ -105,13 +107,13 @@ class Pauses:
         self._process.start()
 
     def begin(self) -> None:
-        """From now on."""
+        """Start measuring."""
         for number, node in enumerate(self._nodes):
             self._pids[number] = node.pid
             self._peaks[number] = 0.0
 
     def longest_ms(self, nodes: list[Node]) -> float:
-        """Of these nodes."""
+        """Return the longest turn of these nodes in milliseconds."""
         return round(1000 * max(self._peaks[self._nodes.index(node)] for node in nodes), 1)
 
     def end(self) -> None:
@@ -119,11 +121,11 @@ class Pauses:
         self._process.join()
 
 
-# ---------------------------------------------------------------- what is done
+# ---------------------------------------------------------------- the steps
 
 
 class WideCluster:
-    """The cluster, and what was measured so far."""
+    """The cluster, with its readings so far."""
 
     def __init__(self, cluster: Cluster, folder: Path, partitions: int, replicas: int) -> None:
         self.cluster, self.folder = cluster, folder
@@ -137,7 +139,9 @@ class WideCluster:
     async def timed(
         self, name: str, act: Callable[[], Awaitable[object]], done: Callable[[], Awaitable[bool]]
     ) -> None:
-        """One step: how long until the request was answered and until it was done, CPU of all, longest turns."""
+        """Run one step: record the time until the answer and until it is done, the CPU of all nodes, and the longest
+        turns.
+        """
         used = {node.id: cpu_s(node.pid) for node in self.nodes if is_alive(node.pid)}
         self.pauses.begin()
         began = time.monotonic()
@@ -148,7 +152,7 @@ class WideCluster:
                 looked = time.monotonic()
                 if await done():
                     break
-                # To look through thousands takes long, and the nodes have the same cores.
+                # Checking thousands of partitions takes long, and the nodes share the same cores.
                 await asyncio.sleep(min(1.0, max(0.05, LOOKING_SHARE * (time.monotonic() - looked))))
         ended = time.monotonic()
         cpu = sum(cpu_s(node.pid) - used.get(node.id, 0) for node in self.nodes if is_alive(node.pid))
@@ -164,7 +168,7 @@ class WideCluster:
         print(step, flush=True)
 
     def logs_there(self) -> int:
-        """How many logs of these topics the brokers have on disk."""
+        """Return the number of logs of these topics on the brokers' disks."""
         return sum(
             name.startswith("wide-")
             for broker in self.cluster.brokers
@@ -192,10 +196,10 @@ class WideCluster:
             await admin.create_topics([NewTopic(name, PARTITIONS_OF_TOPIC, self.replicas) for name in names])
 
     async def quiet(self, before_mb: dict[int, float]) -> None:
-        """Memory, descriptors and CPU while nothing happens."""
+        """Read memory, descriptors and CPU while nothing happens."""
         await asyncio.sleep(CHECKPOINT_S)
         used = {node.id: cpu_s(node.pid) for node in self.nodes}
-        self.pauses.end()  # it is not idle as long as it is asked
+        self.pauses.end()  # a node is not idle while it is being asked
         await asyncio.sleep(QUIET_S)
         idle = {node.id: round(100 * (cpu_s(node.pid) - used[node.id]) / QUIET_S, 2) for node in self.nodes}
         self.pauses = Pauses(self.nodes)
@@ -217,14 +221,14 @@ class WideCluster:
         print(self.figures, flush=True)
 
     async def pages(self) -> None:
-        """Each node is asked for its metrics, one after the other."""
+        """Ask each node for its metrics, one after the other."""
 
         def read() -> None:
             for node in self.nodes:
                 with urllib.request.urlopen(node.metrics, timeout=DEADLINE_S) as answer:
                     answer.read()
 
-        await asyncio.sleep(1)  # Those who watch have begun.
+        await asyncio.sleep(1)  # the watching threads have begun
         await self.timed("metrics of each node", lambda: asyncio.to_thread(read), self.at_once)
 
     async def led_by(self, admin: Admin, broker_id: int) -> list[tuple[str, int]]:
@@ -236,7 +240,7 @@ class WideCluster:
         ]
 
     async def preferred(self, admin: Admin, broker_id: int) -> int:
-        """How many partitions it is the first replica of."""
+        """Return the number of partitions of which the broker is the first replica."""
         return sum(
             one.replicas[0] == broker_id
             for topic in await admin.describe_topics(self.topics)
@@ -244,11 +248,11 @@ class WideCluster:
         )
 
     def others(self, node: Node) -> list[str]:
-        """Addresses of the brokers besides this one."""
+        """Return the addresses of the other brokers."""
         return [f"127.0.0.1:{one.port}" for one in self.cluster.brokers if one is not node]
 
     async def kill(self, admin: Admin, node: Node) -> None:
-        """A few of the partitions that the node led are written to, from its death on: as brokers see it."""
+        """Kill the node, and write to a few of its partitions from its death on: the brokers' view."""
         led = await self.led_by(admin, node.id)
         self.figures["led_by_the_killed"] = len(led)
         took: list[float] = []
@@ -262,7 +266,7 @@ class WideCluster:
         self._tell_times("taken_over_s", took)
 
     async def at_once(self) -> bool:
-        """Nothing more is waited for."""
+        """Return True: nothing more is waited for."""
         return True
 
     def _tell_times(self, name: str, took: list[float]) -> None:
@@ -274,7 +278,7 @@ class WideCluster:
         print(name, self.figures[name], flush=True)
 
     async def kill_beside_client(self, admin: Admin, node: Node) -> None:
-        """A client writes a record to each partition that the node led, from its death on."""
+        """Kill the node, while a client writes a record to each of its partitions from its death on."""
         led = await self.led_by(admin, node.id)
         others = ",".join(self.others(node))
         took: list[float] = []
@@ -317,7 +321,7 @@ class WideCluster:
         await self.start(node)
 
     async def lead_again(self, admin: Admin, node: Node) -> None:
-        """It leads all that it is the first replica of."""
+        """Let the node lead all partitions of which it is the first replica."""
         wanted = await self.preferred(admin, node.id)
 
         async def done() -> bool:
@@ -326,7 +330,7 @@ class WideCluster:
         await self.timed("preferred leaders", admin.elect_leaders, done)
 
     async def run(self, *, at_rest: bool) -> None:
-        """All steps, in order; `at_rest`: up to where something happens to the cluster."""
+        """Run all steps, in order; `at_rest`: only up to the first fault."""
         before_mb = {node.id: memory_mb(node.pid) for node in self.nodes}
         async with Admin(bootstrap_servers=self.cluster.bootstrap, request_timeout_ms=900_000) as admin:
             await self.timed("create", lambda: self.create(admin), self.all_logs)
@@ -371,7 +375,7 @@ def main() -> None:
 
 
 def report(wide: WideCluster, arguments: argparse.Namespace) -> None:
-    """What there is, also after a failure."""
+    """Print and record the existing readings, also after a failure."""
     if wide.steps:
         table = Table(*wide.steps[0])
         for step in wide.steps:

@@ -24,7 +24,7 @@ from .failing import failure_of
 from .formats import link
 from .forms import fields_of
 from .guard import cookies_of, plain, refused_form
-from .login_limits import LoginAttempt, LoginLimits
+from .login_limits import CountedLogin, LoginLimits
 from .rendering import Templates
 from .security import Door
 from .sessions import Session, Sessions, TooManySessions
@@ -119,7 +119,7 @@ class PasswordLogin:
         return await self._tried(request, wanted, user, password, attempt)
 
     async def _tried(
-        self, request: Request, wanted: str, user: str, password: Secret, attempt: LoginAttempt
+        self, request: Request, wanted: str, user: str, password: Secret, attempt: CountedLogin
     ) -> Response:
         """The cluster decides. What it could not judge is no failed attempt."""
         try:

@@ -21,7 +21,7 @@ Name = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class LoginAttempt:
+class CountedLogin:
     """An attempt that was let through, of a user from a network."""
 
     at_s: float
@@ -34,7 +34,7 @@ class LoginLimits:
     def __init__(self) -> None:
         self._failed: OrderedDict[Name, deque[float]] = OrderedDict()
 
-    def begin(self, user: str, address: str, now_s: float) -> LoginAttempt | int:
+    def begin(self, user: str, address: str, now_s: float) -> CountedLogin | int:
         """Count an attempt, or return the number of seconds after which there may be one."""
         self._forget_old(now_s)
         name = (user, network_of(address))
@@ -46,9 +46,9 @@ class LoginLimits:
         self._failed.move_to_end(name)
         if len(self._failed) > NAMES_REMEMBERED_MAX:
             self._failed.popitem(last=False)
-        return LoginAttempt(now_s, name)
+        return CountedLogin(now_s, name)
 
-    def take_back(self, attempt: LoginAttempt) -> None:
+    def take_back(self, attempt: CountedLogin) -> None:
         """Count an attempt no more: it was no failure."""
         if (times := self._failed.get(attempt.name)) is not None and attempt.at_s in times:
             times.remove(attempt.at_s)

@@ -63,7 +63,7 @@ def _alter(work: Workspace, change: ScramCredentialChange) -> None:
     if present is None:
         raise KafkaError(
             ErrorCode.RESOURCE_NOT_FOUND,
-            "LoginAttempt to delete a user credential that does not exist",
+            "Attempt to delete a user credential that does not exist",
         )
     work.emit(scram_credential_record(_key(change), None))
 

@@ -298,7 +298,7 @@ async def test_when_a_broker_of_many_partitions_dies_its_topics_are_asked_about_
         await fetcher.stop()
 
 
-class ChangeSet(Asked):
+class Moved(Asked):
     """A connection to a broker that leads no more, and says who does: 2, which never answers."""
 
     async def request(self, message: FetchRequest, **_: Any) -> FetchResponse:
@@ -318,7 +318,7 @@ class NamingCluster(MovingCluster):
         self.refreshed = 0
 
     async def connection(self, broker_id: int, lane: str = "") -> Any:
-        return ChangeSet(self, broker_id)
+        return Moved(self, broker_id)
 
     async def refresh(self, topics: Iterable[str] | None = None) -> None:
         self.refreshed += 1

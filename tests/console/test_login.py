@@ -27,7 +27,7 @@ from ottla.console.bounds import (
     SESSIONS_OF_USER_MAX,
 )
 from ottla.console.login import PasswordLogin
-from ottla.console.login_limits import LoginAttempt, LoginLimits
+from ottla.console.login_limits import CountedLogin, LoginLimits
 from ottla.console.pages import all_areas
 from ottla.console.rendering import Templates
 from ottla.console.security import ListenAddress, door_of_logins
@@ -223,13 +223,13 @@ def test_pauses_grow_and_failures_are_forgotten() -> None:
             assert attempts.begin("ann", "10.0.0.7", now_s + found - 0.5) == 1
             now_s += found
             found = attempts.begin("ann", "10.0.0.7", now_s)
-        assert isinstance(found, LoginAttempt)
+        assert isinstance(found, CountedLogin)
     assert pauses == [1, 2, 4, 8, 16, 30, 30, 30]
-    assert isinstance(attempts.begin("ann", "10.0.0.8", now_s), LoginAttempt)
-    assert isinstance(attempts.begin("bob", "10.0.0.7", now_s), LoginAttempt)
+    assert isinstance(attempts.begin("ann", "10.0.0.8", now_s), CountedLogin)
+    assert isinstance(attempts.begin("bob", "10.0.0.7", now_s), CountedLogin)
     now_s += ATTEMPTS_S
     for _ in range(ATTEMPTS_WITHOUT_PAUSE):
-        assert isinstance(attempts.begin("ann", "10.0.0.7", now_s), LoginAttempt)
+        assert isinstance(attempts.begin("ann", "10.0.0.7", now_s), CountedLogin)
     assert attempts.begin("ann", "10.0.0.7", now_s) == 1
 
 
@@ -238,21 +238,21 @@ def test_attempts_are_counted_from_their_beginning_and_by_network() -> None:
     addresses = [f"2001:db8::{number}" for number in range(ATTEMPTS_WITHOUT_PAUSE)]
     begun = [attempts.begin("ann", address, 1.0) for address in addresses]
     assert attempts.begin("ann", "2001:db8::ffff", 1.0) == 1
-    assert isinstance(attempts.begin("ann", "2001:db8:0:1::1", 1.0), LoginAttempt)
-    assert isinstance(begun[0], LoginAttempt)
+    assert isinstance(attempts.begin("ann", "2001:db8:0:1::1", 1.0), CountedLogin)
+    assert isinstance(begun[0], CountedLogin)
     attempts.take_back(begun[0])
-    assert isinstance(attempts.begin("ann", "2001:db8::ffff", 1.0), LoginAttempt)
+    assert isinstance(attempts.begin("ann", "2001:db8::ffff", 1.0), CountedLogin)
 
 
 def test_the_names_that_are_counted_are_bounded() -> None:
     attempts = LoginLimits()
     for _ in range(ATTEMPTS_WITHOUT_PAUSE):
-        assert isinstance(attempts.begin("ann", "10.0.0.7", 0.0), LoginAttempt)
+        assert isinstance(attempts.begin("ann", "10.0.0.7", 0.0), CountedLogin)
     for number in range(NAMES_REMEMBERED_MAX - 1):
-        assert isinstance(attempts.begin(f"user-{number}", "10.0.0.8", 0.5), LoginAttempt)
+        assert isinstance(attempts.begin(f"user-{number}", "10.0.0.8", 0.5), CountedLogin)
     assert attempts.begin("ann", "10.0.0.7", 0.5) == 1
-    assert isinstance(attempts.begin("one more", "10.0.0.8", 0.5), LoginAttempt), "nobody waits for strangers"
-    assert isinstance(attempts.begin("ann", "10.0.0.7", 0.5), LoginAttempt), "the oldest are forgotten"
+    assert isinstance(attempts.begin("one more", "10.0.0.8", 0.5), CountedLogin), "nobody waits for strangers"
+    assert isinstance(attempts.begin("ann", "10.0.0.7", 0.5), CountedLogin), "the oldest are forgotten"
 
 
 @pytest.mark.parametrize(

@@ -164,7 +164,7 @@ def passwords_and_quotas_of_users(shell: SecuredShell) -> None:
     assert passwords in shell(CONFIGS, "--describe", *user)
     alter("--delete-config", "SCRAM-SHA-256")
     said = alter("--delete-config", "SCRAM-SHA-256", status=1)
-    assert "LoginAttempt to delete a user credential that does not exist" in said
+    assert "Attempt to delete a user credential that does not exist" in said
     alter("--add-config", "producer_byte_rate=1000000,request_percentage=50")
     described = shell(CONFIGS, "--describe", *user)
     assert f"Quota configs for user-principal '{name}' are " in described

@@ -52,7 +52,7 @@ pytestmark = pytest.mark.cluster
 UNKNOWN_ID = bytes([1]) * 16
 
 
-class SocketAdapter:
+class Wire:
     """One connection to the coordinator of a group; requests one after another."""
 
     def __init__(self, bootstrap: str, group: str) -> None:
@@ -97,8 +97,8 @@ def group() -> str:
 
 
 @pytest.fixture
-def wire(bootstrap: str, group: str) -> Iterator[SocketAdapter]:
-    connection = SocketAdapter(bootstrap, group)
+def wire(bootstrap: str, group: str) -> Iterator[Wire]:
+    connection = Wire(bootstrap, group)
     yield connection
     connection.close()
 
@@ -107,7 +107,7 @@ Beat = Callable[..., tuple[ErrorCode, int]]
 
 
 @pytest.fixture
-def heartbeat(wire: SocketAdapter, group: str) -> Beat:
+def heartbeat(wire: Wire, group: str) -> Beat:
     def say(version: int = 1, **fields: Any) -> tuple[ErrorCode, int]:
         reply = wire.ask(ConsumerGroupHeartbeatRequest(**{"group_id": group, **fields}), version)
         return ErrorCode(reply.error_code), reply.member_epoch
@@ -165,7 +165,7 @@ def test_members_that_are_not_what_they_say(heartbeat: Beat, topic: str) -> None
         assert heartbeat(**fields)[0] is code, fields
 
 
-def test_offsets_of_a_consumer_group(heartbeat: Beat, wire: SocketAdapter, topic: str, group: str) -> None:
+def test_offsets_of_a_consumer_group(heartbeat: Beat, wire: Wire, topic: str, group: str) -> None:
     _, epoch = heartbeat(member_id="m", **joining(topic))
     described = wire.ask(ConsumerGroupDescribeRequest(group_ids=[group]), 1).groups[0].members[0]
     topic_id = bytes(described.assignment.topic_partitions[0].topic_id)
@@ -217,7 +217,7 @@ def test_offsets_of_a_consumer_group(heartbeat: Beat, wire: SocketAdapter, topic
 
 
 def test_the_classic_protocol_in_a_consumer_group(
-    heartbeat: Beat, wire: SocketAdapter, topic: str, group: str
+    heartbeat: Beat, wire: Wire, topic: str, group: str
 ) -> None:
     heartbeat(member_id="m", **joining(topic))
     (old,) = wire.ask(DescribeGroupsRequest(groups=[group]), 5).groups
@@ -278,7 +278,7 @@ def test_the_classic_protocol_in_a_consumer_group(
     assert after.error_code == ErrorCode.GROUP_ID_NOT_FOUND, "the last member is classic, and so is the group"
 
 
-def classic_member(wire: SocketAdapter, group: str, topic: str, subscription: bytes) -> None:
+def classic_member(wire: Wire, group: str, topic: str, subscription: bytes) -> None:
     """The only member of a stable group, with an offset committed in `topic`."""
 
     def join() -> Any:
@@ -318,7 +318,7 @@ UNREADABLE: list[Callable[[bytes], bytes]] = [
 @pytest.mark.parametrize("version", [-1, 0, 1, 3, 4, 1000])
 @pytest.mark.parametrize("rest", [b"", b"\xff" * 7], ids=["nothing", "garbage"])
 def test_offsets_of_topics_that_no_classic_member_subscribes_to_are_deleted_whatever_its_version(
-    wire: SocketAdapter, admin: AdminClient, topic: str, group: str, version: int, rest: bytes
+    wire: Wire, admin: AdminClient, topic: str, group: str, version: int, rest: bytes
 ) -> None:
     """The topics stand first in every version; what follows them is of no concern."""
     other = create(admin, 1)
@@ -331,14 +331,14 @@ def test_offsets_of_topics_that_no_classic_member_subscribes_to_are_deleted_what
 
 @pytest.mark.parametrize("damaged", range(len(UNREADABLE)))
 def test_a_classic_consumer_whose_subscription_cannot_be_read_may_subscribe_to_any_topic(
-    wire: SocketAdapter, topic: str, group: str, damaged: int
+    wire: Wire, topic: str, group: str, damaged: int
 ) -> None:
     topics = b"\0\0\0\1\0\1a"
     classic_member(wire, group, topic, UNREADABLE[damaged](topics))
     assert deleted(wire, group, topic) == [ErrorCode.NONE, ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC]
 
 
-def deleted(wire: SocketAdapter, group: str, topic: str) -> list[ErrorCode]:
+def deleted(wire: Wire, group: str, topic: str) -> list[ErrorCode]:
     """What OffsetDelete answers for the group, and for partition 0 of a topic."""
     rows = [OffsetDeleteRequestPartition(partition_index=0)]
     wanted = [OffsetDeleteRequestTopic(name=topic, partitions=rows)]
@@ -348,7 +348,7 @@ def deleted(wire: SocketAdapter, group: str, topic: str) -> list[ErrorCode]:
 
 
 def test_when_the_last_member_leaves_the_epochs_of_group_and_assignment_rise_together(
-    heartbeat: Beat, wire: SocketAdapter, topic: str, group: str
+    heartbeat: Beat, wire: Wire, topic: str, group: str
 ) -> None:
     def epochs() -> tuple[str, int, int]:
         (found,) = wire.ask(ConsumerGroupDescribeRequest(group_ids=[group]), 1).groups
@@ -365,7 +365,7 @@ def test_a_consumer_without_a_group_commits_and_fetches_under_the_empty_id(
     bootstrap: str, topic: str
 ) -> None:
     """It is a group without members: whatever members do is refused."""
-    wire = SocketAdapter(bootstrap, "")
+    wire = Wire(bootstrap, "")
 
     def commit(version: int, member: str = "", generation: int = -1) -> ErrorCode:
         rows = [OffsetCommitRequestPartition(partition_index=0, committed_offset=7)]

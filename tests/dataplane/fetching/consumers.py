@@ -48,7 +48,7 @@ OWN_ID, OTHER_ID = 1, 2
 LISTENER = "PLAINTEXT"
 
 
-class SocketAdapter:
+class Wire:
     """What handlers need of a connection; the answers stay here."""
 
     closed = False
@@ -185,7 +185,7 @@ class Consumer:
 
     def __init__(self, shelf: Shelf, version: int = 18, rack: str = "") -> None:
         self.shelf, self.version, self.rack = shelf, version, rack
-        self.adapter = SocketAdapter()
+        self.adapter = Wire()
         self.frame = memoryview(b"")
 
     def send(self, topics: Sequence[FetchTopic] = (), **fields: Any) -> None:

@@ -22,9 +22,9 @@ from tests.simulation.cluster.shared_writers import (
     LAST,
     STRUCK,
     TIMEOUTS_MS,
+    Attempt,
     Crew,
     Job,
-    LoginAttempt,
     Worker,
     employ_mortal,
     places_of_jobs,
@@ -46,7 +46,7 @@ class BegunBatch:
     last of them has asked."""
 
     def __init__(self, workload: Workload, name: str, version: int, timeout_ms: int) -> None:
-        self.attempts: list[LoginAttempt] = []
+        self.attempts: list[Attempt] = []
         self.is_over = False
         self.was_committed = False
         """Whether a task was told that there is nothing to do."""
@@ -74,7 +74,7 @@ class BegunBatch:
             self._note_found(begun)
         return begun.token, self.wholes[begun.number]
 
-    def ask(self, chosen: Sequence[LoginAttempt], *, commits: bool) -> list[Transaction]:
+    def ask(self, chosen: Sequence[Attempt], *, commits: bool) -> list[Transaction]:
         """Note which end is about to be asked for; returns who takes part in it."""
         now, names = self._workload.now(), {one.transaction.owner for one in chosen}
         self.is_over = True
@@ -191,7 +191,7 @@ class Decider:
         for part in parts:
             part.finish(self._workload.now())
 
-    async def _commit(self, admin: Admin, batch: BegunBatch, chosen: Sequence[LoginAttempt]) -> bool:
+    async def _commit(self, admin: Admin, batch: BegunBatch, chosen: Sequence[Attempt]) -> bool:
         """With these writers; whether it is committed. Raises KafkaError."""
         now = self._workload.now
         parts = self.waiting = batch.ask(chosen, commits=True)

@@ -48,7 +48,7 @@ def has_job(seed: int) -> bool:
 
 
 @dataclass(eq=False, slots=True)
-class LoginAttempt:
+class Attempt:
     """A worker's, at one part of a batch. `receipt`: once everything is written."""
 
     part: int
@@ -59,7 +59,7 @@ class LoginAttempt:
 class Batch(Protocol):
     """What is to be done in one transaction, for whoever takes a part of it."""
 
-    attempts: list[LoginAttempt]
+    attempts: list[Attempt]
 
     @property
     def version(self) -> int:
@@ -82,7 +82,7 @@ class OwnedBatch:
     owner: Transaction
     version: int
     token: str
-    attempts: list[LoginAttempt] = field(default_factory=list)
+    attempts: list[Attempt] = field(default_factory=list)
 
     @property
     def is_over(self) -> bool:
@@ -116,7 +116,7 @@ class Job:
         patience_s: float,
         chance: Random,
         in_vain: Callable[[], bool] = lambda: False,
-    ) -> list[LoginAttempt] | None:
+    ) -> list[Attempt] | None:
         """Of each part one attempt that has a receipt, any; None if that takes too long, or turns out to be in vain."""
         begun_s = asked_s = self._now()
         while self._now() < begun_s + patience_s and not in_vain():
@@ -155,7 +155,7 @@ class Owner(OwnProducer):
         self,
         shared: SharedTransaction,
         batch: OwnedBatch,
-        chosen: Sequence[LoginAttempt],
+        chosen: Sequence[Attempt],
         *,
         commits: bool = True,
     ) -> bool:
@@ -266,7 +266,7 @@ class Driver:
         return committed
 
     async def _commit_wrongly(
-        self, shared: SharedTransaction, batch: OwnedBatch, chosen: list[LoginAttempt]
+        self, shared: SharedTransaction, batch: OwnedBatch, chosen: list[Attempt]
     ) -> None:
         """With a receipt of a transaction that is over: nothing of it may count. Always raises KafkaError."""
         receipts = [one.receipt for one in chosen if one.receipt is not None]
@@ -329,14 +329,14 @@ class Worker:
 
     def _attempt(
         self, batch: Batch, part: int, name: str, writer: TransactionWriter, whole: Transaction
-    ) -> LoginAttempt:
+    ) -> Attempt:
         now, receipt = self._workload.now(), writer._receipt
         assert receipt is not None
         of_writer = f"writer {receipt.producer_id} of {whole.transactional_id}"
         transaction = Transaction(name, of_writer, name, *receipt, now, owner=whole.name)
         self._workload.history.add(ProducerIdentity(name, *receipt, now, of_writer))
         self._workload.history.add(transaction)
-        attempt = LoginAttempt(part, transaction)
+        attempt = Attempt(part, transaction)
         batch.attempts.append(attempt)
         return attempt
 
