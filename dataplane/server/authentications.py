@@ -38,8 +38,8 @@ class Authentications:
         delayed_closes: DelayedCloses,
         waits_for_others: Callable[[int], bool],
     ) -> None:
-        """`now_ms`: the wall clock. Whoever logs in is no longer among the `unauthenticated`. `waits_for_others`: whether
-        the requests of an API key wait for others to do something."""
+        """`now_ms`: the wall clock. A peer that logs in leaves `unauthenticated`. `waits_for_others`: whether the
+        requests of an API key wait for other clients."""
         self._loop = loop
         self._now_ms = now_ms
         self._client_limits = client_limits

@@ -16,12 +16,12 @@ from ottla.dataplane.server.connection import ClientConnection
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.node_proof import NodeRole, ProvenNode
 
-from .consumers import OTHER_ID, OWN_ID, Shelf, SocketAdapter
+from .consumers import OTHER_ID, OWN_ID, Shelf, Wire
 
 ID = b"t" * 16
 
 
-class ProvenWire(SocketAdapter):
+class ProvenWire(Wire):
     """A connection whose peer may have proved to be a broker."""
 
     number = 1
