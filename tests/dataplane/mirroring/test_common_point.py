@@ -21,7 +21,7 @@ from ottla.protocol.messages.failback import DescribedLineage, LineageTopic
 from ottla.protocol.messages.mirror_records import SourceEpoch
 from ottla.protocol.mirror_table import Mirror, MirrorPhase
 
-from .test_judgement import lineage_of
+from .test_fetch_outcome import lineage_of
 
 ID = b"t" * 16
 THERE = b"u" * 16
