@@ -28,12 +28,12 @@ def _not_enabled(text: str) -> None:
 
 _NODE: Final = Scope.BROKER | Scope.QUORUM
 ABSENT_TABLE: Final = (
-    ConfigKey("alter.config.policy.class.name", ConfigType.STRING, "", "A class that judges settings: only empty.",
-              _NODE, check=_no_class),
+    ConfigKey("alter.config.policy.class.name", ConfigType.STRING, "",
+              "A class that accepts or refuses settings: only empty.", _NODE, check=_no_class),
     ConfigKey("client.quota.callback.class", ConfigType.STRING, "", "A class that sets quotas: only empty.",
               _NODE, check=_no_class),
-    ConfigKey("create.topic.policy.class.name", ConfigType.STRING, "", "A class that judges new topics: only empty.",
-              _NODE, check=_no_class),
+    ConfigKey("create.topic.policy.class.name", ConfigType.STRING, "",
+              "A class that accepts or refuses new topics: only empty.", _NODE, check=_no_class),
     ConfigKey("remote.log.storage.system.enable", ConfigType.BOOLEAN, "false", "Tiered storage: only false.",
               _NODE, check=_not_enabled),
 )  # fmt: skip

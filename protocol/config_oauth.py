@@ -27,22 +27,23 @@ def _key(
 # fmt: off
 _OF_TOKENS = (
     _key("sasl.oauthbearer.jwks.endpoint.url", _S, None,
-         "Where the keys are that tokens are signed with: https:, http: or file:."),
-    _key("sasl.oauthbearer.jwks.endpoint.refresh.ms", _L, "3600000", "How often these keys are read anew.", least=1),
+         "URL of the keys that sign tokens: https:, http: or file:."),
+    _key("sasl.oauthbearer.jwks.endpoint.refresh.ms", _L, "3600000",
+         "Time between reads of the signing keys.", least=1),
     _key("sasl.oauthbearer.jwks.endpoint.retry.backoff.ms", _L, "100",
-         "How long to wait after the first time that failed.", least=1),
+         "Wait after the first failed read of the signing keys.", least=1),
     _key("sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms", _L, "10000",
-         "How long to wait at most after it failed again.", least=1),
+         "Longest wait after further failed reads of the signing keys.", least=1),
     _key("sasl.oauthbearer.expected.issuer", _S, None, "The issuer (iss) that every token has to name."),
     _key("sasl.oauthbearer.expected.audience", _LIST, "", "Audiences (aud); every token has to name one of them."),
     _key("sasl.oauthbearer.allow.unverified.issuer", _B, "false", "Whether tokens of any issuer are taken."),
     _key("sasl.oauthbearer.allow.unverified.audience", _B, "false", "Whether tokens for any audience are taken."),
     _key("sasl.oauthbearer.clock.skew.seconds", _I, "30",
-         "How far the clock of who signs tokens may be from the broker's.", least=0),
+         "Largest difference between the clocks of the tokens' issuer and the broker.", least=0),
     _key("sasl.oauthbearer.sub.claim.name", _S, "sub", "The claim that names the user."),
-    _key("sasl.oauthbearer.scope.claim.name", _S, "scope", "The claim with what the token is good for."),
+    _key("sasl.oauthbearer.scope.claim.name", _S, "scope", "The claim with the scope of the token."),
     _key("sasl.oauthbearer.allow.unsecured", _B, "false",
-         "Whether tokens are taken that nobody has signed: whoever asks is let in. For tests."),
+         "Whether unsigned tokens are accepted, which any client can make. For tests only."),
     _key("sasl.oauthbearer.jwt.validator.class", _S, None, "Kafka's own are the only ones.",
          f"{_PACKAGE}.DefaultJwtValidator", f"{_PACKAGE}.BrokerJwtValidator"),
     _key("sasl.server.callback.handler.class", _S, None, "Kafka's own is the only one.",
@@ -56,7 +57,7 @@ _OF_BROKERS = (
          "The only files that sasl.oauthbearer.jwks.endpoint.url may name, or their folders; without it any."),
 )
 _OF_BROKERS_AS_CLIENTS = tuple(
-    _key(name, kind, None, "How a broker of Kafka gets a token of its own.")
+    _key(name, kind, None, "Login of Kafka's brokers by tokens of their own.")
     for kind, names in (
         (_P, ("client.credentials.client.secret", "assertion.private.key.passphrase")),
         (_S, ("client.credentials.client.id", "token.endpoint.url", "scope", "header.urlencode",
@@ -66,7 +67,7 @@ _OF_BROKERS_AS_CLIENTS = tuple(
     )
     for name in (f"{_PREFIX}{each}" for each in names)
 ) + tuple(
-    _key(f"sasl.login.{each}", _S, None, "How a broker of Kafka gets a token of its own.")
+    _key(f"sasl.login.{each}", _S, None, "Login of Kafka's brokers by tokens of their own.")
     for each in ("callback.handler.class", "class", "connect.timeout.ms", "read.timeout.ms", "refresh.buffer.seconds",
                  "refresh.min.period.seconds", "refresh.window.factor", "refresh.window.jitter",
                  "retry.backoff.max.ms", "retry.backoff.ms")

@@ -47,7 +47,7 @@ CLIENT_METRICS_KEYS: Mapping[str, ConfigKey] = {
             "match",
             ConfigType.LIST,
             "",
-            "Which clients: name=pattern of each property that counts.",
+            "Clients that are meant: name=pattern for each property to compare.",
             Scope.CLIENT_METRICS,
         ),
         ConfigKey(
