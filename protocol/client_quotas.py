@@ -1,4 +1,4 @@
-"""The quotas that exist, and the entities that can have them."""
+"""The kinds of quotas, and of entities with quotas."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ _OF_BROKERS_AS_CLIENTS = tuple(
 
 OAUTH_TABLE: Final = (*_OF_TOKENS, *_OF_BROKERS, *_OF_BROKERS_AS_CLIENTS)
 OAUTH_KEYS_OF_MECHANISMS: Final = frozenset(key.name for key in (*_OF_TOKENS, *_OF_BROKERS_AS_CLIENTS))
-"""Keys that may be given for one mechanism of one listener, or for one listener."""
+"""Keys allowed for a single mechanism of a listener, or for a single listener."""
 OAUTH_NOT_IN_EFFECT: Final = {
     key.name: "brokers log in to each other by the cluster secret" for key in _OF_BROKERS_AS_CLIENTS
 }

@@ -51,10 +51,10 @@ SASL_KEYS_OF_LISTENERS: Final = frozenset(key.name for key in SASL_TABLE) - {
     "sasl.oauthbearer.allowed.urls",
     "sasl.oauthbearer.allowed.files",
 }
-"""Keys that may be given for one listener."""
+"""Keys allowed for a single listener."""
 KEYS_OF_MECHANISMS: Final = (
     frozenset({"sasl.jaas.config", "sasl.plain.verify", "connections.max.reauth.ms"})
     | OAUTH_KEYS_OF_MECHANISMS
 )
-"""Keys that may be given for one mechanism of one listener."""
+"""Keys allowed for a single mechanism of a listener."""
 ONLY_OF_MECHANISMS: Final = frozenset({"sasl.jaas.config"})

@@ -87,7 +87,7 @@ TLS_TABLE: Final = tuple(
     for key in (*_OF_LISTENERS, *_OF_NODES)
 )
 TLS_KEYS_OF_LISTENERS: Final = frozenset(key.name for key in _OF_LISTENERS)
-"""Keys that may be given for one listener."""
+"""Keys allowed for a single listener."""
 
 JAVAS_OWN: Final = {
     name: "it is about Java; TLS here is OpenSSL's"

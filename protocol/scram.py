@@ -93,7 +93,7 @@ class ScramCredential:
 
 
 def salted_password(mechanism: ScramMechanism, password: str, salt: bytes, iterations: int) -> bytes:
-    """Return the hash of a password and a salt. It is as secret as the password."""
+    """Return the hash of a password and a salt. An attacker with the hash needs no password."""
     return pbkdf2_hmac(mechanism.hash_name, password.encode(), salt, iterations)
 
 

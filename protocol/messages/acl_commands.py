@@ -70,7 +70,7 @@ class CreateAcls(Command[CreateAclsResult]):
 
 @data()
 class DeletedAcls(Message):
-    """ACLs that one filter has removed."""
+    """ACLs removed by a filter."""
 
     error_code: int = int16(about="Error code, 0 for success.")
     error_message: str = string(about="Explanation for people.")

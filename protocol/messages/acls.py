@@ -110,7 +110,7 @@ class DeleteAclsMatchingAcl(Message):
 
 @data()
 class DeleteAclsFilterResult(Message):
-    """ACLs that one filter has removed."""
+    """ACLs removed by a filter."""
 
     error_code: int = int16(about="Error code, 0 for success.")
     error_message: str | None = string(nullable="0+", about="Explanation for people; null without one.")

@@ -183,7 +183,7 @@ class ConsumerGroupTargetAssignmentMemberValue(Message):
 
 @data("0", flexible="0+")
 class HeldTopicPartitions(Message):
-    """Partitions of one topic that a member holds."""
+    """Partitions of a topic, held by a member."""
 
     topic_id: bytes = uuid(about="Id of the topic.")
     partitions: list[int] = array(int32, about="Partition indexes.")

@@ -166,7 +166,7 @@ class HeartbeatRequest(Request[HeartbeatResponse]):
 
 @data()
 class MemberResponse(Message):
-    """Result for one member that leaves."""
+    """Result for a leaving member."""
 
     member_id: str = string("3+", about="Member of the group; empty for none.")
     group_instance_id: str | None = string(

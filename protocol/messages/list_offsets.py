@@ -7,7 +7,7 @@ from ..schema import Message, Request, array, data, int8, int16, int32, int64, r
 
 @data()
 class ListOffsetsPartitionResponse(Message):
-    """The offset that was found in one partition."""
+    """The offset found in a partition."""
 
     partition_index: int = int32(about="Partition index.")
     error_code: int = int16(about="Error code, 0 for success.")

@@ -178,7 +178,7 @@ class OffsetFetchResponse(Message):
 
 @data()
 class OffsetFetchRequestTopic(Message):
-    """Partitions of one topic that are asked for."""
+    """Partitions of a topic, whose offsets are asked for."""
 
     name: str = string("0-7", about="Name of the topic.")
     partition_indexes: list[int] = array(int32, "0-7", about="Partition indexes.")

@@ -272,7 +272,7 @@ class TransactionsSettled(Message):
 
 @data()
 class ReplicaStanding(Message):
-    """Position of one node, as the leader knows it. Of a voter it is known only since the leader took over."""
+    """Position of a node, as the leader knows it. The leader knows a voter's position only since it took over."""
 
     node_id: int = int32(about="Id of a quorum node or a broker.")
     log_end_offset: int = int64(

@@ -8,7 +8,7 @@ from .command import Command, CommandResult
 
 @data()
 class WantedReplicas(Message):
-    """The replicas that one partition shall have."""
+    """The new replicas of a partition."""
 
     partition: int = int32(about="Partition index.")
     replicas: list[int] | None = array(
@@ -21,7 +21,7 @@ class WantedReplicas(Message):
 
 @data()
 class TopicReassignment(Message):
-    """The partitions of one topic that shall move."""
+    """The partitions of a topic to move."""
 
     name: str = string(about="Name of the topic.")
     partitions: list[WantedReplicas] = array(WantedReplicas, about="Partitions with their new replicas.")

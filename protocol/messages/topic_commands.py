@@ -8,7 +8,7 @@ from .command import Command, CommandResult
 
 @data()
 class PartitionAssignment(Message):
-    """The brokers that hold one partition's replicas."""
+    """The brokers of a partition's replicas."""
 
     partition: int = int32(about="Partition index.")
     replicas: list[int] = array(int32, about="Broker ids, preferred leader first.")

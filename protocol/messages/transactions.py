@@ -66,7 +66,7 @@ class AddPartitionsToTxnResponse(Message):
 
 @data()
 class AddPartitionsToTxnTopic(Message):
-    """Partitions of one topic that join a transaction."""
+    """Partitions of a topic, to be added to a transaction."""
 
     name: str = string(about="Name of the topic.")
     partitions: list[int] = array(int32, about="Partitions that join the transaction.")
@@ -74,7 +74,7 @@ class AddPartitionsToTxnTopic(Message):
 
 @data()
 class AddPartitionsToTxnTransaction(Message):
-    """A transaction and the partitions that join it."""
+    """A transaction and the partitions to add."""
 
     transactional_id: str = string("4+", about="Transactional id of the producer.")
     producer_id: int = int64("4+", about="Producer id that the transactional id has now.")
@@ -183,7 +183,7 @@ class WriteTxnMarkersResponse(Message):
 
 @data()
 class WritableTxnMarkerTopic(Message):
-    """Partitions of one topic that get a marker."""
+    """Partitions of a topic, to be given a marker."""
 
     name: str = string(about="Name of the topic.")
     partition_indexes: list[int] = array(int32, about="Partitions that get the marker.")
