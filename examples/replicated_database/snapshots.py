@@ -28,8 +28,9 @@ number.
 
 
 async def write(replica: Replica) -> bool:
-    """Write the rows that changed since the last snapshot, and delete the log before that one. Return False without
-    changes.
+    """Write a snapshot of the rows that changed since the last one, then delete the log before the last one.
+
+    Return False if no row has changed.
     """
     name = replica.names.snapshots
     async with Producer(

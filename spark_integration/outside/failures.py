@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 
 class OutsideError(RuntimeError):
-    """A batch that was not written. No row of it counts, unless the message says that the outcome is unknown."""
+    """An error: a batch was not written. No row of it counts, unless the message says that the outcome is unknown."""
 
 
 class QueryReplaced(OutsideError):

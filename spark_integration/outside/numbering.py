@@ -1,9 +1,9 @@
 """Decides which batches are written, and by which run. Pure, except that Spark is asked for the query's id.
 
-A query stores the number of its last batch in the outside system, by the rule of Delta's `txnAppId` and `txnVersion`: a
-batch whose number is not above the stored number was committed, and is skipped. That alone would let two queries of the
-same name skip each other's batches silently. So the ids of Spark's query, of the run and of the function are stored,
-too:
+A query stores the number of its last batch in the outside system, by the rule of Delta's `txnAppId` and `txnVersion`.
+A batch whose number is not above the stored number was committed, and is skipped. That alone would let two queries of
+the same name skip each other's batches silently. So the ids of Spark's query, of the run and of the function are
+stored, too:
 
 - Another query under the same name (a new checkpoint, say) is refused.
 - The first batch of a run takes over, even if it is a replay; a run that was taken over by another since is refused.

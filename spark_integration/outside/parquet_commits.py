@@ -108,7 +108,7 @@ class CommitLog:
         sync_folder(self._folder)
 
     def sum_up(self, commit: Commit) -> None:
-        """Every SUMMARY_EVERY commits write a summary, and delete the commits covered by the previous one."""
+        """Write a summary once SUMMARY_EVERY commits follow the last; delete the commits that the last one covers."""
         commits, summaries = self._numbers()
         latest = max(summaries, default=-1)
         if sum(number > latest for number in commits) < SUMMARY_EVERY:
