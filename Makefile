@@ -11,14 +11,14 @@ EXTENSIONS := $(wildcard network/*/*.[ch] protocol/*.[ch] client/*/*.[ch])
 PACKAGES := ottla network protocol metadata_quorum dataplane client spark_integration console cli
 
 MINUTES ?= 180
-LINTS := lint-types lint-style lint-public lint-imports
+LINTS := lint-types lint-style lint-public lint-imports lint-commits
 TESTED := protocol metadata_quorum dataplane client spark_integration console cli testing
 
 # Every process of a test would compile what it imports again, and pytest its own form of all tests and of Hypothesis.
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help venv demo demo-console test test-quick compat programs faults fuzz fuzz-c spark-4.2 lint format clean soak soak-real mutants
-.PHONY: lint-types lint-style lint-public lint-imports quick-tests compiled-tests suite lint-beside installed gssapi-wheel
+.PHONY: lint-types lint-style lint-public lint-imports lint-commits quick-tests compiled-tests suite lint-beside installed gssapi-wheel hooks
 help:
 	@echo "make demo    start 3 quorum nodes and 3 brokers, stream the flights through them and through Spark, kill what runs"
 	@echo "make demo-console  a cluster with flights and failovers, and its console; Control-C ends both"
@@ -34,12 +34,16 @@ help:
 	@echo "make soak-real  load, churn and faults on real processes for MINUTES=180; tells what rises over time, and draws it"
 	@echo "make mutants how many seeds the simulations take to find each fault that is planted"
 	@echo "make venv    only build $(VENV), with $(BIN)/ottla in it"
-	@echo "make lint    ruff, mypy --strict, pyright on the public API, and the import contracts"
+	@echo "make lint    ruff, mypy --strict, pyright on the public API, import contracts, subjects of commits"
 	@echo "make format  let ruff format the code"
 	@echo "make clean   remove $(VENV) and caches"
 
-venv: $(READY)
+venv: $(READY) hooks
 	@$(BIN)/python -m compileall -q $(PACKAGES)
+
+# A checkout whose owner has chosen other hooks keeps them; a folder without git has none.
+hooks:
+	@[ ! -e .git ] || git config core.hooksPath >/dev/null 2>&1 || git config core.hooksPath .githooks 2>/dev/null || true
 
 $(READY): pyproject.toml setup.py $(EXTENSIONS)
 	@if [ -z "$(PYTHON)" ]; then \
@@ -144,6 +148,9 @@ lint-public:
 
 lint-imports:
 	@cd .typing && ../$(BIN)/lint-imports --config ../.importlinter --cache-dir ../.import_linter_cache
+
+lint-commits:
+	@$(BIN)/python -m tests.commit_subjects
 
 format: venv
 	$(BIN)/ruff check --fix .
