@@ -57,7 +57,7 @@ LEADER = _gauge("kafka_topic_partition_leader", "Broker id of the leader.", *_PA
 PREFERRED = _gauge("kafka_topic_partition_leader_is_preferred", "1 if the first replica leads.", *_PARTITION)
 REPLICAS = _gauge("kafka_topic_partition_replicas", "Replicas.", *_PARTITION)
 UNDER_REPLICATED = _gauge(
-    "kafka_topic_partition_under_replicated_partition", "1 if the ISR lacks replicas.", *_PARTITION
+    "kafka_topic_partition_under_replicated_partition", "1 if the ISR is missing replicas.", *_PARTITION
 )
 GROUP_MEMBERS = _gauge("kafka_consumergroup_members", "Members of a group.", "consumergroup")
 GROUP_OFFSET = _gauge("kafka_consumergroup_current_offset", "Committed offset.", *_GROUP_PARTITION)
@@ -69,20 +69,22 @@ GROUP_LAG = _gauge(
 GROUP_LAG_SUM = _gauge(
     "kafka_consumergroup_lag_sum", "Sum of kafka_consumergroup_lag.", "consumergroup", "topic"
 )
-LEADER_COUNT = _gauge("kafka_server_replicamanager_leadercount", "Partitions led here.")
-PARTITION_COUNT = _gauge("kafka_server_replicamanager_partitioncount", "Replicas here.")
+LEADER_COUNT = _gauge("kafka_server_replicamanager_leadercount", "Partitions that this broker leads.")
+PARTITION_COUNT = _gauge("kafka_server_replicamanager_partitioncount", "Replicas on this broker.")
 UNDER_REPLICATED_COUNT = _gauge(
-    "kafka_server_replicamanager_underreplicatedpartitions", "Partitions led here that lack replicas."
+    "kafka_server_replicamanager_underreplicatedpartitions",
+    "Partitions that this broker leads and whose ISR is missing replicas.",
 )
 UNDER_MIN_ISR_COUNT = _gauge(
     "kafka_server_replicamanager_underminisrpartitioncount",
-    "Partitions led here that refuse acks=all for want of replicas.",
+    "Partitions that this broker leads and that refuse acks=all, since too few replicas are in sync.",
 )
 OFFLINE_LOGS = _gauge(
-    "kafka_server_replicamanager_offlinereplicacount", "Replicas here whose log is offline."
+    "kafka_server_replicamanager_offlinereplicacount", "Replicas on this broker whose log is offline."
 )
 NO_ROOM = _gauge(
-    "ottla_replicas_without_room", "Replicas here whose disk is full: others lead them until there is room."
+    "ottla_replicas_without_room",
+    "Replicas on this broker whose disk is full: other brokers lead these partitions until there is room.",
 )
 MESSAGES_IN = _counter(
     "kafka_server_brokertopicmetrics_messagesinpersec", "Records written by clients.", "topic"
@@ -101,65 +103,65 @@ LOGINS = _counter(
 )
 FAILED_LOGINS = _counter(
     "kafka_server_socketservermetrics_failed_authentication_total",
-    "Logins that failed, or that never came.",
+    "Logins that failed, or that did not come in time.",
     "listener",
 )
 EXPIRED_CONNECTIONS = _counter(
     "kafka_server_socketservermetrics_expired_connections_killed_count",
-    "Connections that were closed because their client did not log in anew in time.",
+    "Connections that were closed because their client did not renew its login in time.",
     "listener",
 )
 OAUTH_KEYS = _gauge(
     "ottla_oauth_keys",
-    "Keys of an authorization server that tokens are checked with; 0: nobody can log in.",
+    "Keys of an authorization server for the signatures of tokens; with 0 no client can log in.",
     "url",
 )
 OAUTH_KEYS_AGE = _gauge(
-    "ottla_oauth_keys_age_seconds", "Since these keys were read last; absent if they never were.", "url"
+    "ottla_oauth_keys_age_seconds",
+    "Seconds since these keys were last read; absent if they were never read.",
+    "url",
 )
 LOG_SIZE = _gauge("kafka_log_log_size", "Bytes of a log.", *_PARTITION)
 LOG_SEGMENTS = _gauge("kafka_log_log_numlogsegments", "Segments of a log.", *_PARTITION)
 LOG_END_OFFSET = _gauge("kafka_log_log_logendoffset", "Log end offset.", *_PARTITION)
 UNCLEANABLE = _gauge(
     "kafka_log_logcleanermanager_uncleanable_partitions_count",
-    "Logs that compaction leaves alone until the broker restarts, since it failed over them.",
+    "Logs that compaction skips until the broker restarts, since it failed on them.",
     "logdirectory",
 )
 UNREADABLE = _gauge(
     "ottla_log_cleaner_unreadable_batches",
-    "Batches whose records could not be read when their logs were compacted last; they were copied as they are.",
+    "Batches with unreadable records in the last compaction of their logs, which copied them unchanged.",
     "logdirectory",
 )
 FENCED = _gauge("ottla_broker_fenced", "1 while this broker may not lead.")
 HISTORY_LOST = _gauge(
     "ottla_broker_metadata_history_lost",
-    "1 while the metadata quorum lacks metadata that this broker has followed, and is not followed.",
+    "1 while this broker does not follow the quorum, which has lost metadata that the broker has applied.",
 )
 METADATA_OFFSET = _gauge("ottla_broker_metadata_offset", "Metadata records that this broker has applied.")
 ACLS = _gauge("kafka_server_authorizer_metrics_acls_total_count", "ACLs in the cluster.")
 DECISIONS = _counter(
     "ottla_authorizer_decisions_total",
-    "Operations that the authorizer has allowed or denied here, without what answers only leave out.",
+    "Operations that this broker's authorizer has allowed or denied, without items that an answer only leaves out.",
     "operation", "result",
 )  # fmt: skip
-LOADING_SHARDS = _gauge("ottla_broker_group_shards_loading", "Shards of groups that are being read.")
+LOADING_SHARDS = _gauge("ottla_broker_group_shards_loading", "Shards of groups that this broker is loading.")
 TLS_EXPIRY = _gauge(
-    "ottla_tls_certificate_expiry_seconds", "Until the certificate of a listener expires.", "listener"
+    "ottla_tls_certificate_expiry_seconds", "Seconds until the certificate of a listener expires.", "listener"
 )
-TLS_HANDSHAKE_FAILURES = _counter(
-    "ottla_tls_handshake_failures", "Peers that connected to a listener with TLS and were not let in."
-)
+TLS_HANDSHAKE_FAILURES = _counter("ottla_tls_handshake_failures", "TLS handshakes on listeners that failed.")
 TLS_HANG_UPS = _counter(
     "ottla_tls_handshake_hang_ups",
-    "Peers among them that left before the handshake was done: port scans, health checks, clients that gave up.",
+    "Failed TLS handshakes whose peer left before the end: port scans, health checks, clients that gave up.",
 )
 TLS_RELOAD_FAILURES = _counter(
     "ottla_tls_reload_failures",
-    "Times that new keys or certificates of listeners could not be used, and the old stayed in force.",
+    "Attempts to load new keys or certificates of listeners that failed, so that the old remained in force.",
 )
 OLD_SECRETS = _gauge(
     "ottla_secrets_under_old_cluster_secret",
-    "Passwords of users and settings that the quorum keeps encrypted under another cluster secret than the first.",
+    "Passwords of users and settings in the quorum that are encrypted under another cluster secret than the first.",
 )
 _GONE = PartitionState((), ())
 _SURVEYED_AT_ONCE = 500

@@ -22,42 +22,44 @@ def _gauge(name: str, about: str, *labels: str) -> Metric:
 ACTIVE = _gauge(f"{_CONTROLLER}activecontrollercount", "1 on the node that leads the quorum.")
 OFFLINE = _gauge(f"{_CONTROLLER}offlinepartitionscount", "Partitions without a leader.")
 IMBALANCE = _gauge(
-    f"{_CONTROLLER}preferredreplicaimbalancecount", "Partitions that their first replica does not lead."
+    f"{_CONTROLLER}preferredreplicaimbalancecount", "Partitions that are not led by their first replica."
 )
 TOPICS = _gauge(f"{_CONTROLLER}globaltopiccount", "Topics.")
 PARTITIONS = _gauge(f"{_CONTROLLER}globalpartitioncount", "Partitions.")
 ACTIVE_BROKERS = _gauge(f"{_CONTROLLER}activebrokercount", "Brokers that take part.")
 FENCED_BROKERS = _gauge(f"{_CONTROLLER}fencedbrokercount", "Registered brokers that are fenced.")
 TERM = _gauge("ottla_quorum_term", "Raft term.")
-LEADER = _gauge("ottla_quorum_leader", "Id of the leader as this node knows it; -1 for none.")
+LEADER = _gauge("ottla_quorum_leader", "Id of the leader that this node knows; -1 if it knows no leader.")
 APPLIED = _gauge("ottla_quorum_applied_index", "Last Raft index that this node has applied.")
-METADATA_OFFSET = _gauge("ottla_quorum_metadata_offset", "Metadata records so far.")
+METADATA_OFFSET = _gauge(
+    "ottla_quorum_metadata_offset", "Metadata records up to this node's position in the feed."
+)
 COMMIT_TIMES = Metric(
     "ottla_quorum_commit_milliseconds",
     MetricKind.HISTOGRAM,
-    "From an entry's place in the log of the leader until a majority has it on disk and it is applied.",
+    "Milliseconds from an entry's append to the leader's log until a majority has flushed and the leader applied it.",
 )
 VOTES = _gauge(
     "ottla_quorum_votes",
-    "0 while this node does not vote: it waits with an empty folder, was replaced, or came back with less than it "
-    "had acknowledged.",
+    "0 while this node does not vote: it waits with an empty folder, was replaced, or returned with fewer entries "
+    "than it had acknowledged.",
 )
 CERTIFICATE_EXPIRY = _gauge(
     "ottla_quorum_tls_certificate_expiry_seconds",
-    "Until the certificate of the quorum's listener expires, if it has TLS.",
+    "Seconds until the certificate of the quorum's listener expires, if the listener has TLS.",
     "listener",
 )
 RELOAD_FAILURES = Metric(
     "ottla_quorum_tls_reload_failures",
     MetricKind.COUNTER,
-    "Times that a new key or certificate of that listener could not be used, and the old stayed in force.",
+    "Attempts to load a new key or certificate of that listener that failed, so that the old remained in force.",
     (),
 )
 
 CLOCK_SKEW = _gauge(
     "ottla_clock_skew_seconds",
-    "Seconds by which the clock of a broker, or of the quorum's leader, is ahead of the middle of all clocks. The "
-    "leader alone tells it.",
+    "Seconds by which the clock of a broker, or of the quorum's leader, is ahead of the middle of all clocks. Only "
+    "the leader reports it.",
     "node",
 )
 

@@ -16,40 +16,41 @@ PAGE = Path(__file__).resolve().parents[1] / "docs" / "METRICS.md"
 HEAD = """\
 # Metrics and health
 
-This page lists what a node tells about itself, for people who watch a cluster. `metrics.listener` (`host:port`) gives
-a node an HTTP endpoint. `ottla up` gives each node one on loopback and names it in `cluster.json`. With `--secure` it
-asks for the token in `client/metrics.token`. Elsewhere than on loopback it should be secured:
-[Who reads them](#who-reads-them).
+This page lists the metrics of each node, for people who watch a cluster. `metrics.listener` (`host:port`) gives a node
+an HTTP endpoint. `ottla up` gives each node an endpoint on loopback, and names it in `cluster.json`. With `--secure`
+the endpoint asks for the token in `client/metrics.token`. An endpoint outside of loopback should be secured: [Who reads
+them](#who-reads-them).
 
 | path | answer |
 |---|---|
-| `/metrics` | Prometheus' text format, made when asked, in slices between which clients are served |
+| `/metrics` | Prometheus' text format, made on request, in slices between which the node serves clients |
 | `/healthz` | 200 as long as the event loop turns: restart the process when no answer comes |
-| `/readyz` | 200 when the node takes part in the cluster, else 503 and why |
+| `/readyz` | 200 when the node takes part in the cluster, else 503 and the reason |
 
-`unix:/path` instead of `host:port` makes it a socket of that name, which whoever may open the file may read. With
-`ottla broker --processes` there is [one page for all brokers of a host](OPERATIONS.md#several-brokers-on-one-host), in
-which every metric has a label `broker` besides its own.
+`unix:/path` instead of `host:port` makes the endpoint a Unix socket of that path, for every user who may open the file.
+With `ottla broker --processes` there is [one page for all brokers of a
+host](OPERATIONS.md#several-brokers-on-one-host). Every metric on it has an additional label `broker`.
 
 A quorum node takes part when it votes, and leads or hears a leader. A broker takes part when it follows the quorum,
-is not fenced, and its replicas have been in sync since it started. A rolling update that waits for that takes no
-second replica away.
+is not fenced, and all its replicas have been in sync since it started. A rolling update that waits for this never takes
+away a second replica.
 
-Names are those that dashboards for Kafka query: of `kafka_exporter`, and of Kafka's JMX beans as the JMX exporter
-writes them. Names that end in `persec` are counters all the same: ask for `rate(...)`. `deploy/grafana/ottla.json` is
-a dashboard that uses them. Only the leader tells of a partition, only the coordinator of a group, and only the
-quorum's leader of the cluster's counts. So sums over all nodes count everything once.
+Names are the names that dashboards for Kafka query: those of `kafka_exporter`, and those of Kafka's JMX beans as the
+JMX exporter writes them. Names that end in `persec` are counters nevertheless: query `rate(...)`.
+`deploy/grafana/ottla.json` is a dashboard that uses them. Only the leader of a partition reports the partition, only
+the coordinator of a group reports the group, and only the quorum's leader reports the cluster's counts. So sums over
+all nodes count each thing once.
 
-A coordinator tells the lag of a group where it has a replica of the partition. That is always so when every broker
-has one. Elsewhere ask for `kafka_topic_partition_current_offset - on (topic, partition) group_right
+A coordinator reports the lag of a group where it has a replica of the partition. It always has one if every broker has
+a replica. Otherwise query `kafka_topic_partition_current_offset - on (topic, partition) group_right
 kafka_consumergroup_current_offset`.
 
-`python -m tests.render_metrics` makes this page, and a test compares them.
+`python -m tests.render_metrics` makes this page, and a test compares the page with the code.
 
 ## Who reads them
 
-Names of topics, groups and folders are among the metrics. Two settings say who reads them, and a node that listens
-elsewhere than on loopback without them says so in its log.
+The metrics contain names of topics, groups and folders. Two settings decide who reads them. A node that listens outside
+of loopback without these settings says so in its log.
 
 ```
 metrics.listener=10.0.0.1:9494
@@ -57,15 +58,15 @@ metrics.bearer.token.file=/etc/ottla/metrics.token
 metrics.ssl.keystore.location=/etc/ottla/tls/own.pem
 ```
 
-- With `metrics.bearer.token.file` whoever reads `/metrics` shows a token of that file, one in a line
-  (`openssl rand -hex 32`). Others get 401. `/healthz` and `/readyz` answer supervisors without a token, and `/readyz`
-  keeps its reasons to itself then. A file that has changed counts at once.
+- With `metrics.bearer.token.file` a reader of `/metrics` must send a token of that file, which has one token in each
+  line (`openssl rand -hex 32`). A request without a token gets 401. `/healthz` and `/readyz` answer supervisors without
+  a token, and `/readyz` then leaves out its reasons. A changed file takes effect at once.
 - With a key `metrics.ssl...` the endpoint speaks TLS. The keys are those of a listener's TLS, with `metrics.` in front;
-  keys without it do not count here. `metrics.ssl.client.auth=required` asks for a certificate of the authority in
-  `metrics.ssl.truststore.location`. Certificates are renewed
-  [as those of listeners](OPERATIONS.md#new-certificates-without-a-restart).
+  keys without this prefix have no effect on the endpoint. `metrics.ssl.client.auth=required` asks for a certificate of
+  the authority in `metrics.ssl.truststore.location`. Certificates are renewed
+  [like the certificates of listeners](OPERATIONS.md#new-certificates-without-a-restart).
 
-Prometheus asks with `scheme: https`, `tls_config: {ca_file: ca.pem}` and
+Prometheus scrapes it with `scheme: https`, `tls_config: {ca_file: ca.pem}` and
 `authorization: {credentials_file: metrics.token}`.
 """
 

@@ -47,11 +47,13 @@ _REASONS = {
 }
 
 MEMORY = Metric("process_resident_memory_bytes", MetricKind.GAUGE, "Resident memory.")
-CPU = Metric("process_cpu_seconds_total", MetricKind.COUNTER, "User and system time.")
+CPU = Metric("process_cpu_seconds_total", MetricKind.COUNTER, "User and system time of the processor.")
 OPEN_FILES = Metric("process_open_fds", MetricKind.GAUGE, "Open file descriptors.")
 START_TIME = Metric("process_start_time_seconds", MetricKind.GAUGE, "Start, in seconds since 1970.")
 LOOP_LAG = Metric(
-    "ottla_loop_lag_seconds", MetricKind.GAUGE, "How late the event loop was at its last quarter second."
+    "ottla_loop_lag_seconds",
+    MetricKind.GAUGE,
+    "Delay of the event loop at its last wake-up, which is due every quarter second.",
 )
 
 METRICS = (MEMORY, CPU, OPEN_FILES, START_TIME, LOOP_LAG)

@@ -20,14 +20,16 @@ def _gauge(name: str, about: str, *labels: str) -> Metric:
 
 
 MIRROR_LAG = _gauge(
-    "ottla_mirror_lag_records", "Offsets between the end of a copy and what its source shows.", *_COPY
+    "ottla_mirror_lag_records",
+    "Offsets between the end of a copy and the high watermark of its source.",
+    *_COPY,
 )
 MIRROR_LAG_BYTES = _gauge(
-    "ottla_mirror_lag_bytes", "The same in bytes, by the size of the records copied last.", *_COPY
+    "ottla_mirror_lag_bytes", "The lag in bytes, estimated by the size of the last copied records.", *_COPY
 )
 MIRROR_BEHIND = _gauge(
     "ottla_mirror_behind_milliseconds",
-    "How long ago a copy had all that its source had; absent if it has not had that under this leader.",
+    "Milliseconds since a copy last had all records of its source; absent if it never had them under this leader.",
     *_COPY,
 )
 MIRROR_BYTES = Metric(
@@ -35,19 +37,19 @@ MIRROR_BYTES = Metric(
 )
 MIRROR_FAULTS = _gauge(
     "ottla_mirror_faulted_partitions",
-    "Partitions of an active mirror, led here, that are copied no further until a person decides.",
+    "Partitions of an active mirror that this broker leads and does not copy until a person decides.",
     "mirror",
 )
 MIRROR_REACHED = _gauge("ottla_mirror_source_reached", "1 while this broker reaches the source.", "mirror")
 MIRROR_CUT_AGE = _gauge(
     "ottla_mirror_cut_age_milliseconds",
-    "How long ago the source told the newest cut that all copies have reached; absent if there is none.",
+    "Milliseconds since the source reported the newest cut that all copies have reached; absent if there is none.",
     "mirror",
 )
 
 MIRROR_HELD = _gauge(
     "ottla_mirror_compaction_held_bytes",
-    "Bytes behind the cut at which a compacted copy may be promoted, which compaction leaves alone until a newer one.",
+    "Bytes after the cut at which a compacted copy may be promoted; compaction skips them until a newer cut.",
     *_COPY,
 )
 

@@ -19,7 +19,7 @@ UP = Metric("ottla_broker_process_up", MetricKind.GAUGE, "1 if this broker of th
 STARTS = Metric(
     "ottla_broker_process_starts_total",
     MetricKind.COUNTER,
-    "How often the supervisor has started this broker of the host.",
+    "Number of times that the supervisor has started this broker of the host.",
     (LABEL,),
 )
 METRICS: Final = (UP, STARTS)
