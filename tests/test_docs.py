@@ -15,12 +15,17 @@ from pathlib import Path
 import pytest
 
 from ottla.cli.main import COMMANDS
+from ottla.cli.nodes import endpoint
+from ottla.cli.nodes.host import page as host_page
 from ottla.cli.nodes.settings import parse_yaml
 from ottla.dataplane import handlers
+from ottla.dataplane import metrics as broker_metrics
 from ottla.dataplane.assembly import parts, transaction_apis
 from ottla.dataplane.configuration.config import BrokerConfig
 from ottla.dataplane.log import LogConfig
+from ottla.dataplane.mirroring import measures
 from ottla.dataplane.server import HandlerTable
+from ottla.metadata_quorum import metrics as quorum_metrics
 from ottla.metadata_quorum.config import QuorumNodeConfig
 from ottla.protocol.config_keys import (
     IGNORED_KEYS,
@@ -30,6 +35,8 @@ from ottla.protocol.config_keys import (
     Scope,
     check_properties,
 )
+from ottla.protocol.exposition import Metric
+from ottla.protocol.mirror_table import MIRRORED_SETTINGS
 from tests import render_layers, render_metrics
 from tests.render_configuration import PAGE, render
 
@@ -47,6 +54,7 @@ CONFIG_FILES = (
     "cli/nodes/node.py",
     "protocol/authorizer_settings.py",
 )
+METRICS_MODULES = (broker_metrics, measures, quorum_metrics, endpoint, host_page)
 UNITS_OF = {"log.retention", "log.roll"}
 """Stems of keys that are read by unit: log.retention.hours and so on."""
 
@@ -120,6 +128,28 @@ def test_the_metrics_page_is_what_nodes_export() -> None:
     assert render_metrics.PAGE.read_text() == render_metrics.render(), "run: python -m tests.render_metrics"
 
 
+def test_every_metric_of_the_page_is_told() -> None:
+    """No family of a metric that is declared alone would ever be on a node's page."""
+    silent = []
+    for module in METRICS_MODULES:
+        declared = {name for name, value in vars(module).items() if isinstance(value, Metric)}
+        statements = [
+            node
+            for node in ast.parse(Path(str(module.__file__)).read_text()).body
+            if not (
+                isinstance(node, ast.Assign | ast.AnnAssign) and "METRICS" in ast.unparse(node).split("=")[0]
+            )
+        ]
+        used = {
+            node.id
+            for statement in statements
+            for node in ast.walk(statement)
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
+        }
+        silent += [f"{module.__name__}: {name}" for name in sorted(declared - used)]
+    assert not silent, f"yield a Family of each: {silent}"
+
+
 def test_every_key_that_is_read_is_declared() -> None:
     read = {
         node.value
@@ -161,6 +191,19 @@ def node(tmp_path: Path) -> dict[str, str]:
         "controller.quorum.voters": "1@127.0.0.1:9093",
         "log.dirs": str(tmp_path / "data"),
     }
+
+
+def test_the_defaults_of_a_log_are_those_of_the_table() -> None:
+    assert (
+        LogConfig.from_properties({name: str(key.default) for name, key in TOPIC_KEYS.items()}) == LogConfig()
+    )
+
+
+def test_the_page_of_mirrors_lists_the_settings_that_a_copy_takes_over() -> None:
+    page = (ROOT / "docs" / "MIRRORS.md").read_text()
+    row = "| settings | " + ", ".join(f"`{name}`" for name in MIRRORED_SETTINGS) + " |"
+    assert row in page, row
+    assert set(MIRRORED_SETTINGS) <= TOPIC_KEYS.keys()
 
 
 DEFAULT_BY_ROLE = ("process.roles", "listeners")
@@ -211,6 +254,11 @@ def test_commands_in_the_pages_exist() -> None:
     assert len(found) > 100
     wrong = [f"{page}: {line!r} {what}" for page, line in found if (what := wrong_in(line))]
     assert not wrong, "\n".join(wrong)
+
+
+def test_every_command_has_an_example() -> None:
+    shown = {word for _, line in mentioned_commands() for word in line.split()[1:2]}
+    assert COMMANDS.keys() - shown == set()
 
 
 def wrong_in(line: str) -> str | None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import ast
+import inspect
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
+from typing import get_args, get_type_hints
 
 import pytest
 
@@ -31,6 +34,27 @@ def test_type_checkers_see_what_there_is() -> None:
     assert sorted(shown) == sorted(ottla.__all__)
     shown.pop("sync")
     assert shown == {name: f"ottla.{module}" for module, names in ottla._HOMES.items() for name in names}
+
+
+def kinds(hint: object) -> Iterator[type]:
+    """Yield the classes in a type hint."""
+    if isinstance(hint, type):
+        yield hint
+    for part in get_args(hint):
+        for one in part if isinstance(part, list) else [part]:
+            yield from kinds(one)
+
+
+def test_programs_can_import_whatever_the_admin_client_takes_and_gives() -> None:
+    kept_back = {
+        f"{kind.__module__}.{kind.__name__}, in Admin.{name}"
+        for name, method in inspect.getmembers(ottla.Admin, inspect.isfunction)
+        if not name.startswith("_")
+        for hint in get_type_hints(method).values()
+        for kind in kinds(hint)
+        if kind.__module__.startswith("ottla.") and kind.__name__ not in ottla.__all__
+    }
+    assert not kept_back
 
 
 def test_every_name_can_be_had() -> None:
