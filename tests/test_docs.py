@@ -23,7 +23,7 @@ from ottla.dataplane import metrics as broker_metrics
 from ottla.dataplane.assembly import parts, transaction_apis
 from ottla.dataplane.configuration.config import BrokerConfig
 from ottla.dataplane.log import LogConfig
-from ottla.dataplane.mirroring import measures
+from ottla.dataplane.mirroring import metrics as mirror_metrics
 from ottla.dataplane.server import HandlerTable
 from ottla.metadata_quorum import metrics as quorum_metrics
 from ottla.metadata_quorum.config import QuorumNodeConfig
@@ -54,7 +54,7 @@ CONFIG_FILES = (
     "cli/nodes/node.py",
     "protocol/authorizer_settings.py",
 )
-METRICS_MODULES = (broker_metrics, measures, quorum_metrics, endpoint, host_page)
+METRICS_MODULES = (broker_metrics, mirror_metrics, quorum_metrics, endpoint, host_page)
 UNITS_OF = {"log.retention", "log.roll"}
 """Stems of keys that are read by unit: log.retention.hours and so on."""
 
