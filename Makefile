@@ -7,7 +7,7 @@ READY := $(VENV)/.installed
 INSTALL := $(BIN)/python -m pip install -qq --disable-pip-version-check --no-compile --editable
 WHEELS := $(VENV)/wheels
 GSSAPI := import tomllib; print(tomllib.load(open("pyproject.toml", "rb"))["project"]["optional-dependencies"]["gssapi"][0])
-EXTENSIONS := $(wildcard network/*/*.[ch] protocol/*.[ch] client/*/*.[ch])
+EXTENSIONS := $(wildcard network/*/*.[ch] protocol/*/*.[ch] dataplane/*/*/*.[ch] client/*/*.[ch])
 PACKAGES := ottla network protocol metadata_quorum dataplane client spark_integration console cli
 
 MINUTES ?= 180
@@ -158,5 +158,5 @@ format: venv
 
 clean:
 	rm -rf $(VENV) build .sanitized dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .spark-4.2
-	rm -f network/*/*.so protocol/*.so client/*/*.so
+	rm -f network/*/*.so protocol/*/*.so dataplane/*/*/*.so client/*/*.so
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

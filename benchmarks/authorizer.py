@@ -13,7 +13,7 @@ from rich.table import Table
 
 from ottla.dataplane.security.authorization.authorizer import Authorizer
 from ottla.dataplane.security.authorization.grants import Grants
-from ottla.protocol.acls import Acl, AclOperation, AclPermission, AclResourceType, PatternType
+from ottla.protocol.cluster.acls import Acl, AclOperation, AclPermission, AclResourceType, PatternType
 
 from .metadata_answers import MetadataAnswers
 

@@ -38,7 +38,7 @@ from ottla.protocol.messages.offsets import (
     OffsetCommitRequestTopic,
 )
 from ottla.protocol.messages.producers import InitProducerIdRequest
-from ottla.protocol.schema import Message
+from ottla.protocol.wire.schema import Message
 
 from .clusters import ottla_cluster
 from .rounds import record

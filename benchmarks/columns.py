@@ -31,9 +31,9 @@ from ottla.client.columns.source import ColumnSource
 from ottla.client.consuming.fetched import FetchedRecords
 from ottla.client.producing.appending import TopicBatches
 from ottla.client.producing.partitioner import StickyChoice
-from ottla.protocol.record import CODEC, Columns, encode_batch, encode_batch_of
-from ottla.protocol.record_batch import patch_offset_and_epoch
-from ottla.protocol.record_columns import column_buffers
+from ottla.protocol.records.record import CODEC, Columns, encode_batch, encode_batch_of
+from ottla.protocol.records.record_batch import patch_offset_and_epoch
+from ottla.protocol.records.record_columns import column_buffers
 from ottla.testing import LocalCluster
 
 from .rounds import record

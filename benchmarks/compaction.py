@@ -18,8 +18,8 @@ from ottla.dataplane.log.compaction.job import (
     LogCleaned,
     decode_reply,
 )
-from ottla.protocol.compression import Compression
-from ottla.protocol.record import encode_batch
+from ottla.protocol.records.compression import Compression
+from ottla.protocol.records.record import encode_batch
 
 RECORDS_PER_BATCH = 100
 SEGMENT_BYTES = 32 << 20

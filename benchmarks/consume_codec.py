@@ -30,7 +30,7 @@ from rich.table import Table
 
 import ottla
 import ottla.sync
-from ottla.protocol.record import CODEC, Record, RecordCursor, encode_records
+from ottla.protocol.records.record import CODEC, Record, RecordCursor, encode_records
 from ottla.testing import LocalCluster
 
 from .rounds import record

@@ -35,7 +35,7 @@ from rich.table import Table
 from ottla.client.consumer import Consumer
 from ottla.client.producer import Producer
 from ottla.client.records import TopicPartition
-from ottla.protocol.codec import decode, encode
+from ottla.protocol.direct_codecs.metadata_layout import TopicWriter
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
@@ -62,8 +62,8 @@ from ottla.protocol.messages.produce import (
     TopicProduceResponse,
 )
 from ottla.protocol.messages.producers import InitProducerIdRequest, InitProducerIdResponse
-from ottla.protocol.metadata_layout import TopicWriter
-from ottla.protocol.schema import EncodedArray, Message
+from ottla.protocol.wire.codec import decode, encode
+from ottla.protocol.wire.schema import EncodedArray, Message
 
 from .rounds import record
 

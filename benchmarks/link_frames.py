@@ -14,8 +14,8 @@ from collections.abc import Callable
 from rich.console import Console
 from rich.table import Table
 
-from ottla.protocol.frames import Channel, EncryptedChannel, TaggedChannel
-from ottla.protocol.handshake import (
+from ottla.protocol.session.frames import Channel, EncryptedChannel, TaggedChannel
+from ottla.protocol.session.handshake import (
     CHANCE_BYTES,
     ClientHandshake,
     Identity,
@@ -23,7 +23,7 @@ from ottla.protocol.handshake import (
     Role,
     ServerHandshake,
 )
-from ottla.protocol.node_secrets import Secrets
+from ottla.protocol.session.node_secrets import Secrets
 
 SIZES = (0, 50, 200, 1000, 10_000, 100_000, 1_000_000)
 FITTED = 100_000

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 
 from ottla.dataplane.log import LogConfig, PartitionLog
-from ottla.protocol.record import encode_batch
+from ottla.protocol.records.record import encode_batch
 
 SIZES = (1024, 16 * 1024, 64 * 1024)
 _RECORD_BYTES = 1010

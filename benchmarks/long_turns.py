@@ -30,7 +30,7 @@ from ottla.protocol.messages.api_versions import ApiVersionsRequest
 from ottla.protocol.messages.fetch import FetchRequest
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.headers import decode_response, encode_request
-from ottla.protocol.schema import Message
+from ottla.protocol.wire.schema import Message
 from tests.worst_requests import requests, widest
 
 from .churn import resident_mb

@@ -19,8 +19,7 @@ from ottla.dataplane.security.authorization.authorizer import Authorizer
 from ottla.dataplane.security.peer_session import PeerSession
 from ottla.dataplane.security.principal import Principal
 from ottla.dataplane.server import ClientRequest
-from ottla.protocol.cluster_image import ClusterImage
-from ottla.protocol.codec import encode
+from ottla.protocol.cluster.cluster_image import ClusterImage
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataResponse
 from ottla.protocol.messages.metadata_records import (
     BrokerListener,
@@ -28,6 +27,7 @@ from ottla.protocol.messages.metadata_records import (
     PartitionRecord,
     TopicRecord,
 )
+from ottla.protocol.wire.codec import encode
 
 _LISTENER = "CLIENTS"
 _VERSION = 12

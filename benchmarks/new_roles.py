@@ -34,7 +34,7 @@ from ottla.dataplane.replication.replica.settings import ReplicationSettings, To
 from ottla.dataplane.replication.replicas.replicas import Replicas, ReplicasConfig
 from ottla.dataplane.runtime.clocks import wall_ms
 from ottla.dataplane.storage.log_store import LogStore
-from ottla.protocol.image_delta import ImageDelta
+from ottla.protocol.cluster.image_delta import ImageDelta
 from ottla.protocol.messages.broker_commands import FenceBroker
 from ottla.protocol.messages.metadata_records import encode_record
 from ottla.protocol.messages.quorum_session import FeedRecords

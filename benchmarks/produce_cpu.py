@@ -18,7 +18,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from ottla.protocol.messages.headers import encode_request
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from ottla.protocol.record import encode_batch
+from ottla.protocol.records.record import encode_batch
 
 from .clusters import Cluster, ottla_cluster
 from .reference_runs import Load, Pair, arguments, build, reference_server, replay, report

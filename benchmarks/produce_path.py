@@ -50,10 +50,10 @@ from ottla.dataplane.server.sending import SendQueue
 from ottla.dataplane.server.socket_adapters import SocketAdapter
 from ottla.dataplane.transactions.pending_writes import PendingTransactionWrites
 from ottla.protocol.checksum import crc32c
-from ottla.protocol.cluster_image import ClusterImage, PartitionState
+from ottla.protocol.cluster.cluster_image import ClusterImage, PartitionState
 from ottla.protocol.messages.headers import decode_response, encode_request
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from ottla.protocol.record import encode_batch
+from ottla.protocol.records.record import encode_batch
 
 from .rounds import record
 

@@ -28,7 +28,7 @@ from rich.table import Table
 
 from ottla.dataplane.quorum import QuorumSession, QuorumSessionConfig
 from ottla.dataplane.transactions.completion_waits import CompletionWaits
-from ottla.protocol.handshake import LinkSecurity
+from ottla.protocol.cluster.transaction_table import Place, by_topic
 from ottla.protocol.messages.metadata_records import BrokerListener
 from ottla.protocol.messages.topic_commands import (
     CreateTopics,
@@ -45,8 +45,8 @@ from ottla.protocol.messages.transaction_commands import (
     WrittenMarker,
     WrittenMarkers,
 )
-from ottla.protocol.node_secrets import read_secrets
-from ottla.protocol.transaction_table import Place, by_topic
+from ottla.protocol.session.handshake import LinkSecurity
+from ottla.protocol.session.node_secrets import read_secrets
 
 from .clusters import Cluster, ottla_cluster
 from .compare import cpu_seconds

@@ -26,8 +26,8 @@ from rich.table import Table
 
 from ottla.metadata_quorum.node_connection import NodeConnection, accepted_connection
 from ottla.metadata_quorum.raft.node import RaftConfig, RaftNode
-from ottla.protocol.handshake import LinkSecurity, Role
-from ottla.protocol.node_secrets import Secrets
+from ottla.protocol.session.handshake import LinkSecurity, Role
+from ottla.protocol.session.node_secrets import Secrets
 
 SECRET = b"only for this benchmark"
 COMMAND = b"x" * 150

@@ -34,7 +34,7 @@ from rich.table import Table
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.protocol.messages.headers import encode_request
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from ottla.protocol.record import encode_batch
+from ottla.protocol.records.record import encode_batch
 from tests.dataplane.replication.brokers_over_sockets import BrokersOverSockets, running, until
 
 from .rounds import record

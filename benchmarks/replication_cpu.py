@@ -24,7 +24,7 @@ from rich.table import Table
 
 from ottla.protocol.messages.headers import encode_request
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from ottla.protocol.record import encode_batch
+from ottla.protocol.records.record import encode_batch
 
 from .clusters import Cluster, Node, ottla_cluster
 from .reference_runs import arguments, build, cpu_seconds, machine, touch_free_pages

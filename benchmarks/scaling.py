@@ -49,7 +49,7 @@ from ottla.protocol.messages.groups import (
     SyncGroupRequestAssignment,
 )
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from ottla.protocol.record import encode_batch
+from ottla.protocol.records.record import encode_batch
 
 from .clusters import Cluster, ottla_cluster
 from .cpu import cpu_s

@@ -23,7 +23,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from ottla import Admin
-from ottla.protocol.acls import Acl, AclOperation, AclPermission, PatternType
+from ottla.protocol.cluster.acls import Acl, AclOperation, AclPermission, PatternType
 
 from . import authorizer as decided
 from .clusters import Cluster

@@ -19,11 +19,11 @@ import sys
 import time
 from typing import Any
 
+from ottla.protocol.credentials.scram import SCRAM_SHA_256, salted_password
 from ottla.protocol.messages.api_versions import ApiVersionsRequest
 from ottla.protocol.messages.headers import decode_response, encode_request
 from ottla.protocol.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
-from ottla.protocol.schema import Message, Request
-from ottla.protocol.scram import SCRAM_SHA_256, salted_password
+from ottla.protocol.wire.schema import Message, Request
 
 from .secured_clusters import MECHANISM, PASSWORD, USER
 

@@ -20,7 +20,7 @@ from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 from ottla.network.tls.stream import TlsStream
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from ottla.protocol.messages.headers import decode_response, encode_request
-from ottla.protocol.record_batch import walk_batches
+from ottla.protocol.records.record_batch import walk_batches
 
 from .clusters import Cluster
 from .moving_together import together, when_told

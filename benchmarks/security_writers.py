@@ -14,7 +14,7 @@ from itertools import cycle, islice
 
 from ottla.protocol.messages.headers import decode_response, encode_request
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from ottla.protocol.record import encode_batch
+from ottla.protocol.records.record import encode_batch
 
 from .compare import json_like
 from .moving_together import when_told

@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from ottla.protocol.record import encode_batch
+from ottla.protocol.records.record import encode_batch
 
 from .churn import Peer
 

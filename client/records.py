@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
-from ..protocol.record import Headers
+from ..protocol.records.record import Headers
 
 
 class TopicPartition(NamedTuple):

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
-from ..protocol.acls import AclFilter, AclOperation, AclResourceType, PatternType
-from ..protocol.authorizer_settings import AuthorizerSettings
+from ..protocol.cluster.acls import AclFilter, AclOperation, AclResourceType, PatternType
+from ..protocol.cluster.authorizer_settings import AuthorizerSettings
 
 if TYPE_CHECKING:
     from ..client.admin import Admin

@@ -19,7 +19,7 @@ from starlette.types import ASGIApp
 
 from ..client.admin import Admin
 from ..client.foreign_names import Secret
-from ..protocol.scram import SCRAM_MECHANISMS
+from ..protocol.credentials.scram import SCRAM_MECHANISMS
 from .app import build
 from .area import Area
 from .bounds import CONNECTIONS_MAX

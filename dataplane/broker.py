@@ -9,7 +9,7 @@ import signal
 from collections.abc import Iterator
 
 from ..protocol.exposition import Family
-from ..protocol.node_proof import INCARNATION_BYTES
+from ..protocol.session.node_proof import INCARNATION_BYTES
 from .assembly.foundation import StorageUnusable, lay_foundation
 from .assembly.parts import BrokerParts
 from .configuration.config import BrokerConfig

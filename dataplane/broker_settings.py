@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 
-from ..protocol.cluster_image import ClusterImage
-from ..protocol.config_chain import ConfigSource, Layer, links
-from ..protocol.config_keys import NODE_KEYS
-from ..protocol.config_listeners import LISTENER_PREFIX, listener_of
+from ..protocol.cluster.cluster_image import ClusterImage
 from ..protocol.messages.config_commands import ResourceType
+from ..protocol.settings.config_chain import ConfigSource, Layer, links
+from ..protocol.settings.config_keys import NODE_KEYS
+from ..protocol.settings.config_listeners import LISTENER_PREFIX, listener_of
 
 
 class BrokerSettings:

@@ -15,15 +15,15 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import TYPE_CHECKING
 
-from ..protocol.acls import AclOperation
-from ..protocol.cluster_image import PartitionState
+from ..protocol.cluster.acls import AclOperation
+from ..protocol.cluster.cluster_image import PartitionState
 from ..protocol.exposition import Family, Metric, MetricKind, labelled
 from .mirroring.metrics import MIRROR_METRICS, mirror_families
 from .runtime.time_slices import pieces
 from .server.request_times import RequestTimes
 
 if TYPE_CHECKING:
-    from ..protocol.cluster_image import ClusterImage
+    from ..protocol.cluster.cluster_image import ClusterImage
     from .groups.coordinator import GroupCoordinator
     from .groups.shard import Shard
     from .mirroring.mirrors import Mirrors

@@ -14,10 +14,13 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import groupby
 from typing import Any, Final
 
-from ..protocol.acl_rights import is_allowed
-from ..protocol.acls import CLUSTER_NAME, Acl, AclOperation, AclResourceType
-from ..protocol.authorizer_settings import AuthorizerSettings
-from ..protocol.cluster_image import ClusterImage
+from ..protocol.cluster.acl_rights import is_allowed
+from ..protocol.cluster.acls import CLUSTER_NAME, Acl, AclOperation, AclResourceType
+from ..protocol.cluster.authorizer_settings import AuthorizerSettings
+from ..protocol.cluster.cluster_image import ClusterImage
+from ..protocol.cluster.mirror_table import MirrorPhase
+from ..protocol.cluster.partition_change import Change, record_of
+from ..protocol.credentials.scram import SCRAM_MECHANISMS_BY_CODE
 from ..protocol.messages.acl_commands import CreateAcls, DeleteAcls
 from ..protocol.messages.command import Command
 from ..protocol.messages.config_commands import AlterConfigs, ResourceType
@@ -50,9 +53,6 @@ from ..protocol.messages.token_commands import (
     RenewDelegationToken,
 )
 from ..protocol.messages.user_commands import AlterScramCredentials
-from ..protocol.mirror_table import MirrorPhase
-from ..protocol.partition_change import Change, record_of
-from ..protocol.scram import SCRAM_MECHANISMS_BY_CODE
 
 logger = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from ..protocol.cluster_image import ClusterImage
+from ..protocol.cluster.cluster_image import ClusterImage
 from .broker_sessions import BrokerSession
 from .leader_duties import LeaderDuties
 from .probe import ProbeResult, is_own_address, is_refused, probe

@@ -10,7 +10,8 @@ import logging
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
-from ..protocol.cluster_image import ClusterImage
+from ..protocol.cluster.cluster_image import ClusterImage
+from ..protocol.cluster.transaction_table import TransactionMetadata
 from ..protocol.messages.app_version_questions import AskAppVersions
 from ..protocol.messages.metadata_records import encode_record
 from ..protocol.messages.quorum_session import (
@@ -34,7 +35,6 @@ from ..protocol.messages.transaction_questions import (
     AskTransactions,
     TransactionQuestion,
 )
-from ..protocol.transaction_table import TransactionMetadata
 from .feed import FeedSlice, FeedSnapshot, MetadataFeed, SnapshotBuilder
 from .node_connection import NodeConnection
 

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from ..protocol.cluster_image import ClusterImage
-from ..protocol.codec import MalformedMessage
+from ..protocol.cluster.cluster_image import ClusterImage
+from ..protocol.cluster.transaction_table import TransactionMetadata
 from ..protocol.messages.broker_commands import RegisterBroker
 from ..protocol.messages.command import Command
 from ..protocol.messages.partition_commands import AlterPartition, ElectionType, ElectLeaders
 from ..protocol.messages.quorum_commands import Session, decode_command, encode_command, encode_result
 from ..protocol.messages.quorum_session import CommandReply, CommandStatus, SubmitCommand
 from ..protocol.messages.transaction_commands import AddToTransaction, EndTransaction, ReportMarkers
-from ..protocol.transaction_table import TransactionMetadata
+from ..protocol.wire.codec import MalformedMessage
 from .admin_audit import AdminAudit
 from .broker_sessions import BrokerSession
 from .feed import MetadataFeed

@@ -7,11 +7,11 @@ from pathlib import Path
 from types import MappingProxyType
 
 from ..network.tls.nodes import RenewedNodeTls
-from ..protocol.authorizer_settings import AuthorizerSettings
-from ..protocol.config_keys import CLUSTER_WIDE_KEYS, ConfigError, Scope, check_properties
-from ..protocol.handshake import LinkSecurity
+from ..protocol.cluster.authorizer_settings import AuthorizerSettings
 from ..protocol.messages.user_commands import ScramCredentialChange
-from ..protocol.node_secrets import read_secrets
+from ..protocol.session.handshake import LinkSecurity
+from ..protocol.session.node_secrets import read_secrets
+from ..protocol.settings.config_keys import CLUSTER_WIDE_KEYS, ConfigError, Scope, check_properties
 
 logger = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping
 
-from ..protocol.cluster_image import ClusterImage, PartitionState
+from ..protocol.cluster.cluster_image import ClusterImage, PartitionState
 from .liveness import ProgressTable, ReplicaProgress
 
 _End = tuple[int, int] | None

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
-from ..protocol.partition_change import PartitionChange
+from ..protocol.cluster.partition_change import PartitionChange
 
 #: With its entry a record takes some three hundred bytes, so this is some thirty megabytes at most.
 DEFAULT_CAPACITY_RECORDS = 100_000

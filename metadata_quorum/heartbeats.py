@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable
 
-from ..protocol.liveness_datagrams import DatagramHeartbeat
 from ..protocol.messages.quorum_session import HeartbeatAnswer, SessionHeartbeat, ShutdownAllowed
+from ..protocol.session.liveness_datagrams import DatagramHeartbeat
 from .broker_sessions import BrokerSession
 from .clock_watch import ClockRemark, ClockWatch
 from .leader_duties import LeaderDuties, Wish

@@ -7,8 +7,8 @@ was told is where it ends. What other replicas have told in the same way is comp
 
 from collections.abc import Iterable, Iterator
 
-from ..protocol.cluster_image import NO_LEADER, ClusterImage, PartitionState
-from ..protocol.partition_change import PartitionChange
+from ..protocol.cluster.cluster_image import NO_LEADER, ClusterImage, PartitionState
+from ..protocol.cluster.partition_change import PartitionChange
 from .liveness import ProgressTable, ReplicaProgress
 
 PartitionKey = tuple[bytes, int]

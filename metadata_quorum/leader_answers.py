@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Mapping
 
-from ..protocol.cluster_image import ClusterImage
+from ..protocol.cluster.cluster_image import ClusterImage
 from ..protocol.messages.app_version_questions import AskAppVersions
 from ..protocol.messages.transaction_questions import TransactionQuestion
 from .app_version_answers import AppVersionAnswers

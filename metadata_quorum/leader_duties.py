@@ -13,7 +13,8 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 
-from ..protocol.cluster_image import NO_LEADER, BrokerState, ClusterImage, PartitionState, TopicState
+from ..protocol.cluster.cluster_image import NO_LEADER, BrokerState, ClusterImage, PartitionState, TopicState
+from ..protocol.cluster.partition_change import PartitionChange
 from ..protocol.features import FEATURES, OURS
 from ..protocol.messages.broker_commands import BeginControlledShutdown, FenceBroker, UnfenceBroker
 from ..protocol.messages.cluster_commands import FormCluster, InitialFeature
@@ -36,7 +37,6 @@ from ..protocol.messages.token_commands import RemoveExpiredTokens
 from ..protocol.messages.transaction_commands import ExpireTransactions, ForgetTransactionalIds
 from ..protocol.messages.transaction_records import TransactionalIdRemovedRecord, TransactionRecord
 from ..protocol.messages.user_commands import ScramCredentialChange
-from ..protocol.partition_change import PartitionChange
 from .election_log_ends import election_log_ends
 from .last_known import LastKnownWatch
 from .liveness import Heartbeat, ProgressTable, ReplicaProgress, SessionTracker

@@ -11,9 +11,9 @@ import asyncio
 from collections.abc import Callable, Iterable
 from functools import partial
 
-from ..protocol.cluster_image import ClusterImage
+from ..protocol.cluster.cluster_image import ClusterImage
+from ..protocol.cluster.transaction_table import Place, TransactionMetadata
 from ..protocol.messages.transaction_commands import ReportMarkers
-from ..protocol.transaction_table import Place, TransactionMetadata
 from .raft.effects import Done
 from .state.transaction_markers import leader_epoch, reported
 

@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterator, Mapping
 
 from ..network.tls.nodes import RenewedNodeTls
-from ..protocol.cluster_image import NO_LEADER, ClusterImage
+from ..protocol.cluster.cluster_image import NO_LEADER, ClusterImage
 from ..protocol.exposition import Family, Metric, MetricKind
 from .raft.node import RaftNode
 

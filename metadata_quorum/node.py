@@ -5,14 +5,14 @@ import logging
 import time
 from collections.abc import Iterator
 
-from ..protocol.cluster_image import ClusterImage
-from ..protocol.codec import prepare_decoding, prepare_encoding
-from ..protocol.config_key import ConfigError
+from ..protocol.cluster.cluster_image import ClusterImage
 from ..protocol.exposition import Family
-from ..protocol.handshake import Role
 from ..protocol.messages.broker_commands import FenceBroker
 from ..protocol.messages.metadata_records import BrokerRecord, PartitionRecord
 from ..protocol.messages.quorum_session import CommandReply, FeedRecords, LeaderChanged
+from ..protocol.session.handshake import Role
+from ..protocol.settings.config_key import ConfigError
+from ..protocol.wire.codec import prepare_decoding, prepare_encoding
 from .admin_audit import AdminAudit
 from .broker_probes import BrokerProbes
 from .broker_sessions import BrokerSession, BrokerSessions, SessionEvents, SnapshotSource

@@ -1,6 +1,6 @@
 """An authenticated and encrypted connection on the event loop: handshake, frames, bounded buffers, back-pressure.
 
-A `NodeConnection` is the asyncio side of `ottla.protocol.handshake` and `ottla.protocol.frames`. It
+A `NodeConnection` is the asyncio side of `ottla.protocol.session.handshake` and `ottla.protocol.session.frames`. It
 speaks to a `NodeConnectionHandler` once the handshake is done; until then the other end gets one deadline and
 handshake-sized messages, nothing else. The role that a client names chooses the handler of its link.
 """
@@ -27,8 +27,8 @@ from ..network.tls.nodes import (
     check_certificate,
     tls_problem,
 )
-from ..protocol.frames import Buffer, Channel, FrameError
-from ..protocol.handshake import (
+from ..protocol.session.frames import Buffer, Channel, FrameError
+from ..protocol.session.handshake import (
     CHANCE_BYTES,
     ClientHandshake,
     HandshakeError,
@@ -39,7 +39,7 @@ from ..protocol.handshake import (
     ServerHandshake,
     refusal,
 )
-from ..protocol.liveness_datagrams import DatagramSeal
+from ..protocol.session.liveness_datagrams import DatagramSeal
 
 logger = logging.getLogger(__name__)
 

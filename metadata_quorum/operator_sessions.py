@@ -11,8 +11,8 @@ import logging
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ..protocol.acls import Acl
-from ..protocol.codec import MalformedMessage
+from ..protocol.cluster.acls import Acl
+from ..protocol.credentials.scram import SCRAM_MECHANISMS_BY_CODE
 from ..protocol.messages.acl_commands import AclFilterEntry, CreateAcls, DeleteAcls
 from ..protocol.messages.command import Command
 from ..protocol.messages.quorum_commands import decode_command
@@ -24,7 +24,7 @@ from ..protocol.messages.quorum_session import (
     encode_session_message,
 )
 from ..protocol.messages.user_commands import AlterScramCredentials
-from ..protocol.scram import SCRAM_MECHANISMS_BY_CODE
+from ..protocol.wire.codec import MalformedMessage
 from .command_intake import CommandReplies
 from .node_connection import NodeConnection
 from .raft.effects import Done

@@ -13,7 +13,13 @@ import os
 import socket
 from enum import Enum
 
-from ..protocol.liveness_datagrams import NONCE_SIZE, DatagramSeal, InvalidDatagram, Probe, ProbeAnswer
+from ..protocol.session.liveness_datagrams import (
+    NONCE_SIZE,
+    DatagramSeal,
+    InvalidDatagram,
+    Probe,
+    ProbeAnswer,
+)
 
 #: When to ask, in seconds from the start: a dying process closes its sockets in any order, within ms.
 ASK_AT_S = (0.0, 0.002, 0.005, 0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64)

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import islice
 
+from ..protocol.cluster.partition_change import Change, PartitionChange
+from ..protocol.cluster.transaction_table import Phase
 from ..protocol.messages.metadata_records import Record, encode_record
 from ..protocol.messages.transaction_records import (
     TransactionalRecord,
     TransactionRecord,
     TransactionSettledRecord,
 )
-from ..protocol.partition_change import Change, PartitionChange
-from ..protocol.transaction_table import Phase
 from .broker_sessions import BrokerSessions
 from .feed import FeedEntry, MetadataFeed
 from .leader_duties import LeaderDuties

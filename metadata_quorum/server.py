@@ -19,8 +19,13 @@ from asyncio_dgram.aio import DatagramServer
 from ..network.resolving import allow_both_families, listening_host
 from ..network.tls.nodes import NodeTls
 from ..network.unauthenticated_limits import UnauthenticatedPeers
-from ..protocol.handshake import Identity, LinkSecurity, Role
-from ..protocol.liveness_datagrams import DatagramHeartbeat, HeartbeatAnswer, InvalidDatagram, key_id_of
+from ..protocol.session.handshake import Identity, LinkSecurity, Role
+from ..protocol.session.liveness_datagrams import (
+    DatagramHeartbeat,
+    HeartbeatAnswer,
+    InvalidDatagram,
+    key_id_of,
+)
 from .node_connection import NodeConnection, NodeConnectionHandler, NodeConnectionLimits, accepted_connection
 
 logger = logging.getLogger(__name__)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ..protocol.delegation_tokens import TokenState
+from ..protocol.credentials.delegation_tokens import TokenState
 from ..protocol.messages.token_commands import RemoveExpiredTokens
 
 COMMAND_TOKENS_MAX = 1000

@@ -11,12 +11,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from heapq import heapify, heappop, heappush
 
+from ..protocol.cluster.transaction_table import Phase, TransactionMetadata, TransactionTable
 from ..protocol.messages.transaction_commands import (
     ExpireTransactions,
     ForgetTransactionalIds,
     OpenTransaction,
 )
-from ..protocol.transaction_table import Phase, TransactionMetadata, TransactionTable
 
 COMMAND_IDS_MAX = 400
 """Aborting so many holds up each quorum node for some ten milliseconds."""

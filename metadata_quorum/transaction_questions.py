@@ -8,6 +8,14 @@ from collections.abc import Iterable, Set
 from dataclasses import dataclass
 from itertools import islice
 
+from ..protocol.cluster.transaction_table import (
+    Place,
+    TransactionMetadata,
+    TransactionTable,
+    Writer,
+    by_topic,
+    places_of,
+)
 from ..protocol.messages.transaction_questions import (
     AskCut,
     AskTransactionIds,
@@ -20,14 +28,6 @@ from ..protocol.messages.transaction_questions import (
     TransactionsTold,
     TransactionTold,
     WriterTold,
-)
-from ..protocol.transaction_table import (
-    Place,
-    TransactionMetadata,
-    TransactionTable,
-    Writer,
-    by_topic,
-    places_of,
 )
 
 ANSWER_BYTES_MAX = 256 * 1024

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from ..protocol.cluster_image import ClusterImage
+from ..protocol.cluster.cluster_image import ClusterImage
 from ..protocol.errors import ErrorCode
 from ..protocol.messages.command import Command
 from ..protocol.messages.transaction_commands import InitTransactionalId, InitTransactionalIdResult

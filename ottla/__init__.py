@@ -196,7 +196,7 @@ if TYPE_CHECKING:
     from ottla.client.transactions.transactions import CommitResult
     from ottla.client.transactions.whole_transactions import CommittedTransaction
     from ottla.client.transactions.writer import TransactionWriter
-    from ottla.protocol.acls import (
+    from ottla.protocol.cluster.acls import (
         Acl,
         AclFilter,
         AclOperation,
@@ -204,8 +204,8 @@ if TYPE_CHECKING:
         AclResourceType,
         PatternType,
     )
+    from ottla.protocol.cluster.mirror_table import FaultKind, MirrorFault, MirrorPhase
     from ottla.protocol.errors import ErrorCode, KafkaError
-    from ottla.protocol.mirror_table import FaultKind, MirrorFault, MirrorPhase
 else:
     _HOMES = {
         "client.admin": [
@@ -287,7 +287,7 @@ else:
         "client.transactions.transactions": ["CommitResult"],
         "client.transactions.whole_transactions": ["CommittedTransaction"],
         "client.transactions.writer": ["TransactionWriter"],
-        "protocol.acls": [
+        "protocol.cluster.acls": [
             "Acl",
             "AclFilter",
             "AclOperation",
@@ -296,7 +296,7 @@ else:
             "PatternType",
         ],
         "protocol.errors": ["ErrorCode", "KafkaError"],
-        "protocol.mirror_table": ["FaultKind", "MirrorFault", "MirrorPhase"],
+        "protocol.cluster.mirror_table": ["FaultKind", "MirrorFault", "MirrorPhase"],
     }
 
     def __getattr__(name: str) -> object:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from ottla.cli.local_cluster.layout import known_layout
 from ottla.protocol.messages.node_authentication import AuthenticateNodeRequest
-from ottla.protocol.node_proof import (
+from ottla.protocol.session.node_proof import (
     INCARNATION_BYTES,
     NO_NODE,
     NONCE_BYTES,
@@ -15,7 +15,7 @@ from ottla.protocol.node_proof import (
     NodeCredentials,
     NodeRole,
 )
-from ottla.protocol.node_secrets import Secrets
+from ottla.protocol.session.node_secrets import Secrets
 from tests.raw_peer import Peer
 
 SECRET = b"what only nodes of the test's cluster know"

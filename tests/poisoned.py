@@ -6,8 +6,14 @@ import struct
 from collections.abc import Callable
 from pathlib import Path
 
-from ottla.protocol.compression import Compression
-from ottla.protocol.record_batch import COMPRESSION_MASK, HEADER_SIZE, compute_crc, parse_header, walk_batches
+from ottla.protocol.records.compression import Compression
+from ottla.protocol.records.record_batch import (
+    COMPRESSION_MASK,
+    HEADER_SIZE,
+    compute_crc,
+    parse_header,
+    walk_batches,
+)
 
 _CRC_AT, _ATTRIBUTES_AT, _COUNT_AT = 17, 21, 57
 

@@ -7,7 +7,7 @@ import struct
 from typing import Any
 
 from ottla.protocol.messages.headers import decode_response, encode_request
-from ottla.protocol.schema import Message, Request
+from ottla.protocol.wire.schema import Message, Request
 
 ANSWER_TIMEOUT_S = 60.0
 

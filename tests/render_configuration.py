@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-from ottla.protocol.config_keys import (
+from ottla.protocol.settings.config_keys import (
     IGNORED_FAMILIES,
     IGNORED_KEYS,
     NODE_KEYS,
@@ -16,7 +16,7 @@ from ottla.protocol.config_keys import (
     Scope,
     is_dynamic,
 )
-from ottla.protocol.config_resources import CLIENT_METRICS_KEYS, GROUP_KEYS
+from ottla.protocol.settings.config_resources import CLIENT_METRICS_KEYS, GROUP_KEYS
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "CONFIGURATION.md"
 
@@ -45,8 +45,8 @@ Settings of topics are given when a topic is created (`ottla topic create orders
 Kafka admin client changes them later (IncrementalAlterConfigs, AlterConfigs). The broker key in the last column of
 the first table gives the default.
 
-`python -m tests.render_configuration` makes this page from `protocol/config_table.py`, the tables beside it, and
-`protocol/config_resources.py`, and a test compares them.
+`python -m tests.render_configuration` makes this page from `protocol/settings/config_table.py`, the tables beside it,
+and `protocol/settings/config_resources.py`, and a test compares them.
 
 | sign | means |
 |---|---|

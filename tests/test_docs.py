@@ -27,7 +27,9 @@ from ottla.dataplane.mirroring import metrics as mirror_metrics
 from ottla.dataplane.server import HandlerTable
 from ottla.metadata_quorum import metrics as quorum_metrics
 from ottla.metadata_quorum.config import QuorumNodeConfig
-from ottla.protocol.config_keys import (
+from ottla.protocol.cluster.mirror_table import MIRRORED_SETTINGS
+from ottla.protocol.exposition import Metric
+from ottla.protocol.settings.config_keys import (
     IGNORED_KEYS,
     NODE_KEYS,
     NOT_IN_EFFECT,
@@ -35,8 +37,6 @@ from ottla.protocol.config_keys import (
     Scope,
     check_properties,
 )
-from ottla.protocol.exposition import Metric
-from ottla.protocol.mirror_table import MIRRORED_SETTINGS
 from tests import render_layers, render_metrics
 from tests.render_configuration import PAGE, render
 
@@ -47,12 +47,12 @@ COMMAND = re.compile(r"^(?:\$ |    |)(?:[A-Z_]+=\S+ )*(?:\.venv/bin/)?(ottla [^`
 INLINE = re.compile(r"`((?:\.venv/bin/)?ottla [^`]+)`")
 KEY = re.compile(r"[a-z]+(?:\.[a-z]+)+")
 CONFIG_FILES = (
-    "protocol/config_listeners.py",
+    "protocol/settings/config_listeners.py",
     "dataplane/configuration/config.py",
     "metadata_quorum/config.py",
     "cli/nodes/endpoint_security.py",
     "cli/nodes/node.py",
-    "protocol/authorizer_settings.py",
+    "protocol/cluster/authorizer_settings.py",
 )
 METRICS_MODULES = (broker_metrics, mirror_metrics, quorum_metrics, endpoint, host_page)
 UNITS_OF = {"log.retention", "log.roll"}

@@ -259,7 +259,7 @@ def test_what_is_left_out_is_entered_by_a_request_without_a_row_for_it(walked: d
 def test_faults_name_the_row_and_the_remedy() -> None:
     first, second = Row(10, "A1", ("dataplane/a.py", "begin")), Row(11, "A2", ("dataplane/b.py", "end"))
     begin, end = first.entry, second.entry
-    assert faults((first, second), [begin, ("protocol/codec.py", "decode"), end]) == []
+    assert faults((first, second), [begin, ("protocol/wire/codec.py", "decode"), end]) == []
     assert faults((first, second), [end, begin]) == [
         "ARCHITECTURE.md:11: A2, `dataplane/b.py`, `end`: the request enters it before A1. Exchange the rows."
     ]

@@ -43,5 +43,5 @@ def test_imports_of_every_kind_are_read() -> None:
     assert "ottla.version" in graph["ottla"]  # by the full name
     assert "ottla.client.consumer" in graph["ottla"]  # for types alone
     assert "ottla.protocol.nearest" in graph["ottla"]  # in a function
-    assert "ottla.protocol.errors" in graph["ottla.protocol._record_codec"]  # from C
+    assert "ottla.protocol.errors" in graph["ottla.protocol.records._record_codec"]  # from C
     assert all(imported <= modules().keys() for imported in graph.values())

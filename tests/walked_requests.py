@@ -28,8 +28,8 @@ from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest
 from ottla.protocol.messages.producers import InitProducerIdRequest
 from ottla.protocol.messages.topics import CreatableTopic, CreateTopicsRequest
 from ottla.protocol.messages.transactions import EndTxnRequest
-from ottla.protocol.record import encode_batch
-from ottla.protocol.schema import Message, Request
+from ottla.protocol.records.record import encode_batch
+from ottla.protocol.wire.schema import Message, Request
 
 Entry = tuple[str, str]
 """A file by its path from the root, and the qualified name of a function in it."""

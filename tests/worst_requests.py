@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from ottla.protocol.schema import Field, Message, Request
+from ottla.protocol.wire.schema import Field, Message, Request
 
 Path = tuple[Field, ...]
 """From the request down to the array that is long; the arrays on the way have one element."""

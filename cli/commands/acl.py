@@ -6,7 +6,7 @@ import argparse
 from enum import IntEnum
 from typing import TYPE_CHECKING, TypeVar
 
-from ...protocol.acls import (
+from ...protocol.cluster.acls import (
     CLUSTER_NAME,
     Acl,
     AclFilter,

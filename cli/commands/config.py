@@ -208,8 +208,8 @@ def _change(arguments: argparse.Namespace, changes: dict[str, str | None]) -> No
 
 def _without_effect(kind: int, key: str) -> str:
     """What to add about a setting of brokers that nothing knows. Kafka keeps such a one for plugins; there are none."""
-    from ...protocol.config_keys import NODE_KEYS, node_key, why_ignored
     from ...protocol.nearest import nearest
+    from ...protocol.settings.config_keys import NODE_KEYS, node_key, why_ignored
 
     if kind != TYPES["broker"] or node_key(key) is not None:
         return ""

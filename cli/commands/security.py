@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from ...network.tls.nodes import NodeTls
     from ...protocol.messages.command import Command, CommandResult
     from ...protocol.messages.quorum_session import CommandReply
-    from ...protocol.node_secrets import Secrets
+    from ...protocol.session.node_secrets import Secrets
 
 WAIT_S = 30.0
 _LINK_TIMEOUT_S = 5.0
@@ -90,8 +90,8 @@ def recover(arguments: argparse.Namespace) -> None:
 
 
 def _set_password(arguments: argparse.Namespace, quorum: _Quorum) -> None:
+    from ...protocol.credentials.scram import SCRAM_MECHANISMS, ScramCredential
     from ...protocol.messages.user_commands import AlterScramCredentials
-    from ...protocol.scram import SCRAM_MECHANISMS, ScramCredential
     from ..nodes.first_users import sealed_change
 
     password = password_of(
@@ -124,7 +124,7 @@ def _create_acls(arguments: argparse.Namespace, quorum: _Quorum) -> None:
 
 
 def _delete_acls(arguments: argparse.Namespace, quorum: _Quorum) -> None:
-    from ...protocol.acls import Acl
+    from ...protocol.cluster.acls import Acl
     from ...protocol.messages.acl_commands import AclFilterEntry, DeleteAcls
 
     operations = arguments.operation or [None]
@@ -165,8 +165,8 @@ class _Quorum:
     def of_file(cls, file: Path) -> _Quorum:
         """By the settings of a quorum node or of a broker. Raises CommandFailed."""
         from ...metadata_quorum.config import parse_voters
-        from ...protocol.config_key import ConfigError
-        from ...protocol.node_secrets import read_secrets
+        from ...protocol.session.node_secrets import read_secrets
+        from ...protocol.settings.config_key import ConfigError
         from ..nodes.node import node_settings
         from ..nodes.quorum_tls import quorum_tls
 
@@ -184,9 +184,9 @@ class _Quorum:
 
     def submit(self, command: Command[ResultT]) -> ResultT:
         """Its result by the leader, who is looked for. Raises CommandFailed."""
-        from ...protocol.handshake import HandshakeError
         from ...protocol.messages.quorum_commands import decode_result
         from ...protocol.messages.quorum_session import CommandStatus
+        from ...protocol.session.handshake import HandshakeError
 
         deadline = time.monotonic() + WAIT_S
         ids, reasons = list(self._voters), dict.fromkeys(self._voters, "not asked")
@@ -220,11 +220,11 @@ class _Quorum:
 
     def _ask(self, node_id: int, command: Command[ResultT]) -> tuple[CommandReply | None, str]:
         """A node's reply, or why there is none. Raises HandshakeError if it takes this for a stranger."""
-        from ...protocol.codec import MalformedMessage
-        from ...protocol.frames import FrameError
-        from ...protocol.handshake import LinkSecurity, Role
         from ...protocol.messages.quorum_commands import encode_command
         from ...protocol.messages.quorum_session import CommandReply, SubmitCommand
+        from ...protocol.session.frames import FrameError
+        from ...protocol.session.handshake import LinkSecurity, Role
+        from ...protocol.wire.codec import MalformedMessage
         from ..connection.plain_quorum_link import PlainQuorumLink
 
         security = LinkSecurity(self.secrets, requires_encryption=True)

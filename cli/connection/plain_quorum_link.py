@@ -9,7 +9,12 @@ from types import TracebackType
 from typing import Self
 
 from ...network.tls.nodes import CLOSED_EARLY, NodeRefused, NodeTls, tls_problem
-from ...protocol.handshake import (
+from ...protocol.messages.quorum_session import (
+    SessionMessage,
+    decode_session_message,
+    encode_session_message,
+)
+from ...protocol.session.handshake import (
     CHANCE_BYTES,
     DIRECTORY_ID_BYTES,
     ClientHandshake,
@@ -17,11 +22,6 @@ from ...protocol.handshake import (
     Identity,
     LinkSecurity,
     Role,
-)
-from ...protocol.messages.quorum_session import (
-    SessionMessage,
-    decode_session_message,
-    encode_session_message,
 )
 
 _ANOTHER_SECRET = "it closed the connection: it has another secret (cluster.secret.file), or an older version"

@@ -27,7 +27,7 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from ...protocol.security_protocol import SecurityProtocol
+from ...protocol.settings.security_protocol import SecurityProtocol
 from ..failures import CommandFailed, UsageError
 from ..files import write_atomically
 from ..nodes.java_properties import written

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...protocol.codec import MalformedMessage
-from ...protocol.frames import FrameError
-from ...protocol.handshake import HandshakeError, LinkSecurity, Role
 from ...protocol.messages.quorum_session import LeaderChanged
-from ...protocol.node_secrets import Secrets
+from ...protocol.session.frames import FrameError
+from ...protocol.session.handshake import HandshakeError, LinkSecurity, Role
+from ...protocol.session.node_secrets import Secrets
+from ...protocol.wire.codec import MalformedMessage
 from ..connection.plain_quorum_link import NOBODY, PlainQuorumLink
 from .layout import ClusterLayout, Member
 from .ports import HOST

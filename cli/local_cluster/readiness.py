@@ -9,11 +9,10 @@ import socket
 from functools import cache
 from typing import TYPE_CHECKING, TypeVar
 
-from ...protocol.codec import MalformedMessage
 from ...protocol.messages.cluster import DescribeClusterRequest
 from ...protocol.messages.headers import decode_response, encode_request
 from ...protocol.messages.node_authentication import AuthenticateNodeRequest
-from ...protocol.node_proof import (
+from ...protocol.session.node_proof import (
     INCARNATION_BYTES,
     NO_NODE,
     NONCE_BYTES,
@@ -22,9 +21,10 @@ from ...protocol.node_proof import (
     NodeRole,
     ProofRefused,
 )
-from ...protocol.node_secrets import Secrets
-from ...protocol.schema import Message, Request
-from ...protocol.security_protocol import SecurityProtocol
+from ...protocol.session.node_secrets import Secrets
+from ...protocol.settings.security_protocol import SecurityProtocol
+from ...protocol.wire.codec import MalformedMessage
+from ...protocol.wire.schema import Message, Request
 from .layout import ClusterLayout, Member
 from .ports import HOST
 from .security import ClusterSecurity

@@ -19,8 +19,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from ...protocol.authorizer_settings import STANDARD_AUTHORIZER
-from ...protocol.security_protocol import SecurityProtocol
+from ...protocol.cluster.authorizer_settings import STANDARD_AUTHORIZER
+from ...protocol.settings.security_protocol import SecurityProtocol
 from ..connection.profiles import FILE as PROFILES_FILE
 from ..connection.profiles import Profiles, save
 from ..failures import CommandFailed

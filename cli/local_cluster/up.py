@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-from ...protocol.security_protocol import SecurityProtocol
+from ...protocol.settings.security_protocol import SecurityProtocol
 from ..failures import CommandFailed, UsageError
 from ..files import FileHeld, lock, sign, write_atomically
 from ..nodes.child_processes import describe_exit
@@ -328,7 +328,7 @@ def _usable(directory: Path) -> Path:
 
 def _overrides(words: list[str]) -> dict[str, str]:
     """The --set settings. Raises UsageError for one that no node knows or that `ottla up` decides itself."""
-    from ...protocol.config_keys import ConfigError, Scope, check_properties
+    from ...protocol.settings.config_keys import ConfigError, Scope, check_properties
 
     overrides = parse_overrides(words)
     check_visible(overrides)

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from ...protocol.nearest import nearest
-from ...protocol.node_secrets import others_may_read
+from ...protocol.session.node_secrets import others_may_read
 from ..failures import CommandFailed
 from .settings import parse_properties, read_text
 

@@ -19,9 +19,9 @@ from ...network.loopback import is_loopback
 from ...network.resolving import WILDCARDS
 from ...network.tls.checks import alternative_names, subject_of
 from ...network.tls.settings import ClientAuth
-from ...protocol.authorizer_settings import AuthorizerSettings
-from ...protocol.config_keys import ConfigError, Scope, check_properties
-from ...protocol.security_protocol import SecurityProtocol
+from ...protocol.cluster.authorizer_settings import AuthorizerSettings
+from ...protocol.settings.config_keys import ConfigError, Scope, check_properties
+from ...protocol.settings.security_protocol import SecurityProtocol
 from ..failures import CommandFailed
 from .config_providers import ResolvedSettings
 from .node import with_endpoint

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Final
 
 from ...network.loopback import is_loopback
 from ...network.resolving import WILDCARDS
-from ...protocol.config_key import ConfigError
-from ...protocol.config_keys import NODE_KEYS
-from ...protocol.node_secrets import Secrets, read_secrets
+from ...protocol.session.node_secrets import Secrets, read_secrets
+from ...protocol.settings.config_key import ConfigError
+from ...protocol.settings.config_keys import NODE_KEYS
 from ..failures import CommandFailed
 
 if TYPE_CHECKING:

@@ -10,15 +10,15 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from ...protocol.nearest import nearest
-from ...protocol.node_secrets import Secrets
-from ...protocol.scram import (
+from ...protocol.credentials.scram import (
     ITERATIONS_MAX,
     ITERATIONS_MIN,
     SCRAM_MECHANISMS,
     ScramCredential,
     ScramMechanism,
 )
+from ...protocol.nearest import nearest
+from ...protocol.session.node_secrets import Secrets
 from ..arguments.password_file import password_in
 from ..failures import UsageError
 

@@ -19,7 +19,7 @@ from ...dataplane.mirroring.source import UNREACHABLE
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from ...protocol.nearest import nearest
-from ...protocol.schema import Message, Request
+from ...protocol.wire.schema import Message, Request
 
 if TYPE_CHECKING:
     from ...client.connections.cluster import Cluster

@@ -187,7 +187,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def known_variables(environ: Mapping[str, str]) -> dict[str, str]:
     """The settings that variables give. What is none gets a line in the log."""
-    from ...protocol.config_keys import node_key, why_ignored
+    from ...protocol.settings.config_keys import node_key, why_ignored
 
     found = {}
     for name, value in environment_settings(environ).items():
@@ -236,7 +236,7 @@ def build(
 
     Raises CommandFailed for settings that it cannot use.
     """
-    from ...protocol.config_keys import ConfigError, Scope, check_properties
+    from ...protocol.settings.config_keys import ConfigError, Scope, check_properties
 
     try:
         values = settings.values
@@ -347,7 +347,7 @@ def _curable() -> tuple[type[Exception], ...]:
     from ...metadata_quorum.raft.disk import CorruptFile
     from ...metadata_quorum.raft.formation import WrongFolder
     from ...metadata_quorum.server import AddressInUse
-    from ...protocol.config_key import ConfigError
+    from ...protocol.settings.config_key import ConfigError
 
     return (ConfigError, CorruptFile, WrongFolder, AddressInUse)
 

@@ -15,7 +15,7 @@ from ...dataplane.security.node_tls import (
 )
 from ...dataplane.security.tls_reloading import TlsReloads
 from ...network.tls.settings import ReachedAs
-from ...protocol.config_keys import NODE_KEYS
+from ...protocol.settings.config_keys import NODE_KEYS
 
 _RELOAD_INTERVAL = "ssl.reload.interval.ms"
 

@@ -21,7 +21,7 @@ def check_visible(overrides: Mapping[str, str]) -> None:
 
 def remark_on_file(file: Path, settings: Mapping[str, str]) -> str:
     """What to say about a file that holds secrets and that everybody may read; empty if there is nothing."""
-    from ...protocol.node_secrets import others_may_read
+    from ...protocol.session.node_secrets import others_may_read
 
     name = next(iter(_secrets(settings)), None)
     if name is None or not others_may_read(file):
@@ -31,7 +31,7 @@ def remark_on_file(file: Path, settings: Mapping[str, str]) -> str:
 
 def _secrets(settings: Mapping[str, str]) -> list[str]:
     """Those whose value stands there itself."""
-    from ...protocol.config_keys import is_sensitive
+    from ...protocol.settings.config_keys import is_sensitive
 
     return [
         name for name, text in settings.items() if text and is_sensitive(name) and not has_reference(text)

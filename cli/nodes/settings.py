@@ -181,7 +181,7 @@ def _boolean_text(key: str, node: Any) -> str:
     text: str = node.value
     if node.style or text.lower() not in _BOOLEANS:  # a quoted word is that word
         return text
-    from ...protocol.config_keys import ConfigType, node_key
+    from ...protocol.settings.config_keys import ConfigType, node_key
 
     declared = node_key(key)
     is_boolean = declared is not None and declared.type is ConfigType.BOOLEAN

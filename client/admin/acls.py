@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from ...protocol.acls import Acl, AclFilter
+from ...protocol.cluster.acls import Acl, AclFilter
 from ...protocol.messages.acls import (
     AclCreation,
     CreateAclsRequest,

@@ -14,7 +14,7 @@ from ...protocol.messages.configs import (
     DescribeConfigsResourceResult,
     IncrementalAlterConfigsRequest,
 )
-from ...protocol.schema import Message, Request
+from ...protocol.wire.schema import Message, Request
 from ..failures import ConnectionLost
 from .admin_base import AdminBase
 from .session import check

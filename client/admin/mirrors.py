@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Literal
 
+from ...protocol.cluster.mirror_table import NO_EPOCH, FaultKind, MirrorFault, MirrorPhase, is_offsets_copy
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.mirror_records import MirrorOption
 from ...protocol.messages.mirrors import (
@@ -19,7 +20,6 @@ from ...protocol.messages.mirrors import (
     DescribeMirrorsRequest,
     MirrorAction,
 )
-from ...protocol.mirror_table import NO_EPOCH, FaultKind, MirrorFault, MirrorPhase, is_offsets_copy
 from ...protocol.nearest import nearest
 from ..connections.cluster import Backoff
 from ..connections.metadata import NO_LEADER

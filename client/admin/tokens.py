@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from ...protocol.acls import check_principal
-from ...protocol.delegation_tokens import token_password
+from ...protocol.cluster.acls import check_principal
+from ...protocol.credentials.delegation_tokens import token_password
 from ...protocol.errors import KafkaError
 from ...protocol.messages.delegation_tokens import (
     CreatableRenewer,

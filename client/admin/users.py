@@ -8,6 +8,14 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from ...network.threads import in_thread
+from ...protocol.credentials.scram import (
+    ITERATIONS_MAX,
+    ITERATIONS_MIN,
+    SCRAM_MECHANISMS,
+    SCRAM_MECHANISMS_BY_CODE,
+    ScramMechanism,
+    salted_password,
+)
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.scram_credentials import (
     AlteredUser,
@@ -18,14 +26,6 @@ from ...protocol.messages.scram_credentials import (
     NamedUser,
 )
 from ...protocol.nearest import nearest
-from ...protocol.scram import (
-    ITERATIONS_MAX,
-    ITERATIONS_MIN,
-    SCRAM_MECHANISMS,
-    SCRAM_MECHANISMS_BY_CODE,
-    ScramMechanism,
-    salted_password,
-)
 from ..failures import cluster_error
 from .admin_base import AdminBase
 from .session import check

@@ -10,8 +10,8 @@ from contextlib import suppress
 from typing import NamedTuple
 from uuid import uuid4
 
-from ...protocol.compression import Compression
 from ...protocol.errors import KafkaError
+from ...protocol.records.compression import Compression
 from ..connections.cluster import Backoff, Cluster
 from ..producing.appending import Appender
 from ..producing.deliveries import RecordDelivery

@@ -8,7 +8,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "../../protocol/_varints.h"
+#include "../../protocol/records/_varints.h"
 #include "../producing/_murmur2.h"
 
 #define RECORD_OVERHEAD 21 /* as in appending_in_python.py */

@@ -6,7 +6,7 @@ from array import array
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from ...protocol.record_columns import BlobColumn, ColumnBuffers
+from ...protocol.records.record_columns import BlobColumn, ColumnBuffers
 from ..records import TopicPartition
 
 if TYPE_CHECKING:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from ...protocol.errors import KafkaError
-from ...protocol.record import Columns
-from ...protocol.record_columns import column_buffers
+from ...protocol.records.record import Columns
+from ...protocol.records.record_columns import column_buffers
 from ..auditing.counts import Stamped
 from ..consuming.assigned import AssignedPartition
 from ..consuming.inbox import Inbox

@@ -5,8 +5,8 @@ from __future__ import annotations
 from array import array
 from typing import Final
 
-from ...protocol.primitives import Buffer
-from ...protocol.record_codec import encode_record
+from ...protocol.records.record_codec import encode_record
+from ...protocol.wire.primitives import Buffer
 from ..producing.partitioner import murmur2_partition
 from ..producing.pending import RECORD_OVERHEAD
 

@@ -8,7 +8,7 @@ from collections.abc import Generator, Iterator, Sequence
 from typing import NamedTuple
 
 from ...protocol.errors import KafkaError
-from ...protocol.record import EncodedRecords
+from ...protocol.records.record import EncodedRecords
 from ..producing.appending_in_python import NO_TIMESTAMP_MS
 from ..producing.deliveries import BatchResult, RecordDelivery
 from ..producing.partitioner import Sticky, StickyChoice

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from ...protocol.errors import ErrorCode, KafkaError
-from ...protocol.record_codec import encode_headers
+from ...protocol.records.record_codec import encode_headers
 from ..arguments import whole_number
 from ..producing.serialization import TIMESTAMP_MAX_MS
 from .arrow import need_pyarrow, number_bytes

@@ -16,7 +16,7 @@ from typing import TypeVar, cast
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
-from ...protocol.schema import Message, Request
+from ...protocol.wire.schema import Message, Request
 from ..failures import AuthenticationFailed, ClientError, ConnectionLost
 from ..security.called_for import CredentialsUnavailable
 from ..security.logins import ClientLogin, ClientLoginRefused, ClientLoginUndecided, LoginAttempt

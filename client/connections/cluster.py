@@ -11,10 +11,10 @@ from functools import partial
 from itertools import chain
 from typing import Any, TypeVar
 
-from ...protocol.codec import MalformedMessage
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from ...protocol.schema import Message, Request
+from ...protocol.wire.codec import MalformedMessage
+from ...protocol.wire.schema import Message, Request
 from ..failures import (
     AuthenticationFailed,
     ClientClosed,

@@ -17,11 +17,11 @@ from math import inf
 from struct import unpack_from
 from typing import Protocol, TypeVar, cast
 
-from ...protocol.codec import MalformedMessage, decode
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ...protocol.messages.headers import decode_response, request_pieces, response_body_at
-from ...protocol.schema import Message, Request
+from ...protocol.wire.codec import MalformedMessage, decode
+from ...protocol.wire.schema import Message, Request
 from ..failures import ClientError, ConnectionLost, RequestTimedOut, TlsFailed, VersionUnsupported
 from ..security.tls_failure import broken_handshake
 from .frame_reader import FrameReader, ImpossibleSize

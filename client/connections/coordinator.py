@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.find_coordinator import FindCoordinatorRequest
-from ...protocol.schema import Message, Request
+from ...protocol.wire.schema import Message, Request
 from ..failures import ConnectionLost, RequestTimedOut, cluster_error
 from .cluster import Cluster
 from .connection import Connection

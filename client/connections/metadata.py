@@ -8,10 +8,10 @@ from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from ...protocol.codec import decode
+from ...protocol.direct_codecs.metadata_reader import MetadataReader, ToldPartition, ToldTopic
 from ...protocol.errors import ErrorCode
 from ...protocol.messages.metadata import MetadataResponse, MetadataResponseBroker, MetadataResponseTopic
-from ...protocol.metadata_reader import MetadataReader, ToldPartition, ToldTopic
+from ...protocol.wire.codec import decode
 
 DEFAULT_PORT = 9092
 NO_LEADER = -1

@@ -8,7 +8,7 @@ import os
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.node_authentication import AuthenticateNodeRequest
-from ...protocol.node_proof import (
+from ...protocol.session.node_proof import (
     INCARNATION_BYTES,
     NO_NODE,
     NONCE_BYTES,
@@ -17,7 +17,7 @@ from ...protocol.node_proof import (
     NodeRole,
     ProofRefused,
 )
-from ...protocol.node_secrets import Secrets
+from ...protocol.session.node_secrets import Secrets
 from ..failures import ConnectionLost
 from .connection import Connection
 

@@ -12,8 +12,8 @@ from contextlib import suppress
 from struct import unpack_from
 
 from ...protocol.errors import ErrorCode, KafkaError
-from ...protocol.record import Columns, RecordCursor, decode_records, expanded_body
-from ...protocol.record_batch import HEADER_SIZE, BatchHeader, check_integrity, walk_batches
+from ...protocol.records.record import Columns, RecordCursor, decode_records, expanded_body
+from ...protocol.records.record_batch import HEADER_SIZE, BatchHeader, check_integrity, walk_batches
 from ..failures import UnreadableRecords
 from ..records import ConsumerRecord, TopicPartition
 
@@ -23,7 +23,7 @@ _ABORT = 0
 def consumer_records(
     partition: TopicPartition, header: BatchHeader, batch: memoryview | bytes, from_offset: int
 ) -> RecordCursor[ConsumerRecord]:
-    """What a consumer sees of a batch, from an offset on. Raises KafkaError: as `protocol.record.decode_records`."""
+    """Iterate over the records of a batch that a consumer sees, from an offset on. Raises KafkaError."""
     return RecordCursor(
         expanded_body(batch, header),
         header.record_count,

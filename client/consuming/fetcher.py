@@ -11,7 +11,7 @@ from functools import cache, partial
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
-from ...protocol.schema import ZERO_UUID
+from ...protocol.wire.schema import ZERO_UUID
 from ..connections.cluster import Backoff, Cluster
 from ..failures import ConnectionLost, NoBrokerReachable, RequestTimedOut
 from ..records import TopicPartition

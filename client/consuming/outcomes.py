@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from typing import Final, Literal, NamedTuple
 
-from ...protocol.record import NO_COMMIT_INDEX, ControlType, read_control_record
-from ...protocol.record_batch import BatchHeader
+from ...protocol.records.record import NO_COMMIT_INDEX, ControlType, read_control_record
+from ...protocol.records.record_batch import BatchHeader
 
 Decision = Literal["open", "committed", "aborted"]
 OPEN: Final = "open"

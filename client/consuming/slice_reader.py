@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Self
 
 from ...protocol.errors import ErrorCode, KafkaError
-from ...protocol.schema import ZERO_UUID
+from ...protocol.wire.schema import ZERO_UUID
 from ..connections.cluster import Cluster
 from ..failures import RequestTimedOut
 from ..records import TopicPartition

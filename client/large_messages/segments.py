@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from ...protocol.checksum import crc32c
 from ...protocol.errors import ErrorCode, KafkaError
-from ...protocol.record import Headers
+from ...protocol.records.record import Headers
 from ..producing.pending import PendingRecord, estimated_bytes
 
 SEGMENT_HEADER = "ottla-segment"

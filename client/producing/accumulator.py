@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from math import inf
 from typing import Generic, TypeVar
 
-from ...protocol.record import EncodedRecords, Record, RecordCursor, SealedBatch
+from ...protocol.records.record import EncodedRecords, Record, RecordCursor, SealedBatch
 from .appending import RecordBuffer
 from .batch_limit import BatchLimit
 from .pending import BATCH_OVERHEAD, PendingRecord, estimated_bytes

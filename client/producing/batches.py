@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TypeVar
 
-from ...protocol.compression import Compression
-from ...protocol.record import EncodedRecords, SealedBatch, encode_batch_of
-from ...protocol.record import encode_records as encode_body
-from ...protocol.record_batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
+from ...protocol.records.compression import Compression
+from ...protocol.records.record import EncodedRecords, SealedBatch, encode_batch_of
+from ...protocol.records.record import encode_records as encode_body
+from ...protocol.records.record_batch import NO_PRODUCER_EPOCH, NO_PRODUCER_ID
 from .accumulator import ProducerBatch
 
 ResultT = TypeVar("ResultT")

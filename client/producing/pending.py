@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ...protocol.record_codec import Headers
+from ...protocol.records.record_codec import Headers
 
 PendingRecord = tuple[bytes | None, bytes | None, int, Headers]
-"""Key, value, timestamp in ms since 1970, headers: as `protocol.record` takes it."""
+"""Key, value, timestamp in ms since 1970, headers: as `protocol.records.record` takes it."""
 BATCH_OVERHEAD = 61
 RECORD_OVERHEAD = 21
 """An upper bound of what a record's own fields take beside key, value and headers in small batches."""

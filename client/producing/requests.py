@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...protocol.compression import Compression
 from ...protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ...protocol.records.compression import Compression
 from ..connections.connection import Connection
 from ..failures import VersionUnsupported
 from .accumulator import PartitionQueue, ProducerBatch

@@ -17,7 +17,7 @@ from ...protocol.messages.produce import (
     PartitionProduceResponse,
     ProduceResponse,
 )
-from ...protocol.record import EncodedRecords
+from ...protocol.records.record import EncodedRecords
 from ..connections.cluster import Cluster
 from ..connections.connection import Connection
 from ..connections.metadata import BrokerAddress

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ...protocol.compression import Compression
+from ...protocol.records.compression import Compression
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from ...protocol.record import Header
+from ...protocol.records.record import Header
 from ..failures import SerializationFailed
 from .pending import PendingRecord
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from ...protocol.jaas import JaasMalformed, LoginModule, parse_jaas
+from ...protocol.credentials.jaas import JaasMalformed, LoginModule, parse_jaas
 from ...protocol.nearest import nearest
 from ..foreign_names import JAVA, LIBRDKAFKA, Secret, is_secret
 

@@ -21,7 +21,7 @@ from ...network.kerberos import (
     reason_of,
 )
 from ...network.threads import in_thread
-from ...protocol.gssapi_layers import LayersRefused, chosen
+from ...protocol.credentials.gssapi_layers import LayersRefused, chosen
 from .logins import Ask, ClientLoginRefused, ClientLoginUndecided, LoginAttempt
 
 _SERVER_UNKNOWN = 7

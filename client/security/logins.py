@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any, Protocol
 
 from ...network.threads import in_thread
-from ...protocol.scram import TOKEN_AUTH_EXTENSION, ScramClient, ScramMechanism, ScramRefused
+from ...protocol.credentials.scram import TOKEN_AUTH_EXTENSION, ScramClient, ScramMechanism, ScramRefused
 from ..failures import AuthenticationFailed
 from .called_for import CalledFor, CredentialsUnavailable, Given
 from .oauth import BearerToken, BearerTokens

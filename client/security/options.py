@@ -10,8 +10,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any, Final, Literal, Protocol, TypedDict
 
+from ...protocol.credentials.scram import SCRAM_MECHANISMS
 from ...protocol.nearest import nearest
-from ...protocol.scram import SCRAM_MECHANISMS
 
 SecurityProtocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 SaslMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI"]

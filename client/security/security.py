@@ -6,7 +6,7 @@ import ipaddress
 import logging
 import os
 
-from ...protocol.scram import SCRAM_MECHANISMS
+from ...protocol.credentials.scram import SCRAM_MECHANISMS
 from .kerberos import KerberosClientLogin
 from .logins import BearerClientLogin, ClientLogin, PlainClientLogin, ScramClientLogin
 from .oauth import BearerTokens, ClientCredentials

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from ...protocol.checksum import crc32c
-from ...protocol.record import Header, Headers
+from ...protocol.records.record import Header, Headers
 
 MAGIC: Final = b"OTSPOOL"
 VERSION: Final = 1

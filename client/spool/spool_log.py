@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from ...protocol.record import Headers
+from ...protocol.records.record import Headers
 from ..failures import SpoolFileDeleted, SpoolUnusable
 from .folder import sync_folder
 from .frames import (

@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any, TypeVar
 
 from ...protocol.errors import ErrorCode, KafkaError
-from ...protocol.schema import Message, Request
+from ...protocol.wire.schema import Message, Request
 from ..connections.cluster import Backoff
 from ..connections.coordinator import COORDINATOR_MOVED, Coordinator
 from ..failures import ClientClosed, RequestTimedOut, TransactionAborted, cluster_error, restated

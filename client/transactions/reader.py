@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.cuts import FindCutRequest, ListCutOffsetsRequest
-from ...protocol.record_batch import BatchHeader
+from ...protocol.records.record_batch import BatchHeader
 from ..connections.cluster import Backoff, Cluster
 from ..consuming.assigned import EARLIEST, LATEST, FetchOptions
 from ..consuming.fetcher import Fetcher

@@ -27,7 +27,7 @@ from ...protocol.messages.transactions import (
     EndTxnRequest,
     EndTxnResponse,
 )
-from ...protocol.schema import Message, Request
+from ...protocol.wire.schema import Message, Request
 from ..connections.cluster import Cluster
 from ..connections.coordinator import OF_GROUP, OF_TRANSACTION, Coordinator
 from ..consuming.group_metadata import ConsumerGroupMetadata

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from ...protocol.errors import ErrorCode, KafkaError
-from ...protocol.record import NO_COMMIT_INDEX, ControlType, read_control_record
-from ...protocol.record_batch import BatchHeader
+from ...protocol.records.record import NO_COMMIT_INDEX, ControlType, read_control_record
+from ...protocol.records.record_batch import BatchHeader
 from ..consuming.fetched import consumer_records, unreadable
 from ..large_messages.assembly import Assembly
 from ..records import ConsumerRecord, TopicPartition

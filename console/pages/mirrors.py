@@ -8,7 +8,7 @@ from functools import partial
 from typing import Final
 
 from ...client.admin import Admin, MirrorDescription, MirrorPartitionDescription
-from ...protocol.mirror_table import MirrorPhase
+from ...protocol.cluster.mirror_table import MirrorPhase
 from ..area import (
     Action,
     Area,

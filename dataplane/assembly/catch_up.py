@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ...protocol.cluster_image import ClusterImage
+from ...protocol.cluster.cluster_image import ClusterImage
 
 
 class CatchUp:

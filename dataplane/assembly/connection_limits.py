@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...protocol.address_limits import AddressLimits
+from ...protocol.settings.address_limits import AddressLimits
 from ..broker_settings import BrokerSettings
 from ..configuration.config import BrokerConfig
 from ..server.admissions import AdmissionLimits

@@ -7,8 +7,8 @@ import os
 from dataclasses import dataclass, field
 from functools import partial
 
-from ...protocol.cluster_image import ClusterImage
-from ...protocol.image_delta import ImageDelta
+from ...protocol.cluster.cluster_image import ClusterImage
+from ...protocol.cluster.image_delta import ImageDelta
 from ..broker_settings import BrokerSettings
 from ..cluster.internal_topics import OFFSETS_TOPIC
 from ..cluster.listed_brokers import ListedBrokers

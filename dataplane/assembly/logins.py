@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
-from ...protocol.cluster_image import ClusterImage, ScramKey, SealedCredential
-from ...protocol.image_delta import ImageDelta
-from ...protocol.node_secrets import Secrets
-from ...protocol.scram import SCRAM_MECHANISMS, SCRAM_MECHANISMS_BY_CODE
+from ...protocol.cluster.cluster_image import ClusterImage, ScramKey, SealedCredential
+from ...protocol.cluster.image_delta import ImageDelta
+from ...protocol.credentials.scram import SCRAM_MECHANISMS, SCRAM_MECHANISMS_BY_CODE
+from ...protocol.session.node_secrets import Secrets
 from ..runtime.clocks import monotonic_ms, wall_ms
 from ..security.delegation_tokens import DelegationTokens
 from ..security.peer_session import PeerSession

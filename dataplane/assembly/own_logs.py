@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...protocol.cluster_image import NO_LEADER, ClusterImage, PartitionState
+from ...protocol.cluster.cluster_image import NO_LEADER, ClusterImage, PartitionState
 
 
 def belongs(image: ClusterImage, node_id: int, topic_id: bytes, index: int) -> bool:

@@ -8,12 +8,12 @@ import random
 from collections.abc import Callable
 from functools import partial
 
-from ...protocol.cluster_image import ClusterImage
+from ...protocol.cluster.cluster_image import ClusterImage
 from ...protocol.features import finalized
 from ...protocol.messages.config_commands import ResourceType
 from ...protocol.messages.fetch import FetchRequest
 from ...protocol.messages.metadata_records import BrokerListener
-from ...protocol.node_proof import NodeCredentials
+from ...protocol.session.node_proof import NodeCredentials
 from ..broker_settings import BrokerSettings
 from ..cluster.internal_topics import OFFSETS_TOPIC
 from ..cluster.listed_brokers import ListedBrokers

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
-from ...protocol.delegation_tokens import RENEWERS_MAX, TOKENS_MAX
+from ...protocol.credentials.delegation_tokens import RENEWERS_MAX, TOKENS_MAX
 from ..fetching.sessions import FETCH_SESSION_BYTES_MAX
 from ..groups.memory import GROUP_BYTES_MAX, OFFSET_BYTES_MAX, SUBSCRIPTION_BYTES_MAX
 from ..log.producers.producer_state import PRODUCERS_MAX

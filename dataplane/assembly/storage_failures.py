@@ -9,7 +9,7 @@ import os
 import signal
 from collections.abc import Callable
 
-from ...protocol.cluster_image import ClusterImage
+from ...protocol.cluster.cluster_image import ClusterImage
 from ...protocol.errors import KafkaError
 from ..replication.replicas.replicas import Replicas
 from ..storage.log_store import LogStore

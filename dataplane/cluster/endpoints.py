@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from ...protocol.cluster_image import BrokerState, ClusterImage, TopicState
+from ...protocol.cluster.cluster_image import BrokerState, ClusterImage, TopicState
 from ...protocol.errors import ErrorCode
 
 LEADERSHIP_ERRORS = frozenset({int(ErrorCode.NOT_LEADER_OR_FOLLOWER), int(ErrorCode.FENCED_LEADER_EPOCH)})

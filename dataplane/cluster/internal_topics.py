@@ -1,6 +1,6 @@
 """The topics that brokers write themselves, and clients only read."""
 
-from ...protocol.mirror_table import is_offsets_copy
+from ...protocol.cluster.mirror_table import is_offsets_copy
 
 OFFSETS_TOPIC = "__consumer_offsets"
 TRANSACTIONS_TOPIC = "__transaction_state"

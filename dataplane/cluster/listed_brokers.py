@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from ...protocol.cluster_image import BrokerState, ClusterImage
+from ...protocol.cluster.cluster_image import BrokerState, ClusterImage
 
 
 class ListedBrokers:

@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
-from ...protocol.cluster_image import ClusterImage
+from ...protocol.cluster.cluster_image import ClusterImage
 
 NEWS_S_MAX: Final = 0.1
 """How long after the end of a connection anybody waits. Where the quorum may not believe that a broker is dead before

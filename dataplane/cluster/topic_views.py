@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from ...protocol.cluster_image import ClusterImage, PartitionState, TopicState
-from ...protocol.codec import encode_element
+from ...protocol.cluster.cluster_image import ClusterImage, PartitionState, TopicState
+from ...protocol.direct_codecs.metadata_layout import TopicWriter
 from ...protocol.errors import ErrorCode
 from ...protocol.messages.metadata import MetadataResponse, MetadataResponseTopic
-from ...protocol.metadata_layout import TopicWriter
+from ...protocol.wire.codec import encode_element
 from .authorized_operations import OPERATIONS_NOT_ASKED_FOR
 from .endpoints import registered_endpoint
 from .internal_topics import is_internal

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 
 from ...network.loopback import is_loopback
 from ...network.resolving import WILDCARDS
-from ...protocol.authorizer_settings import AuthorizerSettings
-from ...protocol.config_key import LONG_MAX
-from ...protocol.config_keys import NODE_KEYS, ConfigError, Scope, check_properties
-from ...protocol.config_listeners import PROTOCOL_MAP, listener_of, mapped_protocols
-from ...protocol.delegation_tokens import TokenLifetimes
-from ...protocol.handshake import LinkSecurity
-from ...protocol.node_secrets import Secrets, checked_secrets, read_secrets
-from ...protocol.security_protocol import SecurityProtocol
+from ...protocol.cluster.authorizer_settings import AuthorizerSettings
+from ...protocol.credentials.delegation_tokens import TokenLifetimes
+from ...protocol.session.handshake import LinkSecurity
+from ...protocol.session.node_secrets import Secrets, checked_secrets, read_secrets
+from ...protocol.settings.config_key import LONG_MAX
+from ...protocol.settings.config_keys import NODE_KEYS, ConfigError, Scope, check_properties
+from ...protocol.settings.config_listeners import PROTOCOL_MAP, listener_of, mapped_protocols
+from ...protocol.settings.security_protocol import SecurityProtocol
 from ..cluster.topic_creation import TopicDefaults
 from ..fetching.replica_selection import Selector, selector_named
 from ..groups.limits import GroupLimits

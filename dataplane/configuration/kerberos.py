@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-from ...protocol.config_key import ConfigError
-from ...protocol.jaas import LoginModule
+from ...protocol.credentials.jaas import LoginModule
+from ...protocol.settings.config_key import ConfigError
 from ..security.kerberos_mapping import OPTION as RULES
 from ..security.sasl.kerberos_acceptor import MODULE, KerberosSettings
 

@@ -10,8 +10,8 @@ from urllib.parse import SplitResult, unquote, urlsplit
 from ...network.loopback import is_loopback
 from ...network.tls.failures import TlsUnusable
 from ...network.tls.settings import StoreSource, StoreType
-from ...protocol.config_keys import NODE_KEYS, ConfigError
-from ...protocol.jaas import LoginModule
+from ...protocol.credentials.jaas import LoginModule
+from ...protocol.settings.config_keys import NODE_KEYS, ConfigError
 from ..security.oauth.settings import OAUTHBEARER, BearerSettings, KeySource, TokenRules
 
 MODULE: Final = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
-from ...protocol.config_keys import NODE_KEYS, ConfigError
-from ...protocol.jaas import JaasMalformed, LoginModule, parse_jaas
-from ...protocol.scram import SCRAM_MECHANISMS
+from ...protocol.credentials.jaas import JaasMalformed, LoginModule, parse_jaas
+from ...protocol.credentials.scram import SCRAM_MECHANISMS
+from ...protocol.settings.config_keys import NODE_KEYS, ConfigError
 from ..security.oauth.settings import OAUTHBEARER, BearerSettings
 from ..security.sasl import plain, scram
 from ..security.sasl.kerberos import GSSAPI

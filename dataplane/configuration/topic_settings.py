@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from ...protocol.cluster_image import ClusterImage
-from ...protocol.config_chain import topic_defaults
-from ...protocol.image_delta import ImageDelta
+from ...protocol.cluster.cluster_image import ClusterImage
+from ...protocol.cluster.image_delta import ImageDelta
 from ...protocol.messages.config_commands import ResourceType
+from ...protocol.settings.config_chain import topic_defaults
 from ..broker_settings import BrokerSettings
 from ..log import LogConfig
 from ..replication.replica.settings import ReplicationSettings, TopicSettings

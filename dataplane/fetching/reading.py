@@ -7,8 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import cast
 
-from ...protocol.acls import AclOperation
-from ...protocol.compression import Compression
+from ...protocol.cluster.acls import AclOperation
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.fetch import (
     AbortedTransaction,
@@ -17,7 +16,8 @@ from ...protocol.messages.fetch import (
     LeaderIdAndEpoch,
     PartitionData,
 )
-from ...protocol.record_batch import HEADER_SIZE, parse_header
+from ...protocol.records.compression import Compression
+from ...protocol.records.record_batch import HEADER_SIZE, parse_header
 from ..cluster.endpoints import LEADERSHIP_ERRORS, endpoint, leader_of
 from ..log import LogSlice, is_damage
 from ..replication.replica.partition import Partition

@@ -19,10 +19,10 @@ import struct
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
-from ...protocol.codec import encode_parts
 from ...protocol.errors import KafkaError
 from ...protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from ...protocol.messages.headers import response_header
+from ...protocol.wire.codec import encode_parts
 from ..server.handler import ClientRequest
 from .reading import READ_COMMITTED
 

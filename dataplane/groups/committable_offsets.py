@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ...protocol.acls import AclOperation, AclResourceType
-from ...protocol.cluster_image import ClusterImage
+from ...protocol.cluster.acls import AclOperation, AclResourceType
+from ...protocol.cluster.cluster_image import ClusterImage
 from ...protocol.errors import ErrorCode
 from ...protocol.messages.offsets import OffsetCommitRequestTopic
 from ...protocol.messages.transactions import TxnOffsetCommitRequestTopic

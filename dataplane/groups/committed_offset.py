@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from ...protocol.schema import ZERO_UUID
+from ...protocol.wire.schema import ZERO_UUID
 from ..runtime.retained_bytes import RetainedClaim
 
 TopicPartition = tuple[str, int]

@@ -10,10 +10,10 @@ import asyncio
 import logging
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 
-from ...protocol.cluster_image import ClusterImage
+from ...protocol.cluster.cluster_image import ClusterImage
+from ...protocol.cluster.image_delta import ImageDelta
 from ...protocol.errors import ErrorCode, KafkaError
-from ...protocol.image_delta import ImageDelta
-from ...protocol.schema import ZERO_UUID
+from ...protocol.wire.schema import ZERO_UUID
 from ..cluster.internal_topics import OFFSETS_TOPIC
 from .committed_offset import CommittedOffset, TopicPartition
 from .dependencies import GroupDependencies

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 
-from ...protocol.cluster_image import ClusterImage
-from ...protocol.mirror_table import MirrorPartition, ResumptionKind
-from ...protocol.transaction_table import Place
+from ...protocol.cluster.cluster_image import ClusterImage
+from ...protocol.cluster.mirror_table import MirrorPartition, ResumptionKind
+from ...protocol.cluster.transaction_table import Place
 from .committed_offset import CommittedOffset
 
 _NEVER = -1

@@ -12,7 +12,6 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ...protocol.codec import MalformedMessage, decode, encode
 from ...protocol.errors import KafkaError
 from ...protocol.messages.group_records import (
     GroupMetadataKey,
@@ -21,8 +20,9 @@ from ...protocol.messages.group_records import (
     OffsetCommitKey,
     OffsetCommitValue,
 )
-from ...protocol.record import ControlType, Record, decode_records, encode_batch, read_control_record
-from ...protocol.record_batch import NO_PRODUCER_ID, BatchHeader, walk_batches
+from ...protocol.records.record import ControlType, Record, decode_records, encode_batch, read_control_record
+from ...protocol.records.record_batch import NO_PRODUCER_ID, BatchHeader, walk_batches
+from ...protocol.wire.codec import MalformedMessage, decode, encode
 from .classic.group import ClassicGroup
 from .classic.membership import ClassicMember
 from .classic.states import GroupState

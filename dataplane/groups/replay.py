@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from ...protocol.record_batch import NO_PRODUCER_ID
+from ...protocol.records.record_batch import NO_PRODUCER_ID
 from .consumer.records import ConsumerGroupRecord, StoredConsumerGroup
 from .dependencies import GroupDependencies
 from .group_table import AnyGroup

@@ -7,7 +7,7 @@ import os
 from collections.abc import AsyncIterator, Callable
 
 from ...protocol.errors import ErrorCode, KafkaError
-from ...protocol.record_batch import walk_batches
+from ...protocol.records.record_batch import walk_batches
 from ..replication.replica.partition import Partition
 
 READ_BYTES = 64 * 1024

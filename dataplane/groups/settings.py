@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ...protocol.config_keys import NODE_KEYS, ConfigError
+from ...protocol.settings.config_keys import NODE_KEYS, ConfigError
 from .consumer.assignors import ASSIGNORS
 from .limits import ConsumerLimits, MigrationPolicy
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...protocol.acls import AclOperation
+from ...protocol.cluster.acls import AclOperation
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.aborts import AbortTransactionRequest, AbortTransactionResponse
 from ...protocol.messages.transaction_commands import AbortTransaction

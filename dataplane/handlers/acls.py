@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Iterable
 from itertools import groupby
 
-from ...protocol.acls import Acl, AclFilter, AclOperation, checked_filter
+from ...protocol.cluster.acls import Acl, AclFilter, AclOperation, checked_filter
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages import acl_commands as commands
 from ...protocol.messages.acls import (

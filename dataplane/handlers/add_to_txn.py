@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterable
 from typing import Any, NamedTuple
 
-from ...protocol.acls import AclOperation, AclResourceType
+from ...protocol.cluster.acls import AclOperation, AclResourceType
+from ...protocol.cluster.transaction_table import Phase, Place, by_topic
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.transaction_commands import AddToTransaction
 from ...protocol.messages.transactions import (
@@ -26,7 +27,6 @@ from ...protocol.messages.transactions import (
     AddPartitionsToTxnTopicResult,
     AddPartitionsToTxnTransaction,
 )
-from ...protocol.transaction_table import Phase, Place, by_topic
 from ..cluster.internal_topics import OFFSETS_TOPIC, is_internal
 from ..groups.coordinator import partition_for
 from ..quorum.access import Quorum

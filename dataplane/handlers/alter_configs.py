@@ -10,10 +10,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from ...protocol.acls import AclOperation
-from ...protocol.config_keys import IGNORED_AT_START, NODE_KEYS, ConfigError, is_dynamic, node_key
-from ...protocol.config_listeners import is_tls_of_listener, listener_of
-from ...protocol.config_resources import GROUP_KEYS, check_group_bounds, client_patterns
+from ...protocol.cluster.acls import AclOperation
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages import config_commands
 from ...protocol.messages.command import refusal
@@ -26,6 +23,9 @@ from ...protocol.messages.configs import (
     IncrementalAlterConfigsResponse,
     ReplaceConfigsResource,
 )
+from ...protocol.settings.config_keys import IGNORED_AT_START, NODE_KEYS, ConfigError, is_dynamic, node_key
+from ...protocol.settings.config_listeners import is_tls_of_listener, listener_of
+from ...protocol.settings.config_resources import GROUP_KEYS, check_group_bounds, client_patterns
 from ..broker_settings import BrokerSettings
 from ..patterns import compile_pattern
 from ..quorum.access import Quorum

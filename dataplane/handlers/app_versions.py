@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from ...protocol.acls import AclOperation
+from ...protocol.cluster.acls import AclOperation
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.cuts import AppVersion, ListAppVersionsRequest, ListAppVersionsResponse
 from ..quorum.app_version_questions import CutUnknown, VersionsFound

@@ -10,7 +10,7 @@ import logging
 import os
 
 from ...protocol.messages.node_authentication import AuthenticateNodeRequest, AuthenticateNodeResponse
-from ...protocol.node_proof import NONCE_BYTES, NodeCredentials, ProofRefused, ServerProof
+from ...protocol.session.node_proof import NONCE_BYTES, NodeCredentials, ProofRefused, ServerProof
 from ..security.authorization.needs import NOTHING
 from ..server.handler import ClientRequest, handles
 

@@ -9,9 +9,9 @@ from collections import Counter
 from collections.abc import Collection, Iterable
 from enum import IntEnum
 
-from ...protocol.acls import AclOperation
-from ...protocol.client_quotas import CLIENT_ID, IP, USER
-from ...protocol.cluster_image import QuotaEntity
+from ...protocol.cluster.acls import AclOperation
+from ...protocol.cluster.client_quotas import CLIENT_ID, IP, USER
+from ...protocol.cluster.cluster_image import QuotaEntity
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages import quota_commands as commands
 from ...protocol.messages.client_quotas import (

@@ -6,7 +6,7 @@ import base64
 import os
 from collections.abc import Callable, Mapping
 
-from ...protocol.acls import AclOperation, AclResourceType
+from ...protocol.cluster.acls import AclOperation, AclResourceType
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages import consumer_group_description as described
 from ...protocol.messages.consumer_groups import (

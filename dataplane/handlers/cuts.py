@@ -12,7 +12,8 @@ from collections import OrderedDict
 from collections.abc import Collection
 from typing import Protocol
 
-from ...protocol.acls import AclOperation, AclResourceType
+from ...protocol.cluster.acls import AclOperation, AclResourceType
+from ...protocol.cluster.transaction_table import Place
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.cuts import (
     CutOffset,
@@ -22,7 +23,6 @@ from ...protocol.messages.cuts import (
     ListCutOffsetsRequest,
     ListCutOffsetsResponse,
 )
-from ...protocol.transaction_table import Place
 from ..log.producers.marker_search import MarkerSearch
 from ..log.producers.recent_markers import FirstMarker
 from ..quorum.access import Quorum

@@ -11,8 +11,9 @@ import logging
 import os
 from typing import Final
 
-from ...protocol.acls import AclOperation, AclResourceType
-from ...protocol.delegation_tokens import TokenLifetimes, TokenState
+from ...protocol.cluster.acls import AclOperation, AclResourceType
+from ...protocol.credentials.delegation_tokens import TokenLifetimes, TokenState
+from ...protocol.credentials.scram import SCRAM_MECHANISMS, SCRAM_MECHANISMS_BY_CODE
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages import token_commands as commands
 from ...protocol.messages.delegation_tokens import (
@@ -27,8 +28,7 @@ from ...protocol.messages.delegation_tokens import (
     RenewDelegationTokenRequest,
     RenewDelegationTokenResponse,
 )
-from ...protocol.scram import SCRAM_MECHANISMS, SCRAM_MECHANISMS_BY_CODE
-from ...protocol.security_protocol import SecurityProtocol
+from ...protocol.settings.security_protocol import SecurityProtocol
 from ..quorum.access import Quorum
 from ..security.authorization.access import Access
 from ..security.authorization.needs import NOTHING, handler_asks

@@ -12,7 +12,7 @@ from collections.abc import Awaitable, Callable
 from itertools import islice
 from typing import NamedTuple
 
-from ...protocol.acls import AclOperation
+from ...protocol.cluster.acls import AclOperation
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.delete_records import (
     DeleteRecordsPartitionResult,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...protocol.acls import AclOperation
+from ...protocol.cluster.acls import AclOperation
 from ...protocol.messages.transaction_commands import DeleteTransactionalId
 from ...protocol.messages.transactional_ids import (
     DeleteTransactionalIdRequest,

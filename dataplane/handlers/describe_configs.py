@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from enum import IntEnum
 from functools import cached_property
 
-from ...protocol.acls import AclOperation
-from ...protocol.cluster_image import ClusterImage
+from ...protocol.cluster.acls import AclOperation
+from ...protocol.cluster.cluster_image import ClusterImage
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.config_commands import ResourceType
 from ...protocol.messages.config_resources import (

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...protocol.acls import AclOperation
+from ...protocol.cluster.acls import AclOperation
 from ...protocol.errors import KafkaError
 from ...protocol.messages.describe_producers import (
     DescribeProducersRequest,

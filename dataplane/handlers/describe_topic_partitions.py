@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...protocol.acls import AclOperation, AclResourceType
-from ...protocol.cluster_image import ClusterImage, PartitionState, TopicState
+from ...protocol.cluster.acls import AclOperation, AclResourceType
+from ...protocol.cluster.cluster_image import ClusterImage, PartitionState, TopicState
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.topic_partitions import (
     Cursor,

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ...protocol.acls import AclOperation, AclResourceType
+from ...protocol.cluster.acls import AclOperation, AclResourceType
+from ...protocol.cluster.transaction_table import Phase, places_of
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.transaction_descriptions import (
     DescribedTransaction,
@@ -21,7 +22,6 @@ from ...protocol.messages.transaction_descriptions import (
     ListTransactionsResponse,
 )
 from ...protocol.messages.transaction_questions import FOREVER_MS, TransactionTold
-from ...protocol.transaction_table import Phase, places_of
 from ..patterns import compile_pattern
 from ..quorum.access import Quorum
 from ..quorum.transaction_questions import TransactionQuestions

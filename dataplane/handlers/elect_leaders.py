@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...protocol.acls import AclOperation
-from ...protocol.cluster_image import NO_LEADER, ClusterImage
+from ...protocol.cluster.acls import AclOperation
+from ...protocol.cluster.cluster_image import NO_LEADER, ClusterImage
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages import partition_commands
 from ...protocol.messages.leaders import (

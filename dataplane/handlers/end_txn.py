@@ -10,7 +10,7 @@ version abort and take the next epoch:
 
 from __future__ import annotations
 
-from ...protocol.acls import AclOperation
+from ...protocol.cluster.acls import AclOperation
 from ...protocol.messages.transaction_commands import EndTransaction
 from ...protocol.messages.transactions import EndTxnRequest, EndTxnResponse
 from ..quorum.access import Quorum

@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from ...protocol.acls import AclOperation, AclResourceType
-from ...protocol.cluster_image import TopicState
+from ...protocol.cluster.acls import AclOperation, AclResourceType
+from ...protocol.cluster.cluster_image import TopicState
+from ...protocol.cluster.mirror_table import OF_THE_BROKERS, MirrorPartition
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.failback import (
     DescribedLineage,
@@ -20,8 +21,7 @@ from ...protocol.messages.failback import (
 )
 from ...protocol.messages.failback_commands import FailBackMirror, ReturningPartition, ReturningTopic
 from ...protocol.messages.mirror_records import SourceEpoch
-from ...protocol.mirror_table import OF_THE_BROKERS, MirrorPartition
-from ...protocol.schema import ZERO_UUID
+from ...protocol.wire.schema import ZERO_UUID
 from ..mirroring import first_cut
 from ..mirroring.common_point import PlannedTopic, check_is_new, merged, planned, promoted_offset
 from ..mirroring.source_check import SourceCheck

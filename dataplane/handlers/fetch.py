@@ -13,7 +13,6 @@ import os
 import random
 from dataclasses import dataclass
 
-from ...protocol.codec import decode, encode_parts
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.fetch import (
     FetchableTopicResponse,
@@ -23,6 +22,7 @@ from ...protocol.messages.fetch import (
     PartitionData,
 )
 from ...protocol.messages.headers import decode_client_id
+from ...protocol.wire.codec import decode, encode_parts
 from ..cluster.endpoints import endpoints_of
 from ..fetching.cold_reads import ColdReads
 from ..fetching.follower_fetches import FollowerFetches

@@ -6,8 +6,8 @@ id it is a broker that passes its requests on to the quorum.
 
 from __future__ import annotations
 
-from ...protocol.acls import AclOperation, AclResourceType
-from ...protocol.cluster_image import BrokerState
+from ...protocol.cluster.acls import AclOperation, AclResourceType
+from ...protocol.cluster.cluster_image import BrokerState
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.find_coordinator import (
     Coordinator,

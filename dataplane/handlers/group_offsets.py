@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
-from ...protocol.acls import AclOperation, AclResourceType
-from ...protocol.cluster_image import ClusterImage
+from ...protocol.cluster.acls import AclOperation, AclResourceType
+from ...protocol.cluster.cluster_image import ClusterImage
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.offset_delete import (
     OffsetDeleteRequest,
@@ -29,7 +29,7 @@ from ...protocol.messages.offsets import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
-from ...protocol.schema import ZERO_UUID
+from ...protocol.wire.schema import ZERO_UUID
 from ..groups.committable_offsets import sort_commit
 from ..groups.coordinator import GroupCoordinator
 from ..groups.offsets import CommittedOffset, TopicPartition

@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 from functools import partial
 
-from ...protocol.acls import AclOperation, AclResourceType
+from ...protocol.cluster.acls import AclOperation, AclResourceType
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.groups import (
     DeletableGroupResult,

@@ -6,7 +6,7 @@ from collections import Counter
 from enum import Enum
 from typing import NamedTuple
 
-from ...protocol.acls import AclOperation
+from ...protocol.cluster.acls import AclOperation
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.list_offsets import (
     ListOffsetsPartition,

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Iterator
 from typing import cast
 
-from ...protocol.acls import AclOperation, AclResourceType
-from ...protocol.cluster_image import TopicState
+from ...protocol.cluster.acls import AclOperation, AclResourceType
+from ...protocol.cluster.cluster_image import TopicState
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.metadata import (
     MetadataRequest,
@@ -16,7 +16,7 @@ from ...protocol.messages.metadata import (
     MetadataResponseBroker,
     MetadataResponseTopic,
 )
-from ...protocol.schema import ZERO_UUID, EncodedArray
+from ...protocol.wire.schema import ZERO_UUID, EncodedArray
 from ..cluster.authorized_operations import CLUSTER_OPERATIONS, OPERATIONS_NOT_ASKED_FOR, TOPIC_OPERATIONS
 from ..cluster.endpoints import Endpoint, controller_id, live_endpoints, registered_endpoint
 from ..cluster.internal_topics import is_internal

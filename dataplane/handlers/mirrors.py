@@ -6,8 +6,17 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-from ...protocol.acls import AclOperation
-from ...protocol.cluster_image import PartitionState, TopicState
+from ...protocol.cluster.acls import AclOperation
+from ...protocol.cluster.cluster_image import PartitionState, TopicState
+from ...protocol.cluster.mirror_table import (
+    NO_ROUND,
+    FaultKind,
+    Mirror,
+    MirrorFault,
+    MirrorPartition,
+    MirrorPhase,
+)
+from ...protocol.credentials.sealed_text import sealed_bytes
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.features import MIRROR, MIRROR_WITH_CUTS, finalized
 from ...protocol.messages.command import Command
@@ -35,8 +44,6 @@ from ...protocol.messages.mirrors import (
     MirrorAction,
     SkippedTopic,
 )
-from ...protocol.mirror_table import NO_ROUND, FaultKind, Mirror, MirrorFault, MirrorPartition, MirrorPhase
-from ...protocol.sealed_text import sealed_bytes
 from ..mirroring import first_cut
 from ..mirroring.mirrors import Mirrors
 from ..mirroring.source_check import ReachedSource, SourceCheck

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from ...protocol.acls import AclOperation
-from ...protocol.cluster_image import TopicState
+from ...protocol.cluster.acls import AclOperation
+from ...protocol.cluster.cluster_image import TopicState
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages import reassignment_commands as moves
 from ...protocol.messages.reassignments import (

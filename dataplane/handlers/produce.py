@@ -16,8 +16,7 @@ from collections.abc import Sequence
 from functools import partial
 from time import perf_counter
 
-from ...protocol.acls import AclOperation, AclResourceType
-from ...protocol.compression import Compression
+from ...protocol.cluster.acls import AclOperation, AclResourceType
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.produce import (
     NodeEndpoint,
@@ -28,7 +27,8 @@ from ...protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from ...protocol.record_batch import (
+from ...protocol.records.compression import Compression
+from ...protocol.records.record_batch import (
     COMPRESSION_MASK,
     HEADER_SIZE,
     LOG_OVERHEAD,

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Iterable
 
-from ...protocol.acls import AclOperation
-from ...protocol.cluster_image import ScramKey
+from ...protocol.cluster.acls import AclOperation
+from ...protocol.cluster.cluster_image import ScramKey
+from ...protocol.credentials.scram import SCRAM_MECHANISMS_BY_CODE, ScramCredential
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.command import refusal
 from ...protocol.messages.scram_credentials import (
@@ -24,7 +25,6 @@ from ...protocol.messages.scram_credentials import (
     DescribeUserScramCredentialsResponse,
 )
 from ...protocol.messages.user_commands import AlterScramCredentials, ScramCredentialChange
-from ...protocol.scram import SCRAM_MECHANISMS_BY_CODE, ScramCredential
 from ..quorum.access import Quorum
 from ..runtime.time_slices import pieces
 from ..security.authorization.needs import cluster

@@ -9,8 +9,8 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
-from ...protocol.acls import AclOperation, AclResourceType
-from ...protocol.cluster_image import ClusterImage
+from ...protocol.cluster.acls import AclOperation, AclResourceType
+from ...protocol.cluster.cluster_image import ClusterImage
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages import topic_commands
 from ...protocol.messages.command import Command, refusal
@@ -29,7 +29,7 @@ from ...protocol.messages.topics import (
     DeleteTopicsResponse,
     DeleteTopicState,
 )
-from ...protocol.schema import ZERO_UUID
+from ...protocol.wire.schema import ZERO_UUID
 from ..cluster.topic_creation import TopicDefaults
 from ..quorum.access import Quorum
 from ..quotas import ClientQuotas

@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from ...protocol.acls import AclOperation
-from ...protocol.cluster_image import ClusterImage
+from ...protocol.cluster.acls import AclOperation
+from ...protocol.cluster.cluster_image import ClusterImage
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.transactions import (
     TxnOffsetCommitRequest,

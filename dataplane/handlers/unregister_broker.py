@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...protocol.acls import AclOperation
+from ...protocol.cluster.acls import AclOperation
 from ...protocol.messages.broker_commands import UnregisterBroker
 from ...protocol.messages.broker_removal import UnregisterBrokerRequest, UnregisterBrokerResponse
 from ..quorum.access import Quorum

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...protocol.acls import AclOperation
+from ...protocol.cluster.acls import AclOperation
 from ...protocol.messages import quota_commands as commands
 from ...protocol.messages.command import CommandRefused
 from ...protocol.messages.features import (

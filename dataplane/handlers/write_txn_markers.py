@@ -23,6 +23,7 @@ from __future__ import annotations
 import asyncio
 import logging
 
+from ...protocol.cluster.transaction_table import Phase, Place, TransactionMetadata
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.transaction_commands import AbortTransaction
 from ...protocol.messages.transactions import (
@@ -33,7 +34,6 @@ from ...protocol.messages.transactions import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from ...protocol.transaction_table import Phase, Place, TransactionMetadata
 from ..log.producers.producer_state import NO_NUMBER, ProducerEntry
 from ..quorum.access import Quorum
 from ..replication.replica.partition import Partition

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ...protocol.compression import DECOMPRESSED_BYTES_MAX
 from ...protocol.errors import ErrorCode, KafkaError
-from ...protocol.produced_batch import (
+from ...protocol.records.compression import DECOMPRESSED_BYTES_MAX
+from ...protocol.records.produced_batch import (
     BrokenRules,
     ExpandsTooFar,
     walk_records,
 )
-from ...protocol.record_batch import BatchHeader
+from ...protocol.records.record_batch import BatchHeader
 from .config import LogConfig
 
 EXPANDED_ON_LOOP_MAX = 256 << 10

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...protocol.record import ControlRecord, ControlType, encode_control_batch
-from ...protocol.record_batch import parse_header, walk_batches
+from ...protocol.records.record import ControlRecord, ControlType, encode_control_batch
+from ...protocol.records.record_batch import parse_header, walk_batches
 from .placement import place_produced
 
 if TYPE_CHECKING:

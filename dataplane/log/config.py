@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import NamedTuple, Self
 
-from ...protocol.compression import DECOMPRESSED_BYTES_MAX, Compression
+from ...protocol.records.compression import DECOMPRESSED_BYTES_MAX, Compression
 
 _LONG_MAX = 2**63 - 1
 _EXPANSION_MAX = 64

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 
-from ...protocol.record_batch import CONTROL_FLAG, parse_header
+from ...protocol.records.record_batch import CONTROL_FLAG, parse_header
 from .partition_log import PartitionLog
 from .placement import place_copied
 from .storage_errors import BrokenBatch, damage

@@ -5,7 +5,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Final
 
-from ...protocol.record_batch import BatchHeader
+from ...protocol.records.record_batch import BatchHeader
 from .segments.batch_walk import walk_file
 from .segments.segment import Segment
 from .storage_errors import BrokenBatch, damage, disk_error

@@ -16,8 +16,8 @@ from itertools import pairwise
 from pathlib import Path
 
 from ...protocol.errors import ErrorCode, KafkaError
-from ...protocol.record import decode_records
-from ...protocol.record_batch import BatchHeader, check_integrity
+from ...protocol.records.record import decode_records
+from ...protocol.records.record_batch import BatchHeader, check_integrity
 from .checkpoints import LEADER_EPOCHS, read_leader_epochs, read_topic_id
 from .producers.producer_snapshot import SUFFIX as SNAPSHOT_SUFFIX
 from .producers.producer_snapshot import read_snapshot

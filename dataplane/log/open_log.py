@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
     from ...protocol.errors import KafkaError
-    from ...protocol.record_batch import BatchHeader
+    from ...protocol.records.record_batch import BatchHeader
     from .config import LogConfig
     from .leader_epochs import LeaderEpochs
     from .placement import PlacedBatches

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Self
 
 from ...protocol.errors import ErrorCode, KafkaError
-from ...protocol.record_batch import NO_PRODUCER_ID, BatchHeader, parse_header, patch_place
+from ...protocol.records.record_batch import NO_PRODUCER_ID, BatchHeader, parse_header, patch_place
 from .config import LogConfig
 from .durability import Durability
 from .durable_files import sync_file

@@ -8,8 +8,13 @@ from typing import NamedTuple
 from zlib import crc32
 
 from ...protocol.errors import ErrorCode, KafkaError
-from ...protocol.record import NO_COMMIT_INDEX, ControlRecord, read_control_record, without_commit_index
-from ...protocol.record_batch import (
+from ...protocol.records.record import (
+    NO_COMMIT_INDEX,
+    ControlRecord,
+    read_control_record,
+    without_commit_index,
+)
+from ...protocol.records.record_batch import (
     CONTROL_FLAG,
     HEADER_SIZE,
     MAGIC,

@@ -6,8 +6,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from ...protocol.errors import ErrorCode, KafkaError
-from ...protocol.produced_batch import sole_batch
-from ...protocol.record_batch import (
+from ...protocol.records.produced_batch import sole_batch
+from ...protocol.records.record_batch import (
     LOG_APPEND_TIME_FLAG,
     NO_PRODUCER_ID,
     BatchHeader,

@@ -10,8 +10,8 @@ from itertools import islice
 from typing import TYPE_CHECKING, NamedTuple
 
 from ...protocol.errors import KafkaError
-from ...protocol.record import decode_records
-from ...protocol.record_batch import BatchHeader
+from ...protocol.records.record import decode_records
+from ...protocol.records.record_batch import BatchHeader
 from .header_walks import HEADERS_SHORT, FirstSince, HeaderWalk, LatestBelow, may_have
 from .segments.segment import Segment
 from .storage_errors import BrokenBatch, damage, disk_error

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Final
 
-from ...protocol.acls import (
+from ...protocol.cluster.acls import (
     Acl,
     AclOperation,
     AclPermission,

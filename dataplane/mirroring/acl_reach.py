@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable, Mapping
 from typing import Final
 
-from ...protocol.acls import Acl, AclPermission, PatternType
+from ...protocol.cluster.acls import Acl, AclPermission, PatternType
 
 _WILDCARD: Final = "*"
 _SYNTAX: Final = frozenset("()[]{}^$*+?\\")

@@ -10,11 +10,11 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from ...protocol.cluster.mirror_table import NO_EPOCH, OF_THE_BROKERS, Mirror, MirrorPhase
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.failback import DescribedLineage, LineageTopic
 from ...protocol.messages.mirror_records import SourceEpoch
-from ...protocol.mirror_table import NO_EPOCH, OF_THE_BROKERS, Mirror, MirrorPhase
-from ...protocol.schema import ZERO_UUID
+from ...protocol.wire.schema import ZERO_UUID
 
 UNKNOWN = -1
 

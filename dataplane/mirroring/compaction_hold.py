@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from itertools import pairwise
 
-from ...protocol.cluster_image import ClusterImage
-from ...protocol.mirror_table import FaultKind
+from ...protocol.cluster.cluster_image import ClusterImage
+from ...protocol.cluster.mirror_table import FaultKind
 from ..replication.replica.partition import Partition
 
 

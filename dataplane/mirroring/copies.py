@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from ...protocol.cluster_image import ClusterImage
-from ...protocol.mirror_table import NO_EPOCH, MirrorPartition, is_offsets_copy
-from ...protocol.schema import ZERO_UUID
+from ...protocol.cluster.cluster_image import ClusterImage
+from ...protocol.cluster.mirror_table import NO_EPOCH, MirrorPartition, is_offsets_copy
+from ...protocol.wire.schema import ZERO_UUID
 from ..cluster.internal_topics import OFFSETS_TOPIC
 from ..replication.replica.partition import Partition
 

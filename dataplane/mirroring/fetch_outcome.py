@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ...protocol.cluster.mirror_table import FaultKind, MirrorFault, MirrorPartition
 from ...protocol.errors import ErrorCode, KafkaError
-from ...protocol.mirror_table import FaultKind, MirrorFault, MirrorPartition
-from ...protocol.record_batch import MAGIC, walk_batches
+from ...protocol.records.record_batch import MAGIC, walk_batches
 
 UNKNOWN = -1
 

@@ -7,7 +7,8 @@ import logging
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 
-from ...protocol.cluster_image import ClusterImage
+from ...protocol.cluster.cluster_image import ClusterImage
+from ...protocol.cluster.mirror_table import NO_EPOCH, FaultKind, Mirror, MirrorFault, is_offsets_copy
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.fetch import FetchResponse, PartitionData
 from ...protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
@@ -18,8 +19,7 @@ from ...protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
-from ...protocol.mirror_table import NO_EPOCH, FaultKind, Mirror, MirrorFault, is_offsets_copy
-from ...protocol.schema import ZERO_UUID
+from ...protocol.wire.schema import ZERO_UUID
 from ..replication.throttle import Throttle
 from ..runtime.clocks import monotonic_ms
 from .copies import Copy, SourceLeadership

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final, Protocol
 
-from ...protocol.cluster_image import ClusterImage
-from ...protocol.codec import UnsupportedField
+from ...protocol.cluster.cluster_image import ClusterImage
+from ...protocol.cluster.mirror_table import FaultKind, is_offsets_copy
 from ...protocol.errors import ErrorCode
 from ...protocol.messages.groups import ListGroupsRequest
 from ...protocol.messages.offsets import (
@@ -20,8 +20,8 @@ from ...protocol.messages.offsets import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
-from ...protocol.mirror_table import FaultKind, is_offsets_copy
-from ...protocol.schema import ZERO_UUID
+from ...protocol.wire.codec import UnsupportedField
+from ...protocol.wire.schema import ZERO_UUID
 from ..patterns import Pattern
 from ..runtime.matching import matching
 from ..runtime.time_slices import pieces

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from ...protocol.cluster_image import ClusterImage
+from ...protocol.cluster.cluster_image import ClusterImage
 from ...protocol.exposition import Family, Metric, MetricKind
 from ..runtime.clocks import monotonic_ms, wall_ms
 from .compaction_hold import held_bytes, held_from

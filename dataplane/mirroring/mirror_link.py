@@ -13,11 +13,11 @@ from contextlib import suppress
 from typing import TypeVar
 from zlib import crc32
 
+from ...protocol.cluster.mirror_table import Mirror
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.metadata import MetadataResponse
 from ...protocol.messages.mirror_commands import MirrorPartitionReport, ReportMirrorPartitions
-from ...protocol.mirror_table import Mirror
-from ...protocol.schema import ZERO_UUID
+from ...protocol.wire.schema import ZERO_UUID
 from ..patterns import compile_stored_pattern
 from ..quorum.access import Quorum
 from ..replication.replica.partition import Partition

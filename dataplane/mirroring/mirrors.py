@@ -8,10 +8,10 @@ import random
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from ...protocol.cluster_image import ClusterImage
+from ...protocol.cluster.cluster_image import ClusterImage
+from ...protocol.cluster.image_delta import ImageDelta
+from ...protocol.cluster.mirror_table import NO_EPOCH, Mirror, MirrorPhase
 from ...protocol.errors import KafkaError
-from ...protocol.image_delta import ImageDelta
-from ...protocol.mirror_table import NO_EPOCH, Mirror, MirrorPhase
 from ..quorum.access import Quorum
 from ..replication.replica.partition import Partition
 from ..replication.replicas.replicas import Replicas

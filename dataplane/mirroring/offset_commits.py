@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 
-from ...protocol.cluster_image import ClusterImage
+from ...protocol.cluster.cluster_image import ClusterImage
 from ...protocol.errors import ErrorCode, KafkaError
 from ..cluster.internal_topics import OFFSETS_TOPIC
 from ..cluster.topic_creation import TopicCreator

@@ -14,12 +14,12 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Final
 
-from ...protocol.cluster_image import ClusterImage
+from ...protocol.cluster.cluster_image import ClusterImage
+from ...protocol.cluster.mirror_offsets import MirrorOffsetsDue, OffsetsOfGroup, mirrored_offsets
 from ...protocol.errors import KafkaError
 from ...protocol.messages.mirror_commands import ReportOffsetsTaken, TakenOffsets, TellMirrorOffsets
 from ...protocol.messages.mirror_records import MirroredOffset
-from ...protocol.mirror_offsets import MirrorOffsetsDue, OffsetsOfGroup, mirrored_offsets
-from ...protocol.schema import ZERO_UUID
+from ...protocol.wire.schema import ZERO_UUID
 from ..cluster.internal_topics import OFFSETS_TOPIC
 from ..groups.coordinator import GroupCoordinator, partition_for
 from ..groups.offsets import CommittedOffset, TopicPartition

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
-from ...protocol.cluster_image import ClusterImage
-from ...protocol.mirror_offsets import OffsetsOfGroup
-from ...protocol.record_batch import walk_batches
-from ...protocol.schema import ZERO_UUID
-from ...protocol.transaction_table import Place
+from ...protocol.cluster.cluster_image import ClusterImage
+from ...protocol.cluster.mirror_offsets import OffsetsOfGroup
+from ...protocol.cluster.transaction_table import Place
+from ...protocol.records.record_batch import walk_batches
+from ...protocol.wire.schema import ZERO_UUID
 from ..groups.offsets import CommittedOffset, OffsetStore, TopicPartition
 from ..groups.replay import Replay
 

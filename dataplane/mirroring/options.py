@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from ...protocol.cluster.mirror_table import Mirror
+from ...protocol.credentials.sealed_text import as_text, sealed_bytes
 from ...protocol.errors import ErrorCode, KafkaError
-from ...protocol.mirror_table import Mirror
-from ...protocol.sealed_text import as_text, sealed_bytes
 from ..security.sealing import SealBroken, Sealer
 from ..security.setting_secrets import subject_of_option
 from .source import SourceCluster, Sources

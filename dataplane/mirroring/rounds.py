@@ -14,15 +14,15 @@ from itertools import groupby
 from operator import itemgetter
 from typing import Final
 
+from ...protocol.cluster.mirror_cuts import ROUNDS_MAX
+from ...protocol.cluster.mirror_table import Mirror
+from ...protocol.cluster.transaction_table import Place
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.features import MIRROR, MIRROR_WITH_CUTS, finalized
 from ...protocol.messages.cuts import CutTopic, FindCutRequest, FindCutResponse, ListCutOffsetsRequest
 from ...protocol.messages.metadata import MetadataRequest
 from ...protocol.messages.mirror_commands import AnnounceMirrorCut, ReachedCut, ReportMirrorCuts
-from ...protocol.mirror_cuts import ROUNDS_MAX
-from ...protocol.mirror_table import Mirror
-from ...protocol.schema import ZERO_UUID
-from ...protocol.transaction_table import Place
+from ...protocol.wire.schema import ZERO_UUID
 from ..quorum.access import Quorum
 from ..runtime.clocks import monotonic_ms, wall_ms
 from .copies import Copy, ToldCut

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Final, Protocol, TypeVar
 
 from ...protocol.messages.metadata import MetadataResponse
-from ...protocol.schema import Message, Request
+from ...protocol.wire.schema import Message, Request
 
 UNREACHABLE: Final = "the source cannot be reached as it is described: the log of this broker tells why"
 """One text for all that a broker finds in its files and on the network, so that nobody learns by it which files and

@@ -9,15 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from ...protocol.cluster_image import ClusterImage, TopicState
-from ...protocol.errors import ErrorCode
-from ...protocol.features import MIRROR, MIRROR_WITH_OFFSETS, finalized
-from ...protocol.messages.config_commands import ResourceType
-from ...protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResource
-from ...protocol.messages.metadata import MetadataResponse, MetadataResponseTopic
-from ...protocol.messages.mirror_commands import FollowTopics, MirroredTopic
-from ...protocol.messages.topic_commands import NewTopicConfig
-from ...protocol.mirror_table import (
+from ...protocol.cluster.cluster_image import ClusterImage, TopicState
+from ...protocol.cluster.mirror_table import (
     MIRRORED_SETTINGS,
     OF_THE_BROKERS,
     FaultKind,
@@ -26,7 +19,14 @@ from ...protocol.mirror_table import (
     MirrorTopic,
     offsets_copy,
 )
-from ...protocol.schema import ZERO_UUID
+from ...protocol.errors import ErrorCode
+from ...protocol.features import MIRROR, MIRROR_WITH_OFFSETS, finalized
+from ...protocol.messages.config_commands import ResourceType
+from ...protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResource
+from ...protocol.messages.metadata import MetadataResponse, MetadataResponseTopic
+from ...protocol.messages.mirror_commands import FollowTopics, MirroredTopic
+from ...protocol.messages.topic_commands import NewTopicConfig
+from ...protocol.wire.schema import ZERO_UUID
 from ..cluster.internal_topics import OFFSETS_TOPIC
 from ..patterns import Pattern
 from ..quorum.access import Quorum

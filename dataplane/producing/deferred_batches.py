@@ -18,7 +18,7 @@ from ...protocol.messages.produce import (
     ProduceRequest,
     ProduceResponse,
 )
-from ...protocol.record_batch import parse_header
+from ...protocol.records.record_batch import parse_header
 from ..log import RefusedRecords, TakesLong
 from ..replication.replica.partition import Partition
 from ..server.handler import ClientRequest

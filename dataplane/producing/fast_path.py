@@ -13,6 +13,7 @@ from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final, Protocol
 
+from ...protocol.direct_codecs.produce_frames import Appended, read_produce, write_produced
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.produce import (
     PartitionProduceResponse,
@@ -20,8 +21,7 @@ from ...protocol.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from ...protocol.produce_frames import Appended, read_produce, write_produced
-from ...protocol.record_batch import (
+from ...protocol.records.record_batch import (
     COMPRESSION_MASK,
     HEADER_SIZE,
     LOG_OVERHEAD,
@@ -44,7 +44,7 @@ from .deferred_batches import (
 from .validation_queue import UNCOMPRESSED_ON_LOOP_MAX, ValidationQueue
 
 if TYPE_CHECKING:
-    from ...protocol.produce_frames_in_python import SentBatch
+    from ...protocol.direct_codecs.produce_frames_in_python import SentBatch
     from ..quotas import ClientQuotas
     from ..replication.replicas.replicas import Replicas
     from ..server.purgatory import Purgatory

@@ -19,9 +19,9 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Final, NamedTuple
 
 from ...protocol.errors import ErrorCode, KafkaError
-from ...protocol.produced_batch import VALIDATION, ExpandsTooFar
-from ...protocol.record import recompressed
-from ...protocol.record_batch import (
+from ...protocol.records.produced_batch import VALIDATION, ExpandsTooFar
+from ...protocol.records.record import recompressed
+from ...protocol.records.record_batch import (
     COMPRESSION_MASK,
     HEADER_SIZE,
     BatchHeader,

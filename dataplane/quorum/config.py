@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ...network.tls.nodes import NodeTls
-from ...protocol.handshake import LinkSecurity
 from ...protocol.messages.metadata_records import BrokerListener
+from ...protocol.session.handshake import LinkSecurity
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import count
 
-from ...protocol.liveness_datagrams import (
+from ...protocol.session.liveness_datagrams import (
     DatagramHeartbeat,
     DatagramSeal,
     HeartbeatAnswer,

@@ -11,11 +11,11 @@ else it would owe markers that are written already, and take batches of transact
 
 from enum import Enum
 
-from ...protocol.cluster_image import ClusterImage
-from ...protocol.image_delta import ImageDelta
+from ...protocol.cluster.cluster_image import ClusterImage
+from ...protocol.cluster.image_delta import ImageDelta
+from ...protocol.cluster.transaction_table import Place, TransactionMetadata
 from ...protocol.messages.metadata_records import PartitionRecord, decode_record
 from ...protocol.messages.quorum_session import FeedRecords, FeedSnapshotChunk
-from ...protocol.transaction_table import Place, TransactionMetadata
 
 
 class Fold(Enum):

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any, Final
 
-from ...protocol.cluster_image import ClusterImage
+from ...protocol.cluster.cluster_image import ClusterImage
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.acl_commands import CreateAcls
 from ...protocol.messages.command import Command

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
-from ...protocol.image_delta import ImageDelta
+from ...protocol.cluster.image_delta import ImageDelta
 
 AFTER_S = 0.02
 """Seconds after brokers or replicas changed: the leader waits for all to know before a broker may lead, or stop."""

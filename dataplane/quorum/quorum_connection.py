@@ -14,8 +14,8 @@ from typing import Protocol, cast
 from ...network.dialing import connected_socket
 from ...network.tcp_timeout import set_tcp_timeout
 from ...network.tls.nodes import CLOSED_EARLY, NodeRefused, NodeTls, check_certificate, tls_problem
-from ...protocol.frames import Channel, FrameError
-from ...protocol.handshake import CHANCE_BYTES, ClientHandshake, HandshakeError, Identity, Role
+from ...protocol.session.frames import Channel, FrameError
+from ...protocol.session.handshake import CHANCE_BYTES, ClientHandshake, HandshakeError, Identity, Role
 from .config import QuorumSessionConfig
 from .receive_slices import ReceiveSlices
 

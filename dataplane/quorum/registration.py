@@ -3,7 +3,7 @@
 import asyncio
 import logging
 
-from ...protocol.cluster_image import BrokerState, ClusterImage
+from ...protocol.cluster.cluster_image import BrokerState, ClusterImage
 from ...protocol.features import FEATURES
 from ...protocol.messages.broker_commands import RegisterBroker
 from ...protocol.messages.metadata_records import BrokerFeature

@@ -5,10 +5,9 @@ import logging
 import time
 from collections.abc import Callable, Mapping
 
-from ...protocol.cluster_image import ClusterImage
+from ...protocol.cluster.cluster_image import ClusterImage
+from ...protocol.cluster.image_delta import ImageDelta
 from ...protocol.errors import ErrorCode
-from ...protocol.image_delta import ImageDelta
-from ...protocol.liveness_datagrams import DatagramSeal
 from ...protocol.messages.app_version_questions import AppVersionsTold, AskAppVersions
 from ...protocol.messages.broker_commands import RegisterBroker
 from ...protocol.messages.quorum_commands import decode_result
@@ -38,6 +37,7 @@ from ...protocol.messages.transaction_questions import (
     TransactionQuestion,
     TransactionsTold,
 )
+from ...protocol.session.liveness_datagrams import DatagramSeal
 from ..runtime.clocks import wall_ms
 from .app_version_questions import AppVersionQuestions
 from .commands import Answer, CommandSubmitter

@@ -11,6 +11,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from itertools import islice
 from typing import NamedTuple, TypeVar
 
+from ...protocol.cluster.transaction_table import Phase, Place, by_topic
 from ...protocol.messages.transaction_questions import (
     FOREVER_MS,
     AskCut,
@@ -24,7 +25,6 @@ from ...protocol.messages.transaction_questions import (
     TransactionsTold,
     TransactionTold,
 )
-from ...protocol.transaction_table import Phase, Place, by_topic
 from .listings import all_pages
 
 Ask = Callable[[Callable[[int], TransactionQuestion], float], Awaitable[TransactionAnswer | None]]

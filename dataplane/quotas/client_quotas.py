@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ...protocol.cluster_image import QuotaEntity
+from ...protocol.cluster.cluster_image import QuotaEntity
 from .limits import QuotaLimits
 from .rate_quota import MutationQuota, RateQuota
 from .windows import QuotaWindows

@@ -6,8 +6,8 @@ import ipaddress
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from ...protocol.client_quotas import CLIENT_ID, IP, USER
-from ...protocol.cluster_image import QuotaEntity
+from ...protocol.cluster.client_quotas import CLIENT_ID, IP, USER
+from ...protocol.cluster.cluster_image import QuotaEntity
 
 
 class Limit(NamedTuple):

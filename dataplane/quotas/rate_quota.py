@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from ...protocol.config_key import INT_MAX
+from ...protocol.settings.config_key import INT_MAX
 from .limits import Limit, QuotaLimits
 from .windows import MutationTokens, QuotaWindows, Rate
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 
-from ...protocol.config_key import INT_MAX
+from ...protocol.settings.config_key import INT_MAX
 
 
 @dataclass(frozen=True, slots=True)

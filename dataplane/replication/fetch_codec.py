@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from ...protocol.codec import encode_parts
 from ...protocol.errors import ErrorCode
 from ...protocol.messages.fetch import (
     EpochEndOffset,
@@ -17,6 +16,7 @@ from ...protocol.messages.fetch import (
     PartitionData,
 )
 from ...protocol.messages.headers import decode_response
+from ...protocol.wire.codec import encode_parts
 from ..log import LogSlice
 from .fetch_layout import VERSION, by_topic, read_answer, write_answer
 from .fetch_values import FetchPosition, FollowerFetch, PartitionAnswer, PartitionKey, SessionAnswer

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from typing import Final, TypeVar
 
 from ...protocol.errors import ErrorCode
-from ...protocol.primitives import MalformedMessage, read_uvarint, write_uvarint
+from ...protocol.wire.primitives import MalformedMessage, read_uvarint, write_uvarint
 from ..log import LogSlice
 from .fetch_values import FetchPosition, FollowerFetch, PartitionAnswer, PartitionKey, SessionAnswer
 

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from typing import TypeVar
 
-from ...protocol.schema import EncodedArray, Message
+from ...protocol.wire.schema import EncodedArray, Message
 
 _T = TypeVar("_T")
 

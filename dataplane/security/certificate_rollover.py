@@ -13,7 +13,7 @@ from ...network.tls.contexts import client_context, server_context
 from ...network.tls.failures import TlsUnusable
 from ...network.tls.handshake import reason_of
 from ...network.tls.handshake_check import check_handshake
-from ...protocol.config_key import ConfigError
+from ...protocol.settings.config_key import ConfigError
 from .distinguished_names import subject_name
 from .listener_tls import ReloadedListener
 from .tls_loading import LoadedTls, load_tls

@@ -12,9 +12,9 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from ...protocol.delegation_tokens import TokenState, token_hmac, token_key_id, token_password
-from ...protocol.node_secrets import Secrets
-from ...protocol.scram import ITERATIONS_MIN, SCRAM_MECHANISMS, ScramCredential, ScramMechanism
+from ...protocol.credentials.delegation_tokens import TokenState, token_hmac, token_key_id, token_password
+from ...protocol.credentials.scram import ITERATIONS_MIN, SCRAM_MECHANISMS, ScramCredential, ScramMechanism
+from ...protocol.session.node_secrets import Secrets
 
 logger = logging.getLogger(__name__)
 

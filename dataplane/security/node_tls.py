@@ -13,10 +13,10 @@ from typing import Final
 
 from ...network.tls.nodes import NodeRefused
 from ...network.tls.settings import ClientAuth
-from ...protocol.authorizer_settings import listed_principals
-from ...protocol.config_key import ConfigError
-from ...protocol.config_listeners import LISTENER_PREFIX, PROTOCOL_MAP, mapped_protocols
-from ...protocol.security_protocol import SecurityProtocol
+from ...protocol.cluster.authorizer_settings import listed_principals
+from ...protocol.settings.config_key import ConfigError
+from ...protocol.settings.config_listeners import LISTENER_PREFIX, PROTOCOL_MAP, mapped_protocols
+from ...protocol.settings.security_protocol import SecurityProtocol
 from .listener_tls import ListenerTls
 from .tls_settings import CLIENT_AUTH, TlsSettings, tls_settings
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Final
 
-from ...protocol.node_proof import NodeRole, ProvenNode
-from ...protocol.security_protocol import SecurityProtocol
+from ...protocol.session.node_proof import NodeRole, ProvenNode
+from ...protocol.settings.security_protocol import SecurityProtocol
 from .principal import NODE, Principal
 
 NODE_MECHANISM: Final = "OTTLA-NODE"

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...protocol.cluster_image import ClusterImage, ScramKey
-from ...protocol.image_delta import ImageDelta
+from ...protocol.cluster.cluster_image import ClusterImage, ScramKey
+from ...protocol.cluster.image_delta import ImageDelta
+from ...protocol.cluster.mirror_table import Mirror
+from ...protocol.credentials.sealed_text import as_text, sealed_bytes
 from ...protocol.messages.config_commands import ConfigChange, ConfigResource, ResourceType
 from ...protocol.messages.mirror_commands import ReconnectMirror
 from ...protocol.messages.mirror_records import MirrorOption
 from ...protocol.messages.user_commands import ScramCredentialChange
-from ...protocol.mirror_table import Mirror
-from ...protocol.sealed_text import as_text, sealed_bytes
 from .sasl.scram import subject_of as subject_of_credential
 from .sealing import SealBroken, Sealer
 from .setting_secrets import subject_of as subject_of_setting

@@ -6,9 +6,9 @@ one setting, or of another broker, for that of another by copying a record.
 
 from __future__ import annotations
 
-from ...protocol.config_key import ConfigError
-from ...protocol.config_keys import is_sensitive, node_key
-from ...protocol.sealed_text import as_text, sealed_bytes
+from ...protocol.credentials.sealed_text import as_text, sealed_bytes
+from ...protocol.settings.config_key import ConfigError
+from ...protocol.settings.config_keys import is_sensitive, node_key
 from .sealing import SealBroken, Sealer
 
 

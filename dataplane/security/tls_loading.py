@@ -12,7 +12,7 @@ from ...network.tls.contexts import client_context, server_context
 from ...network.tls.failures import TlsUnusable
 from ...network.tls.settings import ClientAuth, ReachedAs
 from ...network.tls.stores import KeyStore, TrustStore, load_key_store, load_trust_store
-from ...protocol.config_key import ConfigError
+from ...protocol.settings.config_key import ConfigError
 from .principal_mapping import PrincipalMapping
 from .tls_settings import TlsSettings
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ...protocol.config_key import ConfigError
+from ...protocol.settings.config_key import ConfigError
 from .listener_tls import ReloadedListener
 from .tls_settings import TlsSettings, tls_settings
 

@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Final
 
 from ...network.tls.settings import PROTOCOLS, ClientAuth, StoreSource, StoreType, TlsRules
-from ...protocol.config_key import ConfigError
-from ...protocol.config_keys import NODE_KEYS
-from ...protocol.config_listeners import LISTENER_PREFIX
+from ...protocol.settings.config_key import ConfigError
+from ...protocol.settings.config_keys import NODE_KEYS
+from ...protocol.settings.config_listeners import LISTENER_PREFIX
 
 CLIENT_AUTH: Final = "ssl.client.auth"
 

@@ -12,8 +12,8 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from ...protocol.address_limits import NO_ADDRESS_LIMITS, AddressLimits
-from ...protocol.config_key import INT_MAX
+from ...protocol.settings.address_limits import NO_ADDRESS_LIMITS, AddressLimits
+from ...protocol.settings.config_key import INT_MAX
 from ..quotas.windows import QuotaWindows, Rate
 
 

@@ -17,7 +17,6 @@ from dataclasses import dataclass, field, replace
 from enum import Enum, auto
 from typing import Any, Final, TypeVar
 
-from ...protocol.codec import MalformedMessage, decode
 from ...protocol.errors import ErrorCode
 from ...protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ...protocol.messages.headers import decode_client_id
@@ -28,7 +27,8 @@ from ...protocol.messages.sasl import (
     SaslHandshakeRequest,
     SaslHandshakeResponse,
 )
-from ...protocol.schema import Request as RequestMessage
+from ...protocol.wire.codec import MalformedMessage, decode
+from ...protocol.wire.schema import Request as RequestMessage
 from ..security.principal import USER, Principal
 from ..security.sasl.login import LoggedIn, Login, LoginRefused, LoginUndecided, Mechanism
 from .connection import ClientConnection, ConnectionLimits

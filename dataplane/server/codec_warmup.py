@@ -8,14 +8,14 @@ from __future__ import annotations
 
 import asyncio
 
-from ...protocol.codec import prepare_decoding, prepare_encoding
 from ...protocol.messages.api_versions import ApiVersionsRequest
 from ...protocol.messages.fetch import FetchRequest
 from ...protocol.messages.find_coordinator import FindCoordinatorRequest
 from ...protocol.messages.list_offsets import ListOffsetsRequest
 from ...protocol.messages.metadata import MetadataRequest
 from ...protocol.messages.produce import ProduceRequest
-from ...protocol.schema import Message
+from ...protocol.wire.codec import prepare_decoding, prepare_encoding
+from ...protocol.wire.schema import Message
 from .handler import HandlerTable
 
 _URGENT: tuple[type[Message], ...] = (

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 from ...network.tls.handshake import HANDSHAKE_FAILURE
-from ...protocol.node_proof import ServerProof
+from ...protocol.session.node_proof import ServerProof
 from ..security.peer_session import PeerSession
 from .buffers import BufferPool
 from .receive_budget import ReceiveBudget

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from ...protocol.codec import encode_into
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.headers import response_header
-from ...protocol.schema import Message
-from ...protocol.schema import Request as RequestMessage
+from ...protocol.wire.codec import encode_into
+from ...protocol.wire.schema import Message
+from ...protocol.wire.schema import Request as RequestMessage
 from ..runtime.time_slices import is_large
 from ..security.authorization.access import EVERYTHING, Access
 from ..security.authorization.needs import Needs

@@ -11,9 +11,9 @@ import asyncio
 from collections.abc import Generator
 from typing import Final, TypeVar
 
-from ...protocol.codec import MalformedMessage
 from ...protocol.errors import ErrorCode, KafkaError
-from ...protocol.schema import Message
+from ...protocol.wire.codec import MalformedMessage
+from ...protocol.wire.schema import Message
 from .connection import ClientConnection
 from .handler import Handler
 

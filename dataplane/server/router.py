@@ -9,10 +9,10 @@ from collections.abc import Coroutine
 from time import perf_counter
 from typing import Any
 
-from ...protocol.codec import MalformedMessage, decode, decode_at_most, decode_stepwise
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.headers import decode_client_id
-from ...protocol.schema import Message
+from ...protocol.wire.codec import MalformedMessage, decode, decode_at_most, decode_stepwise
+from ...protocol.wire.schema import Message
 from ..quotas import ClientQuotas, RequestMeter, Stepwise
 from ..security.authorization.access import Authorization
 from .connection import ClientConnection

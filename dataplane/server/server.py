@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from ...network.tls.stream import TlsStream
 from ...network.unauthenticated_limits import UnauthenticatedPeers
 from ...protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from ...protocol.security_protocol import SecurityProtocol
+from ...protocol.settings.security_protocol import SecurityProtocol
 from ..quotas import ClientQuotas, QuotaWindows
 from ..runtime.clocks import wall_ms
 from ..security.authorization.access import Authorization

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from ...protocol.config_key import ConfigError
+from ...protocol.settings.config_key import ConfigError
 from ..broker_settings import BrokerSettings
 
 CORDONED = "cordoned.log.dirs"

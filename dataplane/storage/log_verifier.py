@@ -23,7 +23,7 @@ from ..runtime.time_slices import in_time_slices
 from .replica import StoredReplica
 
 if TYPE_CHECKING:
-    from ...protocol.record_batch import BatchHeader
+    from ...protocol.records.record_batch import BatchHeader
     from ..log.segments.segment import Segment
 
 logger = logging.getLogger(__name__)

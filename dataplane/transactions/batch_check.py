@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from enum import Enum
 
+from ...protocol.cluster.transaction_table import Phase, Place, TransactionTable
 from ...protocol.errors import ErrorCode, KafkaError
-from ...protocol.transaction_table import Phase, Place, TransactionTable
 from ..log.producers.producer_state import NO_NUMBER, ProducerEntry
 
 _NUMBERS = 2**31

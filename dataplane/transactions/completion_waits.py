@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterable
 
-from ...protocol.cluster_image import NO_LEADER, ClusterImage
+from ...protocol.cluster.cluster_image import NO_LEADER, ClusterImage
+from ...protocol.cluster.transaction_table import Place
 from ...protocol.errors import ErrorCode, KafkaError
-from ...protocol.transaction_table import Place
 
 _Waiting = tuple[int, Place | None, asyncio.Future[None]]
 """For the transaction of this number, in one partition or in all."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from hashlib import blake2b
 
-from ...protocol.cluster_image import ClusterImage
+from ...protocol.cluster.cluster_image import ClusterImage
 
 NOBODY = -1
 

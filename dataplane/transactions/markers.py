@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterable
 from functools import partial
 from typing import NamedTuple, Protocol
 
-from ...protocol.cluster_image import ClusterImage
+from ...protocol.cluster.cluster_image import ClusterImage
+from ...protocol.cluster.transaction_table import Place, TransactionMetadata, Writer
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.transaction_commands import ReportMarkers, WrittenMarker, WrittenMarkers
-from ...protocol.transaction_table import Place, TransactionMetadata, Writer
 from ..cluster.internal_topics import OFFSETS_TOPIC
 from ..log.producers.producer_state import NO_NUMBER
 from ..quorum.access import Quorum

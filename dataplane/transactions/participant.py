@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ...protocol.cluster_image import ClusterImage
-from ...protocol.image_delta import ImageDelta
+from ...protocol.cluster.cluster_image import ClusterImage
+from ...protocol.cluster.image_delta import ImageDelta
 from ..quorum.access import Quorum
 from ..quorum.shared_catch_up import SharedCatchUp
 from ..replication.replica.partition import Partition

@@ -23,9 +23,9 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any, NamedTuple
 
+from ...protocol.cluster.transaction_table import Place, TransactionTable, by_topic
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.transaction_commands import AddToTransaction, ClientOrigin
-from ...protocol.transaction_table import Place, TransactionTable, by_topic
 from ..quorum.access import Quorum
 from ..quorum.shared_catch_up import SharedCatchUp
 from ..replication.replica.partition import Partition

@@ -18,7 +18,7 @@ from hashlib import sha256
 from typing import Final, NamedTuple
 
 from ...protocol.errors import ErrorCode, KafkaError
-from ...protocol.node_secrets import Secrets
+from ...protocol.session.node_secrets import Secrets
 
 TRANSACTIONAL_ID_BYTES_MAX: Final = 16 << 10
 """In UTF-8; a longer one gets no token, as that would not fit in a string of the protocol."""

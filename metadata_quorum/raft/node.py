@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 from ...network.tls.nodes import NodeTls
 from ...protocol.exposition import Histogram
-from ...protocol.handshake import DIRECTORY_ID_BYTES, Identity, LinkSecurity
+from ...protocol.session.handshake import DIRECTORY_ID_BYTES, Identity, LinkSecurity
 from ..node_connection import NodeConnection, NodeConnectionLimits
 from . import failstop, syncobj
 from .commands import COMMIT_BOUNDS_MS

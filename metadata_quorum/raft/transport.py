@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ...network.tls.nodes import NodeTls
-from ...protocol.handshake import Identity, LinkSecurity, Role
+from ...protocol.session.handshake import Identity, LinkSecurity, Role
 from ..node_connection import NodeConnection, NodeConnectionLimits, dial
 from .messages import MalformedRaftMessage
 

@@ -5,7 +5,7 @@ Brokers have checked what they send against their images. Here it is checked aga
 
 from __future__ import annotations
 
-from ...protocol.acls import Acl, AclFilter, checked_acl, checked_filter
+from ...protocol.cluster.acls import Acl, AclFilter, checked_acl, checked_filter
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.acl_commands import (
     AclEntry,

@@ -11,13 +11,13 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from ...protocol.cluster.transaction_table import TransactionTable
 from ...protocol.messages.metadata_records import Record
 from ...protocol.messages.transaction_records import (
     CommitIndexRecord,
     TransactionalIdRemovedRecord,
     TransactionRecord,
 )
-from ...protocol.transaction_table import TransactionTable
 
 CHANGES_MAX: Final = 20_000
 """Some hundred bytes each. At 2,000 such commits a second a cut may be ten seconds old."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ...protocol.cluster_image import BrokerState
+from ...protocol.cluster.cluster_image import BrokerState
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.features import OURS, PLACEMENT, PLACEMENT_BY_HOSTS, finalized
 from ...protocol.messages.broker_commands import (

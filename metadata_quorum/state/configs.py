@@ -5,8 +5,20 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from ...protocol.config_key import INT_MAX
-from ...protocol.config_keys import (
+from ...protocol.credentials.sealed_text import sealed_bytes
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages.config_commands import (
+    AlterConfigs,
+    AlterConfigsResult,
+    AlteredConfig,
+    ConfigChange,
+    ConfigOperation,
+    ConfigResource,
+    ResourceType,
+)
+from ...protocol.messages.metadata_records import ConfigRecord
+from ...protocol.settings.config_key import INT_MAX
+from ...protocol.settings.config_keys import (
     CLUSTER_WIDE_KEYS,
     NODE_KEYS,
     TOPIC_KEYS,
@@ -20,20 +32,8 @@ from ...protocol.config_keys import (
     is_sensitive,
     unknown_key,
 )
-from ...protocol.config_resources import CLIENT_METRICS_KEYS, GROUP_KEYS
-from ...protocol.errors import ErrorCode, KafkaError
-from ...protocol.messages.config_commands import (
-    AlterConfigs,
-    AlterConfigsResult,
-    AlteredConfig,
-    ConfigChange,
-    ConfigOperation,
-    ConfigResource,
-    ResourceType,
-)
-from ...protocol.messages.metadata_records import ConfigRecord
-from ...protocol.primitives import STRING_BYTES_MAX
-from ...protocol.sealed_text import sealed_bytes
+from ...protocol.settings.config_resources import CLIENT_METRICS_KEYS, GROUP_KEYS
+from ...protocol.wire.primitives import STRING_BYTES_MAX
 from . import election
 from .features import check_security
 from .refusal import message_of

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from ...protocol.cluster_image import ClusterImage, ImageInconsistent, PartitionState
-from ...protocol.codec import MalformedMessage, decode, encode
+from ...protocol.cluster.cluster_image import ClusterImage, ImageInconsistent, PartitionState
+from ...protocol.cluster.partition_change import Change, PartitionChange, record_of
+from ...protocol.cluster.transaction_table import Place
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.acl_commands import CreateAcls, DeleteAcls
 from ...protocol.messages.broker_commands import (
@@ -84,9 +85,8 @@ from ...protocol.messages.transaction_commands import (
     VerifyTransaction,
 )
 from ...protocol.messages.user_commands import AlterScramCredentials
-from ...protocol.partition_change import Change, PartitionChange, record_of
-from ...protocol.schema import Message, bytes_, data, int32, int64
-from ...protocol.transaction_table import Place
+from ...protocol.wire.codec import MalformedMessage, decode, encode
+from ...protocol.wire.schema import Message, bytes_, data, int32, int64
 from . import (
     acls,
     brokers,

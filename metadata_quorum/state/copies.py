@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ...protocol.cluster_image import ClusterImage, TopicState
+from ...protocol.cluster.cluster_image import ClusterImage, TopicState
 from ...protocol.errors import ErrorCode, KafkaError
 
 

@@ -5,15 +5,16 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable
 from dataclasses import replace
 
-from ...protocol.acls import TEXT_BYTES_MAX, check_principal
-from ...protocol.cluster_image import ClusterImage, delegation_token_record
-from ...protocol.delegation_tokens import (
+from ...protocol.cluster.acls import TEXT_BYTES_MAX, check_principal
+from ...protocol.cluster.cluster_image import ClusterImage, delegation_token_record
+from ...protocol.credentials.delegation_tokens import (
     RENEWERS_MAX,
     TOKENS_MAX,
     TOKENS_OF_REQUESTER_MAX,
     TokenState,
     after,
 )
+from ...protocol.credentials.scram import SCRAM_MECHANISMS_BY_CODE
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.features import SECURITY_WITH_TOKENS
 from ...protocol.messages.command import PlainResult
@@ -25,7 +26,6 @@ from ...protocol.messages.token_commands import (
     RenewDelegationToken,
     TokenExpiryResult,
 )
-from ...protocol.scram import SCRAM_MECHANISMS_BY_CODE
 from .features import check_security
 from .refusal import check_allowed
 from .workspace import Workspace

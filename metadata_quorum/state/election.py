@@ -18,8 +18,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from ...protocol.broker_lists import broker_list
-from ...protocol.cluster_image import NO_LEADER, PartitionState
+from ...protocol.cluster.broker_lists import broker_list
+from ...protocol.cluster.cluster_image import NO_LEADER, PartitionState
 
 LogEnd = tuple[int, int]
 """(leader epoch of the last batch, log end offset): how far a replica is along."""

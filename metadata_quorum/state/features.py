@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from ...protocol.cluster.mirror_table import is_offsets_copy
+from ...protocol.credentials.sealed_text import sealed_bytes
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.features import (
     FEATURES,
@@ -20,8 +22,6 @@ from ...protocol.features import (
 )
 from ...protocol.messages.metadata_records import FeatureLevelRecord
 from ...protocol.messages.quota_commands import FeatureLevel, UpdateFeatures, UpdateFeaturesResult
-from ...protocol.mirror_table import is_offsets_copy
-from ...protocol.sealed_text import sealed_bytes
 from .workspace import Workspace
 
 _UPGRADE, _UNSAFE_DOWNGRADE = 1, 3

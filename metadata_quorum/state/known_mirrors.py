@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from ...protocol.cluster.mirror_table import Mirror
 from ...protocol.errors import ErrorCode, KafkaError
-from ...protocol.mirror_table import Mirror
 from .workspace import Workspace
 
 

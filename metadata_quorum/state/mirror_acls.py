@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
-from ...protocol.acls import Acl, checked_acl
+from ...protocol.cluster.acls import Acl, checked_acl
+from ...protocol.cluster.mirror_table import MirrorPhase
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.features import MIRROR, MIRROR_WITH_ACLS, finalized
 from ...protocol.messages.command import PlainResult
 from ...protocol.messages.metadata_records import AclRecord, AclRemovedRecord
 from ...protocol.messages.mirror_commands import FollowAcls
 from ...protocol.messages.mirror_records import MirrorAclRecord
-from ...protocol.mirror_table import MirrorPhase
 from .features import check_security
 from .known_mirrors import known_mirror, refused_for_mirror
 from .workspace import Workspace

@@ -11,15 +11,21 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from typing import Final
 
-from ...protocol.cluster_image import NO_LEADER, PartitionState
+from ...protocol.cluster.cluster_image import NO_LEADER, PartitionState
+from ...protocol.cluster.mirror_cuts import (
+    NOT_REACHED,
+    ROUNDS_MAX,
+    CutsOfMirror,
+    MirrorRound,
+    cut_reached_record,
+)
+from ...protocol.cluster.mirror_table import Mirror, MirrorPhase
+from ...protocol.cluster.transaction_table import Place
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.features import MIRROR, MIRROR_WITH_CUTS, finalized
 from ...protocol.messages.command import PlainResult
 from ...protocol.messages.mirror_commands import AnnounceMirrorCut, ReachedCut, ReportMirrorCuts
 from ...protocol.messages.mirror_records import MirrorCutRecord, MirrorCutsTrimmedRecord, MirrorVersionsRecord
-from ...protocol.mirror_cuts import NOT_REACHED, ROUNDS_MAX, CutsOfMirror, MirrorRound, cut_reached_record
-from ...protocol.mirror_table import Mirror, MirrorPhase
-from ...protocol.transaction_table import Place
 from .known_mirrors import known_mirror, refused_for_mirror
 from .workspace import Workspace
 

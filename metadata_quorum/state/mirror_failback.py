@@ -9,14 +9,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ...protocol.cluster_image import TopicState
-from ...protocol.errors import ErrorCode, KafkaError
-from ...protocol.features import MIRROR, MIRROR_WITH_FAILBACK, finalized
-from ...protocol.messages.command import PlainResult
-from ...protocol.messages.failback_commands import FailBackMirror, ReturningPartition, ReturningTopic
-from ...protocol.messages.mirror_commands import CreateMirror
-from ...protocol.messages.mirror_records import MirrorTopicRecord
-from ...protocol.mirror_table import (
+from ...protocol.cluster.cluster_image import TopicState
+from ...protocol.cluster.mirror_table import (
     MirrorPartition,
     MirrorPhase,
     Resumption,
@@ -24,7 +18,13 @@ from ...protocol.mirror_table import (
     mirror_partition_record,
     mirror_record,
 )
-from ...protocol.transaction_table import Phase
+from ...protocol.cluster.transaction_table import Phase
+from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.features import MIRROR, MIRROR_WITH_FAILBACK, finalized
+from ...protocol.messages.command import PlainResult
+from ...protocol.messages.failback_commands import FailBackMirror, ReturningPartition, ReturningTopic
+from ...protocol.messages.mirror_commands import CreateMirror
+from ...protocol.messages.mirror_records import MirrorTopicRecord
 from . import mirror_cuts
 from .copies import check_is_no_copy
 from .mirrors import new_mirror

@@ -6,7 +6,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from ...protocol.cluster_image import PartitionState
+from ...protocol.cluster.cluster_image import PartitionState
+from ...protocol.cluster.mirror_offsets import MirrorOffsetsDue
+from ...protocol.cluster.mirror_table import Mirror, is_offsets_copy, offsets_copy
 from ...protocol.features import MIRROR, MIRROR_WITH_OFFSETS, finalized
 from ...protocol.messages.command import PlainResult
 from ...protocol.messages.mirror_commands import ReportOffsetsTaken, TellMirrorOffsets
@@ -16,9 +18,7 @@ from ...protocol.messages.mirror_records import (
     MirrorOffsetsTakenRecord,
     MirrorOffsetsToldRecord,
 )
-from ...protocol.mirror_offsets import MirrorOffsetsDue
-from ...protocol.mirror_table import Mirror, is_offsets_copy, offsets_copy
-from ...protocol.schema import ZERO_UUID
+from ...protocol.wire.schema import ZERO_UUID
 from .known_mirrors import refused_for_mirror
 from .topics import remove
 from .workspace import Workspace

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from ...protocol.transaction_table import TransactionMetadata
+from ...protocol.cluster.transaction_table import TransactionMetadata
 from .producer_ids import next_producer_id
 from .transaction_audience import Telling
 from .workspace import Workspace

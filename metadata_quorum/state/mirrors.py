@@ -10,8 +10,22 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Final
 
-from ...protocol.cluster_image import PartitionState, TopicState
-from ...protocol.config_keys import ConfigError, check_topic_config
+from ...protocol.cluster.cluster_image import PartitionState, TopicState
+from ...protocol.cluster.mirror_table import (
+    MIRRORED_SETTINGS,
+    NO_EPOCH,
+    OF_THE_BROKERS,
+    FaultKind,
+    Mirror,
+    MirrorFault,
+    MirrorPartition,
+    MirrorPhase,
+    Resumption,
+    is_offsets_copy,
+    mirror_partition_record,
+    mirror_record,
+)
+from ...protocol.cluster.transaction_table import Place
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.features import MIRROR, MIRROR_WITH_LIMITS, finalized
 from ...protocol.messages.command import PlainResult
@@ -41,22 +55,8 @@ from ...protocol.messages.mirror_records import (
 )
 from ...protocol.messages.topic_commands import NewTopic
 from ...protocol.messages.transaction_records import CommitIndexRecord
-from ...protocol.mirror_table import (
-    MIRRORED_SETTINGS,
-    NO_EPOCH,
-    OF_THE_BROKERS,
-    FaultKind,
-    Mirror,
-    MirrorFault,
-    MirrorPartition,
-    MirrorPhase,
-    Resumption,
-    is_offsets_copy,
-    mirror_partition_record,
-    mirror_record,
-)
-from ...protocol.schema import ZERO_UUID
-from ...protocol.transaction_table import Place
+from ...protocol.settings.config_keys import ConfigError, check_topic_config
+from ...protocol.wire.schema import ZERO_UUID
 from . import mirror_acls, mirror_cuts, mirror_offsets, mirrored_transactions, topics
 from .known_mirrors import known_mirror, refused_for_mirror
 from .refusal import MESSAGE_LENGTH_MAX, message_of

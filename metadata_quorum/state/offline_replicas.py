@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ...protocol.cluster_image import NO_LEADER, ClusterImage, PartitionState
+from ...protocol.cluster.cluster_image import NO_LEADER, ClusterImage, PartitionState
 from ...protocol.messages.command import PlainResult
 from ...protocol.messages.offline_replica_commands import (
     OfflineReplica,

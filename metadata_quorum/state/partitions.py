@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ...protocol.cluster_image import NO_LEADER, PartitionState, TopicState
+from ...protocol.cluster.cluster_image import NO_LEADER, PartitionState, TopicState
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.command import PlainResult
 from ...protocol.messages.partition_commands import (

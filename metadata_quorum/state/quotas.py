@@ -5,8 +5,8 @@ from __future__ import annotations
 import ipaddress
 import math
 
-from ...protocol.client_quotas import CLIENT_ID, IP, QUOTA_KEYS, USER, entity_kind
-from ...protocol.cluster_image import QuotaEntity, client_quota_record
+from ...protocol.cluster.client_quotas import CLIENT_ID, IP, QUOTA_KEYS, USER, entity_kind
+from ...protocol.cluster.cluster_image import QuotaEntity, client_quota_record
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.quota_commands import (
     AlterClientQuotas,

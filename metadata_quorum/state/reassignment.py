@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
-from ...protocol.cluster_image import NO_LEADER, PartitionState
+from ...protocol.cluster.cluster_image import NO_LEADER, PartitionState
 from ...protocol.errors import ErrorCode, KafkaError
 from . import election
 from .election import Electorate, Progress

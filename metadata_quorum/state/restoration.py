@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ...protocol.cluster_image import NO_LEADER
+from ...protocol.cluster.cluster_image import NO_LEADER
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.cluster_commands import DeclareRestored
 from ...protocol.messages.command import PlainResult

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from struct import Struct
 
-from ...protocol.cluster_image import ImageInconsistent
+from ...protocol.cluster.cluster_image import ImageInconsistent
 
 CHUNK_BYTES = 256 * 1024
 ITEM_BYTES_MAX = 128 * 1024 * 1024

@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from hashlib import blake2b
 
-from ...protocol.broker_lists import broker_list
-from ...protocol.cluster_image import PartitionState, TopicState
-from ...protocol.config_keys import ConfigError, check_topic_config, check_topic_configs
+from ...protocol.cluster.broker_lists import broker_list
+from ...protocol.cluster.cluster_image import PartitionState, TopicState
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.features import PLACEMENT, PLACEMENT_IN_TURNS, finalized
 from ...protocol.messages.config_commands import ResourceType
@@ -25,7 +24,8 @@ from ...protocol.messages.topic_commands import (
     NewTopic,
     TopicResult,
 )
-from ...protocol.schema import ZERO_UUID
+from ...protocol.settings.config_keys import ConfigError, check_topic_config, check_topic_configs
+from ...protocol.wire.schema import ZERO_UUID
 from .copies import check_is_no_copy
 from .placement import Placement, check_replicas
 from .refusal import message_of

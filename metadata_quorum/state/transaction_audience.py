@@ -9,9 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from types import TracebackType
 
-from ...protocol.messages.metadata_records import Record
-from ...protocol.messages.transaction_commands import ClientOrigin
-from ...protocol.transaction_table import (
+from ...protocol.cluster.transaction_table import (
     Place,
     TransactionMetadata,
     Writer,
@@ -21,6 +19,8 @@ from ...protocol.transaction_table import (
     transaction_record,
     writer_record,
 )
+from ...protocol.messages.metadata_records import Record
+from ...protocol.messages.transaction_commands import ClientOrigin
 from .transaction_session import with_session
 from .workspace import Workspace
 

@@ -31,6 +31,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from ...protocol.cluster.transaction_table import (
+    Phase,
+    Place,
+    Recovery,
+    TransactionMetadata,
+    Writer,
+    places_of,
+)
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.command import PlainResult
 from ...protocol.messages.transaction_commands import (
@@ -50,7 +58,6 @@ from ...protocol.messages.transaction_commands import (
     JoinTransactionResult,
     VerifyTransaction,
 )
-from ...protocol.transaction_table import Phase, Place, Recovery, TransactionMetadata, Writer, places_of
 from .brokers import current
 from .copies import check_is_no_copy
 from .producer_ids import next_producer_id

@@ -5,10 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from ...protocol.cluster_image import NO_LEADER, ClusterImage, PartitionState
+from ...protocol.cluster.cluster_image import NO_LEADER, ClusterImage, PartitionState
+from ...protocol.cluster.transaction_table import Phase, Place, TransactionMetadata
 from ...protocol.messages.command import PlainResult
 from ...protocol.messages.transaction_commands import ReportMarkers
-from ...protocol.transaction_table import Phase, Place, TransactionMetadata
 from . import brokers
 from .transaction_audience import Telling, introduce
 from .transaction_decisions import abort_by_itself

@@ -7,9 +7,9 @@ transaction.
 
 from __future__ import annotations
 
+from ...protocol.cluster.transaction_table import Phase, TransactionMetadata
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.transaction_commands import ClientOrigin
-from ...protocol.transaction_table import Phase, TransactionMetadata
 
 
 def check_session(transaction: TransactionMetadata, origin: ClientOrigin) -> None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from ...protocol.cluster.transaction_table import Phase
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.command import PlainResult
 from ...protocol.messages.transaction_commands import DeleteTransactionalId, ForgetTransactionalIds
 from ...protocol.messages.transaction_records import TransactionalIdRemovedRecord
-from ...protocol.transaction_table import Phase
 from .transaction_audience import tell_all
 from .workspace import Workspace
 

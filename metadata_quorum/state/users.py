@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from ...protocol.cluster_image import ScramKey, SealedCredential, scram_credential_record
+from ...protocol.cluster.cluster_image import ScramKey, SealedCredential, scram_credential_record
+from ...protocol.credentials.scram import ITERATIONS_MAX, ITERATIONS_MIN, SCRAM_MECHANISMS_BY_CODE
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.user_commands import (
     AlteredCredential,
@@ -10,7 +11,6 @@ from ...protocol.messages.user_commands import (
     AlterScramCredentialsResult,
     ScramCredentialChange,
 )
-from ...protocol.scram import ITERATIONS_MAX, ITERATIONS_MIN, SCRAM_MECHANISMS_BY_CODE
 from . import delegation_tokens
 from .features import check_security
 from .refusal import check_allowed, message_of

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-from ...protocol.cluster_image import (
+from ...protocol.cluster.cluster_image import (
     BrokerState,
     ClusterImage,
     PartitionState,
     broker_record,
 )
+from ...protocol.cluster.partition_change import Change, PartitionChange
 from ...protocol.messages.config_commands import ResourceType
 from ...protocol.messages.metadata_records import (
     BrokerRecord,
@@ -18,7 +19,6 @@ from ...protocol.messages.metadata_records import (
     Record,
 )
 from ...protocol.messages.partition_commands import ReplicaLogEnd
-from ...protocol.partition_change import Change, PartitionChange
 from .election import Electorate, LogEnd, Progress
 from .reassignment import settled
 

@@ -92,7 +92,7 @@ def _parted(settings: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]
     """Split settings into arguments of a command, which all users of the machine can see, and variables for secrets."""
     # Imported late: pytest loads this module in every run, even if no test needs a cluster.
     from ..cli.nodes.settings import variable_of
-    from ..protocol.config_keys import is_sensitive
+    from ..protocol.settings.config_keys import is_sensitive
 
     hidden = {variable_of(key): value for key, value in settings.items() if is_sensitive(key)}
     return {key: value for key, value in settings.items() if not is_sensitive(key)}, hidden

@@ -1,9 +1,9 @@
 """Commands to the controller about ACLs. Numeric codes (resource types, pattern types, operations, permissions) are
-listed in `protocol/acls.py`."""
+listed in `protocol/cluster/acls.py`."""
 
 from __future__ import annotations
 
-from ..schema import Message, array, boolean, data, int8, int16, string
+from ..wire.schema import Message, array, boolean, data, int8, int16, string
 from .command import Command, CommandResult
 
 

@@ -1,9 +1,9 @@
 """DescribeAcls (29), CreateAcls (30), DeleteAcls (31): permissions of principals for resources. Numeric codes are
-listed in `protocol/acls.py`."""
+listed in `protocol/cluster/acls.py`."""
 
 from __future__ import annotations
 
-from ..schema import Message, Request, array, data, int8, int16, int32, request, response, string
+from ..wire.schema import Message, Request, array, data, int8, int16, int32, request, response, string
 
 
 @data()

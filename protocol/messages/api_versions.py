@@ -2,7 +2,19 @@
 
 from __future__ import annotations
 
-from ..schema import Message, Request, array, boolean, data, int16, int32, int64, request, response, string
+from ..wire.schema import (
+    Message,
+    Request,
+    array,
+    boolean,
+    data,
+    int16,
+    int32,
+    int64,
+    request,
+    response,
+    string,
+)
 
 
 @data()

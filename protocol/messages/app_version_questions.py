@@ -6,7 +6,7 @@ Many answers come on several pages.
 
 from __future__ import annotations
 
-from ..schema import Message, array, boolean, data, int32, int64, string
+from ..wire.schema import Message, array, boolean, data, int32, int64, string
 
 
 @data()

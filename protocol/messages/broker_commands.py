@@ -3,7 +3,7 @@ out."""
 
 from __future__ import annotations
 
-from ..schema import array, data, int16, int32, int64, string, uuid
+from ..wire.schema import array, data, int16, int32, int64, string, uuid
 from .command import Command, CommandResult, PlainResult
 from .metadata_records import BrokerFeature, BrokerListener
 from .partition_commands import ReplicaLogEnd

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..schema import Message, Request, int16, int32, request, response, string
+from ..wire.schema import Message, Request, int16, int32, request, response, string
 
 
 @response(64, "0", flexible="0+")

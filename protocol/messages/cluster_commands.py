@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..schema import Message, array, data, int16, string
+from ..wire.schema import Message, array, data, int16, string
 from .command import Command, PlainResult
 from .user_commands import ScramCredentialChange
 

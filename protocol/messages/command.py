@@ -14,7 +14,7 @@ from __future__ import annotations
 from typing import Any, Generic, Protocol, TypeVar, get_args
 
 from ..errors import ErrorCode, KafkaError
-from ..schema import Message, data, int16, string
+from ..wire.schema import Message, data, int16, string
 
 
 class CommandResult(Message):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from ..schema import Message, array, boolean, data, int8, int16, string
+from ..wire.schema import Message, array, boolean, data, int8, int16, string
 from .command import Command, CommandResult
 
 

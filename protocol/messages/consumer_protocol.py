@@ -8,9 +8,9 @@ from __future__ import annotations
 import struct
 from typing import Final, TypeVar
 
-from ..codec import decode, encode
-from ..primitives import Buffer, MalformedMessage
-from ..schema import Message, array, bytes_, data, int32, string
+from ..wire.codec import decode, encode
+from ..wire.primitives import Buffer, MalformedMessage
+from ..wire.schema import Message, array, bytes_, data, int32, string
 
 _M = TypeVar("_M", bound=Message)
 _VERSION: Final = struct.Struct(">h")

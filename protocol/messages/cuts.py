@@ -8,7 +8,7 @@ cut lie the markers of all transactions with an index up to X, and of no other t
 
 from __future__ import annotations
 
-from ..schema import (
+from ..wire.schema import (
     Message,
     Request,
     array,

@@ -5,7 +5,19 @@ Programs log in for a user by delegation tokens (KIP-48, KIP-373).
 
 from __future__ import annotations
 
-from ..schema import Message, Request, array, bytes_, data, int16, int32, int64, request, response, string
+from ..wire.schema import (
+    Message,
+    Request,
+    array,
+    bytes_,
+    data,
+    int16,
+    int32,
+    int64,
+    request,
+    response,
+    string,
+)
 
 
 @response(38, "1-3", flexible="2+")

@@ -6,7 +6,7 @@ APIs of Ottla's own, under keys that Kafka does not use. docs/MIRRORS.md explain
 
 from __future__ import annotations
 
-from ..schema import (
+from ..wire.schema import (
     Message,
     Request,
     array,

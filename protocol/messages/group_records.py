@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..schema import ZERO_UUID, Message, array, bytes_, data, int8, int32, int64, nested, string, uuid
+from ..wire.schema import ZERO_UUID, Message, array, bytes_, data, int8, int32, int64, nested, string, uuid
 
 
 @data("0-1", flexible="none")

@@ -5,7 +5,19 @@ Their administration: DescribeGroups (15), ListGroups (16), DeleteGroups (42).
 
 from __future__ import annotations
 
-from ..schema import Message, Request, array, boolean, bytes_, data, int16, int32, request, response, string
+from ..wire.schema import (
+    Message,
+    Request,
+    array,
+    boolean,
+    bytes_,
+    data,
+    int16,
+    int32,
+    request,
+    response,
+    string,
+)
 
 
 @data()

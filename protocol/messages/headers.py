@@ -5,9 +5,9 @@ from __future__ import annotations
 import struct
 from typing import Final, NamedTuple, TypeVar
 
-from ..codec import HoleBuffer, decode, encode_into
-from ..primitives import Buffer, MalformedMessage, tagged_sections
-from ..schema import Message, Request
+from ..wire.codec import HoleBuffer, decode, encode_into
+from ..wire.primitives import Buffer, MalformedMessage, tagged_sections
+from ..wire.schema import Message, Request
 
 _R = TypeVar("_R", bound=Message)
 

@@ -2,8 +2,21 @@
 
 from __future__ import annotations
 
-from ..codec import MalformedMessage, decode_from, encode_into
-from ..schema import Message, array, boolean, bytes_, data, int8, int16, int32, int64, string, uint16, uuid
+from ..wire.codec import MalformedMessage, decode_from, encode_into
+from ..wire.schema import (
+    Message,
+    array,
+    boolean,
+    bytes_,
+    data,
+    int8,
+    int16,
+    int32,
+    int64,
+    string,
+    uint16,
+    uuid,
+)
 from .mirror_records import (
     MirrorAclRecord,
     MirrorCutReachedRecord,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..schema import Message, array, boolean, data, int8, int16, int32, int64, string, uuid
+from ..wire.schema import Message, array, boolean, data, int8, int16, int32, int64, string, uuid
 from .acl_commands import AclEntry
 from .command import Command, CommandResult, PlainResult
 from .mirror_records import MirroredAppVersion, MirroredOffset, MirrorOption, SourceEpoch

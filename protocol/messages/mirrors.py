@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from ..schema import (
+from ..wire.schema import (
     Message,
     Request,
     array,

@@ -1,12 +1,12 @@
 """AuthenticateNode (20007): nodes prove that they belong to the cluster. An API of Ottla's own, under a key that Kafka
 does not use.
 
-It carries the messages of `protocol.node_proof`, two requests for each connection.
+It carries the messages of `protocol.session.node_proof`, two requests for each connection.
 """
 
 from __future__ import annotations
 
-from ..schema import Message, Request, bytes_, request, response
+from ..wire.schema import Message, Request, bytes_, request, response
 
 
 @response(20007, "0", flexible="0+")

@@ -3,7 +3,7 @@ recreates offline replicas from nothing, and that it cannot append to some repli
 
 from __future__ import annotations
 
-from ..schema import Message, array, boolean, data, int16, int32, int64, string, uuid
+from ..wire.schema import Message, array, boolean, data, int16, int32, int64, string, uuid
 from .command import Command, CommandResult, PlainResult
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import IntEnum
 
-from ..schema import Message, array, data, int8, int16, int32, int64, string, uuid
+from ..wire.schema import Message, array, data, int8, int16, int32, int64, string, uuid
 from .command import Command, CommandResult, PlainResult
 
 

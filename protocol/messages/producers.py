@@ -6,7 +6,7 @@ tests.
 
 from __future__ import annotations
 
-from ..schema import Message, Request, boolean, int16, int32, int64, request, response, string
+from ..wire.schema import Message, Request, boolean, int16, int32, int64, request, response, string
 
 
 @response(22, "0-6", flexible="2+")

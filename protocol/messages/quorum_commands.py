@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
-from ..codec import MalformedMessage, decode, decode_from, encode, encode_into
 from ..errors import ErrorCode
-from ..schema import Message, data, int32, int64
+from ..wire.codec import MalformedMessage, decode, decode_from, encode, encode_into
+from ..wire.schema import Message, data, int32, int64
 from .acl_commands import CreateAcls, DeleteAcls
 from .broker_commands import (
     AllocateProducerIds,

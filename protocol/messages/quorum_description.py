@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..schema import (
+from ..wire.schema import (
     ZERO_UUID,
     Message,
     Request,

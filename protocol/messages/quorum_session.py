@@ -6,8 +6,8 @@ metadata records travel as bytes, in the encodings of `quorum_commands` and `met
 
 from enum import IntEnum
 
-from ..codec import MalformedMessage, decode, encode_into
-from ..schema import Message, array, boolean, bytes_, data, int8, int32, int64, string, uuid
+from ..wire.codec import MalformedMessage, decode, encode_into
+from ..wire.schema import Message, array, boolean, bytes_, data, int8, int32, int64, string, uuid
 from .app_version_questions import AppVersionsTold, AskAppVersions
 from .transaction_questions import (
     AskCut,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..schema import Message, array, boolean, data, float64, int8, int16, string
+from ..wire.schema import Message, array, boolean, data, float64, int8, int16, string
 from .command import Command, CommandResult
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..schema import Message, Request, array, bytes_, int16, int64, request, response, string
+from ..wire.schema import Message, Request, array, bytes_, int16, int64, request, response, string
 
 
 @response(17, "0-1", flexible="none")

@@ -5,7 +5,7 @@ Mechanisms are numbers here: 1 SCRAM-SHA-256, 2 SCRAM-SHA-512.
 
 from __future__ import annotations
 
-from ..schema import Message, Request, array, bytes_, data, int8, int16, int32, request, response, string
+from ..wire.schema import Message, Request, array, bytes_, data, int8, int16, int32, request, response, string
 
 
 @data()

@@ -11,7 +11,19 @@ owner's producer id and epoch (BeginTransaction 1).
 
 from __future__ import annotations
 
-from ..schema import Message, Request, array, boolean, data, int16, int32, int64, request, response, string
+from ..wire.schema import (
+    Message,
+    Request,
+    array,
+    boolean,
+    data,
+    int16,
+    int32,
+    int64,
+    request,
+    response,
+    string,
+)
 
 
 @response(20000, "0-1", flexible="0+")

@@ -5,7 +5,7 @@ Commands carry the time of the broker's clock, so that the same command has the 
 
 from __future__ import annotations
 
-from ..schema import array, boolean, bytes_, data, int16, int64, string
+from ..wire.schema import array, boolean, bytes_, data, int16, int64, string
 from .command import Command, CommandResult, PlainResult
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..schema import Message, array, boolean, data, int16, int32, int64, string, uuid
+from ..wire.schema import Message, array, boolean, data, int16, int32, int64, string, uuid
 from .command import Command, CommandResult
 
 

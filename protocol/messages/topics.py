@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..schema import (
+from ..wire.schema import (
     Message,
     Request,
     array,

@@ -8,7 +8,7 @@ again for the rest.
 
 from __future__ import annotations
 
-from ..schema import Message, array, boolean, data, int8, int16, int32, int64, string
+from ..wire.schema import Message, array, boolean, data, int8, int16, int32, int64, string
 from .transaction_records import WriterPartitions
 
 FOREVER_MS = 2**63 - 1

@@ -6,7 +6,7 @@ client speaks.
 
 from __future__ import annotations
 
-from ..schema import Message, array, boolean, data, int8, int16, int32, int64, string, uuid
+from ..wire.schema import Message, array, boolean, data, int8, int16, int32, int64, string, uuid
 
 
 @data()

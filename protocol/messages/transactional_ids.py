@@ -3,7 +3,7 @@ does not use."""
 
 from __future__ import annotations
 
-from ..schema import Message, Request, int16, request, response, string
+from ..wire.schema import Message, Request, int16, request, response, string
 
 
 @response(20006, "0", flexible="0+")

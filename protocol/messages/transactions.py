@@ -5,7 +5,7 @@ AddPartitionsToTxn (24), AddOffsetsToTxn (25), EndTxn (26), WriteTxnMarkers (27)
 
 from __future__ import annotations
 
-from ..schema import (
+from ..wire.schema import (
     Message,
     Request,
     array,

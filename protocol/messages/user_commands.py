@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..schema import Message, array, boolean, bytes_, data, int8, int16, int32, string
+from ..wire.schema import Message, array, boolean, bytes_, data, int8, int16, int32, string
 from .command import Command, CommandResult
 
 

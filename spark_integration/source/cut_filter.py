@@ -25,8 +25,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import NamedTuple
 
-from ...protocol.record import ControlType, read_control_record
-from ...protocol.record_batch import BatchHeader
+from ...protocol.records.record import ControlType, read_control_record
+from ...protocol.records.record_batch import BatchHeader
 
 
 class Window(NamedTuple):

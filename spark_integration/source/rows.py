@@ -19,7 +19,7 @@ from pyspark.sql.types import (
 
 from ...client.columns.arrow import blob_array, number_array
 from ...client.records import TopicPartition
-from ...protocol.record_columns import ColumnBuffers
+from ...protocol.records.record_columns import ColumnBuffers
 from ..options import boolean
 
 INCLUDE_HEADERS = "includeHeaders"

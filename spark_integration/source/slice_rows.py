@@ -22,8 +22,8 @@ from ...client.options import group_of
 from ...client.security.security import security_of
 from ...client.sync.loop_thread import LoopThread, shared_loop
 from ...protocol.errors import ErrorCode, KafkaError
-from ...protocol.record import Columns
-from ...protocol.record_columns import column_buffers
+from ...protocol.records.record import Columns
+from ...protocol.records.record_columns import column_buffers
 from ..options import security_options
 from .cluster_view import CLIENT_ID
 from .cut_filter import Counted, CutFilter, Step

@@ -17,8 +17,8 @@ from ottla.cli.failures import CommandFailed
 from ottla.cli.nodes.endpoint import CONNECTIONS_MAX, MonitoringEndpoint, NodesHere
 from ottla.cli.nodes.endpoint_security import EndpointSecurity
 from ottla.cli.nodes.node import with_endpoint
-from ottla.protocol.config_keys import ConfigError, Scope, check_properties, is_sensitive
 from ottla.protocol.exposition import Family, Metric, MetricKind
+from ottla.protocol.settings.config_keys import ConfigError, Scope, check_properties, is_sensitive
 from tests.network.tls.certificates import Authority
 
 ANSWER = Metric("answer", MetricKind.GAUGE, "To everything.")

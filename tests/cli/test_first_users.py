@@ -12,8 +12,8 @@ import pytest
 from ottla.cli.failures import CommandFailed, UsageError
 from ottla.cli.nodes.first_users import first_users, parse_first_user
 from ottla.dataplane.security.sealing import Sealer
-from ottla.protocol.node_secrets import Secrets
-from ottla.protocol.scram import SCRAM_SHA_256, SCRAM_SHA_512, ScramCredential, salted_password
+from ottla.protocol.credentials.scram import SCRAM_SHA_256, SCRAM_SHA_512, ScramCredential, salted_password
+from ottla.protocol.session.node_secrets import Secrets
 
 SECRETS = Secrets((b"0123456789abcdef-secret",))
 SALT = base64.b64encode(b"salt of the test").decode()

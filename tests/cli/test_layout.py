@@ -15,7 +15,7 @@ from ottla.cli.files import write_atomically
 from ottla.cli.local_cluster.layout import ClusterLayout, known_layout, open_layout
 from ottla.cli.local_cluster.ports import OUTGOING_PORTS
 from ottla.cli.main import main
-from ottla.protocol.security_protocol import SecurityProtocol
+from ottla.protocol.settings.security_protocol import SecurityProtocol
 
 
 def opened(

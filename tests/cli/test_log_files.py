@@ -13,8 +13,8 @@ from ottla.cli.main import main
 from ottla.dataplane.log import LogConfig, PartitionLog
 from ottla.dataplane.log.checkpoints import write_leader_epochs, write_offsets
 from ottla.dataplane.log.composed import append_marker
-from ottla.protocol.compression import Compression
-from ottla.protocol.record import encode_batch
+from ottla.protocol.records.compression import Compression
+from ottla.protocol.records.record import encode_batch
 
 BATCHES, RECORDS = 40, 3
 

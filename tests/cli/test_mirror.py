@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from ottla.cli.main import main
+from ottla.protocol.cluster.mirror_table import MirrorPhase, offsets_copy
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.cuts import CutTopic
 from ottla.protocol.messages.mirror_records import MirrorOption
@@ -21,7 +22,6 @@ from ottla.protocol.messages.mirrors import (
     MirrorAction,
     SkippedTopic,
 )
-from ottla.protocol.mirror_table import MirrorPhase, offsets_copy
 from tests.cli.people import Person, printed
 from tests.client.fake_mirrors import Described, Mirroring, described, partition
 

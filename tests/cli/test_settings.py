@@ -8,7 +8,7 @@ import pytest
 
 from ottla.cli.failures import CommandFailed, UsageError
 from ottla.cli.nodes.settings import environment_settings, parse_overrides, read_settings, variable_of
-from ottla.protocol.config_keys import NODE_KEYS, ConfigError
+from ottla.protocol.settings.config_keys import NODE_KEYS, ConfigError
 
 
 def written(folder: Path, name: str, text: str) -> Path:

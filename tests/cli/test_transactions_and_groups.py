@@ -12,7 +12,7 @@ import pytest
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from ottla.protocol.messages.transaction_descriptions import DescribeTransactionsRequest
-from ottla.protocol.schema import Message, Request
+from ottla.protocol.wire.schema import Message, Request
 from tests.client.test_transaction_admin import Known, Transactional
 from tests.commands import run_ottla
 

@@ -14,7 +14,6 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
-from ottla.protocol.codec import decode, encode
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.api_versions import (
     ApiVersion,
@@ -39,9 +38,10 @@ from ottla.protocol.messages.produce import (
     TopicProduceResponse,
 )
 from ottla.protocol.messages.producers import InitProducerIdRequest, InitProducerIdResponse
-from ottla.protocol.record import decode_records
-from ottla.protocol.record_batch import BatchHeader, walk_batches
-from ottla.protocol.schema import Message, Request
+from ottla.protocol.records.record import decode_records
+from ottla.protocol.records.record_batch import BatchHeader, walk_batches
+from ottla.protocol.wire.codec import decode, encode
+from ottla.protocol.wire.schema import Message, Request
 
 WINDOW = 5
 

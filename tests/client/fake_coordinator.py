@@ -34,7 +34,7 @@ from ottla.protocol.messages.offsets import (
     OffsetFetchResponsePartition,
     OffsetFetchResponseTopic,
 )
-from ottla.protocol.schema import Message
+from ottla.protocol.wire.schema import Message
 
 PLACE = TopicPartition("t", 0)
 COMMITTED = 7

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from ottla.protocol.cluster.mirror_table import MirrorPhase
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.failback import (
     DescribeLineagesRequest,
@@ -26,8 +27,7 @@ from ottla.protocol.messages.mirrors import (
     DescribeMirrorsResponse,
     MirrorAction,
 )
-from ottla.protocol.mirror_table import MirrorPhase
-from ottla.protocol.schema import Message, Request
+from ottla.protocol.wire.schema import Message, Request
 from tests.client.fake_cluster import FakeCluster, Fault
 
 Described = list[DescribedMirror] | None

@@ -37,8 +37,8 @@ from ottla.protocol.messages.transactions import (
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
-from ottla.protocol.record_batch import BatchHeader
-from ottla.protocol.schema import Message, Request
+from ottla.protocol.records.record_batch import BatchHeader
+from ottla.protocol.wire.schema import Message, Request
 from tests.client.fake_cluster import FakeCluster, Fault
 
 

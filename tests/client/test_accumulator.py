@@ -6,7 +6,7 @@ from itertools import count
 
 from ottla.client.producing.accumulator import SEQUENCES, PartitionQueue, ProducerBatch, ProducerIdentity
 from ottla.client.producing.batch_limit import HOLDS_S, BatchLimit
-from ottla.protocol.record import EncodedRecords, encode_records
+from ottla.protocol.records.record import EncodedRecords, encode_records
 
 FIRST, NEXT = ProducerIdentity(7, 0), ProducerIdentity(7, 1)
 LIMIT = 5

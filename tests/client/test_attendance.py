@@ -15,7 +15,7 @@ from ottla.client.records import TopicPartition
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.groups import LeaveGroupRequest
 from ottla.protocol.messages.offsets import OffsetCommitRequest
-from ottla.protocol.schema import Message
+from ottla.protocol.wire.schema import Message
 from tests.client.fake_coordinator import PLACE, Coordinator, assigned, member
 
 

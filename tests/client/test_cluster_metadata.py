@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 
 from ottla.client.connections import metadata as module
 from ottla.client.connections.metadata import BrokerAddress, ClusterMetadata, PartitionInfo
-from ottla.protocol.codec import encode
 from ottla.protocol.messages.metadata import (
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from ottla.protocol.primitives import MalformedMessage
+from ottla.protocol.wire.codec import encode
+from ottla.protocol.wire.primitives import MalformedMessage
 
 ID, OTHER_ID = b"t" * 16, b"o" * 16
 

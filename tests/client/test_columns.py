@@ -25,7 +25,7 @@ from ottla.client.producing.partitioner import StickyChoice, murmur2_partition
 from ottla.client.producing.pending import estimated_bytes
 from ottla.client.transactions.writer import TransactionWriter
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.record import decode_records, encode_batch, encode_batch_of
+from ottla.protocol.records.record import decode_records, encode_batch, encode_batch_of
 from tests.client.fake_cluster import Fault, fake_cluster
 
 try:

@@ -13,12 +13,12 @@ from ottla.client.connections.connection import MAX_RESPONSE_BYTES, Connection
 from ottla.client.connections.metadata import BrokerAddress
 from ottla.client.connections.opening import connect
 from ottla.client.failures import ConnectionLost, RequestTimedOut, VersionUnsupported
-from ottla.protocol.codec import decode, encode
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from ottla.protocol.messages.fetch import FetchRequest
 from ottla.protocol.messages.headers import RequestHeader, decode_request_header, response_header
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataResponse
+from ottla.protocol.wire.codec import decode, encode
 
 VERSIONS = ApiVersionsResponse(
     api_keys=[

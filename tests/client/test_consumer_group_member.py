@@ -25,7 +25,7 @@ from ottla.protocol.messages.offsets import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-from ottla.protocol.schema import Message
+from ottla.protocol.wire.schema import Message
 from tests.client.fake_coordinator import PLACE, Coordinator, assigned
 
 TOPIC_ID = b"t" * 16

@@ -17,8 +17,8 @@ from ottla.client.consumer import Consumer
 from ottla.client.failures import AuthorizationFailed
 from ottla.client.producer import Producer
 from ottla.client.records import TopicPartition
-from ottla.protocol.acls import Acl, AclOperation, AclPermission, AclResourceType, PatternType
-from ottla.protocol.authorizer_settings import STANDARD_AUTHORIZER
+from ottla.protocol.cluster.acls import Acl, AclOperation, AclPermission, AclResourceType, PatternType
+from ottla.protocol.cluster.authorizer_settings import STANDARD_AUTHORIZER
 from ottla.protocol.errors import ErrorCode, KafkaError
 from tests.cluster import RunningCluster, running_cluster
 

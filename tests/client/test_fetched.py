@@ -8,10 +8,10 @@ import pytest
 
 from ottla.client.consuming.fetched import FetchedRecords
 from ottla.client.records import ConsumerRecord, TopicPartition
-from ottla.protocol.compression import Compression
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.record import ControlRecord, ControlType, encode_batch, encode_control_batch
-from ottla.protocol.record_batch import parse_header, patch_offset_and_epoch, patch_timestamp
+from ottla.protocol.records.compression import Compression
+from ottla.protocol.records.record import ControlRecord, ControlType, encode_batch, encode_control_batch
+from ottla.protocol.records.record_batch import parse_header, patch_offset_and_epoch, patch_timestamp
 from tests.protocol.record_codecs import record_codec_in_use as record_codec_in_use
 
 HERE = TopicPartition("t", 3)

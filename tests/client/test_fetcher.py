@@ -29,7 +29,7 @@ from ottla.protocol.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from ottla.protocol.record import encode_batch
+from ottla.protocol.records.record import encode_batch
 
 PLACE = TopicPartition("orders", 0)
 OPTIONS = FetchOptions(

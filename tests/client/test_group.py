@@ -21,7 +21,7 @@ from ottla.protocol.messages.offsets import (
     OffsetFetchResponsePartition,
     OffsetFetchResponseTopic,
 )
-from ottla.protocol.schema import Message
+from ottla.protocol.wire.schema import Message
 from tests.client.fake_coordinator import COMMITTED, PLACE, Coordinator, assigned, member
 
 

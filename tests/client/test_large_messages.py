@@ -37,8 +37,8 @@ from ottla.client.producing.pending import PendingRecord
 from ottla.client.producing.record_metadata import RecordMetadata
 from ottla.client.records import ConsumerRecord, OffsetAndMetadata, TopicPartition
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.record import encode_batch
-from ottla.protocol.record_batch import patch_offset_and_epoch
+from ottla.protocol.records.record import encode_batch
+from ottla.protocol.records.record_batch import patch_offset_and_epoch
 
 HERE = TopicPartition("t", 0)
 THERE = TopicPartition("t", 1)

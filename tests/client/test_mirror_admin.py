@@ -11,6 +11,7 @@ import pytest
 
 from ottla.client.admin import Admin, MirrorDescription
 from ottla.client.failures import ConnectionLost, RequestTimedOut, VersionUnsupported
+from ottla.protocol.cluster.mirror_table import FaultKind, MirrorFault, MirrorPhase, offsets_copy
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.mirror_records import MirrorOption, SourceEpoch
 from ottla.protocol.messages.mirrors import (
@@ -20,7 +21,6 @@ from ottla.protocol.messages.mirrors import (
     MirrorAction,
     SkippedTopic,
 )
-from ottla.protocol.mirror_table import FaultKind, MirrorFault, MirrorPhase, offsets_copy
 from tests.client.fake_mirrors import Described, Mirroring, described, partition
 
 ACTIVE, PROMOTED = MirrorPhase.ACTIVE, MirrorPhase.PROMOTED

@@ -12,7 +12,6 @@ from ottla.client.connections.cluster import Cluster
 from ottla.client.connections.metadata import ClusterMetadata
 from ottla.client.connections.refreshing import Refreshing
 from ottla.client.failures import NoBrokerReachable
-from ottla.protocol.codec import encode
 from ottla.protocol.messages.headers import RequestHeader, response_header
 from ottla.protocol.messages.metadata import (
     MetadataRequest,
@@ -20,6 +19,7 @@ from ottla.protocol.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
+from ottla.protocol.wire.codec import encode
 from tests.client.test_connection import framed, peer
 
 

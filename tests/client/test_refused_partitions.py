@@ -29,8 +29,8 @@ from ottla.protocol.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopicResponse,
 )
-from ottla.protocol.record import encode_batch
-from ottla.protocol.record_batch import parse_header, patch_place
+from ottla.protocol.records.record import encode_batch
+from ottla.protocol.records.record_batch import parse_header, patch_place
 from tests.client.test_fetcher import MANY, OPTIONS, LosingCluster
 
 

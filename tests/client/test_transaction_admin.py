@@ -40,7 +40,7 @@ from ottla.protocol.messages.transactional_ids import (
     DeleteTransactionalIdRequest,
     DeleteTransactionalIdResponse,
 )
-from ottla.protocol.schema import Message, Request
+from ottla.protocol.wire.schema import Message, Request
 from tests.client.fake_cluster import FakeCluster, Fault
 
 LONG_AGO_MS = 1_700_000_000_000

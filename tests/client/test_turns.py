@@ -18,8 +18,8 @@ from ottla.client.consuming.fetcher import Fetcher
 from ottla.client.consuming.inbox import Inbox
 from ottla.client.consuming.turns import Turns
 from ottla.client.records import TopicPartition
-from ottla.protocol.record import encode_batch
-from ottla.protocol.record_batch import patch_offset_and_epoch
+from ottla.protocol.records.record import encode_batch
+from ottla.protocol.records.record_batch import patch_offset_and_epoch
 
 
 def places(number: int) -> list[TopicPartition]:

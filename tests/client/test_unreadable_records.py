@@ -11,8 +11,8 @@ from ottla.client.consuming.fetched import FetchedRecords
 from ottla.client.failures import UnreadableRecords
 from ottla.client.records import TopicPartition
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.record import Columns, encode_batch
-from ottla.protocol.record_batch import patch_offset_and_epoch
+from ottla.protocol.records.record import Columns, encode_batch
+from ottla.protocol.records.record_batch import patch_offset_and_epoch
 from tests.poisoned import POISONS, poisoned, sealed
 
 HERE = TopicPartition("t", 3)

@@ -10,8 +10,8 @@ import pytest
 from ottla.client.records import TopicPartition
 from ottla.client.transactions.whole_transactions import Assembler, CommittedTransaction
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.record import ControlRecord, ControlType, encode_batch, encode_control_batch
-from ottla.protocol.record_batch import BatchHeader, parse_header, patch_offset_and_epoch
+from ottla.protocol.records.record import ControlRecord, ControlType, encode_batch, encode_control_batch
+from ottla.protocol.records.record_batch import BatchHeader, parse_header, patch_offset_and_epoch
 from tests.protocol.record_codecs import record_codec_in_use as record_codec_in_use
 
 Batch = tuple[BatchHeader, memoryview]

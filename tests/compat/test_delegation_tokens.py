@@ -13,7 +13,8 @@ from typing import Any
 import pytest
 
 from benchmarks.kafka import kafka_cluster
-from ottla.protocol.delegation_tokens import token_hmac, token_password
+from ottla.protocol.credentials.delegation_tokens import token_hmac, token_password
+from ottla.protocol.credentials.scram import SCRAM_MECHANISMS, ScramClient
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.cluster import DescribeClusterRequest
 from ottla.protocol.messages.delegation_tokens import (
@@ -25,8 +26,7 @@ from ottla.protocol.messages.delegation_tokens import (
     RenewDelegationTokenRequest,
 )
 from ottla.protocol.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
-from ottla.protocol.schema import Message
-from ottla.protocol.scram import SCRAM_MECHANISMS, ScramClient
+from ottla.protocol.wire.schema import Message
 from ottla.testing import LocalCluster
 from tests.raw_peer import Peer
 

@@ -9,7 +9,7 @@ import pytest
 
 from benchmarks.clusters import Cluster
 from ottla import Admin, NewTopic, Producer, TopicPartition
-from ottla.protocol.mirror_table import FaultKind
+from ottla.protocol.cluster.mirror_table import FaultKind
 from tests.compat.reading import eventually
 from tests.integration.mirroring import ends_of, fault_of, is_level, records_of, until
 

@@ -10,7 +10,14 @@ import pytest
 from ottla.client.admin import BROKER_RESOURCE, ConfigEntry, UserLogin
 from ottla.console.live.node_readings import CertificateReading, NodeReading
 from ottla.console.pages.access.page import certificate_rows
-from ottla.protocol.acls import Acl, AclFilter, AclOperation, AclPermission, AclResourceType, PatternType
+from ottla.protocol.cluster.acls import (
+    Acl,
+    AclFilter,
+    AclOperation,
+    AclPermission,
+    AclResourceType,
+    PatternType,
+)
 from ottla.protocol.errors import ErrorCode, KafkaError
 from tests.console.fakes import HOSTILE, Browser, FakeAdmin, seen
 

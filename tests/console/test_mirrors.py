@@ -15,7 +15,7 @@ from ottla.client.admin import (
     MirrorTopicDescription,
 )
 from ottla.console.formats import UNKNOWN
-from ottla.protocol.mirror_table import FaultKind, MirrorFault, MirrorPhase
+from ottla.protocol.cluster.mirror_table import FaultKind, MirrorFault, MirrorPhase
 from tests.console.fakes import HOSTILE, Browser, FakeAdmin, seen
 
 

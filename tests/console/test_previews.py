@@ -13,7 +13,7 @@ from ottla.console.area import Action, Change, Difference, Done, Outdated, Visit
 from ottla.console.bounds import PREVIEW_S, PREVIEWS_MAX
 from ottla.console.pages import all_areas
 from ottla.console.previews import Previews
-from ottla.protocol.mirror_table import MirrorPhase
+from ottla.protocol.cluster.mirror_table import MirrorPhase
 from tests.console.brokers_with_folders import FoldersAdmin
 from tests.console.fakes import ORIGIN, Browser, FakeAdmin, hidden_fields, partition, seen, topic
 from tests.console.test_groups import ORDERS, REFUNDS, WithGroups

@@ -24,11 +24,16 @@ from ottla.dataplane.log.inspection import _records_at_fault
 from ottla.dataplane.log.timestamps import BatchLookup
 from ottla.dataplane.producing.validation_queue import _outcome_in_thread
 from ottla.dataplane.security.authorization.access import EVERYTHING
-from ottla.protocol.compression import DECOMPRESSED_BYTES_MAX, Compression
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from ottla.protocol.record import CONTROL_BATCH_BYTES_MAX, decode_records, encode_batch, read_control_record
-from ottla.protocol.record_batch import parse_header
+from ottla.protocol.records.compression import DECOMPRESSED_BYTES_MAX, Compression
+from ottla.protocol.records.record import (
+    CONTROL_BATCH_BYTES_MAX,
+    decode_records,
+    encode_batch,
+    read_control_record,
+)
+from ottla.protocol.records.record_batch import parse_header
 from tests.dataplane.fetching.consumers import Shelf
 from tests.dataplane.log.batches import raw_batch
 from tests.protocol.produced import record
@@ -58,7 +63,7 @@ def refused(work: Callable[[], object]) -> KafkaError:
 
 
 EXPANDING: dict[str, tuple[str, Callable[[bytes], object]]] = {
-    "protocol/record.py": ("clients and tools: 256 MiB", lambda batch: list(decode_records(batch))),
+    "protocol/records/record.py": ("clients and tools: 256 MiB", lambda batch: list(decode_records(batch))),
     "client/consuming/fetched.py": (
         "a consumer, in its own process: 256 MiB",
         lambda batch: list(consumer_records(TopicPartition("t", 0), parse_header(batch), batch, 0)),
@@ -85,17 +90,17 @@ PASSING_OVER: dict[str, tuple[str, Callable[[bytes], object]]] = {
     ),
 }
 PRODUCED: dict[str, str] = {
-    "protocol/produced_batch.py": "goes over the pieces and keeps none, as far as its caller allows",
+    "protocol/records/produced_batch.py": "goes over the pieces and keeps none, as far as its caller allows",
     "dataplane/log/append_checks.py": "256 KiB on the event loop",
     "dataplane/producing/validation_queue.py": "in threads: 64 times max.message.bytes, from 16 to 256 MiB",
 }
 LIBRARIES = {
-    "protocol/compression.py",
-    "protocol/compression_gzip.py",
-    "protocol/compression_lz4.py",
-    "protocol/compression_snappy.py",
-    "protocol/compression_zstd.py",
-    "protocol/frame_ends.py",
+    "protocol/records/compression.py",
+    "protocol/records/compression_gzip.py",
+    "protocol/records/compression_lz4.py",
+    "protocol/records/compression_snappy.py",
+    "protocol/records/compression_zstd.py",
+    "protocol/records/frame_ends.py",
 }
 """They expand piece by piece, and their callers count."""
 _EXPANDS = {
@@ -111,7 +116,7 @@ _EXPANDS = {
     "LZ4FrameDecompressor",
     "ZstdDecompressor",
 }
-_OTHERS = {"protocol/transaction_table.py", "metadata_quorum/state/transaction_audience.py"}
+_OTHERS = {"protocol/cluster/transaction_table.py", "metadata_quorum/state/transaction_audience.py"}
 """Their `records_of` is about transactions."""
 
 
@@ -128,7 +133,7 @@ def _calls() -> Iterator[tuple[str, str]]:
 def test_every_place_that_expands_is_in_a_table() -> None:
     places = {place for place, _ in _calls()} - _OTHERS
     assert places == set(EXPANDING) | set(PASSING_OVER) | set(PRODUCED) | LIBRARIES - {
-        "protocol/frame_ends.py"
+        "protocol/records/frame_ends.py"
     }
 
 

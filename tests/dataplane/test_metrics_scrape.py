@@ -10,7 +10,7 @@ from ottla.dataplane.metrics import BrokerMetrics
 from ottla.dataplane.security.tls_reloading import TlsReloads
 from ottla.dataplane.server.authentication import AuthenticationCounts, AuthenticationSettings
 from ottla.dataplane.server.request_times import RequestTimes
-from ottla.protocol.cluster_image import ClusterImage, PartitionState, TopicState
+from ottla.protocol.cluster.cluster_image import ClusterImage, PartitionState, TopicState
 from ottla.protocol.exposition import exposition
 from tests.counted_calls import counted_calls
 

@@ -31,14 +31,14 @@ from ottla.dataplane.patterns import (
 )
 from ottla.dataplane.runtime.matching import matching
 from ottla.protocol import messages
-from ottla.protocol.cluster_image import ClusterImage
+from ottla.protocol.cluster.cluster_image import ClusterImage
+from ottla.protocol.cluster.transaction_table import Phase
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.config_commands import ConfigChange, ConfigOperation, ConfigResource
 from ottla.protocol.messages.failback import DescribeLineagesRequest, FailBackMirrorRequest
 from ottla.protocol.messages.metadata_records import PartitionRecord, TopicRecord
 from ottla.protocol.messages.mirrors import CreateMirrorRequest
 from ottla.protocol.messages.transaction_descriptions import ListTransactionsRequest
-from ottla.protocol.transaction_table import Phase
 from tests.dataplane.groups.test_consumer_group import Topics, new_group
 from tests.dataplane.groups.test_shard import Clock, MemoryLog
 

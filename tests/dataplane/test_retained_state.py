@@ -12,8 +12,8 @@ from ottla.dataplane.quorum import metadata_room
 from ottla.dataplane.quorum.metadata_room import check_room
 from ottla.dataplane.quotas import QuotaLimits, QuotaWindows, RateQuota, rate_quota
 from ottla.dataplane.server import HandlerTable
-from ottla.protocol.acls import Acl
-from ottla.protocol.cluster_image import ClusterImage, SealedCredential
+from ottla.protocol.cluster.acls import Acl
+from ottla.protocol.cluster.cluster_image import ClusterImage, SealedCredential
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.acl_commands import AclEntry, CreateAcls
 from ottla.protocol.messages.command import Command

@@ -16,8 +16,8 @@ from ottla.dataplane.log import timestamps
 from ottla.dataplane.log.segments import batch_walk
 from ottla.dataplane.security.authorization.access import EVERYTHING
 from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from ottla.protocol.record import encode_batch
-from ottla.protocol.record_batch import parse_header
+from ottla.protocol.records.record import encode_batch
+from ottla.protocol.records.record_batch import parse_header
 from tests.dataplane.fetching.consumers import Shelf
 
 BATCHES = 3_000

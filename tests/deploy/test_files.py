@@ -21,7 +21,7 @@ from confluent_kafka.admin import AdminClient
 from ottla.cli.nodes.settings import read_settings
 from ottla.dataplane.configuration.config import BrokerConfig
 from ottla.metadata_quorum.config import QuorumNodeConfig
-from ottla.protocol.config_keys import NODE_KEYS, Scope, check_properties
+from ottla.protocol.settings.config_keys import NODE_KEYS, Scope, check_properties
 from tests.cluster import wait_until
 
 from .test_dashboard import NAME, exported

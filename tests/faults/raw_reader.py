@@ -6,8 +6,8 @@ import time
 
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from ottla.protocol.record import decode_records
-from ottla.protocol.record_batch import walk_batches
+from ottla.protocol.records.record import decode_records
+from ottla.protocol.records.record_batch import walk_batches
 from tests.faults.actors import Actor
 from tests.histories.operations import Poll, Position, Reason, Watermark
 from tests.raw_peer import Peer

@@ -26,7 +26,7 @@ from ottla import (
     UserPassword,
 )
 from ottla.client.admin.users import DEFAULT_MECHANISM
-from ottla.protocol.handshake import Role
+from ottla.protocol.session.handshake import Role
 from tests.cluster import wait_until
 from tests.faults.own_load import OwnLoad
 from tests.faults.secured import Access, Loads, SecuredCluster, may_do_all

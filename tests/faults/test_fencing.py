@@ -15,7 +15,7 @@ from ottla.protocol.messages.offsets import (
 )
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.protocol.messages.producers import InitProducerIdRequest
-from ottla.protocol.record import encode_batch
+from ottla.protocol.records.record import encode_batch
 from tests.cluster import Node, RunningCluster, wait_for
 from tests.faults.actors import Member
 from tests.faults.faults import Faults

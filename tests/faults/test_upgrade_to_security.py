@@ -22,7 +22,7 @@ from ottla import (
     UserPassword,
 )
 from ottla.cli.local_cluster.ports import free_ports
-from ottla.protocol.authorizer_settings import STANDARD_AUTHORIZER
+from ottla.protocol.cluster.authorizer_settings import STANDARD_AUTHORIZER
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.features import FeatureUpdateKey, UpdateFeaturesRequest
 from ottla.testing.nodes import Node

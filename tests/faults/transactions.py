@@ -27,8 +27,8 @@ from typing import Any, Self
 import kafka
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer, TopicPartition
 
-from ottla.protocol.record import ControlType, read_control_record
-from ottla.protocol.record_batch import BatchHeader, walk_batches
+from ottla.protocol.records.record import ControlType, read_control_record
+from ottla.protocol.records.record_batch import BatchHeader, walk_batches
 from tests.cluster import RunningCluster, wait_until
 from tests.faults.actors import CONSUMER, PRODUCER, SETTLE_S, Actor, Reader, name_of
 from tests.faults.faults import HEAL_S, TALLY, Faults

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self
 
-from ottla.protocol.record_batch import walk_batches
+from ottla.protocol.records.record_batch import walk_batches
 from tests.cluster import RunningCluster, wait_until
 from tests.faults.actors import SETTLE_S, Actor, Member, Reader, Sender
 from tests.faults.faults import HEAL_S, TALLY, Faults

@@ -19,9 +19,9 @@ from ottla.dataplane.security.sasl.unknown_users import UnknownUsers
 from ottla.dataplane.security.sealing import Sealer
 from ottla.dataplane.server import ClientRequest, HandlerTable, Server, handles
 from ottla.dataplane.server.authentication import AuthenticationSettings
-from ottla.protocol.jaas import LoginModule
+from ottla.protocol.credentials.jaas import LoginModule
+from ottla.protocol.credentials.scram import SCRAM_SHA_256
 from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from ottla.protocol.scram import SCRAM_SHA_256
 from tests.fuzz import valid_inputs
 from tests.fuzz.mutation import make_input
 from tests.fuzz.targets import FoundFault

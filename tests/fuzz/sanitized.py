@@ -15,8 +15,8 @@ from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
 EXTENSIONS = (
-    "ottla.protocol._record_validation",
-    "ottla.protocol._produce_frames",
+    "ottla.protocol.records._record_validation",
+    "ottla.protocol.direct_codecs._produce_frames",
     "ottla.dataplane.log.segments._batch_search",
 )
 PLAYED = ("produce", "batches", "segments")

@@ -34,19 +34,20 @@ from ottla.network.tls.handshake import reason_of
 from ottla.network.tls.settings import StoreSource, TlsRules
 from ottla.network.tls.stores import load_key_store, load_trust_store
 from ottla.network.tls.stream import TlsStream
-from ottla.protocol import produce_frames, produce_frames_in_python, produced_batch, record_validation
-from ottla.protocol.codec import MalformedMessage, decode
-from ottla.protocol.frames import FrameError
-from ottla.protocol.handshake import HandshakeError
-from ottla.protocol.jaas import JaasMalformed, LoginModule, parse_jaas
-from ottla.protocol.liveness_datagrams import DatagramHeartbeat, DatagramSeal, InvalidDatagram
+from ottla.protocol.credentials.jaas import JaasMalformed, LoginModule, parse_jaas
+from ottla.protocol.credentials.scram import SCRAM_SHA_256, ScramClient, ScramRefused, ScramServer
+from ottla.protocol.direct_codecs import produce_frames, produce_frames_in_python
 from ottla.protocol.messages.api_versions import ApiVersionsRequest
 from ottla.protocol.messages.headers import decode_client_id
 from ottla.protocol.messages.node_authentication import AuthenticateNodeRequest
 from ottla.protocol.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
-from ottla.protocol.node_proof import NONCE_BYTES, ProofRefused, ServerProof
-from ottla.protocol.record_batch import ATTRIBUTES_AT, CRC_AT
-from ottla.protocol.scram import SCRAM_SHA_256, ScramClient, ScramRefused, ScramServer
+from ottla.protocol.records import produced_batch, record_validation
+from ottla.protocol.records.record_batch import ATTRIBUTES_AT, CRC_AT
+from ottla.protocol.session.frames import FrameError
+from ottla.protocol.session.handshake import HandshakeError
+from ottla.protocol.session.liveness_datagrams import DatagramHeartbeat, DatagramSeal, InvalidDatagram
+from ottla.protocol.session.node_proof import NONCE_BYTES, ProofRefused, ServerProof
+from ottla.protocol.wire.codec import MalformedMessage, decode
 from tests.fuzz import valid_inputs
 from tests.fuzz.valid_inputs import STORE_PASSWORD, pieces_of
 

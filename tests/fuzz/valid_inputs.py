@@ -14,8 +14,14 @@ from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from ottla.protocol.codec import encode
-from ottla.protocol.handshake import (
+from ottla.protocol.credentials.scram import SCRAM_SHA_256, ScramClient, ScramCredential, ScramServer
+from ottla.protocol.messages.api_versions import ApiVersionsRequest
+from ottla.protocol.messages.headers import encode_request
+from ottla.protocol.messages.node_authentication import AuthenticateNodeRequest
+from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ottla.protocol.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
+from ottla.protocol.records.record import encode_batch
+from ottla.protocol.session.handshake import (
     CHANCE_BYTES,
     DIRECTORY_ID_BYTES,
     ClientHandshake,
@@ -24,12 +30,7 @@ from ottla.protocol.handshake import (
     Role,
     ServerHandshake,
 )
-from ottla.protocol.messages.api_versions import ApiVersionsRequest
-from ottla.protocol.messages.headers import encode_request
-from ottla.protocol.messages.node_authentication import AuthenticateNodeRequest
-from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from ottla.protocol.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
-from ottla.protocol.node_proof import (
+from ottla.protocol.session.node_proof import (
     INCARNATION_BYTES,
     NONCE_BYTES,
     ClientProof,
@@ -37,10 +38,9 @@ from ottla.protocol.node_proof import (
     NodeRole,
     ServerProof,
 )
-from ottla.protocol.node_secrets import Secrets
-from ottla.protocol.record import encode_batch
-from ottla.protocol.schema import Message
-from ottla.protocol.scram import SCRAM_SHA_256, ScramClient, ScramCredential, ScramServer
+from ottla.protocol.session.node_secrets import Secrets
+from ottla.protocol.wire.codec import encode
+from ottla.protocol.wire.schema import Message
 
 FOLDER = Path(__file__).parent / "valid"
 USER, PASSWORD = "ann,=x", "a secret"

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ottla.protocol.acls import CLUSTER_NAME, AclOperation, AclResourceType
+from ottla.protocol.cluster.acls import CLUSTER_NAME, AclOperation, AclResourceType
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages import consumer_group_description, topic_partitions
 from ottla.protocol.messages.aborts import AbortTransactionRequest
@@ -148,8 +148,8 @@ from ottla.protocol.messages.transactions import (
     TxnOffsetCommitRequestTopic,
     WriteTxnMarkersRequest,
 )
-from ottla.protocol.record import encode_batch
-from ottla.protocol.schema import Message
+from ottla.protocol.records.record import encode_batch
+from ottla.protocol.wire.schema import Message
 
 TOPIC, GROUP, TXN = "secret", "readers", "writer"
 MISSING = "nothin"

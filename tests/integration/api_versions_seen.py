@@ -29,12 +29,12 @@ from pathlib import Path
 from typing import Final
 
 from ottla.protocol import messages
-from ottla.protocol.codec import decode
 from ottla.protocol.messages.api_versions import ApiVersionsRequest
 from ottla.protocol.messages.headers import (
     RequestHeader,
 )
-from ottla.protocol.schema import Message, Request
+from ottla.protocol.wire.codec import decode
+from ottla.protocol.wire.schema import Message, Request
 from tests.cluster import running_cluster
 from tests.integration.proxy import Passage, Proxy
 

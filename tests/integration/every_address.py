@@ -7,8 +7,8 @@ import json
 
 from ottla.dataplane.server import HandlerTable, Server, ServerConfig
 from ottla.metadata_quorum.server import QuorumServer
-from ottla.protocol.handshake import Identity, LinkSecurity
-from ottla.protocol.node_secrets import Secrets
+from ottla.protocol.session.handshake import Identity, LinkSecurity
+from ottla.protocol.session.node_secrets import Secrets
 
 LOOPBACK = ("127.0.0.1", "::1")
 DEADLINE_S = 30

@@ -20,7 +20,6 @@ from enum import Enum
 from types import TracebackType
 from typing import Any, Final, Self
 
-from ottla.protocol.codec import encode
 from ottla.protocol.messages.cluster import DescribeClusterRequest
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.headers import (
@@ -30,6 +29,7 @@ from ottla.protocol.messages.headers import (
     response_header,
 )
 from ottla.protocol.messages.metadata import MetadataRequest
+from ottla.protocol.wire.codec import encode
 
 _NAMING_BROKERS: Final = {
     one.api_key: one for one in (MetadataRequest, FindCoordinatorRequest, DescribeClusterRequest)

@@ -8,7 +8,7 @@ import struct
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.headers import decode_response, encode_request
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from ottla.protocol.record import encode_batch
+from ottla.protocol.records.record import encode_batch
 
 VERSION = 9
 

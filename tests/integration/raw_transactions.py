@@ -29,8 +29,8 @@ from ottla.protocol.messages.transactions import (
     AddPartitionsToTxnTransaction,
     EndTxnRequest,
 )
-from ottla.protocol.record import encode_batch
-from ottla.protocol.schema import Message
+from ottla.protocol.records.record import encode_batch
+from ottla.protocol.wire.schema import Message
 from tests.cluster import wait_for
 from tests.raw_peer import Peer
 

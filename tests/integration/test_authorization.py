@@ -13,8 +13,8 @@ from typing import Any, NamedTuple
 import pytest
 
 from ottla.cli.main import main
-from ottla.protocol.acls import CLUSTER_NAME, Acl, AclPermission, PatternType
-from ottla.protocol.authorizer_settings import STANDARD_AUTHORIZER
+from ottla.protocol.cluster.acls import CLUSTER_NAME, Acl, AclPermission, PatternType
+from ottla.protocol.cluster.authorizer_settings import STANDARD_AUTHORIZER
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages import topic_partitions
 from ottla.protocol.messages.acls import (
@@ -53,7 +53,7 @@ from ottla.protocol.messages.transactions import (
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
-from ottla.protocol.schema import Message
+from ottla.protocol.wire.schema import Message
 from tests import java
 from tests.cluster import running_cluster, wait_until
 from tests.integration.api_rights import (

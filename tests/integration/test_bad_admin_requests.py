@@ -44,7 +44,7 @@ from ottla.protocol.messages.topics import (
     DeleteTopicsRequest,
     DeleteTopicState,
 )
-from ottla.protocol.schema import Message
+from ottla.protocol.wire.schema import Message
 from tests.cluster import RunningCluster, running_cluster
 from tests.raw_peer import Peer
 

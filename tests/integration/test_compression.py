@@ -10,9 +10,9 @@ import pytest
 from confluent_kafka.admin import AdminClient
 
 from ottla.client.connections.cluster import Cluster
-from ottla.protocol.compression import Compression
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from ottla.protocol.record_batch import walk_batches
+from ottla.protocol.records.compression import Compression
+from ottla.protocol.records.record_batch import walk_batches
 from tests.integration.conftest import create
 from tests.integration.history import Place
 from tests.integration.stock_clients import CODECS, NAMES, installed, number_of

@@ -28,7 +28,7 @@ from ottla import (
     sync,
 )
 from ottla.cli.main import main
-from ottla.protocol.acls import Acl, AclOperation, AclPermission, AclResourceType, PatternType
+from ottla.protocol.cluster.acls import Acl, AclOperation, AclPermission, AclResourceType, PatternType
 from ottla.testing import LocalCluster
 from tests import java
 from tests.cluster import PAUSE_S

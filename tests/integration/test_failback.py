@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from ottla import Admin, ErrorCode, KafkaError, NewTopic, Producer, TopicPartition
-from ottla.protocol.mirror_table import FaultKind
+from ottla.protocol.cluster.mirror_table import FaultKind
 from tests.cluster import RunningCluster, running_cluster, wait_until
 from tests.integration.mirroring import ends_of, fault_of, is_level, records_of, until
 

@@ -27,7 +27,7 @@ from ottla.protocol.messages.transactions import (
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
-from ottla.protocol.record import encode_batch
+from ottla.protocol.records.record import encode_batch
 from tests.cluster import Node, RunningCluster, running_cluster, wait_for, wait_until
 from tests.commands import run_ottla
 from tests.integration.history import read_all

@@ -14,13 +14,13 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from ottla.protocol.codec import encode
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.api_versions import ApiVersionsRequest
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.protocol.messages.headers import decode_response, encode_request
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from ottla.protocol.record import encode_batch
+from ottla.protocol.records.record import encode_batch
+from ottla.protocol.wire.codec import encode
 
 pytestmark = pytest.mark.cluster
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import pytest
 
 from ottla.dataplane.security.authorization.authorizer import Authorizer
-from ottla.protocol.acls import Acl, AclOperation, AclPermission, AclResourceType, PatternType
+from ottla.protocol.cluster.acls import Acl, AclOperation, AclPermission, AclResourceType, PatternType
 from tests import java
 
 pytestmark = [

@@ -17,7 +17,7 @@ from ottla.dataplane.runtime.clocks import wall_ms
 from ottla.dataplane.security.sasl.kerberos import KerberosLogin, KerberosLogins
 from ottla.dataplane.security.sasl.kerberos_acceptor import KerberosAcceptor, KerberosSettings
 from ottla.dataplane.security.sasl.login import LoggedIn, LoginRefused, LoginUndecided
-from ottla.protocol.config_key import ConfigError
+from ottla.protocol.settings.config_key import ConfigError
 from tests.kerberos import OTHER_REALM, REALM, Kdc, kdc, needs_kerberos
 
 pytestmark = [needs_kerberos, pytest.mark.xdist_group("test_kerberos_logins")]

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 import pytest
 
 from ottla import Admin, Consumer, KafkaError, MirrorDescription, NewTopic, Producer, TopicPartition
-from ottla.protocol.mirror_table import offsets_copy
+from ottla.protocol.cluster.mirror_table import offsets_copy
 from tests.cluster import PAUSE_S, RunningCluster, running_cluster
 from tests.integration.mirroring import fault_of, records_of, until
 

@@ -14,9 +14,9 @@ from confluent_kafka import Consumer as StockConsumer
 
 from ottla import Admin, KafkaError, NewTopic, Producer, TopicPartition
 from ottla.client.connections.cluster import Cluster
+from ottla.protocol.cluster.mirror_table import FaultKind
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.metadata import MetadataRequest
-from ottla.protocol.mirror_table import FaultKind
 from ottla.testing import LocalCluster
 from tests.cluster import RunningCluster, running_cluster, wait_until
 from tests.integration.mirroring import ends_of, fault_of, is_level, records_of, until

@@ -26,8 +26,8 @@ from confluent_kafka.admin import (
 
 from ottla import Admin
 from ottla.dataplane.cluster.internal_topics import OFFSETS_TOPIC
-from ottla.protocol.acls import AclFilter, AclResourceType
-from ottla.protocol.authorizer_settings import STANDARD_AUTHORIZER
+from ottla.protocol.cluster.acls import AclFilter, AclResourceType
+from ottla.protocol.cluster.authorizer_settings import STANDARD_AUTHORIZER
 from tests.cluster import RunningCluster, running_cluster, wait_for, wait_until
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240), pytest.mark.xdist_group("pattern-rights")]

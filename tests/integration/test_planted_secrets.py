@@ -27,8 +27,8 @@ from ottla.cli.main import main
 from ottla.cli.nodes.config_providers import resolve
 from ottla.dataplane.configuration.config import BrokerConfig
 from ottla.metadata_quorum.config import QuorumNodeConfig
+from ottla.protocol.credentials.scram import SCRAM_MECHANISMS
 from ottla.protocol.messages.config_commands import ResourceType
-from ottla.protocol.scram import SCRAM_MECHANISMS
 from tests.commands import run_ottla
 from tests.network.tls.certificates import pkcs12_file
 

@@ -12,7 +12,6 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
-from ottla.protocol.compression import Compression, compress
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.produce import (
     PartitionProduceData,
@@ -20,7 +19,8 @@ from ottla.protocol.messages.produce import (
     ProduceRequest,
     TopicProduceData,
 )
-from ottla.protocol.record import encode_batch
+from ottla.protocol.records.compression import Compression, compress
+from ottla.protocol.records.record import encode_batch
 from tests.cluster import RunningCluster, running_cluster
 from tests.dataplane.log.batches import raw_batch
 from tests.protocol.produced import MALFORMED, TWO, produced, record, with_header

@@ -34,7 +34,7 @@ from ottla.protocol.messages.configs import (
 from ottla.protocol.messages.consumer_groups import ConsumerGroupHeartbeatRequest
 from ottla.protocol.messages.headers import decode_response, encode_request
 from ottla.protocol.messages.topics import CreatableTopic, CreateTopicsRequest
-from ottla.protocol.schema import Message, Request
+from ottla.protocol.wire.schema import Message, Request
 from tests import java
 from tests.cluster import wait_until
 from tests.integration.raw_producer import RawProducer

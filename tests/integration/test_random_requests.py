@@ -18,8 +18,8 @@ from ottla.protocol.messages.client_quotas import AlterClientQuotasRequest
 from ottla.protocol.messages.metadata import MetadataRequest
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from ottla.protocol.messages.topics import CreatableTopic, CreateTopicsRequest
-from ottla.protocol.record import encode_batch
-from ottla.protocol.schema import Field, Message, Request
+from ottla.protocol.records.record import encode_batch
+from ottla.protocol.wire.schema import Field, Message, Request
 from tests.cluster import Node, RunningCluster, running_cluster, wait_until
 from tests.raw_peer import ANSWER_TIMEOUT_S, Peer
 

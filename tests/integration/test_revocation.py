@@ -12,14 +12,21 @@ import pytest
 
 from ottla import ErrorCode, NewTopic, TopicPartition, sync
 from ottla.client.admin.users import UserPassword
-from ottla.protocol.acls import Acl, AclFilter, AclOperation, AclPermission, AclResourceType, PatternType
+from ottla.protocol.cluster.acls import (
+    Acl,
+    AclFilter,
+    AclOperation,
+    AclPermission,
+    AclResourceType,
+    PatternType,
+)
+from ottla.protocol.credentials.scram import SCRAM_SHA_256, ScramClient
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest
 from ottla.protocol.messages.groups import JoinGroupRequest, JoinGroupRequestProtocol
 from ottla.protocol.messages.metadata import MetadataRequest
 from ottla.protocol.messages.sasl import SaslAuthenticateRequest, SaslHandshakeRequest
-from ottla.protocol.schema import Message
-from ottla.protocol.scram import SCRAM_SHA_256, ScramClient
+from ottla.protocol.wire.schema import Message
 from ottla.testing import LocalCluster
 from tests.cluster import wait_until
 from tests.raw_peer import Peer

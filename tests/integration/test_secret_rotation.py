@@ -13,7 +13,8 @@ import pytest
 
 from ottla import Admin, UserPassword
 from ottla.cli.local_cluster.layout import known_layout
-from ottla.protocol.handshake import (
+from ottla.protocol.messages.config_commands import ResourceType
+from ottla.protocol.session.handshake import (
     CHANCE_BYTES,
     DIRECTORY_ID_BYTES,
     ClientHandshake,
@@ -21,8 +22,7 @@ from ottla.protocol.handshake import (
     LinkSecurity,
     Role,
 )
-from ottla.protocol.messages.config_commands import ResourceType
-from ottla.protocol.node_secrets import Secrets
+from ottla.protocol.session.node_secrets import Secrets
 from tests.cluster import RunningCluster, running_cluster, wait_until
 from tests.integration.history import SMALL_CLUSTER, Load, make_topic, read_all, wait_identical_replicas
 

@@ -11,7 +11,7 @@ import pytest
 from ottla.metadata_quorum.clock_watch import SKEW_MS_MAX, ClockRemark, ClockWatch
 from ottla.metadata_quorum.heartbeats import Heartbeats
 from ottla.metadata_quorum.metrics import CLOCK_SKEW, quorum_families
-from ottla.protocol.cluster_image import ClusterImage
+from ottla.protocol.cluster.cluster_image import ClusterImage
 from ottla.protocol.messages.quorum_session import SessionHeartbeat
 
 from .test_server_leader_duties import World

@@ -10,7 +10,7 @@ import pytest
 from ottla.metadata_quorum.command_intake import CommandIntake, CommandReplies
 from ottla.metadata_quorum.feed import MetadataFeed
 from ottla.metadata_quorum.raft.effects import Done, NotLeader, OutcomeUnknown, Overloaded
-from ottla.protocol.cluster_image import ClusterImage
+from ottla.protocol.cluster.cluster_image import ClusterImage
 from ottla.protocol.messages.partition_commands import AlterPartition
 from ottla.protocol.messages.quorum_commands import Session, encode_command
 from ottla.protocol.messages.quorum_session import CommandReply, CommandStatus, SubmitCommand

@@ -7,7 +7,7 @@ from ottla.metadata_quorum.election_log_ends import election_log_ends
 from ottla.metadata_quorum.liveness import ProgressTable, ReplicaProgress
 from ottla.metadata_quorum.state.election import Electorate, without
 from ottla.metadata_quorum.state.workspace import Workspace
-from ottla.protocol.cluster_image import BrokerState, ClusterImage, PartitionState, TopicState
+from ottla.protocol.cluster.cluster_image import BrokerState, ClusterImage, PartitionState, TopicState
 from ottla.protocol.messages.partition_commands import ReplicaLogEnd
 
 TOPIC = b"t" * 16

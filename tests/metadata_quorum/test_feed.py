@@ -5,8 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.metadata_quorum.feed import CHANGE_BYTES, FeedEntry, MetadataFeed, SnapshotBuilder
-from ottla.protocol.cluster_image import PartitionState
-from ottla.protocol.partition_change import PartitionChange
+from ottla.protocol.cluster.cluster_image import PartitionState
+from ottla.protocol.cluster.partition_change import PartitionChange
 
 scopes = st.none() | st.frozensets(st.integers(1, 3), min_size=1)
 changes = st.builds(

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from ottla.metadata_quorum.broker_sessions import SnapshotSource
 from ottla.metadata_quorum.feed import MetadataFeed
-from ottla.protocol.cluster_image import ClusterImage
+from ottla.protocol.cluster.cluster_image import ClusterImage
+from ottla.protocol.cluster.transaction_table import Phase
 from ottla.protocol.messages import metadata_records as r
 from ottla.protocol.messages import mirror_records as m
 from ottla.protocol.messages import transaction_records as t
 from ottla.protocol.messages.quota_commands import QuotaEntityPart
-from ottla.protocol.transaction_table import Phase
 
 
 async def test_a_snapshot_holds_whatever_the_image_holds() -> None:

@@ -16,7 +16,8 @@ from ottla.metadata_quorum.leader_duties import LeaderCommand, LeaderDuties
 from ottla.metadata_quorum.liveness import ProgressTable, ReplicaProgress, SessionTracker
 from ottla.metadata_quorum.publication import Publication
 from ottla.metadata_quorum.state.controller import Controller
-from ottla.protocol.cluster_image import ClusterImage, PartitionState
+from ottla.protocol.cluster.cluster_image import ClusterImage, PartitionState
+from ottla.protocol.cluster.partition_change import Change
 from ottla.protocol.messages.broker_commands import UnregisterBroker
 from ottla.protocol.messages.cluster_commands import DeclareRestored
 from ottla.protocol.messages.config_commands import (
@@ -40,7 +41,6 @@ from ottla.protocol.messages.reassignment_commands import (
     WantedReplicas,
 )
 from ottla.protocol.messages.topic_commands import CreatePartitions, DeleteTopics, MorePartitions
-from ottla.protocol.partition_change import Change
 
 from .state.harness import ControllerWithBrokers, topic
 

@@ -7,7 +7,7 @@ import pytest
 from ottla.metadata_quorum.leader_duties import LeaderCommand, LeaderDuties
 from ottla.metadata_quorum.liveness import ReplicaProgress, SessionTracker
 from ottla.metadata_quorum.state.controller import Controller
-from ottla.protocol.cluster_image import BrokerState, ClusterImage, PartitionState, TopicState
+from ottla.protocol.cluster.cluster_image import BrokerState, ClusterImage, PartitionState, TopicState
 from ottla.protocol.messages import quorum_commands as q
 from ottla.protocol.messages.partition_commands import ElectionPartition, ElectLeaders
 

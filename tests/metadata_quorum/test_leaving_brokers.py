@@ -8,7 +8,7 @@ import pytest
 
 from ottla.metadata_quorum.leader_duties import LeaderCommand, LeaderDuties, Wish
 from ottla.metadata_quorum.liveness import Heartbeat, ProgressTable, ReplicaProgress, SessionTracker
-from ottla.protocol.cluster_image import BrokerState, ClusterImage, PartitionState, TopicState
+from ottla.protocol.cluster.cluster_image import BrokerState, ClusterImage, PartitionState, TopicState
 from ottla.protocol.messages.broker_commands import BeginControlledShutdown, FenceBroker
 
 TOPIC, LEAVING = b"t" * 16, 1

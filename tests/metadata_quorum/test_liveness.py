@@ -12,7 +12,7 @@ from ottla.metadata_quorum.liveness import (
     ReplicaProgress,
     SessionTracker,
 )
-from ottla.protocol.liveness_datagrams import (
+from ottla.protocol.session.liveness_datagrams import (
     Datagram,
     DatagramHeartbeat,
     DatagramSeal,

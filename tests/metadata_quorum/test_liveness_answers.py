@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from ottla.metadata_quorum.leader_duties import LeaderDuties
 from ottla.metadata_quorum.liveness import Expiry, ExpiryReason, Heartbeat, SessionTracker
-from ottla.protocol.cluster_image import BrokerState, ClusterImage
+from ottla.protocol.cluster.cluster_image import BrokerState, ClusterImage
 from ottla.protocol.messages.broker_commands import FenceBroker
 
 A = b"a" * 16

@@ -9,9 +9,9 @@ import pytest
 
 from ottla.metadata_quorum.marker_reports import MarkerReports, ToldMarkers
 from ottla.metadata_quorum.raft.effects import Done
+from ottla.protocol.cluster.transaction_table import Phase
 from ottla.protocol.messages import transaction_commands as t
 from ottla.protocol.messages.command import PlainResult
-from ottla.protocol.transaction_table import Phase
 from tests.metadata_quorum.state.transactional import Transactions
 
 

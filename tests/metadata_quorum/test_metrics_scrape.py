@@ -6,7 +6,13 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from ottla.metadata_quorum.metrics import quorum_families
-from ottla.protocol.cluster_image import NO_LEADER, BrokerState, ClusterImage, PartitionState, TopicState
+from ottla.protocol.cluster.cluster_image import (
+    NO_LEADER,
+    BrokerState,
+    ClusterImage,
+    PartitionState,
+    TopicState,
+)
 from ottla.protocol.exposition import Histogram, exposition
 from tests.counted_calls import counted_calls
 

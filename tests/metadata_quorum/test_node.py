@@ -14,13 +14,13 @@ from ottla.metadata_quorum.config import QuorumNodeConfig
 from ottla.metadata_quorum.node import QuorumNode
 from ottla.metadata_quorum.raft.formation import WrongFolder
 from ottla.metadata_quorum.server import AddressInUse
+from ottla.protocol.cluster.transaction_table import Phase
 from ottla.protocol.features import OURS
-from ottla.protocol.handshake import LinkSecurity
 from ottla.protocol.messages.command import Command
 from ottla.protocol.messages.quorum_commands import encode_command
 from ottla.protocol.messages.transaction_commands import AddToTransaction, ClientOrigin, InitTransactionalId
-from ottla.protocol.node_secrets import Secrets
-from ottla.protocol.transaction_table import Phase
+from ottla.protocol.session.handshake import LinkSecurity
+from ottla.protocol.session.node_secrets import Secrets
 
 FORMED = 1 + len(OURS)
 """Records of a cluster that was formed: its id, and the levels of features."""

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from ottla.metadata_quorum.config import QuorumNodeConfig, parse_voters
-from ottla.protocol.config_keys import ConfigError
-from ottla.protocol.handshake import Role
+from ottla.protocol.session.handshake import Role
+from ottla.protocol.settings.config_keys import ConfigError
 
 
 @pytest.fixture

@@ -16,10 +16,10 @@ from ottla.cli.connection.plain_quorum_link import PlainQuorumLink
 from ottla.cli.nodes.quorum_tls import QuorumTls, quorum_tls
 from ottla.metadata_quorum.node_connection import NodeConnection, NodeConnectionLimits, dial
 from ottla.metadata_quorum.server import QuorumServer
-from ottla.protocol.config_key import ConfigError
-from ottla.protocol.handshake import HandshakeError, Identity, LinkSecurity, Role
 from ottla.protocol.messages.quorum_session import Unsubscribe
-from ottla.protocol.node_secrets import Secrets
+from ottla.protocol.session.handshake import HandshakeError, Identity, LinkSecurity, Role
+from ottla.protocol.session.node_secrets import Secrets
+from ottla.protocol.settings.config_key import ConfigError
 from tests.certificates import Authority
 
 SECURITY = LinkSecurity(Secrets((b"secret of a test cluster, 32 byte",)))

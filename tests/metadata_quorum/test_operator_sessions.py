@@ -12,8 +12,7 @@ import pytest
 from ottla.metadata_quorum.node import QuorumNode
 from ottla.metadata_quorum.node_connection import dial
 from ottla.metadata_quorum.operator_sessions import SESSIONS_MAX
-from ottla.protocol.acls import AclOperation, AclPermission, AclResourceType, PatternType
-from ottla.protocol.handshake import Identity, LinkSecurity, Role
+from ottla.protocol.cluster.acls import AclOperation, AclPermission, AclResourceType, PatternType
 from ottla.protocol.messages.acl_commands import AclEntry, AclFilterEntry, CreateAcls, DeleteAcls
 from ottla.protocol.messages.broker_commands import AllocateProducerIds, RegisterBroker
 from ottla.protocol.messages.cluster_commands import DeclareRestored
@@ -21,7 +20,8 @@ from ottla.protocol.messages.command import Command
 from ottla.protocol.messages.quorum_commands import Session, encode_command
 from ottla.protocol.messages.quorum_session import CommandStatus, SubmitCommand, Subscribe
 from ottla.protocol.messages.user_commands import AlterScramCredentials, ScramCredentialChange
-from ottla.protocol.node_secrets import Secrets
+from ottla.protocol.session.handshake import Identity, LinkSecurity, Role
+from ottla.protocol.session.node_secrets import Secrets
 
 from .test_node import until
 from .test_server_sessions import RawBroker, with_node

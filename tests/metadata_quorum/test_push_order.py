@@ -10,11 +10,11 @@ from ottla.metadata_quorum.broker_sessions import BrokerSession, BrokerSessions,
 from ottla.metadata_quorum.feed import FeedEntry, MetadataFeed, Scope
 from ottla.metadata_quorum.node_connection import NodeConnection
 from ottla.metadata_quorum.publication import Publication
-from ottla.protocol.cluster_image import ClusterImage, PartitionState
-from ottla.protocol.handshake import Identity
+from ottla.protocol.cluster.cluster_image import ClusterImage, PartitionState
+from ottla.protocol.cluster.partition_change import PartitionChange
 from ottla.protocol.messages.quorum_session import FeedRecords, Subscribe, decode_session_message
 from ottla.protocol.messages.quorum_session import encode_session_message as encode
-from ottla.protocol.partition_change import PartitionChange
+from ottla.protocol.session.handshake import Identity
 
 
 @dataclass

@@ -12,9 +12,9 @@ import uvloop
 from ottla.metadata_quorum import server
 from ottla.metadata_quorum.node_connection import NodeConnection, NodeConnectionLimits, dial
 from ottla.metadata_quorum.server import STRANGERS_PER_ADDRESS_MAX, AddressInUse, QuorumServer
-from ottla.protocol.handshake import CHANCE_BYTES, ClientHandshake, Identity, LinkSecurity, Role
-from ottla.protocol.liveness_datagrams import DatagramHeartbeat, DatagramSeal, HeartbeatAnswer, Probe
-from ottla.protocol.node_secrets import Secrets
+from ottla.protocol.session.handshake import CHANCE_BYTES, ClientHandshake, Identity, LinkSecurity, Role
+from ottla.protocol.session.liveness_datagrams import DatagramHeartbeat, DatagramSeal, HeartbeatAnswer, Probe
+from ottla.protocol.session.node_secrets import Secrets
 from tests.protocol.version_one import OldClient
 
 SECRET = b"s" * 32

@@ -4,15 +4,15 @@ from collections.abc import Callable
 
 from ottla.metadata_quorum.leader_duties import LeaderCommand, LeaderDuties, Wish
 from ottla.metadata_quorum.liveness import Heartbeat, ReplicaProgress, SessionTracker
-from ottla.protocol.cluster_image import BrokerState, ClusterImage, PartitionState, TopicState
-from ottla.protocol.delegation_tokens import TokenState
+from ottla.protocol.cluster.cluster_image import BrokerState, ClusterImage, PartitionState, TopicState
+from ottla.protocol.cluster.partition_change import PartitionChange
+from ottla.protocol.credentials.delegation_tokens import TokenState
 from ottla.protocol.features import MIRROR, MIRROR_WITH_OFFSETS, PLACEMENT, PLACEMENT_IN_TURNS, SECURITY
 from ottla.protocol.messages.broker_commands import BeginControlledShutdown, FenceBroker, UnfenceBroker
 from ottla.protocol.messages.cluster_commands import FormCluster, InitialFeature
 from ottla.protocol.messages.metadata_records import TopicRemovedRecord
 from ottla.protocol.messages.partition_commands import ElectLastKnown, ElectLeaders
 from ottla.protocol.messages.token_commands import RemoveExpiredTokens
-from ottla.protocol.partition_change import PartitionChange
 
 TOPIC = b"t" * 16
 READY, STOPPING, WAITING = Wish(True, False), Wish(True, True), Wish(False, False)

@@ -13,7 +13,7 @@ import uvloop
 from ottla.dataplane.quorum.heartbeats import HeartbeatThread
 from ottla.metadata_quorum.broker_probes import BrokerProbes
 from ottla.metadata_quorum.probe import ProbeResult, is_own_address, is_refused, probe
-from ottla.protocol.liveness_datagrams import DatagramHeartbeat, DatagramSeal
+from ottla.protocol.session.liveness_datagrams import DatagramHeartbeat, DatagramSeal
 
 A = b"a" * 16
 

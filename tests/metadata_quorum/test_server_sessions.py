@@ -10,7 +10,6 @@ import uvloop
 from ottla.metadata_quorum.node import QuorumNode
 from ottla.metadata_quorum.node_connection import NodeConnection, dial
 from ottla.protocol.features import FEATURES, OURS
-from ottla.protocol.handshake import Identity, Role
 from ottla.protocol.messages.broker_commands import (
     AllocateProducerIds,
     RegisterBroker,
@@ -32,6 +31,7 @@ from ottla.protocol.messages.quorum_session import (
     decode_session_message,
     encode_session_message,
 )
+from ottla.protocol.session.handshake import Identity, Role
 
 from .test_node import FORMED, config, until
 

@@ -17,10 +17,10 @@ from ottla.metadata_quorum.transaction_deadlines import (
     TransactionClocks,
     UnusedIds,
 )
+from ottla.protocol.cluster.partition_change import record_of
+from ottla.protocol.cluster.transaction_table import Phase, TransactionMetadata, TransactionTable
 from ottla.protocol.messages.command import PlainResult
 from ottla.protocol.messages.transaction_commands import ExpireTransactions, ForgetTransactionalIds
-from ottla.protocol.partition_change import record_of
-from ottla.protocol.transaction_table import Phase, TransactionMetadata, TransactionTable
 
 from .state.transactional import Transactions
 

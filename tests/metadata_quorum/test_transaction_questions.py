@@ -9,6 +9,7 @@ from types import FrameType
 import pytest
 
 from ottla.metadata_quorum.transaction_questions import ANSWER_BYTES_MAX, TransactionAnswers, largest_cut
+from ottla.protocol.cluster.transaction_table import Phase, Place, TransactionTable, by_topic
 from ottla.protocol.messages.quorum_session import encode_session_message
 from ottla.protocol.messages.transaction_questions import (
     AskCut,
@@ -25,7 +26,6 @@ from ottla.protocol.messages.transaction_records import (
     TransactionRecord,
     TransactionWriterRecord,
 )
-from ottla.protocol.transaction_table import Phase, Place, TransactionTable, by_topic
 from tests.metadata_quorum.state.transactional import Transactions
 
 TOPIC = b"t" * 16

@@ -14,7 +14,7 @@ from uuid import UUID
 from kio.schema.errors import ErrorCode as KioErrorCode
 from kio.serial import entity_reader, entity_writer
 
-from ottla.protocol.schema import Field, Message
+from ottla.protocol.wire.schema import Field, Message
 
 INTEGERS = {
     "int8": (-(1 << 7), (1 << 7) - 1),

@@ -6,9 +6,9 @@ import struct
 
 from crc32c import crc32c
 
-from ottla.protocol.compression import Compression, compress
-from ottla.protocol.primitives import zigzag
-from ottla.protocol.record_batch import COMPRESSION_MASK
+from ottla.protocol.records.compression import Compression, compress
+from ottla.protocol.records.record_batch import COMPRESSION_MASK
+from ottla.protocol.wire.primitives import zigzag
 from tests.dataplane.log.batches import raw_batch
 
 NOW = 1_700_000_000_000

@@ -9,10 +9,10 @@ import pytest
 
 from ottla.client.columns import fetching
 from ottla.client.consuming import fetched
-from ottla.protocol import record, record_codec
+from ottla.protocol.records import record, record_codec
 
 try:
-    from ottla.protocol import _record_codec as in_c
+    from ottla.protocol.records import _record_codec as in_c
 except ImportError:
     in_c = None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ottla.protocol.scram import ScramCredential, ScramMechanism, ScramServer, ScramUser
+from ottla.protocol.credentials.scram import ScramCredential, ScramMechanism, ScramServer, ScramUser
 
 
 class AnsweringServer:

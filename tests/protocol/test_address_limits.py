@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.protocol.address_limits import AddressLimits
-from ottla.protocol.config_key import ConfigError
-from ottla.protocol.config_keys import NODE_KEYS
+from ottla.protocol.settings.address_limits import AddressLimits
+from ottla.protocol.settings.config_key import ConfigError
+from ottla.protocol.settings.config_keys import NODE_KEYS
 
 
 def test_the_smallest_network_that_holds_an_address_counts() -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.protocol.authorizer_settings import STANDARD_AUTHORIZER, AuthorizerSettings
-from ottla.protocol.config_key import ConfigError
+from ottla.protocol.cluster.authorizer_settings import STANDARD_AUTHORIZER, AuthorizerSettings
+from ottla.protocol.settings.config_key import ConfigError
 
 
 def test_without_a_class_there_is_no_authorizer() -> None:

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.metadata_quorum.state.controller import Controller
-from ottla.protocol.broker_lists import KNOWN_MAX, broker_list
+from ottla.protocol.cluster.broker_lists import KNOWN_MAX, broker_list
 from tests.metadata_quorum.state.harness import ControllerWithBrokers, topic
 
 

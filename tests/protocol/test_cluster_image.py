@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.protocol.cluster_image import (
+from ottla.protocol.cluster.cluster_image import (
     BrokerState,
     ClusterImage,
     ImageInconsistent,
@@ -14,8 +14,7 @@ from ottla.protocol.cluster_image import (
     broker_record,
     partition_record,
 )
-from ottla.protocol.codec import MalformedMessage
-from ottla.protocol.image_delta import ImageDelta
+from ottla.protocol.cluster.image_delta import ImageDelta
 from ottla.protocol.messages.metadata_records import (
     BrokerListener,
     BrokerRemovedRecord,
@@ -29,6 +28,7 @@ from ottla.protocol.messages.metadata_records import (
     decode_record,
     encode_record,
 )
+from ottla.protocol.wire.codec import MalformedMessage
 
 TOPICS = {bytes([number]) * 16: f"t{number}" for number in range(1, 4)}
 TOPIC_IDS = st.sampled_from(sorted(TOPICS))

@@ -11,15 +11,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.protocol.codec import (
-    MalformedMessage,
-    UnsupportedField,
-    UnsupportedVersion,
-    decode,
-    decode_from,
-    encode,
-    encode_parts,
-)
 from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
 from ottla.protocol.messages.headers import (
@@ -33,9 +24,18 @@ from ottla.protocol.messages.headers import (
 )
 from ottla.protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from ottla.protocol.primitives import write_uvarint
-from ottla.protocol.record import SealedBatch
-from ottla.protocol.schema import (
+from ottla.protocol.records.record import SealedBatch
+from ottla.protocol.wire.codec import (
+    MalformedMessage,
+    UnsupportedField,
+    UnsupportedVersion,
+    decode,
+    decode_from,
+    encode,
+    encode_parts,
+)
+from ottla.protocol.wire.primitives import write_uvarint
+from ottla.protocol.wire.schema import (
     Message,
     array,
     boolean,

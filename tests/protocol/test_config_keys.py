@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.protocol.config_keys import (
+from ottla.protocol.settings.config_keys import (
     CLUSTER_WIDE_KEYS,
     IGNORED_FAMILIES,
     IGNORED_KEYS,

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.protocol.frames import (
+from ottla.protocol.session.frames import (
     HEADER_BYTES,
     TAG_BYTES,
     Buffer,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.protocol.codec import MalformedMessage, decode, encode
 from ottla.protocol.messages.consumer_protocol import (
     ConsumerProtocolAssignment,
     ConsumerProtocolSubscription,
@@ -19,7 +18,8 @@ from ottla.protocol.messages.group_records import (
     OffsetCommitKey,
     OffsetCommitValue,
 )
-from ottla.protocol.schema import Message
+from ottla.protocol.wire.codec import MalformedMessage, decode, encode
+from ottla.protocol.wire.schema import Message
 
 TOPIC_ID = (1).to_bytes(8, "big") + (2).to_bytes(8, "big")
 

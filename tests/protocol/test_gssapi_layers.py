@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.protocol.gssapi_layers import OFFER, LayersRefused, check_choice, chosen
+from ottla.protocol.credentials.gssapi_layers import OFFER, LayersRefused, check_choice, chosen
 
 
 def test_both_ends_agree_on_no_layer() -> None:

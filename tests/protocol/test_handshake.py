@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.protocol.frames import FrameError
-from ottla.protocol.handshake import (
+from ottla.protocol.session.frames import FrameError
+from ottla.protocol.session.handshake import (
     CHANCE_BYTES,
     MAX_MESSAGE_BYTES,
     ClientHandshake,
@@ -19,7 +19,7 @@ from ottla.protocol.handshake import (
     ServerHandshake,
     refusal,
 )
-from ottla.protocol.node_secrets import Secrets
+from ottla.protocol.session.node_secrets import Secrets
 
 from .version_one import OldClient, OldServer, hello
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.protocol.jaas import JaasMalformed, LoginModule, parse_jaas
+from ottla.protocol.credentials.jaas import JaasMalformed, LoginModule, parse_jaas
 
 PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 

@@ -12,9 +12,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.protocol import messages
-from ottla.protocol.codec import decode_from, encode
 from ottla.protocol.messages.headers import FIRST_FLEXIBLE
-from ottla.protocol.schema import HIGHEST_VERSION, Message
+from ottla.protocol.wire.codec import decode_from, encode
+from ottla.protocol.wire.schema import HIGHEST_VERSION, Message
 from tests.protocol.kio_bridge import kio_class, kio_decode, kio_encode, random_message, same
 
 MODULES = (

@@ -5,16 +5,16 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.protocol.codec import decode, encode, encode_element
+from ottla.protocol.direct_codecs.metadata_layout import TopicWriter
+from ottla.protocol.direct_codecs.metadata_reader import MetadataReader, ToldPartition, ToldTopic
 from ottla.protocol.messages.metadata import (
     MetadataResponse,
     MetadataResponseBroker,
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from ottla.protocol.metadata_layout import TopicWriter
-from ottla.protocol.metadata_reader import MetadataReader, ToldPartition, ToldTopic
-from ottla.protocol.primitives import MalformedMessage, write_uvarint
+from ottla.protocol.wire.codec import decode, encode, encode_element
+from ottla.protocol.wire.primitives import MalformedMessage, write_uvarint
 
 VERSIONS = st.integers(9, 13)
 NOT_ASKED_FOR = -(1 << 31)

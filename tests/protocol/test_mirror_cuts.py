@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.protocol.cluster_image import ClusterImage, ImageInconsistent
+from ottla.protocol.cluster.cluster_image import ClusterImage, ImageInconsistent
+from ottla.protocol.cluster.mirror_cuts import NOT_REACHED, MirrorCuts, cut_reached_record
+from ottla.protocol.cluster.mirror_versions import mirrored_versions
 from ottla.protocol.messages.metadata_records import Record, TopicRecord, TopicRemovedRecord
 from ottla.protocol.messages.mirror_records import (
     MirrorCutReachedRecord,
@@ -18,8 +20,6 @@ from ottla.protocol.messages.mirror_records import (
     ReachedPartition,
     ReachedTopic,
 )
-from ottla.protocol.mirror_cuts import NOT_REACHED, MirrorCuts, cut_reached_record
-from ottla.protocol.mirror_versions import mirrored_versions
 
 TOPIC = b"t" * 16
 PLACE = (TOPIC, 0)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.protocol.cluster_image import ClusterImage, ImageInconsistent
+from ottla.protocol.cluster.cluster_image import ClusterImage, ImageInconsistent
+from ottla.protocol.cluster.mirror_table import MirrorPartition, MirrorTable, Resumption, ResumptionKind
 from ottla.protocol.messages.metadata_records import TopicRecord, TopicRemovedRecord
 from ottla.protocol.messages.mirror_records import (
     MirrorPartitionRecord,
@@ -13,7 +14,6 @@ from ottla.protocol.messages.mirror_records import (
     MirrorTopicRecord,
     SourceEpoch,
 )
-from ottla.protocol.mirror_table import MirrorPartition, MirrorTable, Resumption, ResumptionKind
 
 EXACT, CUT, KEPT = ResumptionKind.EXACT, ResumptionKind.CUT, ResumptionKind.KEPT
 TOPIC = b"t" * 16

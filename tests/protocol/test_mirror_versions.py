@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from ottla.protocol.cluster.mirror_versions import MirrorVersions, mirrored_versions
 from ottla.protocol.messages.mirror_records import MirrorVersionsRecord
-from ottla.protocol.mirror_versions import MirrorVersions, mirrored_versions
 
 TOLD = st.tuples(
     st.integers(0, 3),

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.protocol.node_proof import (
+from ottla.protocol.session.node_proof import (
     MAX_MESSAGE_BYTES,
     NO_NODE,
     NONCE_BYTES,
@@ -20,7 +20,7 @@ from ottla.protocol.node_proof import (
     ProvenNode,
     ServerProof,
 )
-from ottla.protocol.node_secrets import Secrets
+from ottla.protocol.session.node_secrets import Secrets
 
 SECRET = b"a secret of the cluster"
 OTHER_SECRET = b"a secret of another one"

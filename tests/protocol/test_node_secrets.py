@@ -9,8 +9,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from ottla.protocol.config_key import ConfigError
-from ottla.protocol.node_secrets import MIN_STRENGTH_BITS, Secrets, read_secrets, strength_bits
+from ottla.protocol.session.node_secrets import MIN_STRENGTH_BITS, Secrets, read_secrets, strength_bits
+from ottla.protocol.settings.config_key import ConfigError
 
 OLD, NEW = b"0123456789abcdef0123456789abcdef", b"fedcba98765432100123456789abcdef"
 

@@ -11,7 +11,6 @@ from kafka.protocol.producer import InitProducerIdResponse as KafkaPythonInitPro
 from kio.schema.api_versions.v4.response import ApiVersionsResponse as KioApiVersionsResponse
 
 from ottla.protocol import messages
-from ottla.protocol.codec import MalformedMessage, decode, decode_from, encode
 from ottla.protocol.messages.aborts import AbortTransactionRequest, AbortTransactionResponse
 from ottla.protocol.messages.api_versions import ApiVersion, ApiVersionsResponse
 from ottla.protocol.messages.cuts import (
@@ -66,7 +65,8 @@ from ottla.protocol.messages.transactional_ids import (
     DeleteTransactionalIdRequest,
     DeleteTransactionalIdResponse,
 )
-from ottla.protocol.schema import Message
+from ottla.protocol.wire.codec import MalformedMessage, decode, decode_from, encode
+from ottla.protocol.wire.schema import Message
 from tests.protocol.kio_bridge import kio_decode
 
 TOPICS = [CutTopic(topic_id=b"t" * 16, partitions=[0, 2]), CutTopic(topic_id=b"u" * 16)]

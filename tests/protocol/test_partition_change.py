@@ -7,10 +7,10 @@ from unittest.mock import patch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ottla.protocol import partition_change
-from ottla.protocol.cluster_image import PartitionState, partition_record
+from ottla.protocol.cluster import partition_change
+from ottla.protocol.cluster.cluster_image import PartitionState, partition_record
+from ottla.protocol.cluster.partition_change import PartitionChange, record_of
 from ottla.protocol.messages.metadata_records import TopicRecord, encode_record
-from ottla.protocol.partition_change import PartitionChange, record_of
 
 INT32 = st.integers(-(2**31), 2**31 - 1)
 IDS = st.lists(st.integers(0, 2**31 - 1), max_size=4).map(tuple)

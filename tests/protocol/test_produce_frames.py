@@ -10,8 +10,9 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ottla.protocol import produce_frames_in_python
-from ottla.protocol.codec import decode, encode
+from ottla.protocol.direct_codecs import produce_frames_in_python
+from ottla.protocol.direct_codecs.produce_frames import write_produced
+from ottla.protocol.direct_codecs.produce_frames_in_python import BATCHES_MAX, UsualProduce
 from ottla.protocol.messages.headers import (
     decode_request_header,
     decode_response,
@@ -26,12 +27,11 @@ from ottla.protocol.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
-from ottla.protocol.primitives import MalformedMessage
-from ottla.protocol.produce_frames import write_produced
-from ottla.protocol.produce_frames_in_python import BATCHES_MAX, UsualProduce
+from ottla.protocol.wire.codec import decode, encode
+from ottla.protocol.wire.primitives import MalformedMessage
 
 try:
-    from ottla.protocol import _produce_frames as in_c
+    from ottla.protocol.direct_codecs import _produce_frames as in_c
 except ImportError:
     in_c = None
 

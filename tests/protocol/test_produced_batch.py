@@ -13,11 +13,11 @@ import zstandard
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.protocol.compression import Compression, compress
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.produced_batch import ExpandsTooFar, walk_records
-from ottla.protocol.record import NewRecord, encode_batch
-from ottla.protocol.record_batch import parse_header
+from ottla.protocol.records.compression import Compression, compress
+from ottla.protocol.records.produced_batch import ExpandsTooFar, walk_records
+from ottla.protocol.records.record import NewRecord, encode_batch
+from ottla.protocol.records.record_batch import parse_header
 from tests.dataplane.log.batches import raw_batch
 from tests.protocol.produced import FINE, MALFORMED, NOW, TWO, produced, record
 

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from ottla.protocol import messages
-from ottla.protocol.codec import MalformedMessage
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.broker_commands import AllocateProducerIds, AllocateProducerIdsResult
 from ottla.protocol.messages.command import Command, CommandRefused, accepted, refusal, result_type
@@ -22,6 +21,7 @@ from ottla.protocol.messages.quorum_commands import (
     encode_result,
     refused,
 )
+from ottla.protocol.wire.codec import MalformedMessage
 
 NUMBERS = {
     1: "RegisterBroker",

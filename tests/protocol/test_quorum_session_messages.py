@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.protocol.codec import decode
 from ottla.protocol.messages.app_version_questions import (
     AppVersionsTold,
     AppVersionTold,
@@ -33,7 +32,8 @@ from ottla.protocol.messages.transaction_questions import (
     WriterTold,
 )
 from ottla.protocol.messages.transaction_records import WriterPartitions
-from ottla.protocol.schema import Message, array, boolean, data, int32, int64
+from ottla.protocol.wire.codec import decode
+from ottla.protocol.wire.schema import Message, array, boolean, data, int32, int64
 
 HEARTBEAT = SessionHeartbeat(
     broker_epoch=7,

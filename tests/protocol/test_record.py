@@ -16,9 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from kafka.record.memory_records import MemoryRecords
 
-from ottla.protocol.compression import Compression, compress, decompress
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.record import (
+from ottla.protocol.records.compression import Compression, compress, decompress
+from ottla.protocol.records.record import (
     ControlRecord,
     ControlType,
     NewRecord,
@@ -30,7 +30,7 @@ from ottla.protocol.record import (
     expanded_body,
     recompressed,
 )
-from ottla.protocol.record_batch import parse_header, validate_produced
+from ottla.protocol.records.record_batch import parse_header, validate_produced
 from tests.protocol.record_codecs import record_codec_in_use as record_codec_in_use
 
 CODECS = list(Compression)

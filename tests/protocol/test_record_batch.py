@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.record_batch import (
+from ottla.protocol.records.record_batch import (
     HEADER_SIZE,
     check_integrity,
     parse_header,

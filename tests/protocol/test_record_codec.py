@@ -19,13 +19,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.protocol import record_codec
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.primitives import zigzag
+from ottla.protocol.records import record_codec
+from ottla.protocol.wire.primitives import zigzag
 from tests.protocol.record_codecs import BOTH, NEEDS_C, in_c
 
 ROOT = Path(__file__).resolve().parents[2]
-SOURCES = [f"protocol/{name}" for name in ("_record_codec.c", "_columns.c", "_columns.h", "_varints.h")]
+SOURCES = [
+    f"protocol/records/{name}" for name in ("_record_codec.c", "_columns.c", "_columns.h", "_varints.h")
+]
 INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
 blobs = st.none() | st.binary(max_size=200)
 headers = st.lists(st.tuples(st.text(st.characters(codec="utf-8"), max_size=5), blobs), max_size=3)
@@ -321,13 +323,13 @@ def test_what_could_be_part_of_a_cycle_is_collected() -> None:
 CHOICES = {
     "": "C" if in_c is not None else "python",
     "import os; os.environ['OTTLA_PURE_PYTHON'] = '1'": "python",
-    "import sys; sys.modules['ottla.protocol._record_codec'] = None": "python",
+    "import sys; sys.modules['ottla.protocol.records._record_codec'] = None": "python",
 }
 
 
 @pytest.mark.parametrize("before", CHOICES)
 def test_the_codec_is_chosen_at_import(before: str) -> None:
-    program = f"{before}\nfrom ottla.protocol.record import CODEC\nprint(CODEC)"
+    program = f"{before}\nfrom ottla.protocol.records.record import CODEC\nprint(CODEC)"
     environment = {name: value for name, value in os.environ.items() if name != "OTTLA_PURE_PYTHON"}
     told = subprocess.check_output([sys.executable, "-c", program], env=environment, text=True)
     assert told.strip() == CHOICES[before]
@@ -336,7 +338,7 @@ def test_the_codec_is_chosen_at_import(before: str) -> None:
 def test_it_is_built_without_a_compiler(tmp_path: Path) -> None:
     pytest.importorskip("setuptools")
     for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE", *SOURCES):
-        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
     environment = os.environ | {"CC": "false", "LDSHARED": "false"}
     subprocess.run(

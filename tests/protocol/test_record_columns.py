@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from ottla.client.columns.arrow import record_batch
 from ottla.client.records import TopicPartition
-from ottla.protocol import record_codec
 from ottla.protocol.errors import KafkaError
-from ottla.protocol.record_columns import column_buffers
+from ottla.protocol.records import record_codec
+from ottla.protocol.records.record_columns import column_buffers
 from tests.protocol.record_codecs import BOTH, NEEDS_C, in_c
 
 HERE = TopicPartition("t", 3)

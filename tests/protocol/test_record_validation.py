@@ -10,13 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.protocol import record_validation
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.record_codec import NewRecord, encode_records
+from ottla.protocol.records import record_validation
+from ottla.protocol.records.record_codec import NewRecord, encode_records
 from tests.protocol.produced import FINE, MALFORMED, record
 
 try:
-    from ottla.protocol import _record_validation as in_c
+    from ottla.protocol.records import _record_validation as in_c
 except ImportError:
     in_c = None
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.protocol.scram import (
+from ottla.protocol.credentials.scram import (
     ITERATIONS_MIN,
     SCRAM_MECHANISMS,
     SCRAM_SHA_256,

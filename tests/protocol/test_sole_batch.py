@@ -11,12 +11,12 @@ from crc32c import crc32c
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ottla.protocol import record_validation
-from ottla.protocol.compression import Compression
 from ottla.protocol.errors import KafkaError
-from ottla.protocol.produced_batch import BrokenRules, walk_records
-from ottla.protocol.record import encode_batch
-from ottla.protocol.record_batch import (
+from ottla.protocol.records import record_validation
+from ottla.protocol.records.compression import Compression
+from ottla.protocol.records.produced_batch import BrokenRules, walk_records
+from ottla.protocol.records.record import encode_batch
+from ottla.protocol.records.record_batch import (
     ATTRIBUTES_AT,
     COMPRESSION_MASK,
     HEADER_SIZE,
@@ -26,7 +26,7 @@ from ottla.protocol.record_batch import (
 from tests.protocol.produced import MALFORMED, NOW, produced
 
 try:
-    from ottla.protocol import _record_validation as in_c
+    from ottla.protocol.records import _record_validation as in_c
 except ImportError:
     in_c = None
 

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 import ottla.protocol.messages
-from ottla.protocol.codec import MalformedMessage, decode, decode_at_most, decode_stepwise, encode
-from ottla.protocol.codec_source import STEP_ELEMENTS
-from ottla.protocol.schema import Field, Message, Request
+from ottla.protocol.wire.codec import MalformedMessage, decode, decode_at_most, decode_stepwise, encode
+from ottla.protocol.wire.codec_source import STEP_ELEMENTS
+from ottla.protocol.wire.schema import Field, Message, Request
 from tests.worst_requests import requests, widest
 
 ELEMENTS = 600

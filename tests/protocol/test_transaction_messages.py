@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.protocol.codec import UnsupportedField, decode, encode
 from ottla.protocol.messages.transaction_descriptions import (
     DescribedTransaction,
     DescribedTransactionTopic,
@@ -38,7 +37,8 @@ from ottla.protocol.messages.transactions import (
     WriteTxnMarkersRequest,
     WriteTxnMarkersResponse,
 )
-from ottla.protocol.schema import ZERO_UUID, Message
+from ottla.protocol.wire.codec import UnsupportedField, decode, encode
+from ottla.protocol.wire.schema import ZERO_UUID, Message
 
 TOPIC_ID = bytes(range(16))
 TOPICS = [AddPartitionsToTxnTopic(name="orders", partitions=[0, 2])]

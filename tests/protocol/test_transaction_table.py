@@ -6,7 +6,7 @@ from dataclasses import fields, replace
 
 import pytest
 
-from ottla.protocol.transaction_table import Phase, Recovery, TransactionMetadata, Writer
+from ottla.protocol.cluster.transaction_table import Phase, Recovery, TransactionMetadata, Writer
 
 
 def _transaction() -> TransactionMetadata:

@@ -6,7 +6,7 @@ import hmac
 import struct
 from hashlib import blake2b, sha256
 
-from ottla.protocol.frames import TaggedChannel
+from ottla.protocol.session.frames import TaggedChannel
 
 NONCE = b"n" * 32
 

@@ -15,10 +15,10 @@ from ....dataplane.log.producers.producer_snapshot import read_snapshot
 from ....dataplane.log.segments.segment import TRANSACTION_INDEX_SUFFIX
 from ....dataplane.log.segments.transaction_index import decode_transactions
 from ....dataplane.log.storage_errors import BrokenBatch
-from ....protocol.compression import Compression
 from ....protocol.errors import KafkaError
-from ....protocol.record import Record, decode_control_record, decode_records
-from ....protocol.record_batch import BatchHeader, check_integrity
+from ....protocol.records.compression import Compression
+from ....protocol.records.record import Record, decode_control_record, decode_records
+from ....protocol.records.record_batch import BatchHeader, check_integrity
 from ...arguments.selection import iso_time
 from ...failures import CommandFailed
 from ...terminal.text import say

@@ -6,7 +6,7 @@ import argparse
 from collections.abc import Awaitable, Callable
 
 from ....client.admin import Admin, MirrorDescription
-from ....protocol.mirror_table import MirrorPhase, is_offsets_copy
+from ....protocol.cluster.mirror_table import MirrorPhase, is_offsets_copy
 from ...arguments.selection import missing
 from ...connection.precedence import connection_of
 from ...failures import CommandFailed, UsageError

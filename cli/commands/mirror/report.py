@@ -12,7 +12,7 @@ from ....client.admin import (
     MirrorPartitionDescription,
     MirrorTopicDescription,
 )
-from ....protocol.mirror_table import FaultKind, MirrorFault, MirrorPhase, is_offsets_copy
+from ....protocol.cluster.mirror_table import FaultKind, MirrorFault, MirrorPhase, is_offsets_copy
 from ...terminal.output import bytes_text
 
 UNKNOWN: Final = "?"

@@ -15,7 +15,7 @@ from pathlib import Path
 
 from ....dataplane.configuration.config import BrokerConfig
 from ....dataplane.storage.meta_properties import FILE_NAME
-from ....protocol.config_keys import ConfigError
+from ....protocol.settings.config_keys import ConfigError
 from ...failures import CommandFailed
 from ..child_processes import die_with_parent
 from ..endpoint import EndpointCheck, MonitoringEndpoint, endpoint_of

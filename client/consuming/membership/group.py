@@ -31,7 +31,7 @@ from ....protocol.messages.groups import (
     SyncGroupRequest,
     SyncGroupRequestAssignment,
 )
-from ....protocol.schema import Message, Request
+from ....protocol.wire.schema import Message, Request
 from ...connections.cluster import Backoff, Cluster
 from ...connections.coordinator import OF_GROUP, Coordinator
 from ...failures import cluster_error

@@ -12,7 +12,6 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ....protocol.codec import MalformedMessage, decode, encode
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages.consumer_protocol import (
     ConsumerProtocolAssignment,
@@ -23,6 +22,7 @@ from ....protocol.messages.consumer_protocol import (
     encode_payload,
 )
 from ....protocol.messages.consumer_protocol import TopicPartition as Listed
+from ....protocol.wire.codec import MalformedMessage, decode, encode
 from ...records import TopicPartition
 from ..group_metadata import NO_GENERATION
 

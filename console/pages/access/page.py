@@ -8,7 +8,7 @@ from typing import Final, TypeVar
 
 from ....client.admin import UserLogin
 from ....client.admin.quotas import Entity
-from ....protocol.acls import (
+from ....protocol.cluster.acls import (
     CLUSTER_NAME,
     Acl,
     AclOperation,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ....protocol.messages.consumer_protocol import decode_topics
-from ....protocol.primitives import MalformedMessage
+from ....protocol.wire.primitives import MalformedMessage
 from .group import ClassicGroup
 
 CONSUMER = "consumer"

@@ -15,7 +15,7 @@ from ....protocol.messages.consumer_protocol import (
     decode_payload,
     encode_payload,
 )
-from ....protocol.primitives import MalformedMessage
+from ....protocol.wire.primitives import MalformedMessage
 from ..classic.membership import JoinReply, JoinRequest, SyncReply
 from .group import ConsumerGroup
 from .member import ClassicSide, ConsumerMember, MemberState, Partitions, by_topic

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages.consumer_protocol import ConsumerProtocolAssignment, decode_payload
-from ....protocol.primitives import MalformedMessage
+from ....protocol.wire.primitives import MalformedMessage
 from ..classic.group import ClassicGroup
 from ..classic.membership import ClassicMember
 from ..limits import ConsumerLimits, GroupLimits

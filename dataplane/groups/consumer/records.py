@@ -12,7 +12,6 @@ import struct
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 
-from ....protocol.codec import decode, encode
 from ....protocol.messages.group_records import (
     ClassicMemberMetadata,
     ClassicProtocol,
@@ -27,7 +26,8 @@ from ....protocol.messages.group_records import (
     HeldTopicPartitions,
     TargetTopicPartitions,
 )
-from ....protocol.schema import Message
+from ....protocol.wire.codec import decode, encode
+from ....protocol.wire.schema import Message
 from ..limits import ConsumerLimits
 from .group import Change, ConsumerGroup, RecordKind
 from .member import ClassicSide, ConsumerMember, MemberState, Partitions, by_topic

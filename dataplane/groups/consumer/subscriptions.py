@@ -7,7 +7,7 @@ from dataclasses import astuple, dataclass
 from hashlib import blake2b
 from typing import Protocol
 
-from ....protocol.cluster_image import ClusterImage
+from ....protocol.cluster.cluster_image import ClusterImage
 from .pattern_searches import FOUND_MAX, Later, PatternSearches
 
 

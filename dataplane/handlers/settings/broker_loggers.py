@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import logging
 
-from ....protocol.config_chain import ConfigSource
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages.config_commands import ConfigChange, ConfigOperation
+from ....protocol.settings.config_chain import ConfigSource
 from .config_view import EffectiveSetting
 
 _ROOT = "root"

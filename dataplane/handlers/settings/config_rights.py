@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ....protocol.acls import AclOperation, AclResourceType
+from ....protocol.cluster.acls import AclOperation, AclResourceType
 from ....protocol.messages.config_commands import ResourceType
 from ...security.authorization.access import Access
 

@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from ....protocol.config_chain import (
+from ....protocol.messages.config_commands import ResourceType
+from ....protocol.settings.config_chain import (
     DEFAULTS,
     ConfigLink,
     ConfigSource,
@@ -15,8 +16,8 @@ from ....protocol.config_chain import (
     in_unit_of,
     links,
 )
-from ....protocol.config_key import ConfigKey, ConfigType
-from ....protocol.config_keys import (
+from ....protocol.settings.config_key import ConfigKey, ConfigType
+from ....protocol.settings.config_keys import (
     NODE_KEYS,
     TOPIC_KEYS,
     is_dynamic,
@@ -24,8 +25,7 @@ from ....protocol.config_keys import (
     node_key,
     why_ignored,
 )
-from ....protocol.config_resources import CLIENT_METRICS_KEYS, GROUP_KEYS
-from ....protocol.messages.config_commands import ResourceType
+from ....protocol.settings.config_resources import CLIENT_METRICS_KEYS, GROUP_KEYS
 from ...broker_settings import BrokerSettings
 from ...quorum.access import Quorum
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ....protocol.config_keys import TOPIC_KEYS, looks_secret, node_key
 from ....protocol.messages.config_commands import ResourceType
+from ....protocol.settings.config_keys import TOPIC_KEYS, looks_secret, node_key
 
 
 def sent_value(resource_type: int, name: str, value: str | None) -> str | None:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from ....protocol.record_batch import parse_header
+from ....protocol.records.record_batch import parse_header
 from ..durable_files import sync_file
 from ..segments.aborted_transaction import AbortedTransaction
 from ..segments.descriptors import FileCache

@@ -11,8 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from ....protocol.errors import KafkaError
-from ....protocol.record import ControlType, read_control_record
-from ....protocol.record_batch import BatchHeader, check_integrity, parse_header
+from ....protocol.records.record import ControlType, read_control_record
+from ....protocol.records.record_batch import BatchHeader, check_integrity, parse_header
 from ..segments.aborted_transaction import AbortedTransaction
 from ..segments.batch_walk import walk_file
 from ..segments.segment import LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX

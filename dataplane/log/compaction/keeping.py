@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from ....protocol.record import ControlType
-from ....protocol.record_batch import BatchHeader
+from ....protocol.records.record import ControlType
+from ....protocol.records.record_batch import BatchHeader
 from .offset_map import OffsetMap
 from .transactions import TransactionFilter
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ....protocol.compression import DECOMPRESSED_BYTES_MAX, decompress
 from ....protocol.errors import ErrorCode, KafkaError
-from ....protocol.primitives import Buffer, MalformedMessage, read_varlong
-from ....protocol.record_batch import HEADER_SIZE, BatchHeader
+from ....protocol.records.compression import DECOMPRESSED_BYTES_MAX, decompress
+from ....protocol.records.record_batch import HEADER_SIZE, BatchHeader
+from ....protocol.wire.primitives import Buffer, MalformedMessage, read_varlong
 
 _INT64_END = 1 << 63
 Span = tuple[int, int, int, int, int, bytes | None, bool]

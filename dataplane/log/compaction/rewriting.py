@@ -11,9 +11,8 @@ import struct
 from collections.abc import Sequence
 
 from ....protocol.checksum import crc32c
-from ....protocol.compression import Compression, compress
-from ....protocol.primitives import read_varlong, zigzag
-from ....protocol.record_batch import (
+from ....protocol.records.compression import Compression, compress
+from ....protocol.records.record_batch import (
     CONTROL_FLAG,
     DELETE_HORIZON_FLAG,
     HEADER_SIZE,
@@ -23,6 +22,7 @@ from ....protocol.record_batch import (
     TRANSACTIONAL_FLAG,
     BatchHeader,
 )
+from ....protocol.wire.primitives import read_varlong, zigzag
 from .record_scan import Span
 
 _HEAD = struct.Struct(">qiibI")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from ....protocol.record_batch import CONTROL_FLAG, TRANSACTIONAL_FLAG
+from ....protocol.records.record_batch import CONTROL_FLAG, TRANSACTIONAL_FLAG
 from ..segments.segment import Segment
 from ..storage_errors import BrokenBatch, damage
 from .open_transactions import OpenTransactions

@@ -13,7 +13,7 @@ from itertools import pairwise
 from types import MappingProxyType
 from typing import Final, NamedTuple
 
-from ....protocol.record import NO_COMMIT_INDEX, ControlRecord, ControlType
+from ....protocol.records.record import NO_COMMIT_INDEX, ControlRecord, ControlType
 from ..segments.aborted_transaction import AbortedTransaction
 from .recent_markers import FirstMarker, RecentMarkers
 

@@ -9,8 +9,8 @@ import logging
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from ....protocol.record import ControlRecord
-from ....protocol.record_batch import CONTROL_FLAG, NO_PRODUCER_ID, BatchHeader
+from ....protocol.records.record import ControlRecord
+from ....protocol.records.record_batch import CONTROL_FLAG, NO_PRODUCER_ID, BatchHeader
 from ..config import LogConfig
 from ..durable_files import sync_directory
 from ..segments.aborted_transaction import AbortedTransaction

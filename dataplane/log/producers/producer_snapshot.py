@@ -16,8 +16,8 @@ from pathlib import Path
 
 from ....protocol.checksum import crc32c
 from ....protocol.errors import ErrorCode, KafkaError
-from ....protocol.record import NO_COMMIT_INDEX
-from ....protocol.record_batch import NO_SEQUENCE
+from ....protocol.records.record import NO_COMMIT_INDEX
+from ....protocol.records.record_batch import NO_SEQUENCE
 from ..durable_files import read_file, write_atomically
 from .open_transactions import Ended
 from .producer_state import NO_OFFSET, SEQUENCE_MAX, WINDOW, ProducedBatch, ProducerEntry, ProducerStates

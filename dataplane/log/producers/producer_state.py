@@ -11,8 +11,8 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 from ....protocol.errors import ErrorCode, KafkaError
-from ....protocol.record import NO_COMMIT_INDEX, ControlRecord
-from ....protocol.record_batch import (
+from ....protocol.records.record import NO_COMMIT_INDEX, ControlRecord
+from ....protocol.records.record_batch import (
     CONTROL_FLAG,
     LOG_APPEND_TIME_FLAG,
     NO_PRODUCER_ID,

@@ -11,7 +11,7 @@ from bisect import bisect_right
 from itertools import pairwise
 from typing import Final, NamedTuple
 
-from ....protocol.record import NO_COMMIT_INDEX
+from ....protocol.records.record import NO_COMMIT_INDEX
 
 LISTED_MAX: Final = 4096
 

@@ -7,7 +7,7 @@ gives the replica its role knows the highest there can be.
 
 from __future__ import annotations
 
-from ....protocol.record_batch import BatchHeader
+from ....protocol.records.record_batch import BatchHeader
 from ..leader_epochs import LeaderEpochs
 from ..storage_errors import BrokenBatch
 

@@ -16,7 +16,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from ....protocol.errors import ErrorCode, KafkaError
-from ....protocol.record_batch import CONTROL_FLAG
+from ....protocol.records.record_batch import CONTROL_FLAG
 from ..checkpoints import LEADER_EPOCHS, read_leader_epochs
 from ..config import OFFSETS_MAX, LogConfig
 from ..durable_files import TEMPORARY_SUFFIX

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator
 
 from ....protocol.checksum import crc32c
-from ....protocol.record_batch import HEADER_SIZE, LOG_OVERHEAD, MAGIC, BatchHeader, parse_header
+from ....protocol.records.record_batch import HEADER_SIZE, LOG_OVERHEAD, MAGIC, BatchHeader, parse_header
 from ..leader_epochs import LeaderEpochs
 from ..storage_errors import BrokenBatch
 

@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Self
 
 from ....protocol.errors import KafkaError
-from ....protocol.record import CONTROL_BATCH_BYTES_MAX, ControlRecord, read_control_record
-from ....protocol.record_batch import BatchHeader
+from ....protocol.records.record import CONTROL_BATCH_BYTES_MAX, ControlRecord, read_control_record
+from ....protocol.records.record_batch import BatchHeader
 from ..storage_errors import BrokenBatch, damage, disk_error
 from .batch_search import last_boundary
 from .batch_walk import LOOKUP_CHUNK, SCAN_CHUNK, walk_file

@@ -23,8 +23,8 @@ from ....network.tls.handshake import dial_tls, reason_of
 from ....network.tls.transport import TlsTransport
 from ....protocol.messages.headers import decode_response, encode_request
 from ....protocol.messages.node_authentication import AuthenticateNodeRequest
-from ....protocol.node_proof import NONCE_BYTES, ClientProof, NodeCredentials, ProofRefused
-from ....protocol.primitives import MalformedMessage
+from ....protocol.session.node_proof import NONCE_BYTES, ClientProof, NodeCredentials, ProofRefused
+from ....protocol.wire.primitives import MalformedMessage
 from ..fetch_codec import decode_any_answer
 from ..fetch_layout import read_answer, write_fetch
 from ..fetch_values import PartitionKey

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ....protocol.cluster_image import ClusterImage
+from ....protocol.cluster.cluster_image import ClusterImage
 from ....protocol.messages.partition_commands import (
     AlteredPartition,
     AlterPartition,

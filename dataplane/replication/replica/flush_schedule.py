@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from enum import Enum
 
-from ....protocol.config_key import LONG_MAX
+from ....protocol.settings.config_key import LONG_MAX
 
 NEVER = LONG_MAX
 

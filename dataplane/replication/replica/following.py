@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from ....protocol.record_batch import parse_header
+from ....protocol.records.record_batch import parse_header
 from ...log.copies import end_at
 from ..roles.follower import (
     EpochEnd,

@@ -30,7 +30,7 @@ from .record_deletion import RecordDeletion
 from .traffic import Traffic
 
 if TYPE_CHECKING:
-    from ....protocol.cluster_image import PartitionState
+    from ....protocol.cluster.cluster_image import PartitionState
     from ...log import AppendResult, PartitionLog
     from .dependencies import HostBroker, Watcher
     from .settings import ReplicationSettings

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ....protocol.cluster_image import PartitionState
+from ....protocol.cluster.cluster_image import PartitionState
 from .partition import Partition
 
 

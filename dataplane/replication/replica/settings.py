@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ....protocol.config_key import LONG_MAX
+from ....protocol.settings.config_key import LONG_MAX
 from ..throttle import NOT_THROTTLED, ThrottledPartitions
 
 if TYPE_CHECKING:

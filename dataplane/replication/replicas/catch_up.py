@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ....protocol.cluster_image import ClusterImage
+from ....protocol.cluster.cluster_image import ClusterImage
 from ..replica.partition import Partition
 from ..throttle import Throttle, is_held, rate_of
 

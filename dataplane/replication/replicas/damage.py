@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Protocol
 
-from ....protocol.cluster_image import NO_LEADER
+from ....protocol.cluster.cluster_image import NO_LEADER
 from ....protocol.errors import KafkaError
 from ..fetch_values import PartitionKey
 from ..leader.rechecks import Rechecks
@@ -16,7 +16,7 @@ from .rebuilding import Rebuild, Rebuilding
 from .replica_making import ReplicaLogs
 
 if TYPE_CHECKING:
-    from ....protocol.cluster_image import ClusterImage
+    from ....protocol.cluster.cluster_image import ClusterImage
 
 logger = logging.getLogger(__name__)
 

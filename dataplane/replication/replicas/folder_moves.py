@@ -16,7 +16,7 @@ from functools import partial
 from typing import TypeVar
 
 from ....protocol.errors import ErrorCode, KafkaError
-from ....protocol.record_batch import parse_header
+from ....protocol.records.record_batch import parse_header
 from ...log import LogSlice, PartitionLog
 from ...runtime.threads import in_thread
 from ...storage.directory import LogDirectory

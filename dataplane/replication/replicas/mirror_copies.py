@@ -11,7 +11,7 @@ from ..replica.partition import Partition
 from .cut_searches import CutSearches
 
 if TYPE_CHECKING:
-    from ....protocol.mirror_table import MirrorTable
+    from ....protocol.cluster.mirror_table import MirrorTable
 
 logger = logging.getLogger(__name__)
 

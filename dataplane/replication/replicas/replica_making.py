@@ -15,7 +15,7 @@ from .log_removals import LogRemovals
 from .offline import OfflineReplicas
 
 if TYPE_CHECKING:
-    from ....protocol.cluster_image import TopicState
+    from ....protocol.cluster.cluster_image import TopicState
     from ...log import LogConfig, PartitionLog
     from ..replica.dependencies import HostBroker
     from ..replica.settings import TopicSettings

@@ -9,10 +9,10 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from ....protocol.cluster.image_delta import ImageDelta
 from ....protocol.errors import ErrorCode, KafkaError
-from ....protocol.image_delta import ImageDelta
 from ....protocol.messages.config_commands import ResourceType
-from ....protocol.node_proof import NodeCredentials
+from ....protocol.session.node_proof import NodeCredentials
 from ...runtime import clocks
 from ...runtime.change_set import ChangeSet
 from ..fetch_values import PartitionKey
@@ -38,7 +38,7 @@ from .role_listeners import RoleListener, RoleListeners
 from .unwritable import ReportWritable, UnwritableReplicas, report_to_nobody
 
 if TYPE_CHECKING:
-    from ....protocol.cluster_image import ClusterImage, PartitionState, TopicState
+    from ....protocol.cluster.cluster_image import ClusterImage, PartitionState, TopicState
 
 logger = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import repeat
 from typing import Final
 
-from ....protocol.acls import CLUSTER_NAME, IMPLYING, AclOperation, AclResourceType
+from ....protocol.cluster.acls import CLUSTER_NAME, IMPLYING, AclOperation, AclResourceType
 from ....protocol.errors import ErrorCode, KafkaError
 from .audit_log import Asking, AuditLog
 from .authorizer import Authorizer

@@ -9,7 +9,7 @@ from __future__ import annotations
 from bisect import insort
 from collections.abc import Callable, Iterable, Iterator
 
-from ....protocol.acls import ANYBODY, ANYTHING, Acl, AclOperation, AclPermission, PatternType
+from ....protocol.cluster.acls import ANYBODY, ANYTHING, Acl, AclOperation, AclPermission, PatternType
 from .masks import allowed_by
 from .pattern_rules import PatternRules, Requester, Said
 

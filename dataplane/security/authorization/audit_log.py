@@ -11,7 +11,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Final, Protocol
 
-from ....protocol.acls import Acl, AclOperation, name_of, resource_text
+from ....protocol.cluster.acls import Acl, AclOperation, name_of, resource_text
 from ..peer_session import PeerSession
 from .decision import Decision
 from .grants import Grants

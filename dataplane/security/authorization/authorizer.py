@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 
-from ....protocol.acls import Acl, AclOperation, AclPermission, AclResourceType, canonical_address
+from ....protocol.cluster.acls import Acl, AclOperation, AclPermission, AclResourceType, canonical_address
 from ..principal import NODE
 from .acl_index import AclIndex
 from .decision import Decision

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ....protocol.acls import Acl
+from ....protocol.cluster.acls import Acl
 
 
 @dataclass(frozen=True, slots=True)

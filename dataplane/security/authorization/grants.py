@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Protocol
 
-from ....protocol.acls import AclResourceType
+from ....protocol.cluster.acls import AclResourceType
 from .acl_index import AclIndex
 from .pattern_rules import Requester
 

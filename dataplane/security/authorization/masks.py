@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from ....protocol.acls import IMPLYING, AclOperation
+from ....protocol.cluster.acls import IMPLYING, AclOperation
 
 EVERY_OPERATION = sum(1 << operation for operation in AclOperation if operation > AclOperation.ALL)
 """All but ALL itself, which nobody asks for."""

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from ....protocol.acls import CLUSTER_NAME, AclOperation, AclResourceType, resource_text
+from ....protocol.cluster.acls import CLUSTER_NAME, AclOperation, AclResourceType, resource_text
 from .access import Access
 
 

@@ -6,7 +6,7 @@ import ipaddress
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from ....protocol.acls import ANYBODY, ANYTHING, AclPermission
+from ....protocol.cluster.acls import ANYBODY, ANYTHING, AclPermission
 from .masks import allowed_by, denied_by
 
 

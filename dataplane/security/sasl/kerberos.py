@@ -15,7 +15,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from enum import Enum, auto
 from typing import Any, Final, Protocol, TypeVar
 
-from ....protocol.gssapi_layers import MESSAGE_BYTES_MAX, OFFER, LayersRefused, check_choice
+from ....protocol.credentials.gssapi_layers import MESSAGE_BYTES_MAX, OFFER, LayersRefused, check_choice
 from ..kerberos_mapping import KerberosMapping
 from ..principal_mapping import NoMatchingRule
 from .login import LoggedIn, LoginRefused, LoginUndecided

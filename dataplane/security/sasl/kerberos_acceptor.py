@@ -16,7 +16,7 @@ from ....network.kerberos import (
     protocol_error_of,
     reason_of,
 )
-from ....protocol.config_key import ConfigError
+from ....protocol.settings.config_key import ConfigError
 from ..kerberos_mapping import KerberosMapping
 from .kerberos import Context, KerberosThreads
 from .login import LoginRefused, LoginUndecided

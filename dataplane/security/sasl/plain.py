@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from hashlib import sha256
 from typing import Final
 
-from ....protocol.jaas import LoginModule
+from ....protocol.credentials.jaas import LoginModule
 from .login import LoggedIn, LoginRefused
 
 PLAIN: Final = "PLAIN"

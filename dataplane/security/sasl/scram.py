@@ -10,8 +10,8 @@ import os
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from ....protocol.cluster_image import ScramKey, SealedCredential
-from ....protocol.scram import (
+from ....protocol.cluster.cluster_image import ScramKey, SealedCredential
+from ....protocol.credentials.scram import (
     SCRAM_MECHANISMS,
     TOKEN_AUTH_EXTENSION,
     ScramCredential,

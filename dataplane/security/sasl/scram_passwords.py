@@ -13,7 +13,7 @@ from collections.abc import Callable
 from hashlib import sha256
 from typing import Final
 
-from ....protocol.scram import SCRAM_MECHANISMS, ScramCredential, ScramMechanism
+from ....protocol.credentials.scram import SCRAM_MECHANISMS, ScramCredential, ScramMechanism
 from .login import LoginRefused
 from .scram import ScramCredentials
 from .unknown_users import UnknownUsers

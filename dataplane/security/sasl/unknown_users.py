@@ -14,8 +14,8 @@ from collections.abc import Callable
 from hashlib import sha256
 from typing import Final, NamedTuple
 
-from ....protocol.cluster_image import ScramKey, SealedCredential
-from ....protocol.scram import (
+from ....protocol.cluster.cluster_image import ScramKey, SealedCredential
+from ....protocol.credentials.scram import (
     ITERATIONS_MIN,
     SCRAM_MECHANISMS_BY_CODE,
     SCRAM_SHA_256,

@@ -20,7 +20,7 @@ from ottla.client.security.logins import (
 )
 from ottla.client.security.oauth import BearerTokens
 from ottla.client.security.options import Token
-from ottla.protocol.scram import SCRAM_MECHANISMS, ScramCredential, ScramUser
+from ottla.protocol.credentials.scram import SCRAM_MECHANISMS, ScramCredential, ScramUser
 from tests.protocol.scram_exchange import AnsweringServer
 
 SHA_256 = SCRAM_MECHANISMS["SCRAM-SHA-256"]

@@ -23,7 +23,6 @@ from ottla.client.security.called_for import CredentialsUnavailable
 from ottla.client.security.logins import LoginAttempt, PlainClientLogin
 from ottla.client.security.options import SecurityOptions
 from ottla.client.security.security import Security, security_of
-from ottla.protocol.codec import encode
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.api_versions import ApiVersion, ApiVersionsRequest, ApiVersionsResponse
 from ottla.protocol.messages.headers import decode_request_header, response_header
@@ -34,7 +33,8 @@ from ottla.protocol.messages.sasl import (
     SaslHandshakeRequest,
     SaslHandshakeResponse,
 )
-from ottla.protocol.schema import Message
+from ottla.protocol.wire.codec import encode
+from ottla.protocol.wire.schema import Message
 from tests.certificates import Authority, Issued
 
 VERSIONS = ApiVersionsResponse(

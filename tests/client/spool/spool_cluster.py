@@ -13,7 +13,7 @@ from ottla.protocol.messages.offsets import (
     OffsetFetchResponsePartition,
     OffsetFetchResponseTopic,
 )
-from ottla.protocol.schema import Message, Request
+from ottla.protocol.wire.schema import Message, Request
 from tests.client.fake_cluster import Fault
 from tests.client.fake_transactions import Owned, TransactionalCluster
 

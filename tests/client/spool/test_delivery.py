@@ -28,7 +28,7 @@ from ottla.client.spool import spool as spool_module
 from ottla.client.spool.delivery import Delivery
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.produce import ProduceRequest
-from ottla.protocol.record_batch import BatchHeader
+from ottla.protocol.records.record_batch import BatchHeader
 from tests.client.fake_cluster import Fault, PartitionLog
 from tests.client.fake_transactions import Trouble
 from tests.client.spool.spool_cluster import SpoolCluster, spool_cluster

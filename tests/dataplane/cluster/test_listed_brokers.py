@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.dataplane.cluster.listed_brokers import ListedBrokers
-from ottla.protocol.cluster_image import ClusterImage
+from ottla.protocol.cluster.cluster_image import ClusterImage
 from ottla.protocol.messages.metadata_records import BrokerListener, BrokerRecord, BrokerRemovedRecord
 
 LINGER_MS = 9_000

@@ -8,7 +8,7 @@ import pytest
 
 from ottla.dataplane.cluster import lost_brokers
 from ottla.dataplane.cluster.lost_brokers import LostBrokers
-from ottla.protocol.cluster_image import ClusterImage
+from ottla.protocol.cluster.cluster_image import ClusterImage
 from ottla.protocol.messages.metadata_records import BrokerRecord, BrokerRemovedRecord
 
 

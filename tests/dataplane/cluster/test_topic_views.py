@@ -3,7 +3,7 @@
 import gc
 
 from ottla.dataplane.cluster.topic_views import TopicViews
-from ottla.protocol.cluster_image import BrokerState, ClusterImage, PartitionState, TopicState
+from ottla.protocol.cluster.cluster_image import BrokerState, ClusterImage, PartitionState, TopicState
 from ottla.protocol.messages.metadata_records import BrokerListener
 
 LISTENER = "PLAINTEXT"

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from ottla.dataplane.configuration.config import BrokerConfig
-from ottla.protocol.config_chain import ConfigSource, topic_defaults
-from ottla.protocol.config_keys import ConfigError
+from ottla.protocol.settings.config_chain import ConfigSource, topic_defaults
+from ottla.protocol.settings.config_keys import ConfigError
 
 
 def properties(folder: Path, **changes: str) -> dict[str, str]:

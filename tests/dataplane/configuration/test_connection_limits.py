@@ -10,10 +10,10 @@ from ottla.dataplane.assembly.connection_limits import connection_limits
 from ottla.dataplane.broker_settings import BrokerSettings
 from ottla.dataplane.configuration.config import BrokerConfig
 from ottla.dataplane.server.admissions import AdmissionLimits
-from ottla.protocol.cluster_image import ClusterImage
-from ottla.protocol.config_key import ConfigError
-from ottla.protocol.config_keys import check_dynamic_broker_config
+from ottla.protocol.cluster.cluster_image import ClusterImage
 from ottla.protocol.messages.config_commands import ResourceType
+from ottla.protocol.settings.config_key import ConfigError
+from ottla.protocol.settings.config_keys import check_dynamic_broker_config
 
 from .test_config import properties
 

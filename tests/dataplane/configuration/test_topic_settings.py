@@ -7,8 +7,8 @@ from typing import Any, cast
 
 from ottla.dataplane.broker_settings import BrokerSettings
 from ottla.dataplane.configuration.topic_settings import TopicSettingsView
-from ottla.protocol.cluster_image import ClusterImage
-from ottla.protocol.image_delta import ImageDelta
+from ottla.protocol.cluster.cluster_image import ClusterImage
+from ottla.protocol.cluster.image_delta import ImageDelta
 from ottla.protocol.messages.metadata_records import ConfigRecord
 
 TOPIC, BROKER, GROUP = 2, 4, 32

@@ -22,8 +22,8 @@ from ottla.dataplane.server.purgatory import Purgatory
 from ottla.dataplane.server.router import Router
 from ottla.dataplane.server.sending import Part
 from ottla.dataplane.storage.log_store import LogStore
-from ottla.protocol.cluster_image import ClusterImage
-from ottla.protocol.image_delta import ImageDelta
+from ottla.protocol.cluster.cluster_image import ClusterImage
+from ottla.protocol.cluster.image_delta import ImageDelta
 from ottla.protocol.messages.fetch import (
     FetchPartition,
     FetchRequest,
@@ -39,7 +39,7 @@ from ottla.protocol.messages.metadata_records import (
     TopicRecord,
     TopicRemovedRecord,
 )
-from ottla.protocol.record_batch import HEADER_SIZE
+from ottla.protocol.records.record_batch import HEADER_SIZE
 from tests.node_credentials import credentials
 
 from ..replication.harness import batch

@@ -12,7 +12,7 @@ import pytest
 from ottla.dataplane.security.principal import USER, Principal
 from ottla.dataplane.server.connection import ClientConnection
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.record_batch import TRANSACTIONAL_FLAG
+from ottla.protocol.records.record_batch import TRANSACTIONAL_FLAG
 
 from ..replication.harness import batch
 from .consumers import OTHER_ID, OWN_ID, Consumer, Shelf, parts_of, wanted

@@ -14,7 +14,7 @@ from ottla.dataplane.replication.fetch_layout import write_fetch
 from ottla.dataplane.replication.fetch_values import FetchPosition, FollowerFetch, SessionAnswer
 from ottla.dataplane.server.connection import ClientConnection
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.node_proof import NodeRole, ProvenNode
+from ottla.protocol.session.node_proof import NodeRole, ProvenNode
 
 from .consumers import OTHER_ID, OWN_ID, Shelf, Wire
 

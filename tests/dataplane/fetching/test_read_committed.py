@@ -28,7 +28,7 @@ from ottla.protocol.messages.list_offsets import (
     ListOffsetsRequest,
     ListOffsetsTopic,
 )
-from ottla.protocol.record import encode_batch
+from ottla.protocol.records.record import encode_batch
 
 from .consumers import OTHER_ID, OWN_ID, Consumer, Shelf, offsets, parts_of, wanted
 

@@ -23,7 +23,7 @@ from ottla.dataplane.groups.consumer.records import (
 )
 from ottla.dataplane.groups.consumer.subscriptions import PatternOf, TopicCatalog, TopicRights
 from ottla.dataplane.groups.limits import ConsumerLimits
-from ottla.protocol.cluster_image import ClusterImage
+from ottla.protocol.cluster.cluster_image import ClusterImage
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.metadata_records import PartitionRecord, TopicRecord, TopicRemovedRecord
 

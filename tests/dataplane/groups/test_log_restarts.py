@@ -6,11 +6,16 @@ import asyncio
 
 from ottla.dataplane.groups.committed_offset import CommittedOffset
 from ottla.dataplane.groups.coordinator import GroupCoordinator
-from ottla.protocol.cluster_image import ClusterImage
-from ottla.protocol.image_delta import ImageDelta
+from ottla.protocol.cluster.cluster_image import ClusterImage
+from ottla.protocol.cluster.image_delta import ImageDelta
+from ottla.protocol.cluster.mirror_table import (
+    MirrorPartition,
+    Resumption,
+    ResumptionKind,
+    mirror_partition_record,
+)
 from ottla.protocol.messages.metadata_records import PartitionRecord, Record, TopicRecord
 from ottla.protocol.messages.mirror_records import MirrorRecord, MirrorTopicRecord
-from ottla.protocol.mirror_table import MirrorPartition, Resumption, ResumptionKind, mirror_partition_record
 
 from .test_shard import LIMITS, Clock, MemoryLog
 

@@ -19,7 +19,7 @@ from ottla.protocol.messages.consumer_protocol import (
     TopicPartition,
     encode_payload,
 )
-from ottla.protocol.record import decode_records, encode_batch
+from ottla.protocol.records.record import decode_records, encode_batch
 
 from .test_consumer_group import Topics, beat, join
 from .test_consumer_shard import classic_join, classic_sync, indexes, new_shard, plan_of, say, told

@@ -18,7 +18,7 @@ from ottla.dataplane.groups.consumer.records import (
 )
 from ottla.dataplane.groups.limits import ConsumerLimits
 from ottla.dataplane.security.authorization.authorizer import Authorizer
-from ottla.protocol.acls import Acl, AclOperation, AclPermission, AclResourceType, PatternType
+from ottla.protocol.cluster.acls import Acl, AclOperation, AclPermission, AclResourceType, PatternType
 from ottla.protocol.errors import ErrorCode, KafkaError
 from tests.dataplane.groups.test_consumer_group import REBALANCE_MS, Topics, essence, new_group
 

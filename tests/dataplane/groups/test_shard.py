@@ -15,7 +15,7 @@ from ottla.dataplane.groups.limits import GroupLimits
 from ottla.dataplane.groups.offsets import CommittedOffset
 from ottla.dataplane.groups.shard import Shard
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.record_batch import parse_header, patch_offset_and_epoch
+from ottla.protocol.records.record_batch import parse_header, patch_offset_and_epoch
 
 LIMITS = GroupLimits(initial_rebalance_delay_ms=0)
 

@@ -22,7 +22,7 @@ from ottla.dataplane.server.handler import ClientRequest
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.groups import ListGroupsRequest
 from ottla.protocol.messages.offsets import OffsetFetchRequest, OffsetFetchRequestTopic
-from ottla.protocol.record import encode_batch
+from ottla.protocol.records.record import encode_batch
 
 from .test_consumer_group import Topics
 from .test_shard import LIMITS, Clock, MemoryLog, commit, join, new_shard, sync

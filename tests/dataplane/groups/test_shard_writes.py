@@ -9,7 +9,7 @@ from ottla.dataplane.groups.offsets import CommittedOffset
 from ottla.dataplane.groups.shard import Shard
 from ottla.dataplane.groups.writes import ShardWrites
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.record_batch import walk_batches
+from ottla.protocol.records.record_batch import walk_batches
 
 from .test_consumer_group import Topics, join
 from .test_consumer_shard import new_shard as new_consumer_shard

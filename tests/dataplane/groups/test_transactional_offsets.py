@@ -25,8 +25,8 @@ from ottla.protocol.messages.offsets import (
     OffsetFetchRequestTopic,
     OffsetFetchRequestTopics,
 )
-from ottla.protocol.record_batch import NO_SEQUENCE, walk_batches
-from ottla.protocol.schema import ZERO_UUID
+from ottla.protocol.records.record_batch import NO_SEQUENCE, walk_batches
+from ottla.protocol.wire.schema import ZERO_UUID
 
 from .test_consumer_group import Topics, beat
 from .test_consumer_group import join as join_consumer

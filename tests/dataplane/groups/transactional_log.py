@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator, Callable
 
 from ottla.dataplane.groups.coordinator import GroupCoordinator
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.record import ControlRecord, ControlType, encode_control_batch
-from ottla.protocol.record_batch import parse_header, patch_offset_and_epoch
+from ottla.protocol.records.record import ControlRecord, ControlType, encode_control_batch
+from ottla.protocol.records.record_batch import parse_header, patch_offset_and_epoch
 
 from .test_shard import MemoryLog
 

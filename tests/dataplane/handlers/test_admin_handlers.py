@@ -23,9 +23,7 @@ from ottla.dataplane.security.authorization.access import EVERYTHING
 from ottla.dataplane.security.sealing import Sealer
 from ottla.dataplane.security.setting_secrets import SettingSecrets
 from ottla.dataplane.server import ClientRequest
-from ottla.protocol.cluster_image import ClusterImage
-from ottla.protocol.codec import encode
-from ottla.protocol.config_chain import ConfigSource
+from ottla.protocol.cluster.cluster_image import ClusterImage
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.command import Command
 from ottla.protocol.messages.config_commands import AlterConfigs, AlterConfigsResult, AlteredConfig
@@ -59,7 +57,9 @@ from ottla.protocol.messages.topics import (
     DeleteTopicsRequest,
     DeleteTopicState,
 )
-from ottla.protocol.schema import Message
+from ottla.protocol.settings.config_chain import ConfigSource
+from ottla.protocol.wire.codec import encode
+from ottla.protocol.wire.schema import Message
 
 TOPIC_ID = b"0123456789abcdef"
 SECRETS = SettingSecrets(Sealer([b"a cluster secret"]))

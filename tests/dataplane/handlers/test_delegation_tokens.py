@@ -16,8 +16,8 @@ from ottla.dataplane.security.peer_session import PeerSession
 from ottla.dataplane.security.principal import ANONYMOUS, NODE, Principal
 from ottla.dataplane.server import ClientRequest
 from ottla.metadata_quorum.state.controller import Controller
-from ottla.protocol.acls import AclOperation
-from ottla.protocol.delegation_tokens import TokenLifetimes, token_hmac
+from ottla.protocol.cluster.acls import AclOperation
+from ottla.protocol.credentials.delegation_tokens import TokenLifetimes, token_hmac
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.features import SECURITY
 from ottla.protocol.messages.cluster_commands import FormCluster, InitialFeature
@@ -32,8 +32,8 @@ from ottla.protocol.messages.delegation_tokens import (
 )
 from ottla.protocol.messages.quorum_commands import decode_result, encode_command
 from ottla.protocol.messages.user_commands import AlterScramCredentials, ScramCredentialChange
-from ottla.protocol.node_secrets import Secrets
-from ottla.protocol.security_protocol import SecurityProtocol
+from ottla.protocol.session.node_secrets import Secrets
+from ottla.protocol.settings.security_protocol import SecurityProtocol
 
 KEY = b"the key of tokens"
 HOUR = 3_600_000

@@ -19,8 +19,7 @@ from ottla.dataplane.handlers.find_coordinator import FindCoordinatorHandlers
 from ottla.dataplane.handlers.metadata import MetadataHandlers
 from ottla.dataplane.security.authorization.access import EVERYTHING
 from ottla.dataplane.server import ClientRequest
-from ottla.protocol.cluster_image import ClusterImage
-from ottla.protocol.codec import decode, encode
+from ottla.protocol.cluster.cluster_image import ClusterImage
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.cluster import DescribeClusterRequest, DescribeClusterResponse
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
@@ -32,7 +31,8 @@ from ottla.protocol.messages.metadata_records import (
     TopicRecord,
 )
 from ottla.protocol.messages.topic_commands import CreatedTopic, CreateTopics, CreateTopicsResult
-from ottla.protocol.schema import Message
+from ottla.protocol.wire.codec import decode, encode
+from ottla.protocol.wire.schema import Message
 from tests.dataplane.server.conftest import until
 
 

@@ -21,9 +21,9 @@ from ottla.dataplane.security.authorization.authorizer import Authorizer
 from ottla.dataplane.security.peer_session import PeerSession
 from ottla.dataplane.security.principal import Principal
 from ottla.dataplane.server import ClientRequest
-from ottla.protocol.acls import Acl, AclOperation, AclPermission, AclResourceType, PatternType
-from ottla.protocol.cluster_image import ClusterImage, PartitionState, TopicState
-from ottla.protocol.codec import encode
+from ottla.protocol.cluster.acls import Acl, AclOperation, AclPermission, AclResourceType, PatternType
+from ottla.protocol.cluster.cluster_image import ClusterImage, PartitionState, TopicState
+from ottla.protocol.direct_codecs.metadata_layout import TopicWriter
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.metadata import (
     MetadataRequest,
@@ -37,7 +37,7 @@ from ottla.protocol.messages.metadata_records import (
     TopicRecord,
     TopicRemovedRecord,
 )
-from ottla.protocol.metadata_layout import TopicWriter
+from ottla.protocol.wire.codec import encode
 
 from .test_metadata import Replies, StubQuorum, creator, listed, lost
 

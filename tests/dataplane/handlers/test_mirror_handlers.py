@@ -6,7 +6,8 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from ottla.dataplane.handlers.mirrors import MirrorHandlers
-from ottla.protocol.cluster_image import ClusterImage
+from ottla.protocol.cluster.cluster_image import ClusterImage
+from ottla.protocol.cluster.mirror_table import FaultKind, offsets_copy
 from ottla.protocol.messages.metadata_records import PartitionRecord, TopicRecord
 from ottla.protocol.messages.mirror_records import (
     MirrorOffsetsDueRecord,
@@ -16,7 +17,6 @@ from ottla.protocol.messages.mirror_records import (
     MirrorTopicRecord,
 )
 from ottla.protocol.messages.mirrors import DescribedMirrorPartition, DescribeMirrorsRequest
-from ottla.protocol.mirror_table import FaultKind, offsets_copy
 
 COPY = b"c" * 16
 LED, HAS_TOLD, LOST = 0, 1, 2

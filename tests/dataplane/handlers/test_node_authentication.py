@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 
 from ottla.dataplane.security.principal import USER, Principal
-from ottla.protocol.codec import decode, encode
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, ReplicaState
 from ottla.protocol.messages.headers import RequestHeader, decode_request_header, response_header
@@ -26,13 +25,14 @@ from ottla.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
-from ottla.protocol.node_proof import (
+from ottla.protocol.session.node_proof import (
     NONCE_BYTES,
     PROOF_BYTES,
     ClientProof,
     NodeCredentials,
     ServerProof,
 )
+from ottla.protocol.wire.codec import decode, encode
 from tests.dataplane.replication.brokers_over_sockets import BrokersOverSockets, RawConnection, running, until
 from tests.dataplane.replication.harness import TOPIC_ID, batch
 from tests.node_credentials import credentials

@@ -9,7 +9,6 @@ from typing import Any, cast
 import pytest
 
 from ottla.dataplane.handlers.describe_quorum import DescribeQuorumHandlers
-from ottla.protocol.codec import decode, encode
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.quorum_description import (
     DescribeQuorumRequest,
@@ -19,6 +18,7 @@ from ottla.protocol.messages.quorum_description import (
     ReplicaState,
 )
 from ottla.protocol.messages.quorum_session import QuorumStatus, ReplicaStanding
+from ottla.protocol.wire.codec import decode, encode
 
 VOTERS = {101: ("127.0.0.1", 9093), 102: ("127.0.0.1", 9094)}
 STATUS = QuorumStatus(

@@ -12,7 +12,7 @@ from ottla.dataplane.handlers.elect_leaders import ElectLeadersHandlers
 from ottla.dataplane.handlers.partition_reassignments import PartitionReassignmentHandlers
 from ottla.dataplane.security.authorization.access import EVERYTHING
 from ottla.dataplane.server import ClientRequest
-from ottla.protocol.cluster_image import NO_LEADER, ClusterImage, PartitionState, TopicState
+from ottla.protocol.cluster.cluster_image import NO_LEADER, ClusterImage, PartitionState, TopicState
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages import partition_commands, quota_commands, reassignment_commands
 from ottla.protocol.messages.client_quotas import (

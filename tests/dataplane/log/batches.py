@@ -6,10 +6,10 @@ import struct
 
 from crc32c import crc32c
 
-from ottla.protocol.compression import Compression, compress
-from ottla.protocol.record import decode_records
-from ottla.protocol.record_batch import COMPRESSION_MASK
-from ottla.protocol.record_codec import encode_record
+from ottla.protocol.records.compression import Compression, compress
+from ottla.protocol.records.record import decode_records
+from ottla.protocol.records.record_batch import COMPRESSION_MASK
+from ottla.protocol.records.record_codec import encode_record
 
 _HEADER = struct.Struct(">qiibIhiqqqhii")
 _NO_HEADERS = b"\0"

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from ottla.dataplane.log.segments import batch_search, batch_search_in_python
 from ottla.dataplane.log.segments.batch_walk import walk_file
 from ottla.dataplane.log.storage_errors import BrokenBatch
-from ottla.protocol.record_batch import HEADER_SIZE
+from ottla.protocol.records.record_batch import HEADER_SIZE
 
 from .batches import make_batch
 

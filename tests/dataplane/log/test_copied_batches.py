@@ -11,14 +11,19 @@ from hypothesis import strategies as st
 from ottla.dataplane.log import LogConfig, PartitionLog
 from ottla.dataplane.log.copies import append_copied, end_at, look_for_marker
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.record import (
+from ottla.protocol.records.record import (
     NO_COMMIT_INDEX,
     ControlRecord,
     ControlType,
     encode_control_batch,
     read_control_record,
 )
-from ottla.protocol.record_batch import check_integrity, parse_header, patch_offset_and_epoch, walk_batches
+from ottla.protocol.records.record_batch import (
+    check_integrity,
+    parse_header,
+    patch_offset_and_epoch,
+    walk_batches,
+)
 from tests.dataplane.log.batches import make_batch
 
 NOW = 1_000_000

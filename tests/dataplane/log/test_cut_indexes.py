@@ -14,7 +14,7 @@ from ottla.dataplane.log.composed import append_marker
 from ottla.dataplane.log.producers.producer_state import NO_NUMBER
 from ottla.dataplane.log.timestamps import offset_for_timestamp
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.record_batch import TRANSACTIONAL_FLAG, parse_header
+from ottla.protocol.records.record_batch import TRANSACTIONAL_FLAG, parse_header
 from tests.dataplane.log.batches import make_batch
 
 

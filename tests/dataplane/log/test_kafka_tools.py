@@ -10,8 +10,8 @@ import pytest
 
 from ottla.dataplane.log import LogConfig, PartitionLog
 from ottla.dataplane.log.composed import append_marker
-from ottla.protocol.compression import Compression
-from ottla.protocol.record import encode_batch
+from ottla.protocol.records.compression import Compression
+from ottla.protocol.records.record import encode_batch
 from tests import java
 
 DUMP = "org.apache.kafka.tools.DumpLogSegments"

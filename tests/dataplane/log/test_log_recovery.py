@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from ottla.dataplane.log import LogConfig, PartitionLog, RefusedRecords
 from ottla.dataplane.log.timestamps import max_timestamp_offset, offset_for_timestamp
-from ottla.protocol.compression import Compression
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.record import encode_batch
-from ottla.protocol.record_batch import parse_header, walk_batches
+from ottla.protocol.records.compression import Compression
+from ottla.protocol.records.record import encode_batch
+from ottla.protocol.records.record_batch import parse_header, walk_batches
 from tests.dataplane.log.batches import make_batch
 
 NOW = 10_000

@@ -18,7 +18,7 @@ from ottla.dataplane.log import LogConfig, PartitionLog
 from ottla.dataplane.log.segments.descriptors import FileCache
 from ottla.dataplane.log.segments.segment import Segment
 from ottla.dataplane.log.timestamps import max_timestamp_offset, offset_for_timestamp
-from ottla.protocol.record_batch import parse_header, walk_batches
+from ottla.protocol.records.record_batch import parse_header, walk_batches
 from tests.dataplane.log.batches import make_batch
 
 CONFIG = LogConfig(segment_bytes=1500, index_interval_bytes=150, message_timestamp_after_max_ms=2**60)

@@ -13,8 +13,8 @@ from ottla.dataplane.log.producers import producer_state
 from ottla.dataplane.log.producers.producer_snapshot import decode_snapshot, encode_snapshot
 from ottla.dataplane.log.producers.producer_state import REFUSED_MAX
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.record import ControlRecord, ControlType, encode_control_batch
-from ottla.protocol.record_batch import TRANSACTIONAL_FLAG, BatchHeader, parse_header
+from ottla.protocol.records.record import ControlRecord, ControlType, encode_control_batch
+from ottla.protocol.records.record_batch import TRANSACTIONAL_FLAG, BatchHeader, parse_header
 from tests.dataplane.log.batches import make_batch
 
 _WRAP = 2**31

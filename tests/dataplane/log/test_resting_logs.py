@@ -12,7 +12,7 @@ import pytest
 from ottla.dataplane.log import LogConfig, PartitionLog
 from ottla.dataplane.log.segments.descriptors import FileCache
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.record_batch import walk_batches
+from ottla.protocol.records.record_batch import walk_batches
 from tests.dataplane.log.batches import make_batch
 
 NOW = 1_000

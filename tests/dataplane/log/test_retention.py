@@ -18,7 +18,7 @@ from ottla.dataplane.log.retention import segments_to_drop
 from ottla.dataplane.log.timestamps import max_timestamp_offset, offset_for_timestamp
 from ottla.dataplane.storage.log_upkeep import LogUpkeep
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.record_batch import TRANSACTIONAL_FLAG
+from ottla.protocol.records.record_batch import TRANSACTIONAL_FLAG
 from tests.dataplane.log.batches import make_batch
 from tests.dataplane.log.held_replicas import Held
 

@@ -13,7 +13,7 @@ from ottla.dataplane.log.segments.descriptors import FileCache
 from ottla.dataplane.log.segments.segment import Segment
 from ottla.dataplane.log.timestamps import offset_for_timestamp
 from ottla.protocol.errors import KafkaError
-from ottla.protocol.record_batch import walk_batches
+from ottla.protocol.records.record_batch import walk_batches
 from tests.dataplane.log.batches import make_batch
 
 NOW = 10_000

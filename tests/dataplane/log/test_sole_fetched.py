@@ -7,7 +7,12 @@ from hypothesis import strategies as st
 
 from ottla.dataplane.log.placement import place_fetched, sole_fetched
 from ottla.protocol.errors import KafkaError
-from ottla.protocol.record_batch import CONTROL_FLAG, HEADER_SIZE, LOG_APPEND_TIME_FLAG, TRANSACTIONAL_FLAG
+from ottla.protocol.records.record_batch import (
+    CONTROL_FLAG,
+    HEADER_SIZE,
+    LOG_APPEND_TIME_FLAG,
+    TRANSACTIONAL_FLAG,
+)
 
 from .batches import make_batch
 

@@ -12,7 +12,7 @@ from ottla.dataplane.log.composed import append_marker
 from ottla.dataplane.log.producers.producer_snapshot import decode_snapshot, encode_snapshot
 from ottla.dataplane.log.segments.aborted_transaction import AbortedTransaction
 from ottla.dataplane.log.segments.transaction_index import decode_transactions
-from ottla.protocol.record import ControlRecord, ControlType, read_control_record
+from ottla.protocol.records.record import ControlRecord, ControlType, read_control_record
 from tests.dataplane.log.batches import make_batch
 
 NOW = 1_000

@@ -21,8 +21,13 @@ from ottla.dataplane.log.producers import recent_markers
 from ottla.dataplane.log.producers.marker_search import MarkerSearch
 from ottla.dataplane.log.producers.producer_state import ProducerStates
 from ottla.dataplane.log.segments.aborted_transaction import AbortedTransaction
-from ottla.protocol.record import ControlRecord, ControlType, encode_control_batch, read_control_record
-from ottla.protocol.record_batch import BatchHeader, parse_header, patch_offset_and_epoch
+from ottla.protocol.records.record import (
+    ControlRecord,
+    ControlType,
+    encode_control_batch,
+    read_control_record,
+)
+from ottla.protocol.records.record_batch import BatchHeader, parse_header, patch_offset_and_epoch
 from tests.dataplane.log.batches import make_batch
 
 CONFIG = LogConfig(segment_bytes=1200, index_interval_bytes=150, retention_ms=-1)

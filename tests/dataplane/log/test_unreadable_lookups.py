@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from ottla.dataplane.log.timestamps import TimestampOffset, max_timestamp_offset, offset_for_timestamp
-from ottla.protocol.record import encode_batch
+from ottla.protocol.records.record import encode_batch
 from tests.dataplane.log.compaction.histories import History
 from tests.poisoned import POISONS, poisoned
 

@@ -11,8 +11,8 @@ import pytest
 from ottla.dataplane.mirroring.acl_list import AclList
 from ottla.dataplane.mirroring.acl_reach import Reach, within
 from ottla.dataplane.patterns import compile_pattern
-from ottla.protocol.acls import Acl, AclOperation, AclPermission, AclResourceType, PatternType
-from ottla.protocol.cluster_image import ClusterImage
+from ottla.protocol.cluster.acls import Acl, AclOperation, AclPermission, AclResourceType, PatternType
+from ottla.protocol.cluster.cluster_image import ClusterImage
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.acls import AclDescription, DescribeAclsResource, DescribeAclsResponse
 from ottla.protocol.messages.command import PlainResult

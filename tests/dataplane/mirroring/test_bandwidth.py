@@ -13,15 +13,15 @@ import pytest
 from ottla.dataplane.mirroring.copies import Copy
 from ottla.dataplane.mirroring.fetching import SourceFetcher
 from ottla.dataplane.replication.throttle import UNLIMITED, Throttle
-from ottla.protocol.cluster_image import ClusterImage
+from ottla.protocol.cluster.cluster_image import ClusterImage
+from ottla.protocol.cluster.mirror_table import Mirror, MirrorPhase
 from ottla.protocol.messages.fetch import (
     FetchableTopicResponse,
     FetchRequest,
     FetchResponse,
     PartitionData,
 )
-from ottla.protocol.mirror_table import Mirror, MirrorPhase
-from ottla.protocol.record_batch import parse_header
+from ottla.protocol.records.record_batch import parse_header
 from tests.dataplane.log.batches import make_batch
 
 RATE = 100_000

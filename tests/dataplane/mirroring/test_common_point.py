@@ -16,10 +16,10 @@ from ottla.dataplane.mirroring.common_point import (
     planned,
     promoted_offset,
 )
+from ottla.protocol.cluster.mirror_table import Mirror, MirrorPhase
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.failback import DescribedLineage, LineageTopic
 from ottla.protocol.messages.mirror_records import SourceEpoch
-from ottla.protocol.mirror_table import Mirror, MirrorPhase
 
 from .test_fetch_outcome import lineage_of
 

@@ -9,15 +9,15 @@ from typing import Any, cast
 import pytest
 
 from ottla.dataplane.mirroring.compaction_hold import held_bytes, held_from
-from ottla.protocol.cluster_image import ClusterImage
+from ottla.protocol.cluster.cluster_image import ClusterImage
+from ottla.protocol.cluster.mirror_cuts import cut_reached_record
+from ottla.protocol.cluster.mirror_table import FaultKind, MirrorPhase
 from ottla.protocol.messages.mirror_records import (
     MirrorCutRecord,
     MirrorCutsTrimmedRecord,
     MirrorPartitionRecord,
     MirrorRecord,
 )
-from ottla.protocol.mirror_cuts import cut_reached_record
-from ottla.protocol.mirror_table import FaultKind, MirrorPhase
 from tests.dataplane.mirroring.test_rounds import HERE, Quorum
 
 LOG_EPOCH = 4

@@ -10,7 +10,8 @@ import pytest
 from ottla.dataplane.cluster.internal_topics import OFFSETS_TOPIC, is_internal
 from ottla.dataplane.mirroring.topic_list import OFFSETS_STAY_MS, TopicList
 from ottla.dataplane.patterns import compile_pattern
-from ottla.protocol.cluster_image import ClusterImage
+from ottla.protocol.cluster.cluster_image import ClusterImage
+from ottla.protocol.cluster.mirror_table import offsets_copy
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.features import MIRROR, MIRROR_WITH_OFFSETS
 from ottla.protocol.messages.configs import DescribeConfigsRequest, DescribeConfigsResponse
@@ -24,7 +25,6 @@ from ottla.protocol.messages.metadata import (
 from ottla.protocol.messages.metadata_records import FeatureLevelRecord, PartitionRecord, TopicRecord
 from ottla.protocol.messages.mirror_commands import FollowTopics, FollowTopicsResult, MirroredTopic
 from ottla.protocol.messages.mirror_records import MirrorRecord, MirrorTopicRecord
-from ottla.protocol.mirror_table import offsets_copy
 
 THERE, COPY = b"s" * 16, b"c" * 16
 

@@ -16,14 +16,14 @@ from ottla.dataplane.mirroring.fetch_outcome import (
     kept,
     out_of_range,
 )
-from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.mirror_table import (
+from ottla.protocol.cluster.mirror_table import (
     FaultKind,
     MirrorFault,
     MirrorPartition,
     Resumption,
     ResumptionKind,
 )
+from ottla.protocol.errors import ErrorCode, KafkaError
 from tests.dataplane.log.batches import make_batch
 
 History = list[int]

@@ -29,8 +29,8 @@ from ottla.protocol.messages.offset_for_leader_epoch import (
     OffsetForLeaderEpochResponse,
     OffsetForLeaderTopicResult,
 )
-from ottla.protocol.record_batch import parse_header
-from ottla.protocol.schema import ZERO_UUID
+from ottla.protocol.records.record_batch import parse_header
+from ottla.protocol.wire.schema import ZERO_UUID
 from tests.dataplane.log.batches import make_batch
 from tests.dataplane.mirroring.test_rounds import HERE, SOURCE_BROKER, THERE, Quorum
 

@@ -10,9 +10,9 @@ from typing import Any, cast
 from ottla.dataplane.mirroring.copies import Copy
 from ottla.dataplane.mirroring.fetching import LANES, WAIT_MAX_MS, SourceFetcher
 from ottla.dataplane.replication.throttle import Throttle
-from ottla.protocol.cluster_image import ClusterImage
+from ottla.protocol.cluster.cluster_image import ClusterImage
+from ottla.protocol.cluster.mirror_table import Mirror, MirrorPhase
 from ottla.protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
-from ottla.protocol.mirror_table import Mirror, MirrorPhase
 from tests.dataplane.mirroring.test_bandwidth import Led
 
 SOURCE_BROKER = 3

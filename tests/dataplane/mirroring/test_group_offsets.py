@@ -9,7 +9,13 @@ import pytest
 
 from ottla.dataplane.mirroring.group_offsets import GroupOffsets, PartitionOffsets
 from ottla.dataplane.patterns import compile_pattern
-from ottla.protocol.cluster_image import ClusterImage
+from ottla.protocol.cluster.cluster_image import ClusterImage
+from ottla.protocol.cluster.mirror_table import (
+    FaultKind,
+    MirrorFault,
+    MirrorPartition,
+    mirror_partition_record,
+)
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.groups import ListedGroup, ListGroupsRequest, ListGroupsResponse
 from ottla.protocol.messages.headers import encode_request
@@ -24,8 +30,7 @@ from ottla.protocol.messages.offsets import (
     OffsetFetchResponseTopic,
     OffsetFetchResponseTopics,
 )
-from ottla.protocol.mirror_table import FaultKind, MirrorFault, MirrorPartition, mirror_partition_record
-from ottla.protocol.schema import ZERO_UUID
+from ottla.protocol.wire.schema import ZERO_UUID
 
 HERE, THERE, ANOTHER = b"h" * 16, b"s" * 16, b"a" * 16
 STORED = {"a": 5, "b": 7, "denied": 9}

@@ -14,7 +14,8 @@ from ottla.dataplane.groups.offsets import CommittedOffset, TopicPartition
 from ottla.dataplane.groups.shard import Shard
 from ottla.dataplane.mirroring.offset_commits import commit
 from ottla.dataplane.mirroring.offset_takeover import OffsetTakeover
-from ottla.protocol.cluster_image import ClusterImage
+from ottla.protocol.cluster.cluster_image import ClusterImage
+from ottla.protocol.cluster.mirror_table import offsets_copy
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.metadata_records import PartitionRecord, TopicRecord
 from ottla.protocol.messages.mirror_commands import ReportOffsetsTaken
@@ -28,8 +29,7 @@ from ottla.protocol.messages.mirror_records import (
     MirrorRecord,
     MirrorTopicRecord,
 )
-from ottla.protocol.mirror_table import offsets_copy
-from ottla.protocol.schema import ZERO_UUID
+from ottla.protocol.wire.schema import ZERO_UUID
 from tests.dataplane.groups.test_shard import LIMITS, Clock, MemoryLog, join
 from tests.integration.mirroring import until
 

@@ -18,12 +18,12 @@ from ottla.dataplane.groups.records import (
     transactional_batch_of,
 )
 from ottla.dataplane.mirroring.offsets_at_cut import OffsetsAtCut, copied_offset
-from ottla.protocol.cluster_image import ClusterImage
+from ottla.protocol.cluster.cluster_image import ClusterImage
 from ottla.protocol.messages.metadata_records import TopicRecord
 from ottla.protocol.messages.mirror_records import MirrorPartitionRecord, MirrorTopicRecord
-from ottla.protocol.record import ControlRecord, ControlType, encode_control_batch
-from ottla.protocol.record_batch import patch_offset_and_epoch
-from ottla.protocol.schema import ZERO_UUID
+from ottla.protocol.records.record import ControlRecord, ControlType, encode_control_batch
+from ottla.protocol.records.record_batch import patch_offset_and_epoch
+from ottla.protocol.wire.schema import ZERO_UUID
 
 PLACE = (b"t" * 16, 0)
 KEY: TopicPartition = ("t", 0)

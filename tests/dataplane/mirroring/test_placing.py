@@ -17,7 +17,7 @@ from ottla.protocol.messages.metadata import (
     MetadataResponseTopic,
 )
 from ottla.protocol.messages.mirror_records import MirrorTopicRecord
-from ottla.protocol.schema import ZERO_UUID
+from ottla.protocol.wire.schema import ZERO_UUID
 from tests.dataplane.mirroring.test_rounds import BROKER, HERE, SOURCE_BROKER, THERE, Quorum, Source
 
 DEADLINE_S = 60.0

@@ -12,7 +12,9 @@ from ottla.dataplane.mirroring.copies import Copy
 from ottla.dataplane.mirroring.rounds import HAS_NO_CUTS, CutRounds
 from ottla.dataplane.mirroring.topic_list import TopicList
 from ottla.dataplane.patterns import compile_pattern
-from ottla.protocol.cluster_image import ClusterImage
+from ottla.protocol.cluster.cluster_image import ClusterImage
+from ottla.protocol.cluster.mirror_cuts import ROUNDS_MAX, cut_reached_record
+from ottla.protocol.cluster.mirror_versions import mirrored_versions
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.features import MIRROR
 from ottla.protocol.messages.cuts import (
@@ -40,8 +42,6 @@ from ottla.protocol.messages.mirror_records import (
     MirrorTopicRecord,
     MirrorVersionsRecord,
 )
-from ottla.protocol.mirror_cuts import ROUNDS_MAX, cut_reached_record
-from ottla.protocol.mirror_versions import mirrored_versions
 
 HERE, THERE = b"h" * 16, b"s" * 16
 BROKER, SOURCE_BROKER = 7, 3

@@ -15,7 +15,7 @@ from ottla.dataplane.log.produced import ProducedBatches
 from ottla.dataplane.producing.fast_path import FastPath
 from ottla.dataplane.server import ClientRequest, HandlerTable, Server
 from ottla.dataplane.transactions.pending_writes import PendingTransactionWrites
-from ottla.protocol.compression import Compression
+from ottla.protocol.cluster.transaction_table import TransactionTable, by_topic
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.headers import decode_response, encode_request
 from ottla.protocol.messages.metadata_records import TopicRecord
@@ -26,8 +26,8 @@ from ottla.protocol.messages.produce import (
     TopicProduceData,
 )
 from ottla.protocol.messages.transaction_records import TransactionRecord, TransactionWriterRecord
-from ottla.protocol.record import encode_batch
-from ottla.protocol.transaction_table import TransactionTable, by_topic
+from ottla.protocol.records.compression import Compression
+from ottla.protocol.records.record import encode_batch
 from tests.dataplane.fetching.consumers import OTHER_ID, OWN_ID, Shelf
 from tests.dataplane.transactions.closed_gate import closed_gate
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from ottla.dataplane.log.produced import ProducedBatches
-from ottla.protocol.compression import Compression
 from ottla.protocol.errors import ErrorCode
+from ottla.protocol.records.compression import Compression
 
 from .test_validation_queue import batch, running
 

@@ -22,7 +22,6 @@ from ottla.dataplane.log.config import StoredCompression
 from ottla.dataplane.producing import validation_queue
 from ottla.dataplane.quotas import ClientQuotas, RequestMeter
 from ottla.dataplane.server import HandlerTable, Server
-from ottla.protocol.compression import Compression
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.headers import decode_response, encode_request
 from ottla.protocol.messages.produce import (
@@ -31,8 +30,9 @@ from ottla.protocol.messages.produce import (
     ProduceRequest,
     TopicProduceData,
 )
-from ottla.protocol.record import Record, decode_records, encode_batch
-from ottla.protocol.record_batch import BatchHeader, check_integrity, parse_header, walk_batches
+from ottla.protocol.records.compression import Compression
+from ottla.protocol.records.record import Record, decode_records, encode_batch
+from ottla.protocol.records.record_batch import BatchHeader, check_integrity, parse_header, walk_batches
 from tests.dataplane.fetching.consumers import Shelf
 from tests.dataplane.transactions.closed_gate import closed_gate
 from tests.protocol.produced import produced, record

@@ -7,8 +7,8 @@ import sys
 import uvloop
 
 from ottla.dataplane.quorum import QuorumSession, QuorumSessionConfig
-from ottla.protocol.handshake import LinkSecurity
-from ottla.protocol.node_secrets import Secrets
+from ottla.protocol.session.handshake import LinkSecurity
+from ottla.protocol.session.node_secrets import Secrets
 
 SECRET = b"secret of a test cluster, 32 byte"
 

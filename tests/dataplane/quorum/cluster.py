@@ -14,10 +14,10 @@ from ottla.dataplane.quorum import QuorumSession, QuorumSessionConfig
 from ottla.dataplane.quorum.progress import LogEnds, NoLogs
 from ottla.metadata_quorum.config import QuorumNodeConfig
 from ottla.metadata_quorum.node import QuorumNode
-from ottla.protocol.authorizer_settings import AuthorizerSettings
-from ottla.protocol.handshake import LinkSecurity
+from ottla.protocol.cluster.authorizer_settings import AuthorizerSettings
 from ottla.protocol.messages.metadata_records import BrokerListener
-from ottla.protocol.node_secrets import Secrets
+from ottla.protocol.session.handshake import LinkSecurity
+from ottla.protocol.session.node_secrets import Secrets
 
 SECRET = b"secret of a test cluster, 32 byte"
 CLUSTER_ID = "test-cluster"

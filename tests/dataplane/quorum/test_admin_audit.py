@@ -14,10 +14,16 @@ import uvloop
 from ottla.dataplane.security.peer_session import PeerSession
 from ottla.dataplane.security.principal import USER, Principal
 from ottla.metadata_quorum.admin_audit import AdminAudit
-from ottla.protocol.acls import CLUSTER_NAME, Acl, AclOperation, AclPermission, AclResourceType, PatternType
-from ottla.protocol.authorizer_settings import AuthorizerSettings
-from ottla.protocol.cluster_image import ClusterImage
-from ottla.protocol.codec import decode, encode
+from ottla.protocol.cluster.acls import (
+    CLUSTER_NAME,
+    Acl,
+    AclOperation,
+    AclPermission,
+    AclResourceType,
+    PatternType,
+)
+from ottla.protocol.cluster.authorizer_settings import AuthorizerSettings
+from ottla.protocol.cluster.cluster_image import ClusterImage
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.acl_commands import AclEntry, AclFilterEntry, CreateAcls, DeleteAcls
 from ottla.protocol.messages.command import Command
@@ -44,6 +50,7 @@ from ottla.protocol.messages.mirror_records import MirrorOffsetsToldRecord, Mirr
 from ottla.protocol.messages.quorum_session import SubmitCommand
 from ottla.protocol.messages.token_commands import CreateDelegationToken
 from ottla.protocol.messages.user_commands import AlterScramCredentials, ScramCredentialChange
+from ottla.protocol.wire.codec import decode, encode
 
 from .cluster import QuorumAndSessions
 

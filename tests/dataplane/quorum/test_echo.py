@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from ottla.dataplane.quorum.offset_reports import Echo
-from ottla.protocol.image_delta import ImageDelta
+from ottla.protocol.cluster.image_delta import ImageDelta
 
 OF_A_TRANSACTION = ImageDelta(transactions={"t"})
 OF_A_PARTITION = ImageDelta(partitions={(b"x" * 16, 0)})

@@ -14,7 +14,7 @@ import pytest
 import uvloop
 
 from ottla.dataplane.quorum.heartbeats import HeartbeatThread
-from ottla.protocol.liveness_datagrams import DatagramHeartbeat, DatagramSeal, HeartbeatAnswer
+from ottla.protocol.session.liveness_datagrams import DatagramHeartbeat, DatagramSeal, HeartbeatAnswer
 
 from .cluster import QuorumAndSessions, until
 

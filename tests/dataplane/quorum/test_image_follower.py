@@ -5,8 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.dataplane.quorum.image_follower import Fold, ImageFollower
-from ottla.protocol.cluster_image import ClusterImage
-from ottla.protocol.image_delta import ImageDelta
+from ottla.protocol.cluster.cluster_image import ClusterImage
+from ottla.protocol.cluster.image_delta import ImageDelta
+from ottla.protocol.cluster.transaction_table import Phase
 from ottla.protocol.messages.metadata_records import (
     AclRecord,
     BrokerRecord,
@@ -30,7 +31,6 @@ from ottla.protocol.messages.transaction_records import (
     TransactionWriterRecord,
     WriterPartitions,
 )
-from ottla.protocol.transaction_table import Phase
 
 TOPIC = b"t" * 16
 HISTORY: list[Record] = [

@@ -10,8 +10,8 @@ import uvloop
 
 from ottla.dataplane.quorum import SessionLost
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.handshake import Role
 from ottla.protocol.messages.broker_commands import AllocateProducerIds
+from ottla.protocol.session.handshake import Role
 
 from .cluster import QuorumAndSessions, until
 

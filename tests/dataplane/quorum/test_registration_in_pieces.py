@@ -11,8 +11,8 @@ from ottla.dataplane.quorum import QuorumSession
 from ottla.dataplane.quorum.image_gate import ImageGate
 from ottla.metadata_quorum import broker_sessions
 from ottla.metadata_quorum.leader_duties import LeaderDuties
-from ottla.protocol.cluster_image import ClusterImage
-from ottla.protocol.image_delta import ImageDelta
+from ottla.protocol.cluster.cluster_image import ClusterImage
+from ottla.protocol.cluster.image_delta import ImageDelta
 from ottla.protocol.messages.topic_commands import CreateTopics, NewTopic, PartitionAssignment
 
 from .cluster import QuorumAndSessions, until

@@ -9,8 +9,8 @@ import pytest
 
 from ottla.dataplane.quorum import QuorumSession
 from ottla.metadata_quorum import broker_sessions
-from ottla.protocol.cluster_image import ClusterImage
-from ottla.protocol.image_delta import ImageDelta
+from ottla.protocol.cluster.cluster_image import ClusterImage
+from ottla.protocol.cluster.image_delta import ImageDelta
 from ottla.protocol.messages.topic_commands import CreatePartitions, CreateTopics, MorePartitions, NewTopic
 
 from .cluster import QuorumAndSessions, until

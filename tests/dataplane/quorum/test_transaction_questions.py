@@ -13,7 +13,8 @@ from ottla.dataplane.quorum import QuorumSession
 from ottla.dataplane.quorum.transaction_questions import TransactionQuestions
 from ottla.metadata_quorum.broker_sessions import BrokerSessions
 from ottla.metadata_quorum.transaction_questions import TransactionAnswers
-from ottla.protocol.cluster_image import TopicState
+from ottla.protocol.cluster.cluster_image import TopicState
+from ottla.protocol.cluster.transaction_table import Phase, Place, TransactionTable, by_topic
 from ottla.protocol.messages.quorum_session import (
     LeaderChanged,
     decode_session_message,
@@ -32,7 +33,6 @@ from ottla.protocol.messages.transaction_commands import (
 )
 from ottla.protocol.messages.transaction_questions import TransactionAnswer, TransactionQuestion
 from ottla.protocol.messages.transaction_records import TransactionRecord, TransactionWriterRecord
-from ottla.protocol.transaction_table import Phase, Place, TransactionTable, by_topic
 
 from .cluster import QuorumAndSessions, until
 from .test_quorum_session import allocate, run

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ottla.dataplane.quotas import QuotaLimits
-from ottla.protocol.cluster_image import QuotaEntity
+from ottla.protocol.cluster.cluster_image import QuotaEntity
 
 NAMES = ("a", "b", None)
 USERS = [(("user", user),) for user in NAMES]

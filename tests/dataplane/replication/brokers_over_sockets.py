@@ -31,9 +31,9 @@ from ottla.dataplane.server.server import Server
 from ottla.dataplane.storage.log_store import LogStore
 from ottla.dataplane.transactions.client_commands import ClientOrigins
 from ottla.dataplane.transactions.producer_ids import ProducerIds, blocks_from
-from ottla.protocol.cluster_image import ClusterImage, PartitionState, partition_record
+from ottla.protocol.cluster.cluster_image import ClusterImage, PartitionState, partition_record
+from ottla.protocol.cluster.image_delta import ImageDelta
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.image_delta import ImageDelta
 from ottla.protocol.messages.broker_commands import AllocateProducerIds, AllocateProducerIdsResult
 from ottla.protocol.messages.command import PlainResult
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic

@@ -14,6 +14,7 @@ from ottla.dataplane.log import PartitionLog
 from ottla.dataplane.log.storage_errors import BrokenBatch, damage
 from ottla.dataplane.replication.replicas import cut_searches
 from ottla.dataplane.replication.replicas.cut_searches import BATCHES_PER_TURN
+from ottla.protocol.cluster.mirror_table import MirrorPhase
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.metadata_records import PartitionRecord, TopicRecord, TopicRemovedRecord
 from ottla.protocol.messages.mirror_records import (
@@ -22,9 +23,8 @@ from ottla.protocol.messages.mirror_records import (
     MirrorTopicRecord,
     SourceEpoch,
 )
-from ottla.protocol.mirror_table import MirrorPhase
-from ottla.protocol.record import ControlRecord, ControlType, encode_control_batch
-from ottla.protocol.record_batch import patch_offset_and_epoch
+from ottla.protocol.records.record import ControlRecord, ControlType, encode_control_batch
+from ottla.protocol.records.record_batch import patch_offset_and_epoch
 from tests.dataplane.log.batches import make_batch
 
 from .brokers_over_sockets import Broker, Quorum

@@ -27,7 +27,6 @@ from ottla.dataplane.replication.fetch_values import (
     SessionAnswer,
 )
 from ottla.dataplane.replication.roles.follower import EpochEnd
-from ottla.protocol.codec import decode_from, encode_parts
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.fetch import (
     FetchPartition,
@@ -37,6 +36,7 @@ from ottla.protocol.messages.fetch import (
     ReplicaState,
 )
 from ottla.protocol.messages.headers import decode_client_id, encode_request, response_header
+from ottla.protocol.wire.codec import decode_from, encode_parts
 
 INT32 = st.integers(-1, 2**31 - 1)
 INT64 = st.integers(-1, 2**63 - 1)

@@ -28,11 +28,11 @@ from ottla.dataplane.replication.replicas.replicas import Replicas, ReplicasConf
 from ottla.dataplane.runtime.clocks import wall_ms
 from ottla.dataplane.storage.directory import LogDirectory
 from ottla.dataplane.storage.log_store import LogStore
-from ottla.protocol.cluster_image import ClusterImage
+from ottla.protocol.cluster.cluster_image import ClusterImage
+from ottla.protocol.cluster.image_delta import ImageDelta
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.image_delta import ImageDelta
 from ottla.protocol.messages.metadata_records import PartitionRecord, Record, TopicRecord, TopicRemovedRecord
-from ottla.protocol.record_batch import walk_batches
+from ottla.protocol.records.record_batch import walk_batches
 from tests.node_credentials import credentials
 
 from .harness import batch

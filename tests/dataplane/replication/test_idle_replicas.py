@@ -12,7 +12,7 @@ from ottla.dataplane.replication.replicas.lagging_leaders import LaggingLeaders
 from ottla.dataplane.replication.replicas.replicas import Replicas
 from ottla.dataplane.replication.roles.leader import LeaderState
 from ottla.dataplane.storage.log_store import LogStore
-from ottla.protocol.cluster_image import ClusterImage
+from ottla.protocol.cluster.cluster_image import ClusterImage
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.metadata_records import PartitionRecord, TopicRemovedRecord
 

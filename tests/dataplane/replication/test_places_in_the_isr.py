@@ -13,7 +13,7 @@ from ottla.dataplane.replication.fetch_values import (
     SessionAnswer,
 )
 from ottla.dataplane.replication.replicas.replicas import Replicas
-from ottla.protocol.cluster_image import ClusterImage
+from ottla.protocol.cluster.cluster_image import ClusterImage
 from ottla.protocol.messages.metadata_records import BrokerRecord, PartitionRecord, Record, TopicRecord
 
 from .test_restarts import NEW_TOPIC, broker, fold

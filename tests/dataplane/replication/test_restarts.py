@@ -24,9 +24,9 @@ from ottla.dataplane.replication.replicas.replicas import Replicas, ReplicasConf
 from ottla.dataplane.replication.roles.follower import EpochEnd
 from ottla.dataplane.runtime.clocks import wall_ms
 from ottla.dataplane.storage.log_store import LogStore
-from ottla.protocol.cluster_image import ClusterImage
+from ottla.protocol.cluster.cluster_image import ClusterImage
+from ottla.protocol.cluster.image_delta import ImageDelta
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.image_delta import ImageDelta
 from ottla.protocol.messages.metadata_records import (
     BrokerRecord,
     ConfigRecord,

@@ -18,7 +18,7 @@ from ottla.dataplane.log import LogConfig, PartitionLog
 from ottla.dataplane.replication.leader.rechecks import Rechecks
 from ottla.dataplane.runtime.threads import in_thread, spread
 from ottla.dataplane.storage.log_verifier import LogVerifier
-from ottla.protocol.record import encode_batch
+from ottla.protocol.records.record import encode_batch
 
 
 class Gate:

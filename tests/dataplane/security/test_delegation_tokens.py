@@ -10,9 +10,9 @@ import pytest
 
 from ottla.dataplane.security import delegation_tokens
 from ottla.dataplane.security.delegation_tokens import DelegationTokens
-from ottla.protocol.delegation_tokens import TokenState, token_hmac, token_key_id, token_password
-from ottla.protocol.node_secrets import Secrets
-from ottla.protocol.scram import SCRAM_MECHANISMS, SCRAM_SHA_256, SCRAM_SHA_512, ScramCredential
+from ottla.protocol.credentials.delegation_tokens import TokenState, token_hmac, token_key_id, token_password
+from ottla.protocol.credentials.scram import SCRAM_MECHANISMS, SCRAM_SHA_256, SCRAM_SHA_512, ScramCredential
+from ottla.protocol.session.node_secrets import Secrets
 
 OLD, NEW = b"the old key", b"the new key"
 

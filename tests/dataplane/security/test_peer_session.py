@@ -8,8 +8,8 @@ import pytest
 
 from ottla.dataplane.security.peer_session import NODE_MECHANISM, PeerSession
 from ottla.dataplane.security.principal import ANONYMOUS, USER, Principal
-from ottla.protocol.node_proof import NO_NODE, NodeRole, ProvenNode
-from ottla.protocol.security_protocol import SecurityProtocol
+from ottla.protocol.session.node_proof import NO_NODE, NodeRole, ProvenNode
+from ottla.protocol.settings.security_protocol import SecurityProtocol
 
 SESSION = PeerSession(ANONYMOUS, "10.0.0.1", "CLIENTS", SecurityProtocol.SASL_SSL)
 

@@ -14,16 +14,16 @@ from ottla.dataplane.security.sasl.scram import ScramCredentials, sealed_credent
 from ottla.dataplane.security.sealing import Sealer
 from ottla.dataplane.security.setting_secrets import SettingSecrets
 from ottla.metadata_quorum.state.controller import Controller
-from ottla.protocol.cluster_image import ClusterImage
+from ottla.protocol.cluster.cluster_image import ClusterImage
+from ottla.protocol.cluster.image_delta import ImageDelta
+from ottla.protocol.credentials.scram import SCRAM_MECHANISMS_BY_CODE, ScramCredential
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.features import SECURITY
-from ottla.protocol.image_delta import ImageDelta
 from ottla.protocol.messages.cluster_commands import FormCluster, InitialFeature
 from ottla.protocol.messages.command import Command
 from ottla.protocol.messages.config_commands import AlterConfigs, ConfigChange, ConfigResource, ResourceType
 from ottla.protocol.messages.quorum_commands import decode_result, encode_command
 from ottla.protocol.messages.user_commands import AlterScramCredentials, ScramCredentialChange
-from ottla.protocol.scram import SCRAM_MECHANISMS_BY_CODE, ScramCredential
 
 OLD, NEW = b"old secret " * 4, b"new secret " * 4
 SHA_512 = SCRAM_MECHANISMS_BY_CODE[2]

@@ -6,8 +6,8 @@ import pytest
 
 from ottla.dataplane.security.sealing import Sealer
 from ottla.dataplane.security.setting_secrets import SettingSecrets
-from ottla.protocol.config_key import ConfigError
-from ottla.protocol.sealed_text import sealed_bytes
+from ottla.protocol.credentials.sealed_text import sealed_bytes
+from ottla.protocol.settings.config_key import ConfigError
 
 OLD, NEW = b"old secret " * 4, b"new secret " * 4
 SECRETS = SettingSecrets(Sealer([OLD]))

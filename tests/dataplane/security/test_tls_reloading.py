@@ -22,7 +22,7 @@ from ottla.dataplane.security.tls_settings import tls_settings
 from ottla.network.tls.contexts import client_context
 from ottla.network.tls.handshake_check import check_handshake
 from ottla.network.tls.settings import TlsRules
-from ottla.protocol.config_key import ConfigError
+from ottla.protocol.settings.config_key import ConfigError
 from tests.network.tls.certificates import Authority, Issued, trusting
 
 NAME, HOST = "CLIENTS", "localhost"

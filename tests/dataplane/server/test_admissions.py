@@ -10,9 +10,9 @@ import pytest
 from ottla.dataplane.quotas.windows import QuotaWindows
 from ottla.dataplane.server import ClientRequest, HandlerTable, Server, ServerConfig, handles
 from ottla.dataplane.server.admissions import AdmissionLimits, Admissions
-from ottla.protocol.address_limits import AddressLimits
 from ottla.protocol.messages.groups import HeartbeatRequest, HeartbeatResponse
 from ottla.protocol.messages.headers import encode_request
+from ottla.protocol.settings.address_limits import AddressLimits
 
 from .conftest import read_frame, until
 

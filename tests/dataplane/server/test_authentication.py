@@ -26,8 +26,9 @@ from ottla.dataplane.server.authentication import (
     AuthenticationSettings,
 )
 from ottla.dataplane.server.authentications import FAILURES_PER_MINUTE, HELD_MS
+from ottla.protocol.credentials.jaas import LoginModule
+from ottla.protocol.credentials.scram import SCRAM_SHA_256, ScramClient, ScramCredential
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.jaas import LoginModule
 from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.protocol.messages.cluster import DescribeClusterRequest, DescribeClusterResponse
 from ottla.protocol.messages.headers import decode_response, request_pieces
@@ -38,9 +39,8 @@ from ottla.protocol.messages.sasl import (
     SaslHandshakeRequest,
     SaslHandshakeResponse,
 )
-from ottla.protocol.node_proof import NONCE_BYTES, ClientProof
-from ottla.protocol.schema import Message, Request
-from ottla.protocol.scram import SCRAM_SHA_256, ScramClient, ScramCredential
+from ottla.protocol.session.node_proof import NONCE_BYTES, ClientProof
+from ottla.protocol.wire.schema import Message, Request
 from tests.dataplane.server.conftest import read_frame, until
 from tests.node_credentials import credentials
 

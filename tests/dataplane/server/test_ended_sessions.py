@@ -15,7 +15,7 @@ from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.fetch import FetchRequest, FetchResponse
 from ottla.protocol.messages.headers import decode_response
 from ottla.protocol.messages.offsets import OffsetCommitRequest, OffsetCommitResponse
-from ottla.protocol.schema import Message
+from ottla.protocol.wire.schema import Message
 from tests.dataplane.server.conftest import read_frame, until
 from tests.dataplane.server.test_authentication import LISTENER, Expiring, Handlers, Peer, connect
 

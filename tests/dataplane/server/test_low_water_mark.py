@@ -18,7 +18,7 @@ from ottla.dataplane.server import ClientConnection, HandlerTable, Server, Serve
 from ottla.dataplane.server.low_water_mark import MARK_BYTES
 from ottla.network.tls.contexts import client_context, server_context
 from ottla.network.tls.settings import TlsRules
-from ottla.protocol.security_protocol import SecurityProtocol
+from ottla.protocol.settings.security_protocol import SecurityProtocol
 from tests.network.tls.certificates import Authority, keys_of, trusting
 
 from .conftest import FrameServer, echo, frame, read_frame, start, until

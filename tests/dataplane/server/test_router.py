@@ -13,7 +13,7 @@ from ottla.dataplane.handlers.api_versions import ApiVersionsHandlers
 from ottla.dataplane.server import ClientRequest, HandlerTable, PortInUse, Server, ServerConfig, handles
 from ottla.dataplane.server.admissions import AdmissionLimits
 from ottla.dataplane.server.connection import ClientConnection
-from ottla.protocol.cluster_image import ClusterImage
+from ottla.protocol.cluster.cluster_image import ClusterImage
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ottla.protocol.messages.command import Command, ResultT

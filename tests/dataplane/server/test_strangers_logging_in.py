@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
+from ottla.protocol.credentials.scram import SCRAM_SHA_256, ScramClient
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.api_versions import ApiVersionsRequest
 from ottla.protocol.messages.sasl import SaslHandshakeRequest
-from ottla.protocol.scram import SCRAM_SHA_256, ScramClient
 from tests.dataplane.server.conftest import until
 from tests.dataplane.server.test_authentication import connect, server
 

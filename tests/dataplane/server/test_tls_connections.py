@@ -40,7 +40,7 @@ from ottla.network.tls.settings import ClientAuth, TlsRules
 from ottla.network.tls.stream import TlsStream
 from ottla.protocol.messages.groups import HeartbeatRequest, HeartbeatResponse
 from ottla.protocol.messages.headers import decode_response, encode_request
-from ottla.protocol.security_protocol import SecurityProtocol
+from ottla.protocol.settings.security_protocol import SecurityProtocol
 from tests.network.tls.certificates import Authority, keys_of, trusting
 
 from .conftest import FrameServer, echo, frame, read_frame, start, until

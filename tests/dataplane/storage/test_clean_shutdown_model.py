@@ -21,7 +21,7 @@ from ottla.dataplane.log.clean_shutdown import shut_down_together
 from ottla.dataplane.log.copies import end_at
 from ottla.dataplane.storage.clean_shutdown import FILE_NAME
 from ottla.dataplane.storage.directory import LogDirectory
-from ottla.protocol.record import ControlRecord, ControlType, encode_batch, encode_control_batch
+from ottla.protocol.records.record import ControlRecord, ControlType, encode_batch, encode_control_batch
 from tests.dataplane.log.compaction.histories import clean, job_for
 from tests.dataplane.storage.data_folders import TOPIC, TOPIC_ID, state
 

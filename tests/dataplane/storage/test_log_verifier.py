@@ -10,7 +10,7 @@ import pytest
 from ottla.dataplane.log import LogConfig, PartitionLog
 from ottla.dataplane.storage.log_verifier import LogVerifier
 from ottla.protocol.errors import KafkaError
-from ottla.protocol.record import encode_batch
+from ottla.protocol.records.record import encode_batch
 
 
 class Replica:

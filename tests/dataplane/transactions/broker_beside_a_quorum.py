@@ -21,12 +21,12 @@ from ottla.dataplane.transactions.completion_waits import CompletionWaits
 from ottla.dataplane.transactions.markers import Markers
 from ottla.dataplane.transactions.pending_writes import Adding, PendingTransactionWrites
 from ottla.metadata_quorum.state.controller import Applied
+from ottla.protocol.cluster.image_delta import ImageDelta
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.image_delta import ImageDelta
 from ottla.protocol.messages import quorum_commands as q
 from ottla.protocol.messages.command import Command, ResultT, accepted
 from ottla.protocol.messages.quorum_session import FeedRecords
-from ottla.protocol.record import encode_batch
+from ottla.protocol.records.record import encode_batch
 from tests.dataplane.replication.test_restarts import broker
 from tests.metadata_quorum.state.harness import assigned
 from tests.metadata_quorum.state.transactional import Identity, Transactions, push

@@ -5,10 +5,10 @@ from __future__ import annotations
 from ottla.dataplane.quorum.access import Quorum
 from ottla.dataplane.quorum.shared_catch_up import SharedCatchUp
 from ottla.dataplane.transactions.pending_writes import PendingTransactionWrites
-from ottla.protocol.cluster_image import ClusterImage
+from ottla.protocol.cluster.cluster_image import ClusterImage
+from ottla.protocol.cluster.transaction_table import TransactionTable
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.command import Command, ResultT
-from ottla.protocol.transaction_table import TransactionTable
 
 
 class _Quorum:

@@ -6,6 +6,7 @@ import pytest
 
 from ottla.dataplane.log.producers.producer_state import ProducerEntry
 from ottla.dataplane.transactions.batch_check import BatchCheck, is_behind, judge
+from ottla.protocol.cluster.transaction_table import Phase, TransactionTable
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.transaction_records import (
     TransactionRecord,
@@ -13,7 +14,6 @@ from ottla.protocol.messages.transaction_records import (
     TransactionWriterRecord,
     WriterPartitions,
 )
-from ottla.protocol.transaction_table import Phase, TransactionTable
 
 PLACE = (b"t" * 16, 0)
 HERE = [WriterPartitions(topic_id=PLACE[0], partitions=[0])]

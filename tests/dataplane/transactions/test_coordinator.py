@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from ottla.dataplane.transactions.coordinator import NOBODY, coordinator_of
-from ottla.protocol.cluster_image import BrokerState, ClusterImage
+from ottla.protocol.cluster.cluster_image import BrokerState, ClusterImage
 
 IDS = [f"payments-{number}" for number in range(600)]
 

@@ -26,7 +26,8 @@ from ottla.dataplane.security.authorization.authorizer import Authorizer
 from ottla.dataplane.server.handler import HandlerTable
 from ottla.dataplane.server.server import Server
 from ottla.metadata_quorum.transaction_questions import largest_cut
-from ottla.protocol.acls import Acl, AclOperation, AclPermission, AclResourceType, PatternType
+from ottla.protocol.cluster.acls import Acl, AclOperation, AclPermission, AclResourceType, PatternType
+from ottla.protocol.cluster.transaction_table import Place
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.cuts import (
     CutTopic,
@@ -34,9 +35,8 @@ from ottla.protocol.messages.cuts import (
     FindCutResponse,
     ListCutOffsetsRequest,
 )
-from ottla.protocol.record import encode_batch, read_control_record
-from ottla.protocol.record_batch import BatchHeader, parse_header
-from ottla.protocol.transaction_table import Place
+from ottla.protocol.records.record import encode_batch, read_control_record
+from ottla.protocol.records.record_batch import BatchHeader, parse_header
 from tests.metadata_quorum.state.harness import assigned
 from tests.metadata_quorum.state.transactional import Identity, identity
 

@@ -28,6 +28,7 @@ from ottla.dataplane.transactions.announced_offsets import AnnouncedOffsets
 from ottla.dataplane.transactions.client_commands import ClientOrigins
 from ottla.dataplane.transactions.producer_ids import ProducerIds, blocks_from
 from ottla.dataplane.transactions.tokens import TransactionTokens
+from ottla.protocol.cluster.transaction_table import Phase
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.command import Command
 from ottla.protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -39,9 +40,8 @@ from ottla.protocol.messages.transactions import (
     AddPartitionsToTxnTransaction,
     EndTxnRequest,
 )
-from ottla.protocol.node_secrets import Secrets
-from ottla.protocol.record import encode_batch
-from ottla.protocol.transaction_table import Phase
+from ottla.protocol.records.record import encode_batch
+from ottla.protocol.session.node_secrets import Secrets
 from tests.metadata_quorum.state.harness import assigned
 from tests.metadata_quorum.state.transactional import Identity
 

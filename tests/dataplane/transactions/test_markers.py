@@ -17,14 +17,14 @@ import pytest
 from ottla.dataplane.cluster.internal_topics import OFFSETS_TOPIC
 from ottla.dataplane.replication.replica.partition import Partition
 from ottla.dataplane.transactions import markers
+from ottla.protocol.cluster.transaction_table import Phase, TransactionMetadata
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages import quorum_commands as q
 from ottla.protocol.messages.command import Command
 from ottla.protocol.messages.transaction_commands import ReportMarkers
-from ottla.protocol.record import encode_batch
-from ottla.protocol.record_batch import walk_batches
-from ottla.protocol.schema import Message
-from ottla.protocol.transaction_table import Phase, TransactionMetadata
+from ottla.protocol.records.record import encode_batch
+from ottla.protocol.records.record_batch import walk_batches
+from ottla.protocol.wire.schema import Message
 from tests.metadata_quorum.state.harness import assigned
 from tests.metadata_quorum.state.transactional import identity
 

@@ -15,15 +15,15 @@ from ottla.dataplane.security.authorization.access import EVERYTHING
 from ottla.dataplane.security.peer_session import PeerSession
 from ottla.dataplane.security.principal import ANONYMOUS
 from ottla.dataplane.server.handler import ClientRequest
+from ottla.protocol.cluster.transaction_table import Phase
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.transactions import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
-from ottla.protocol.node_proof import NO_NODE, NodeRole, ProvenNode
-from ottla.protocol.record import encode_batch
-from ottla.protocol.transaction_table import Phase
+from ottla.protocol.records.record import encode_batch
+from ottla.protocol.session.node_proof import NO_NODE, NodeRole, ProvenNode
 from tests.metadata_quorum.state.harness import assigned
 from tests.metadata_quorum.state.transactional import Identity
 

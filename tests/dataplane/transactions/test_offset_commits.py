@@ -21,6 +21,7 @@ from ottla.dataplane.handlers.txn_offset_commit import TxnOffsetCommitHandlers
 from ottla.dataplane.server.handler import HandlerTable
 from ottla.dataplane.server.server import Server
 from ottla.dataplane.transactions import pending_writes
+from ottla.protocol.cluster.transaction_table import Phase
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.offsets import (
     OffsetFetchRequest,
@@ -32,7 +33,6 @@ from ottla.protocol.messages.transactions import (
     TxnOffsetCommitRequestPartition,
     TxnOffsetCommitRequestTopic,
 )
-from ottla.protocol.transaction_table import Phase
 from tests.metadata_quorum.state.harness import assigned
 from tests.metadata_quorum.state.transactional import Identity
 

@@ -9,6 +9,7 @@ import pytest
 
 from ottla.client.connections.connection import Connection
 from ottla.dataplane.transactions.tokens import TRANSACTIONAL_ID_BYTES_MAX, JoinableTransaction
+from ottla.protocol.cluster.transaction_table import Phase
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.producers import InitProducerIdRequest
 from ottla.protocol.messages.shared_transactions import (
@@ -21,7 +22,6 @@ from ottla.protocol.messages.shared_transactions import (
     JoinTransactionResponse,
 )
 from ottla.protocol.messages.transaction_commands import ExpireTransactions, OpenTransaction
-from ottla.protocol.transaction_table import Phase
 from tests.metadata_quorum.state.transactional import Identity
 
 from .test_handlers import TOKENS, begun, served

@@ -13,10 +13,10 @@ from ottla.dataplane.transactions.tokens import (
     JoinableTransaction,
     TransactionTokens,
 )
-from ottla.protocol.codec import decode, encode
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.shared_transactions import JoinTransactionRequest
-from ottla.protocol.node_secrets import Secrets
+from ottla.protocol.session.node_secrets import Secrets
+from ottla.protocol.wire.codec import decode, encode
 
 TOKENS = TransactionTokens(Secrets((b"s" * 32,)), "cluster")
 ONE = JoinableTransaction("copy", 7000, 3, 4)

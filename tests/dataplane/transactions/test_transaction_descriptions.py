@@ -19,8 +19,9 @@ from ottla.dataplane.security.authorization.authorizer import Authorizer
 from ottla.dataplane.server.handler import HandlerTable
 from ottla.dataplane.transactions.coordinator import coordinator_of
 from ottla.metadata_quorum.transaction_questions import TransactionAnswers
-from ottla.protocol.acls import Acl, AclOperation, AclPermission, AclResourceType, PatternType
-from ottla.protocol.cluster_image import ClusterImage
+from ottla.protocol.cluster.acls import Acl, AclOperation, AclPermission, AclResourceType, PatternType
+from ottla.protocol.cluster.cluster_image import ClusterImage
+from ottla.protocol.cluster.transaction_table import Phase
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages import quorum_commands as q
 from ottla.protocol.messages.aborts import AbortTransactionRequest
@@ -37,9 +38,8 @@ from ottla.protocol.messages.transactional_ids import (
     DeleteTransactionalIdRequest,
     DeleteTransactionalIdResponse,
 )
-from ottla.protocol.schema import Message
-from ottla.protocol.schema import Request as RequestMessage
-from ottla.protocol.transaction_table import Phase
+from ottla.protocol.wire.schema import Message
+from ottla.protocol.wire.schema import Request as RequestMessage
 from tests.metadata_quorum.state.transactional import Identity, Transactions
 
 NOW_MS = 10_000

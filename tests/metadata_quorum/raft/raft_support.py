@@ -20,8 +20,8 @@ from ottla.metadata_quorum.raft.effects import RoleChange
 from ottla.metadata_quorum.raft.node import RaftConfig, RaftNode
 from ottla.metadata_quorum.raft.settings import Settings
 from ottla.metadata_quorum.raft.transport import PeerLinks, TransportTimes
-from ottla.protocol.handshake import Identity, LinkSecurity, Role
-from ottla.protocol.node_secrets import Secrets
+from ottla.protocol.session.handshake import Identity, LinkSecurity, Role
+from ottla.protocol.session.node_secrets import Secrets
 
 SECRET = b"a secret of the cluster"
 FACTORY = f"{__name__}:Journalist"

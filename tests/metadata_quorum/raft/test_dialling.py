@@ -12,8 +12,8 @@ import pytest
 
 from ottla.metadata_quorum.node_connection import NodeConnectionLimits
 from ottla.metadata_quorum.raft.transport import Listener, PeerLinks, TransportTimes
-from ottla.protocol.handshake import Identity, LinkSecurity
-from ottla.protocol.node_secrets import Secrets
+from ottla.protocol.session.handshake import Identity, LinkSecurity
+from ottla.protocol.session.node_secrets import Secrets
 
 from .raft_support import SECRET, until
 

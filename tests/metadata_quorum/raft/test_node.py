@@ -20,8 +20,8 @@ from ottla.metadata_quorum.raft.formation import WrongFolder
 from ottla.metadata_quorum.raft.node import RaftNode
 from ottla.metadata_quorum.raft.settings import Settings, Timing
 from ottla.metadata_quorum.raft.transport import TransportTimes
-from ottla.protocol.handshake import Identity, LinkSecurity, Role
-from ottla.protocol.node_secrets import Secrets
+from ottla.protocol.session.handshake import Identity, LinkSecurity, Role
+from ottla.protocol.session.node_secrets import Secrets
 from tests.metadata_quorum.raft.raft_support import SECRET, Journalist, Quorum, Turns, quorum, until
 
 

@@ -14,8 +14,8 @@ from ottla.metadata_quorum.node_connection import (
     accepted_connection,
     dial,
 )
-from ottla.protocol.handshake import Identity, LinkSecurity, Role
-from ottla.protocol.node_secrets import Secrets
+from ottla.protocol.session.handshake import Identity, LinkSecurity, Role
+from ottla.protocol.session.node_secrets import Secrets
 
 SECRET = b"a secret of the cluster"
 SERVER = Identity(1, b"s" * 16, "c")

@@ -25,7 +25,7 @@ from ottla.protocol.messages.topic_commands import (
     NewTopicConfig,
     PartitionAssignment,
 )
-from ottla.protocol.schema import Message
+from ottla.protocol.wire.schema import Message
 
 R = TypeVar("R", bound=Message)
 

@@ -6,9 +6,11 @@ from collections.abc import Iterable
 from typing import Any
 
 from ottla.metadata_quorum.state.controller import Applied, Controller
-from ottla.protocol.cluster_image import PartitionState
+from ottla.protocol.cluster.cluster_image import PartitionState
+from ottla.protocol.cluster.image_delta import ImageDelta
+from ottla.protocol.cluster.mirror_cuts import CutsOfMirror
+from ottla.protocol.cluster.mirror_table import MirrorPartition, MirrorPhase
 from ottla.protocol.features import MIRROR, MIRROR_WITH_OFFSETS
-from ottla.protocol.image_delta import ImageDelta
 from ottla.protocol.messages import quorum_commands as q
 from ottla.protocol.messages.cluster_commands import FormCluster, InitialFeature
 from ottla.protocol.messages.command import Command, PlainResult
@@ -34,8 +36,6 @@ from ottla.protocol.messages.mirror_commands import (
 )
 from ottla.protocol.messages.mirror_records import SourceEpoch
 from ottla.protocol.messages.topic_commands import NewTopicConfig
-from ottla.protocol.mirror_cuts import CutsOfMirror
-from ottla.protocol.mirror_table import MirrorPartition, MirrorPhase
 
 from .harness import ControllerWithBrokers
 

@@ -10,11 +10,18 @@ from hypothesis import strategies as st
 
 from ottla.metadata_quorum.state import acls as acl_decisions
 from ottla.metadata_quorum.state.controller import Controller
-from ottla.protocol.acls import Acl, AclFilter, AclOperation, AclPermission, AclResourceType, PatternType
-from ottla.protocol.cluster_image import ClusterImage
+from ottla.protocol.cluster.acls import (
+    Acl,
+    AclFilter,
+    AclOperation,
+    AclPermission,
+    AclResourceType,
+    PatternType,
+)
+from ottla.protocol.cluster.cluster_image import ClusterImage
+from ottla.protocol.cluster.image_delta import ImageDelta
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.features import SECURITY
-from ottla.protocol.image_delta import ImageDelta
 from ottla.protocol.messages.acl_commands import (
     AclEntry,
     AclFilterEntry,

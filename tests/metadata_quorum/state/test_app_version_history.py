@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from ottla.metadata_quorum.app_version_answers import LISTED_MAX, AppVersionAnswers
 from ottla.metadata_quorum.state.app_version_history import AppVersionHistory, VersionsAtCut
 from ottla.metadata_quorum.state.controller import Controller
+from ottla.protocol.cluster.transaction_table import TransactionTable
 from ottla.protocol.messages.app_version_questions import AppVersionsTold, AskAppVersions
 from ottla.protocol.messages.transaction_commands import DeleteTransactionalId
 from ottla.protocol.messages.transaction_records import (
@@ -17,7 +18,6 @@ from ottla.protocol.messages.transaction_records import (
     TransactionalIdRemovedRecord,
     TransactionRecord,
 )
-from ottla.protocol.transaction_table import TransactionTable
 
 from .transactional import Transactions
 

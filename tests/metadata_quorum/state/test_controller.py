@@ -21,8 +21,9 @@ from hypothesis import strategies as st
 from ottla.metadata_quorum.state.controller import FORESEEN_MAX, Applied, Controller
 from ottla.metadata_quorum.state.election import Electorate, LeavingBroker
 from ottla.metadata_quorum.state.workspace import Workspace
-from ottla.protocol.cluster_image import ClusterImage, PartitionState
-from ottla.protocol.image_delta import ImageDelta
+from ottla.protocol.cluster.cluster_image import ClusterImage, PartitionState
+from ottla.protocol.cluster.image_delta import ImageDelta
+from ottla.protocol.cluster.partition_change import PartitionChange
 from ottla.protocol.messages import quorum_commands as q
 from ottla.protocol.messages.broker_commands import (
     AllocateProducerIds,
@@ -58,7 +59,6 @@ from ottla.protocol.messages.topic_commands import (
     NewTopic,
     NewTopicConfig,
 )
-from ottla.protocol.partition_change import PartitionChange
 
 from .harness import ControllerWithBrokers
 

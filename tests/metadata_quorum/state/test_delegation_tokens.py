@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from ottla.metadata_quorum.state import delegation_tokens
 from ottla.metadata_quorum.state.controller import Controller
 from ottla.metadata_quorum.token_expiry import ExpiredTokens
-from ottla.protocol.cluster_image import ClusterImage
-from ottla.protocol.delegation_tokens import TokenLifetimes, TokenState, token_hmac
+from ottla.protocol.cluster.cluster_image import ClusterImage
+from ottla.protocol.credentials.delegation_tokens import TokenLifetimes, TokenState, token_hmac
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.features import SECURITY
 from ottla.protocol.messages.broker_commands import RegisterBroker

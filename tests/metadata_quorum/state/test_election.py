@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from ottla.metadata_quorum.state import election
 from ottla.metadata_quorum.state.election import Electorate, Leave, LeavingBroker, LogEnd
-from ottla.protocol.cluster_image import PartitionState
+from ottla.protocol.cluster.cluster_image import PartitionState
 
 BROKERS = range(1, 6)
 ELECTORATES = st.builds(Electorate, st.frozensets(st.sampled_from(BROKERS)), st.integers(1, 4), st.booleans())

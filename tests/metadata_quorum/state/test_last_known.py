@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from ottla.protocol.cluster_image import PartitionState
+from ottla.protocol.cluster.cluster_image import PartitionState
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages import quorum_commands as q
 from ottla.protocol.messages.broker_commands import FenceBroker

@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from ottla.metadata_quorum.state.mirror_acls import ACLS_MAX
-from ottla.protocol.acls import Acl, AclOperation, AclPermission, AclResourceType, PatternType
+from ottla.protocol.cluster.acls import Acl, AclOperation, AclPermission, AclResourceType, PatternType
+from ottla.protocol.cluster.mirror_table import MirrorPhase
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.features import MIRROR, SECURITY
 from ottla.protocol.messages.acl_commands import AclEntry, CreateAcls, CreateAclsResult
 from ottla.protocol.messages.command import PlainResult
 from ottla.protocol.messages.mirror_commands import FollowAcls
 from ottla.protocol.messages.quota_commands import FeatureLevel, UpdateFeatures, UpdateFeaturesResult
-from ottla.protocol.mirror_table import MirrorPhase
 
 from .mirrored import Mirrors, failback_of
 from .test_mirror_failback import refused

@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from ottla.metadata_quorum.state import topics as topics_module
+from ottla.protocol.cluster.mirror_table import NO_EPOCH, FaultKind, MirrorPhase, Resumption
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.command import PlainResult
 from ottla.protocol.messages.config_commands import ResourceType
 from ottla.protocol.messages.topic_commands import DeleteTopics, DeleteTopicsResult
-from ottla.protocol.mirror_table import NO_EPOCH, FaultKind, MirrorPhase, Resumption
-from ottla.protocol.schema import ZERO_UUID
+from ottla.protocol.wire.schema import ZERO_UUID
 
 from .harness import topic
 from .mirrored import Mirrors, at_source, epochs

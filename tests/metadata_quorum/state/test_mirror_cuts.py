@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 
 from ottla.metadata_quorum.state.mirror_cuts import CUT_MAX
+from ottla.protocol.cluster.mirror_cuts import ROUNDS_MAX
+from ottla.protocol.cluster.mirror_table import NO_EPOCH, NO_ROUND, FaultKind, MirrorPhase, Resumption
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.features import MIRROR
 from ottla.protocol.messages.command import PlainResult
@@ -15,8 +17,6 @@ from ottla.protocol.messages.mirror_commands import PromoteMirrorAtCut, ReachedC
 from ottla.protocol.messages.mirror_records import MirrorPartitionRecord, MirrorRecord
 from ottla.protocol.messages.quota_commands import FeatureLevel, UpdateFeatures, UpdateFeaturesResult
 from ottla.protocol.messages.transaction_records import CommitIndexRecord
-from ottla.protocol.mirror_cuts import ROUNDS_MAX
-from ottla.protocol.mirror_table import NO_EPOCH, NO_ROUND, FaultKind, MirrorPhase, Resumption
 
 from .harness import topic
 from .mirrored import Mirrors, at_source

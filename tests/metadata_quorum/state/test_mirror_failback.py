@@ -7,6 +7,14 @@ from typing import Any
 import pytest
 
 from ottla.metadata_quorum.state.controller import Controller
+from ottla.protocol.cluster.mirror_table import (
+    FaultKind,
+    MirrorPartition,
+    MirrorPhase,
+    Resumption,
+    ResumptionKind,
+)
+from ottla.protocol.cluster.transaction_table import Phase
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.features import MIRROR, MIRROR_WITH_OFFSETS
 from ottla.protocol.messages.broker_commands import BrokerFeature, RegisterBroker, RegisterBrokerResult
@@ -15,14 +23,6 @@ from ottla.protocol.messages.command import PlainResult
 from ottla.protocol.messages.failback_commands import FailBackMirror
 from ottla.protocol.messages.mirror_records import MirrorCutsTrimmedRecord, MirrorRecord, MirrorTopicRecord
 from ottla.protocol.messages.quota_commands import FeatureLevel, UpdateFeatures, UpdateFeaturesResult
-from ottla.protocol.mirror_table import (
-    FaultKind,
-    MirrorPartition,
-    MirrorPhase,
-    Resumption,
-    ResumptionKind,
-)
-from ottla.protocol.transaction_table import Phase
 
 from .harness import ControllerWithBrokers, assigned
 from .mirrored import THERE, Mirrors, at_source, epochs, failback_of

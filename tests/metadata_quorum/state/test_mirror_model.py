@@ -12,13 +12,13 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from ottla.protocol.cluster.mirror_cuts import ROUNDS_MAX
+from ottla.protocol.cluster.mirror_table import NO_EPOCH, FaultKind, MirrorPhase, ResumptionKind
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.command import PlainResult
 from ottla.protocol.messages.config_commands import ResourceType
 from ottla.protocol.messages.topic_commands import DeleteTopics, DeleteTopicsResult
-from ottla.protocol.mirror_cuts import ROUNDS_MAX
-from ottla.protocol.mirror_table import NO_EPOCH, FaultKind, MirrorPhase, ResumptionKind
-from ottla.protocol.schema import ZERO_UUID
+from ottla.protocol.wire.schema import ZERO_UUID
 
 from .harness import topic as new_topic
 from .mirrored import LINEAGE, THERE, Mirrors, at_source, epochs, failback_of

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from ottla.protocol.cluster.mirror_offsets import MirrorOffsetsDue
+from ottla.protocol.cluster.mirror_table import MirrorPhase, offsets_copy
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.features import MIRROR, MIRROR_WITH_CUTS
 from ottla.protocol.messages.broker_commands import UnregisterBroker
@@ -14,9 +16,7 @@ from ottla.protocol.messages.mirror_commands import ReportOffsetsTaken, TakenOff
 from ottla.protocol.messages.mirror_records import MirroredOffset
 from ottla.protocol.messages.quota_commands import FeatureLevel, UpdateFeatures, UpdateFeaturesResult
 from ottla.protocol.messages.topic_commands import DeleteTopics, DeleteTopicsResult
-from ottla.protocol.mirror_offsets import MirrorOffsetsDue
-from ottla.protocol.mirror_table import MirrorPhase, offsets_copy
-from ottla.protocol.schema import ZERO_UUID
+from ottla.protocol.wire.schema import ZERO_UUID
 
 from .harness import topic
 from .mirrored import Mirrors, at_source

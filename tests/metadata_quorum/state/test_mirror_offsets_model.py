@@ -12,15 +12,15 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
+from ottla.protocol.cluster.mirror_offsets import MirrorOffsetsDue
+from ottla.protocol.cluster.mirror_table import MirrorPhase, offsets_copy
+from ottla.protocol.cluster.transaction_table import Place
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.command import PlainResult
 from ottla.protocol.messages.mirror_commands import ReportOffsetsTaken, TakenOffsets, TellMirrorOffsets
 from ottla.protocol.messages.mirror_records import MirroredOffset
 from ottla.protocol.messages.topic_commands import DeleteTopics, DeleteTopicsResult
-from ottla.protocol.mirror_offsets import MirrorOffsetsDue
-from ottla.protocol.mirror_table import MirrorPhase, offsets_copy
-from ottla.protocol.schema import ZERO_UUID
-from ottla.protocol.transaction_table import Place
+from ottla.protocol.wire.schema import ZERO_UUID
 
 from .harness import topic
 from .mirrored import Mirrors, at_source

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from ottla.protocol.cluster.mirror_versions import mirrored_versions
+from ottla.protocol.cluster.transaction_table import Phase
 from ottla.protocol.messages.command import PlainResult
 from ottla.protocol.messages.transaction_commands import (
     EndTransaction,
@@ -11,8 +13,6 @@ from ottla.protocol.messages.transaction_commands import (
     InitTransactionalId,
     InitTransactionalIdResult,
 )
-from ottla.protocol.mirror_versions import mirrored_versions
-from ottla.protocol.transaction_table import Phase
 
 from .harness import assigned
 from .mirrored import Mirrors, at_source, failback_of

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from ottla.metadata_quorum.state.mirrors import NAME_LENGTH_MAX, OPTIONS_MAX, TEXT_LENGTH_MAX
+from ottla.protocol.cluster.mirror_table import NO_EPOCH, FaultKind, Mirror, MirrorPhase
+from ottla.protocol.cluster.transaction_table import by_topic
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.features import MIRROR
 from ottla.protocol.messages import transaction_commands as t
@@ -25,8 +27,6 @@ from ottla.protocol.messages.topic_commands import (
     MorePartitions,
     TopicResult,
 )
-from ottla.protocol.mirror_table import NO_EPOCH, FaultKind, Mirror, MirrorPhase
-from ottla.protocol.transaction_table import by_topic
 
 from .harness import topic
 from .mirrored import SOURCE, Mirrors, at_source, epochs

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from ottla.metadata_quorum.state import election
 from ottla.metadata_quorum.state.election import Electorate
-from ottla.protocol.cluster_image import PartitionState
+from ottla.protocol.cluster.cluster_image import PartitionState
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.command import PlainResult
 from ottla.protocol.messages.offline_replica_commands import (

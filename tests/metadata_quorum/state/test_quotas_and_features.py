@@ -21,7 +21,7 @@ from ottla.protocol.messages.quota_commands import (
     UpdateFeatures,
     UpdateFeaturesResult,
 )
-from ottla.protocol.schema import Message
+from ottla.protocol.wire.schema import Message
 
 Parts = list[tuple[str, str | None]]
 NAN = float("nan")

@@ -7,7 +7,7 @@ from dataclasses import replace
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from ottla.protocol.cluster_image import PartitionState
+from ottla.protocol.cluster.cluster_image import PartitionState
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.broker_commands import BeginControlledShutdown, ControlledShutdownResult
 from ottla.protocol.messages.metadata_records import PartitionRecord, decode_record, encode_record

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ottla.metadata_quorum.state.restoration import EPOCHS_SKIPPED, PRODUCER_IDS_SKIPPED
-from ottla.protocol.cluster_image import NO_LEADER
+from ottla.protocol.cluster.cluster_image import NO_LEADER
 from ottla.protocol.messages.cluster_commands import DeclareRestored
 from ottla.protocol.messages.command import PlainResult
 from ottla.protocol.messages.partition_commands import ElectLastKnown, ReplicaLogEnd

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ottla.metadata_quorum.state.controller import Controller
+from ottla.protocol.credentials.sealed_text import as_text
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.features import SECURITY
 from ottla.protocol.messages.cluster_commands import FormCluster, InitialFeature
@@ -19,7 +20,6 @@ from ottla.protocol.messages.config_commands import (
 )
 from ottla.protocol.messages.quorum_commands import decode_result, encode_command
 from ottla.protocol.messages.quota_commands import FeatureLevel, UpdateFeatures
-from ottla.protocol.sealed_text import as_text
 
 KEY = "listener.name.clients.ssl.key.password"
 SEALED = as_text(b"encrypted")

@@ -6,10 +6,10 @@ import pytest
 
 from ottla.metadata_quorum.state import transaction_decisions
 from ottla.metadata_quorum.state.controller import Controller
+from ottla.protocol.cluster.transaction_table import Phase
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages import transaction_commands as t
 from ottla.protocol.messages.command import PlainResult
-from ottla.protocol.transaction_table import Phase
 
 from .transactional import Transactions, identity
 

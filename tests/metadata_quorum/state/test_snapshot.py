@@ -10,7 +10,7 @@ from ottla.metadata_quorum.raft.machine import MAX_CHUNK_BYTES
 from ottla.metadata_quorum.state import sessions
 from ottla.metadata_quorum.state.controller import Controller
 from ottla.metadata_quorum.state.snapshot import cut, joined
-from ottla.protocol.cluster_image import ImageInconsistent
+from ottla.protocol.cluster.cluster_image import ImageInconsistent
 from ottla.protocol.messages import quorum_commands as q
 from ottla.protocol.messages.broker_commands import (
     AllocateProducerIds,

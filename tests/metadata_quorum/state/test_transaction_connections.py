@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from ottla.protocol.cluster.transaction_table import Phase, by_topic
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages import transaction_commands as t
-from ottla.protocol.transaction_table import Phase, by_topic
 
 from .transactional import Identity, Transactions
 

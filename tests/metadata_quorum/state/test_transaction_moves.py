@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import random
 
-from ottla.protocol.transaction_table import Phase
+from ottla.protocol.cluster.transaction_table import Phase
 
 from .transactional import Transactions
 

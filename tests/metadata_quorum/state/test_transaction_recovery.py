@@ -8,12 +8,12 @@ import pytest
 
 from ottla.metadata_quorum.state.controller import Controller
 from ottla.metadata_quorum.state.transaction_decisions import EPOCH_LAST
+from ottla.protocol.cluster.transaction_table import Phase, Recovery, TransactionTable, transaction_record
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages import transaction_commands as t
 from ottla.protocol.messages.command import PlainResult
 from ottla.protocol.messages.metadata_records import decode_record, encode_record
 from ottla.protocol.messages.transaction_records import TransactionRecord
-from ottla.protocol.transaction_table import Phase, Recovery, TransactionTable, transaction_record
 
 from .harness import assigned
 from .transactional import Identity, Transactions, identity

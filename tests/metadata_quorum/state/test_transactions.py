@@ -7,12 +7,12 @@ import pytest
 from ottla.metadata_quorum.state.controller import Controller
 from ottla.metadata_quorum.state.transaction_decisions import EPOCH_LAST
 from ottla.metadata_quorum.transactional_id_room import refusal_for_room
+from ottla.protocol.cluster.transaction_table import Phase
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages import transaction_commands as t
 from ottla.protocol.messages.command import PlainResult
 from ottla.protocol.messages.quorum_commands import decode_result
 from ottla.protocol.messages.topic_commands import DeleteTopics, DeleteTopicsResult
-from ottla.protocol.transaction_table import Phase
 
 from .transactional import Transactions, identity
 

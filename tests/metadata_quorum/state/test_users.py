@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from ottla.metadata_quorum.state.controller import Controller
-from ottla.protocol.cluster_image import SealedCredential
+from ottla.protocol.cluster.cluster_image import SealedCredential
+from ottla.protocol.cluster.partition_change import record_of
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.features import SECURITY
 from ottla.protocol.messages.cluster_commands import FormCluster, InitialFeature
@@ -16,7 +17,6 @@ from ottla.protocol.messages.user_commands import (
     AlterScramCredentialsResult,
     ScramCredentialChange,
 )
-from ottla.protocol.partition_change import record_of
 
 SHA_256, SHA_512 = 1, 2
 DELETED = b""

@@ -8,7 +8,8 @@ from typing import Any
 
 from ottla.dataplane.quorum.image_follower import ImageFollower
 from ottla.metadata_quorum.state.controller import Applied
-from ottla.protocol.cluster_image import ClusterImage
+from ottla.protocol.cluster.cluster_image import ClusterImage
+from ottla.protocol.cluster.transaction_table import Phase, Place, TransactionMetadata, by_topic
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages import quorum_commands as q
 from ottla.protocol.messages import transaction_commands as t
@@ -27,7 +28,6 @@ from ottla.protocol.messages.reassignment_commands import (
     TopicReassignment,
     WantedReplicas,
 )
-from ottla.protocol.transaction_table import Phase, Place, TransactionMetadata, by_topic
 
 from .harness import ControllerWithBrokers, assigned
 

@@ -15,7 +15,7 @@ from ottla.dataplane.configuration.config import BrokerConfig
 from ottla.dataplane.replication.replica.partition import Partition
 from ottla.metadata_quorum.config import QuorumNodeConfig
 from ottla.metadata_quorum.node import QuorumNode
-from ottla.protocol.cluster_image import ClusterImage
+from ottla.protocol.cluster.cluster_image import ClusterImage
 from tests.simulation.machine.files import VirtualDisk
 from tests.simulation.machine.host import Host
 from tests.simulation.machine.machine import Machine

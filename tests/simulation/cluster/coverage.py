@@ -35,7 +35,7 @@ from ottla.dataplane.transactions.pending_writes import PendingTransactionWrites
 from ottla.metadata_quorum.raft.core import Core
 from ottla.metadata_quorum.state import election, partitions, reassignment, transaction_decisions
 from ottla.metadata_quorum.transaction_deadlines import TransactionClocks
-from ottla.protocol.cluster_image import PartitionState
+from ottla.protocol.cluster.cluster_image import PartitionState
 from ottla.protocol.errors import ErrorCode, KafkaError
 from tests.histories.operations import History
 

@@ -6,7 +6,7 @@ from contextlib import suppress
 from random import Random
 
 from ottla.client.admin import Admin
-from ottla.protocol.cluster_image import ClusterImage
+from ottla.protocol.cluster.cluster_image import ClusterImage
 from ottla.protocol.errors import KafkaError
 from tests.simulation.cluster.cluster import SimulatedCluster
 

@@ -12,7 +12,7 @@ from ottla.client.records import TopicPartition
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic, PartitionData
 from ottla.protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from ottla.protocol.record_batch import walk_batches
+from ottla.protocol.records.record_batch import walk_batches
 from tests.histories.invariants import InvariantBroken
 from tests.histories.operations import Poll, Position, Reason
 from tests.simulation.cluster.workload import REQUEST_TIMEOUT_MS, Workload, started

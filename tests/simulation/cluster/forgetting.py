@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 from ottla.dataplane.log.truncation import Truncation
 from ottla.dataplane.replication.replica.partition import Partition
-from ottla.protocol.cluster_image import PartitionState
+from ottla.protocol.cluster.cluster_image import PartitionState
 from tests.histories.operations import BegunAnew, History
 from tests.simulation.machine.machine import Machine
 

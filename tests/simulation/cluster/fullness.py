@@ -10,7 +10,7 @@ from unittest.mock import patch
 
 from ottla.dataplane.log.partition_log import PartitionLog
 from ottla.dataplane.replication.replica.partition import Partition
-from ottla.protocol.cluster_image import ClusterImage, PartitionState
+from ottla.protocol.cluster.cluster_image import ClusterImage, PartitionState
 from tests.histories.invariants import InvariantBroken
 from tests.simulation.cluster.cluster import Node, SimulatedCluster
 from tests.simulation.cluster.deafness import are_linked, can_commit

@@ -32,7 +32,7 @@ from ottla.protocol.messages.offsets import (
     OffsetFetchRequestGroup,
     OffsetFetchRequestTopics,
 )
-from ottla.protocol.schema import Message, Request
+from ottla.protocol.wire.schema import Message, Request
 from tests.histories.operations import (
     NO_GENERATION,
     NOTHING_COMMITTED,

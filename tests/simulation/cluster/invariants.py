@@ -12,11 +12,11 @@ from typing import Protocol
 from ottla.dataplane.broker import Broker
 from ottla.dataplane.log.partition_log import PartitionLog
 from ottla.metadata_quorum.node import QuorumNode
-from ottla.protocol.cluster_image import ClusterImage
+from ottla.protocol.cluster.cluster_image import ClusterImage
 from ottla.protocol.messages.metadata_records import Record, encode_record
 from ottla.protocol.messages.transaction_records import TransactionalRecord
-from ottla.protocol.record import ControlType, read_control_record
-from ottla.protocol.record_batch import BatchHeader, walk_batches
+from ottla.protocol.records.record import ControlType, read_control_record
+from ottla.protocol.records.record_batch import BatchHeader, walk_batches
 from tests.histories.invariants import InvariantBroken
 from tests.histories.operations import Dump, History
 from tests.histories.transactions import Marker

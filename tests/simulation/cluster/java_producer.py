@@ -20,7 +20,7 @@ from ottla.protocol.messages.produce import (
     TopicProduceData,
 )
 from ottla.protocol.messages.producers import InitProducerIdRequest
-from ottla.protocol.record import encode_batch
+from ottla.protocol.records.record import encode_batch
 from tests.histories.operations import ALL_IN_SYNC, Send
 from tests.simulation.cluster.java_sequences import Batch, JavaSequences, Number
 from tests.simulation.cluster.stock_producer import YEARS_MS

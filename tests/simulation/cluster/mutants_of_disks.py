@@ -9,7 +9,7 @@ from unittest.mock import patch
 from ottla.dataplane.log.partition_log import PartitionLog
 from ottla.dataplane.log.storage_errors import may_pass
 from ottla.dataplane.replication.replica.partition import Partition
-from ottla.protocol.cluster_image import PartitionState
+from ottla.protocol.cluster.cluster_image import PartitionState
 from ottla.protocol.errors import KafkaError
 from tests.simulation.cluster.planting import mutant
 

@@ -11,7 +11,7 @@ from ottla.dataplane.replication.replica.partition import Partition
 from ottla.dataplane.replication.roles.leader import LeaderState
 from ottla.dataplane.transactions.pending_writes import PendingTransactionWrites
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.record_batch import BatchHeader
+from ottla.protocol.records.record_batch import BatchHeader
 from tests.simulation.cluster.planting import mutant
 
 

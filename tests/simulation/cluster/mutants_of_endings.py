@@ -13,7 +13,7 @@ from ottla.dataplane.transactions.markers import Markers
 from ottla.metadata_quorum import transaction_questions
 from ottla.metadata_quorum.marker_reports import ToldMarkers
 from ottla.metadata_quorum.state import transaction_decisions
-from ottla.protocol.transaction_table import Place, TransactionMetadata, TransactionTable, Writer
+from ottla.protocol.cluster.transaction_table import Place, TransactionMetadata, TransactionTable, Writer
 from tests.simulation.cluster.planting import mutant
 
 

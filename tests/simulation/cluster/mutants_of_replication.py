@@ -13,7 +13,7 @@ from ottla.dataplane.replication.replica import following
 from ottla.dataplane.replication.replica.partition import Partition
 from ottla.dataplane.replication.roles.follower import UNDEFINED_EPOCH, EpochEnd
 from ottla.dataplane.replication.roles.leader import LeaderState
-from ottla.protocol.cluster_image import PartitionState
+from ottla.protocol.cluster.cluster_image import PartitionState
 from tests.simulation.cluster.planting import mutant
 
 

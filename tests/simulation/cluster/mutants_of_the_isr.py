@@ -11,7 +11,7 @@ from ottla.dataplane.replication.roles.leader import FollowerProgress, LeaderSta
 from ottla.metadata_quorum.state import election, partitions
 from ottla.metadata_quorum.state.election import Electorate
 from ottla.metadata_quorum.state.workspace import Workspace
-from ottla.protocol.cluster_image import PartitionState
+from ottla.protocol.cluster.cluster_image import PartitionState
 from ottla.protocol.messages.partition_commands import IsrMember
 from tests.simulation.cluster.planting import mutant
 

@@ -16,8 +16,8 @@ from ottla.dataplane.transactions.batch_check import BatchCheck, judge
 from ottla.dataplane.transactions.completion_waits import CompletionWaits
 from ottla.dataplane.transactions.markers import Markers
 from ottla.metadata_quorum.state import transaction_decisions, transaction_markers
+from ottla.protocol.cluster.transaction_table import TransactionMetadata
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.transaction_table import TransactionMetadata
 from tests.simulation.cluster.planting import mutant
 
 

@@ -13,8 +13,8 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, NamedTuple, TextIO, TypeVar
 
-from ottla.protocol.codec import prepare_decoding, prepare_encoding
-from ottla.protocol.schema import Message
+from ottla.protocol.wire.codec import prepare_decoding, prepare_encoding
+from ottla.protocol.wire.schema import Message
 from tests.simulation.cluster.scenario import Report
 from tests.simulation.machine.forking import fork
 from tests.simulation.machine.installed import bound_names

@@ -37,7 +37,7 @@ from ottla.protocol.messages.produce import (
     TopicProduceData,
 )
 from ottla.protocol.messages.producers import InitProducerIdRequest
-from ottla.protocol.record import encode_batch
+from ottla.protocol.records.record import encode_batch
 from tests.histories.operations import ALL_IN_SYNC, Deleted, History, Probe, ProducerIdentity, Send
 from tests.simulation.cluster.group_members import COMMIT_VERSION, find_coordinator
 from tests.simulation.cluster.workload import REQUEST_TIMEOUT_MS, Workload, started

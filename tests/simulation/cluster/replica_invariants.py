@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from ottla.dataplane.replication.replica.partition import Partition
-from ottla.protocol.cluster_image import ClusterImage, PartitionState
+from ottla.protocol.cluster.cluster_image import ClusterImage, PartitionState
 from tests.histories.invariants import InvariantBroken
 from tests.simulation.cluster.cluster import Node, SimulatedCluster
 

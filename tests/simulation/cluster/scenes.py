@@ -21,7 +21,7 @@ from ottla.metadata_quorum.raft.disk import CorruptFile, Directory
 from ottla.metadata_quorum.raft.formation import prepare
 from ottla.metadata_quorum.raft.settings import Settings
 from ottla.metadata_quorum.raft.startup import open_parts
-from ottla.protocol.cluster_image import PartitionState
+from ottla.protocol.cluster.cluster_image import PartitionState
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.fetch import FetchPartition
 from ottla.protocol.messages.partition_commands import (

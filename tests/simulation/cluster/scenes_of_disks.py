@@ -9,7 +9,7 @@ from unittest.mock import patch
 
 from ottla.dataplane.log import LogConfig
 from ottla.dataplane.storage.directory import LogDirectory
-from ottla.protocol.cluster_image import PartitionState
+from ottla.protocol.cluster.cluster_image import PartitionState
 from ottla.protocol.errors import KafkaError
 from tests.dataplane.replication.harness import batch
 from tests.simulation.cluster.scenes import formed, shows

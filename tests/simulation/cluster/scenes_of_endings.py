@@ -7,10 +7,10 @@ from pathlib import Path
 
 from ottla.dataplane.log import LogConfig, PartitionLog
 from ottla.metadata_quorum.transaction_questions import TransactionAnswers
+from ottla.protocol.cluster.transaction_table import by_topic
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.transaction_questions import AskCut, CutTold
-from ottla.protocol.record_batch import TRANSACTIONAL_FLAG
-from ottla.protocol.transaction_table import by_topic
+from ottla.protocol.records.record_batch import TRANSACTIONAL_FLAG
 from tests.dataplane.log.batches import make_batch
 from tests.dataplane.transactions.broker_beside_a_quorum import Beside
 from tests.dataplane.transactions.test_cuts import cutting

@@ -34,8 +34,8 @@ from ottla.protocol.messages.transactions import (
     AddPartitionsToTxnTopic,
     EndTxnRequest,
 )
-from ottla.protocol.record import encode_batch
-from ottla.protocol.schema import Message, Request
+from ottla.protocol.records.record import encode_batch
+from ottla.protocol.wire.schema import Message, Request
 from tests.histories.operations import ALL_IN_SYNC, ProducerIdentity, Send, StableEnd, Transaction
 from tests.simulation.cluster.workload import Workload
 

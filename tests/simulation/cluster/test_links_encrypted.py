@@ -46,7 +46,7 @@ ALTER = """
 import json, sys
 from random import Random
 from unittest.mock import patch
-from ottla.protocol.frames import EncryptedChannel, FrameError
+from ottla.protocol.session.frames import EncryptedChannel, FrameError
 from tests.simulation.cluster.cluster import RAFT_PORT
 from tests.simulation.cluster.playing import warm_up
 from tests.simulation.cluster.scenario import play

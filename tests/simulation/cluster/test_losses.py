@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ottla.protocol.cluster_image import ClusterImage, PartitionState, TopicState
+from ottla.protocol.cluster.cluster_image import ClusterImage, PartitionState, TopicState
 from tests.simulation.cluster.losses import Losses
 
 

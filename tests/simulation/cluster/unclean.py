@@ -13,9 +13,9 @@ from ottla.dataplane.replication.replica.partition import Partition
 from ottla.dataplane.replication.replicas.replicas import Replicas
 from ottla.metadata_quorum.state.election import Progress
 from ottla.metadata_quorum.state.workspace import Workspace
-from ottla.protocol.cluster_image import NO_LEADER, PartitionState
+from ottla.protocol.cluster.cluster_image import NO_LEADER, PartitionState
+from ottla.protocol.cluster.transaction_table import TransactionMetadata
 from ottla.protocol.errors import ErrorCode
-from ottla.protocol.transaction_table import TransactionMetadata
 from tests.histories.invariants import InvariantBroken
 from tests.histories.operations import History, Lossy
 from tests.simulation.cluster.cluster import Node, SimulatedCluster

@@ -17,7 +17,7 @@ from unittest.mock import patch
 from ottla.client.admin import Admin, NewTopic
 from ottla.dataplane.quorum import telling
 from ottla.dataplane.server import server
-from ottla.protocol.cluster_image import ClusterImage
+from ottla.protocol.cluster.cluster_image import ClusterImage
 from ottla.protocol.errors import KafkaError
 from tests.histories.invariants import InvariantBroken
 from tests.simulation.cluster.batches import fix_order_of_sets

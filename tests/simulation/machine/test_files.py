@@ -19,7 +19,7 @@ from ottla.metadata_quorum.raft import failstop
 from ottla.metadata_quorum.raft.disk import Directory
 from ottla.metadata_quorum.raft.journal import open_journal
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.record import encode_batch
+from ottla.protocol.records.record import encode_batch
 from tests.simulation.machine.rooms import ENOUGH_S, Room
 
 DATA = Path("/simulated/alpha/data")

@@ -15,8 +15,8 @@ from ottla.client.admin.records import TO_THE_END
 from ottla.client.failures import RequestTimedOut
 from ottla.client.producer import Producer
 from ottla.client.records import TopicPartition
+from ottla.protocol.cluster.mirror_table import MirrorPhase
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.mirror_table import MirrorPhase
 from tests.histories.operations import ALL_IN_SYNC, Outcome, Send
 from tests.simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.cluster.workload import (

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 
-from ottla.protocol.cluster_image import ClusterImage
-from ottla.protocol.mirror_table import NO_EPOCH, NO_ROUND, MirrorPhase
+from ottla.protocol.cluster.cluster_image import ClusterImage
+from ottla.protocol.cluster.mirror_table import NO_EPOCH, NO_ROUND, MirrorPhase
 from tests.histories.invariants import InvariantBroken
 from tests.simulation.cluster.cluster import SimulatedCluster
 from tests.simulation.mirror.clients import EXACT, MIRROR, PLAIN

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 
 from ottla.dataplane.replication.replica.partition import Partition
-from ottla.protocol.cluster_image import ClusterImage
-from ottla.protocol.mirror_table import NO_EPOCH, MirrorPartition
-from ottla.protocol.record import decode_records
+from ottla.protocol.cluster.cluster_image import ClusterImage
+from ottla.protocol.cluster.mirror_table import NO_EPOCH, MirrorPartition
+from ottla.protocol.records.record import decode_records
 from tests.histories.invariants import Facts, InvariantBroken, ReplicaDivergence
 from tests.histories.operations import History, Outcome, Send
 from tests.simulation.cluster.cluster import Node, SimulatedCluster

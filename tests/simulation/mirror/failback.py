@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Final
 from ottla.client.admin import Admin
 from ottla.client.records import TopicPartition
 from ottla.dataplane.replication.replica.partition import Partition
-from ottla.protocol.cluster_image import ClusterImage
+from ottla.protocol.cluster.cluster_image import ClusterImage
+from ottla.protocol.cluster.mirror_table import NO_EPOCH, MirrorFault, MirrorPartition
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.mirror_table import NO_EPOCH, MirrorFault, MirrorPartition
-from ottla.protocol.record import decode_records
+from ottla.protocol.records.record import decode_records
 from tests.histories.invariants import InvariantBroken
 from tests.histories.operations import History
 from tests.simulation.cluster.cluster import Node, SimulatedCluster

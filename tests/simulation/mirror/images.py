@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ottla.protocol.cluster_image import ClusterImage
+from ottla.protocol.cluster.cluster_image import ClusterImage
 from tests.simulation.cluster.cluster import Node, SimulatedCluster
 
 Listener = Callable[[ClusterImage], None]

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 
 from ottla.dataplane.cluster.internal_topics import OFFSETS_TOPIC
 from ottla.dataplane.replication.replica.partition import Partition
-from ottla.protocol.cluster_image import ClusterImage
-from ottla.protocol.errors import KafkaError
-from ottla.protocol.mirror_table import (
+from ottla.protocol.cluster.cluster_image import ClusterImage
+from ottla.protocol.cluster.mirror_table import (
     NO_EPOCH,
     FaultKind,
     MirrorFault,
@@ -19,9 +18,10 @@ from ottla.protocol.mirror_table import (
     Resumption,
     ResumptionKind,
 )
-from ottla.protocol.record import NO_COMMIT_INDEX, decode_records, read_control_record
-from ottla.protocol.record_batch import BatchHeader
-from ottla.protocol.schema import ZERO_UUID
+from ottla.protocol.errors import KafkaError
+from ottla.protocol.records.record import NO_COMMIT_INDEX, decode_records, read_control_record
+from ottla.protocol.records.record_batch import BatchHeader
+from ottla.protocol.wire.schema import ZERO_UUID
 from tests.histories.invariants import InvariantBroken
 from tests.simulation.cluster.cluster import Node, SimulatedCluster
 from tests.simulation.mirror.images import NewestImage

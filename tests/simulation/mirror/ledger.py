@@ -17,8 +17,8 @@ from zlib import crc32
 from ottla.dataplane.log.partition_log import PartitionLog
 from ottla.dataplane.replication.replica.partition import Partition
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.record import NO_COMMIT_INDEX, decode_records, read_control_record
-from ottla.protocol.record_batch import BatchHeader, walk_batches
+from ottla.protocol.records.record import NO_COMMIT_INDEX, decode_records, read_control_record
+from ottla.protocol.records.record_batch import BatchHeader, walk_batches
 from tests.histories.invariants import InvariantBroken
 from tests.simulation.cluster.cluster import Node
 from tests.simulation.machine.machine import Machine

@@ -26,14 +26,20 @@ from ottla.dataplane.replication.replica.partition import Partition
 from ottla.dataplane.replication.replicas import cut_searches
 from ottla.metadata_quorum.state import controller, mirrors
 from ottla.metadata_quorum.state.workspace import Workspace
-from ottla.protocol.cluster_image import PartitionState, TopicState
+from ottla.protocol.cluster.cluster_image import PartitionState, TopicState
+from ottla.protocol.cluster.mirror_cuts import CutsOfMirror, MirrorRound
+from ottla.protocol.cluster.mirror_table import (
+    FaultKind,
+    Mirror,
+    MirrorFault,
+    MirrorPartition,
+    ResumptionKind,
+)
+from ottla.protocol.cluster.transaction_table import Place
 from ottla.protocol.messages.command import PlainResult
 from ottla.protocol.messages.mirror_commands import ReachedCut, ReportMirrorCuts, ReportMirrorPartitions
 from ottla.protocol.messages.mirror_records import MirrorTopicRecord
-from ottla.protocol.mirror_cuts import CutsOfMirror, MirrorRound
-from ottla.protocol.mirror_table import FaultKind, Mirror, MirrorFault, MirrorPartition, ResumptionKind
-from ottla.protocol.record_batch import parse_header, patch_offset_and_epoch, walk_batches
-from ottla.protocol.transaction_table import Place
+from ottla.protocol.records.record_batch import parse_header, patch_offset_and_epoch, walk_batches
 from tests.simulation.cluster.planting import Mutant, mutant
 
 _OWN = "our contract: docs/MIRRORS.md"

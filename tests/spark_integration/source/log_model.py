@@ -10,14 +10,14 @@ from typing import NamedTuple
 
 from ottla import TopicPartition
 from ottla.client.admin import Cut, CutOffset
-from ottla.protocol.record import (
+from ottla.protocol.records.record import (
     ControlRecord,
     ControlType,
     decode_records,
     encode_batch,
     encode_control_batch,
 )
-from ottla.protocol.record_batch import BatchHeader, parse_header, patch_offset_and_epoch
+from ottla.protocol.records.record_batch import BatchHeader, parse_header, patch_offset_and_epoch
 from ottla.spark_integration.source.cut_filter import CutFilter, Step
 
 TOPIC = "orders"

@@ -12,8 +12,8 @@ from ottla.dataplane.log import LogConfig, PartitionLog
 from ottla.dataplane.log.compaction.cleaning import LogCleaning
 from ottla.dataplane.log.compaction.job import CleaningJob, GroupCleaned, Limits, LogCleaned
 from ottla.dataplane.log.compaction.keeping import LastRecord
-from ottla.protocol.compression import Compression
-from ottla.protocol.record import (
+from ottla.protocol.records.compression import Compression
+from ottla.protocol.records.record import (
     ControlRecord,
     ControlType,
     Record,
@@ -22,7 +22,7 @@ from ottla.protocol.record import (
     encode_batch,
     encode_control_batch,
 )
-from ottla.protocol.record_batch import BatchHeader, check_integrity, walk_batches
+from ottla.protocol.records.record_batch import BatchHeader, check_integrity, walk_batches
 
 NOW_MS = 1_000_000
 RETENTION_MS = 500

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ottla.dataplane.log import PartitionLog
-from ottla.protocol.compression import Compression
-from ottla.protocol.record import ControlType
+from ottla.protocol.records.compression import Compression
+from ottla.protocol.records.record import ControlType
 
 from .histories import NOW_MS, RETENTION_MS, History, Producer, Seen, batches, clean, job_for, look
 

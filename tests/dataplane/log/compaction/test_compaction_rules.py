@@ -22,9 +22,9 @@ from ottla.dataplane.storage.cleaning_choice import (
     rests,
     worth_cleaning,
 )
-from ottla.protocol.compression import Compression
 from ottla.protocol.errors import ErrorCode, KafkaError
-from ottla.protocol.record import ControlType, encode_batch
+from ottla.protocol.records.compression import Compression
+from ottla.protocol.records.record import ControlType, encode_batch
 from tests import java
 
 from .histories import NOW_MS, RETENTION_MS, History, Producer, clean, job_for, look

@@ -24,7 +24,7 @@ from ottla.dataplane.log.compaction.job import Limits
 from ottla.dataplane.storage.cleaner_checkpoints import CLEANER_OFFSETS
 from ottla.dataplane.storage.cleaning_process import CleaningProcessDied
 from ottla.dataplane.storage.log_cleaner import CleanerSettings, LogCleaner
-from ottla.protocol.record import encode_batch
+from ottla.protocol.records.record import encode_batch
 from tests.dataplane.log.held_replicas import Held
 from tests.poisoned import poisoned
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from ottla.protocol.compression import Compression
-from ottla.protocol.record import encode_batch
+from ottla.protocol.records.compression import Compression
+from ottla.protocol.records.record import encode_batch
 from tests.dataplane.log.compaction.histories import NOW_MS, History, batches, clean, job_for
 from tests.poisoned import POISONS, poisoned, sealed
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Collection
 
-from ottla.protocol.acls import Acl, AclOperation, AclPermission, PatternType
+from ottla.protocol.cluster.acls import Acl, AclOperation, AclPermission, PatternType
 
 READ, WRITE, DELETE, ALTER = AclOperation.READ, AclOperation.WRITE, AclOperation.DELETE, AclOperation.ALTER
 DESCRIBE, DESCRIBE_CONFIGS = AclOperation.DESCRIBE, AclOperation.DESCRIBE_CONFIGS

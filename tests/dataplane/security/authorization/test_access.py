@@ -15,7 +15,7 @@ from ottla.dataplane.security.authorization.needs import NOTHING, cluster, group
 from ottla.dataplane.security.peer_session import PeerSession
 from ottla.dataplane.security.principal import NODE, Principal
 from ottla.dataplane.server import HandlerTable, handles
-from ottla.protocol.acls import Acl, AclOperation, AclPermission, AclResourceType, PatternType
+from ottla.protocol.cluster.acls import Acl, AclOperation, AclPermission, AclResourceType, PatternType
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.groups import HeartbeatRequest
 

@@ -10,8 +10,8 @@ from ottla.dataplane.security.authorization import authorizer as authorizers
 from ottla.dataplane.security.authorization import grants as grants_module
 from ottla.dataplane.security.authorization.authorizer import Authorizer
 from ottla.dataplane.security.principal import NODE
-from ottla.protocol.acl_rights import is_allowed
-from ottla.protocol.acls import (
+from ottla.protocol.cluster.acl_rights import is_allowed
+from ottla.protocol.cluster.acls import (
     Acl,
     AclOperation,
     AclPermission,
@@ -19,7 +19,7 @@ from ottla.protocol.acls import (
     PatternType,
     checked_acl,
 )
-from ottla.protocol.authorizer_settings import AuthorizerSettings
+from ottla.protocol.cluster.authorizer_settings import AuthorizerSettings
 from tests.dataplane.security.authorization import by_the_book
 
 PRINCIPALS = ["User:ann", "User:bob", "User:*", "Other:ann"]

@@ -9,8 +9,8 @@ import pytest
 
 from ottla.dataplane.configuration.config import BrokerConfig
 from ottla.dataplane.security.oauth.settings import BearerSettings, KeySource, TokenRules
-from ottla.protocol.config_key import ConfigError
-from ottla.protocol.config_keys import Scope, check_properties
+from ottla.protocol.settings.config_key import ConfigError
+from ottla.protocol.settings.config_keys import Scope, check_properties
 from tests.certificates import Authority
 
 MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"

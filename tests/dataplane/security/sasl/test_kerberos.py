@@ -13,7 +13,7 @@ from ottla.dataplane.security.kerberos_mapping import KerberosMapping
 from ottla.dataplane.security.sasl.kerberos import KerberosLogin, KerberosLogins, KerberosThreads
 from ottla.dataplane.security.sasl.kerberos_acceptor import KerberosAcceptor, KerberosSettings
 from ottla.dataplane.security.sasl.login import LoggedIn, LoginRefused, LoginUndecided
-from ottla.protocol.config_key import ConfigError
+from ottla.protocol.settings.config_key import ConfigError
 
 MAPPING = KerberosMapping("DEFAULT", "R")
 NO_LAYER = bytes([1, 0, 0, 0])

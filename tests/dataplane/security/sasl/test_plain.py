@@ -8,7 +8,7 @@ import pytest
 
 from ottla.dataplane.security.sasl.login import LoggedIn, LoginRefused
 from ottla.dataplane.security.sasl.plain import ListedUsers, PlainLogin, PlainMechanism
-from ottla.protocol.jaas import parse_jaas
+from ottla.protocol.credentials.jaas import parse_jaas
 
 USERS = ListedUsers(parse_jaas('PlainLoginModule required username="me" password="x" user_ann="secret";')[0])
 

@@ -9,9 +9,9 @@ import pytest
 from ottla.dataplane.configuration.config import BrokerConfig
 from ottla.dataplane.configuration.sasl import MechanismConfig, SaslConfig
 from ottla.dataplane.security.sasl.kerberos_acceptor import KerberosSettings
-from ottla.protocol.config_key import ConfigError, Scope
-from ottla.protocol.config_keys import check_properties
-from ottla.protocol.security_protocol import SecurityProtocol
+from ottla.protocol.settings.config_key import ConfigError, Scope
+from ottla.protocol.settings.config_keys import check_properties
+from ottla.protocol.settings.security_protocol import SecurityProtocol
 
 LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 SCRAM_LOGIN = "org.apache.kafka.common.security.scram.ScramLoginModule required"

@@ -12,9 +12,9 @@ from ottla.dataplane.security.sasl.scram import ScramCredentials, ScramLogin, Sc
 from ottla.dataplane.security.sasl.scram_passwords import ScramPasswords
 from ottla.dataplane.security.sasl.unknown_users import UnknownUsers
 from ottla.dataplane.security.sealing import Sealer
-from ottla.protocol.delegation_tokens import TokenState, token_hmac, token_key_id, token_password
-from ottla.protocol.node_secrets import Secrets
-from ottla.protocol.scram import SCRAM_SHA_256, ScramClient, ScramCredential
+from ottla.protocol.credentials.delegation_tokens import TokenState, token_hmac, token_key_id, token_password
+from ottla.protocol.credentials.scram import SCRAM_SHA_256, ScramClient, ScramCredential
+from ottla.protocol.session.node_secrets import Secrets
 
 ANN = ("ann", SCRAM_SHA_256.code)
 SEALED = sealed_credential(

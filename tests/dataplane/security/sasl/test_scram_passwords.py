@@ -13,8 +13,8 @@ from ottla.dataplane.security.sasl.scram import ScramCredentials, sealed_credent
 from ottla.dataplane.security.sasl.scram_passwords import REMEMBERED_S, WAITING_MAX, ScramPasswords
 from ottla.dataplane.security.sasl.unknown_users import UnknownUsers
 from ottla.dataplane.security.sealing import Sealer
-from ottla.protocol.cluster_image import ScramKey, SealedCredential
-from ottla.protocol.scram import (
+from ottla.protocol.cluster.cluster_image import ScramKey, SealedCredential
+from ottla.protocol.credentials.scram import (
     ITERATIONS_MIN,
     SCRAM_SHA_256,
     SCRAM_SHA_512,

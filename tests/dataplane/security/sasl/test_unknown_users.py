@@ -8,8 +8,14 @@ from collections import Counter
 from ottla.dataplane.security.sasl.scram import ScramCredentials, ScramLogins, sealed_credential
 from ottla.dataplane.security.sasl.unknown_users import UnknownUsers
 from ottla.dataplane.security.sealing import Sealer
-from ottla.protocol.cluster_image import ScramKey, SealedCredential
-from ottla.protocol.scram import SCRAM_SHA_256, SCRAM_SHA_512, ScramClient, ScramCredential, ScramMechanism
+from ottla.protocol.cluster.cluster_image import ScramKey, SealedCredential
+from ottla.protocol.credentials.scram import (
+    SCRAM_SHA_256,
+    SCRAM_SHA_512,
+    ScramClient,
+    ScramCredential,
+    ScramMechanism,
+)
 
 SEALER = Sealer([b"cluster secret"])
 KEYS = bytes(32)

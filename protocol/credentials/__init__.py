@@ -1,0 +1,1 @@
+"""Credentials of users: SCRAM, delegation tokens, GSSAPI, JAAS configurations, and sealed secrets."""
