@@ -6,6 +6,7 @@ CONTRIBUTING.md has the form of each kind of citation.
 from __future__ import annotations
 
 import re
+import subprocess
 from collections.abc import Iterable, Iterator
 from functools import cache
 from itertools import product
@@ -37,6 +38,7 @@ ISSUE = re.compile(r"(?<![\w/])kafka[\s_-]?\d{3,}\b", re.IGNORECASE)
 TEST = re.compile(r"`(test_[a-z0-9_]+\*?)`")
 PATH = re.compile(r"`([\w.*{},/-]+\.(?:py|pyi|c|h|md|toml|svg|service|conf))`")
 FOLDER = re.compile(rf"`((?:{'|'.join(map(re.escape, PACKAGES))})/[\w.*{{}},/-]*)`")
+PATH_IN_RECIPE = re.compile(r"`([\w*.]+/[\w*./-]*)`")
 PAGE_IN_CODE = re.compile(r"\b((?:docs/)?[A-Z][A-Z_-]+\.md)\b")
 LINK = re.compile(r"\]\(((?!https?:)[^)\s]*)\)")
 
@@ -215,6 +217,33 @@ def test_files_that_pages_name_exist() -> None:
         if not exists(one)
     ]
     assert not missing, "\n".join(missing)
+
+
+def test_paths_in_recipes_stand_from_the_root() -> None:
+    recipes = (ROOT / "CONTRIBUTING.md").read_text().partition("\n## Recipes\n")[2]
+    paths = {
+        path for line in recipes.splitlines() if line.startswith("|") for path in PATH_IN_RECIPE.findall(line)
+    }
+    assert len(paths) > 50
+    missing = [path for path in sorted(paths) if not any(ROOT.glob(path))]
+    assert not missing
+
+
+@cache
+def files_of_commit(commit: str) -> list[str] | None:
+    """The files that a commit touches; None where the history is not at hand."""
+    command = ["git", "show", "--format=", "--name-only", commit]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    return done.stdout.split() if done.returncode == 0 else None
+
+
+def test_commits_that_recipes_cite_touch_files_that_still_are_where_they_were() -> None:
+    cited = re.findall(r"`([0-9a-f]{7})`", (ROOT / "CONTRIBUTING.md").read_text())
+    assert cited
+    gone = [
+        (commit, file) for commit in cited for file in files_of_commit(commit) or () if file not in files()
+    ]
+    assert not gone, "cite another commit, or none"
 
 
 def test_pages_that_code_names_exist() -> None:

@@ -218,3 +218,14 @@ def test_bytes_that_are_no_record_are_refused(junk: bytes) -> None:
     except MalformedMessage:
         return
     assert decode_record(encode_record(record)) == record
+
+
+def test_a_frozen_image_shares_no_table_with_the_one_that_moves_on() -> None:
+    image = ClusterImage()
+    frozen = vars(image.frozen())
+    shared = [
+        name
+        for name, value in vars(image).items()
+        if not isinstance(value, int | str) and frozen[name] is value
+    ]
+    assert not shared, "copy these in `frozen`"
