@@ -35,6 +35,7 @@ WITHOUT_ADVISORIES = {
     "crc32c",
     "google-re2",
     "gssapi",
+    "lazy-loader",
     "lz4",
     "pandas",
     "pysyncobj",

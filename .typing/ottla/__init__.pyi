@@ -1,0 +1,1 @@
+../../ottla/__init__.pyi
