@@ -1,4 +1,4 @@
-"""The public names of Ottla. `__init__.py` reads the module of each name from this file, and imports it at first use."""
+"""The public names of Ottla: `__init__.py` finds the module of each name here, and imports it at first use."""
 
 from . import sync as sync
 from .client.admin import (
