@@ -11,17 +11,17 @@ from .resolving import Found, addresses_of, not_to_encode
 from .threads import in_thread
 
 NEXT_AFTER_S = 0.25
-"""How long one address is tried alone before the next one is tried beside it (RFC 8305's connection attempt delay)."""
+"""Delay after which the next address is tried beside the last (RFC 8305's connection attempt delay)."""
 
 
 async def connected_socket(
     host: str, port: int, prepare: Callable[[socket.socket], None] = lambda _: None
 ) -> socket.socket:
-    """Connect to the first address of `host` that answers; the socket does not block.
+    """Connect to the first address of `host` that answers, and return a non-blocking socket.
 
-    An address may drop packets in silence. The next one is tried beside it after `NEXT_AFTER_S`, and at once after a
-    refusal. There is no time limit here: the caller has one. `prepare` is given each socket before it connects. Raises
-    the OSError of the last address that failed.
+    An address may drop packets silently. The next address is tried beside it after `NEXT_AFTER_S`, or at once after a
+    refusal. There is no time limit here: the caller sets one. `prepare` is called with each socket before it connects.
+    Raises the OSError of the last address that failed.
     """
     left = _in_turn(await _resolve(host, port))
     attempts: set[asyncio.Task[socket.socket]] = set()
@@ -42,12 +42,12 @@ async def connected_socket(
     finally:
         for attempt in attempts:
             attempt.cancel()
-            attempt.add_done_callback(_close)  # it may have come about in this very turn
+            attempt.add_done_callback(_close)  # the attempt may have succeeded in this very turn of the loop
 
 
 async def _resolve(host: str, port: int) -> Sequence[Found]:
     try:
-        return addresses_of(host, port, socket.AI_NUMERICHOST)  # no name: nobody is asked
+        return addresses_of(host, port, socket.AI_NUMERICHOST)  # a numeric address needs no name server
     except socket.gaierror:
         return await in_thread(addresses_of, host, port)
     except UnicodeError as error:
@@ -55,7 +55,7 @@ async def _resolve(host: str, port: int) -> Sequence[Found]:
 
 
 def _in_turn(found: Sequence[Found]) -> list[Found]:
-    """IPv6 and IPv4 in alternation, otherwise as they were found."""
+    """Return IPv6 and IPv4 addresses in alternation, each family in the order found."""
     families = [
         [one for one in found if one[0] == family] for family in dict.fromkeys(one[0] for one in found)
     ]

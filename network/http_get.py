@@ -1,6 +1,6 @@
-"""One small document by HTTP, for whoever has no use for a library of it: a GET, without redirections.
+"""A minimal HTTP client that fetches one small document: a GET without redirections.
 
-The environment says whether a proxy is asked instead (https_proxy, http_proxy, no_proxy).
+The environment may name a proxy (https_proxy, http_proxy, no_proxy).
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ _PORTS = {"http": 80, "https": 443}
 
 
 class DocumentUnavailable(Exception):
-    """There is no document; the text says why, and holds no password. `status` is that of the answer, if one came."""
+    """The document could not be fetched. The text gives the reason and holds no password; `status` is the HTTP status
+    of the answer, if an answer arrived."""
 
     def __init__(self, reason: str, status: int | None = None) -> None:
         super().__init__(reason)
@@ -39,9 +40,9 @@ class _Refused(ValueError):
 async def get_document(
     url: str, tls: ssl.SSLContext | None, *, authorization: str | None = None, timeout_s: float | None = None
 ) -> bytes:
-    """The document of an http: or https: URL; `tls` is for the latter. Raises DocumentUnavailable.
+    """Fetch the document of an http: or https: URL; `tls` is the context for https:. Raises DocumentUnavailable.
 
-    `authorization` is sent as the header of that name. Without `timeout_s` it may take TIMEOUT_S.
+    `authorization` is sent as the header of that name. The time limit is `timeout_s`, TIMEOUT_S by default.
     """
     patience_s = TIMEOUT_S if timeout_s is None else timeout_s
     try:
@@ -140,7 +141,7 @@ async def _body(reader: asyncio.StreamReader) -> bytes:
 
 
 async def _head(reader: asyncio.StreamReader) -> tuple[int, dict[str, str]]:
-    """Status and headers, whose names are in lower case."""
+    """Return the status and the headers; header names are in lower case."""
     version, _, rest = (await _line(reader)).partition(" ")
     status = rest[:3]
     if not version.startswith("HTTP/1.") or not (status.isascii() and status.isdecimal()):
@@ -174,7 +175,7 @@ async def _until_end(reader: asyncio.StreamReader) -> bytes:
 
 
 async def _line(reader: asyncio.StreamReader) -> str:
-    line = await reader.readline()  # ValueError beyond the limit
+    line = await reader.readline()  # raises ValueError beyond the limit
     if not line.endswith(b"\n"):
         raise EOFError("it ends within its headers")
     return line.rstrip(b"\r\n").decode("latin-1")

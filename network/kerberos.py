@@ -1,6 +1,6 @@
-"""Kerberos as both ends of a login have it: the library, which is an optional extra, and what its errors say.
+"""Access to the Kerberos library for clients and servers: its optional import, contexts, names and error texts.
 
-The library is loaded when it is first asked for: nobody else waits for it, or needs it.
+The library is loaded at the first use, so processes without Kerberos neither need it nor wait for it.
 """
 
 from __future__ import annotations
@@ -8,15 +8,15 @@ from __future__ import annotations
 from typing import Any, Final
 
 _PROTOCOL_ERRORS: Final = 2529638912
-"""In MIT's library the errors of the protocol (RFC 4120, section 7.5.9) are numbered from here on."""
+"""Number from which MIT's library counts the errors of the protocol (RFC 4120, section 7.5.9)."""
 
 
 class KerberosMissing(Exception):
-    """The library is not installed, or cannot be loaded. The text says how to get it."""
+    """The Kerberos library is not installed or cannot be loaded. The text tells how to install it."""
 
 
 def library() -> Any:
-    """The package `gssapi`. Raises KerberosMissing."""
+    """Return the package `gssapi`. Raises KerberosMissing."""
     try:
         import gssapi
     except (ImportError, OSError) as error:
@@ -28,20 +28,21 @@ def library() -> Any:
 
 
 def open_context(**options: Any) -> Any:
-    """A security context of the library whose steps raise what goes wrong in them, rather than the next call."""
+    """Return a security context of the library whose steps raise their own errors; by default the next call raises
+    them."""
     context = library().SecurityContext(**options)
     context.__DEFER_STEP_ERRORS__ = False
     return context
 
 
 def kerberos_principal(name: str) -> Any:
-    """The name of a principal as the library has it. Raises GSSError."""
+    """Return the library's form of a principal's name. Raises GSSError."""
     gssapi = library()
     return gssapi.Name(name, gssapi.NameType.kerberos_principal)
 
 
 def reason_of(error: Exception) -> str:
-    """What a GSSError of the library tells, in one line."""
+    """Return the messages of a GSSError of the library, in one line."""
     given: Any = error
     told = given.get_all_statuses(given.min_code, False) if given.min_code else []
     told = told or given.get_all_statuses(given.maj_code, True)
@@ -49,11 +50,12 @@ def reason_of(error: Exception) -> str:
 
 
 def is_of_system(error: Exception) -> bool:
-    """Whether this machine has a fault, as a file that cannot be written."""
+    """Return whether the cause of a GSSError is this machine, such as a file that cannot be written."""
     return 0 < int(getattr(error, "min_code", 0)) < 256
 
 
 def protocol_error_of(error: Exception) -> int | None:
-    """The number of Kerberos' protocol for a GSSError, or of MIT's library from 128 on; None for others."""
+    """Return the Kerberos protocol's number for a GSSError, from 128 on MIT's library's number; None for other
+    errors."""
     number = int(getattr(error, "min_code", 0)) - _PROTOCOL_ERRORS
     return number if 0 <= number < 256 else None

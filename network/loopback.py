@@ -1,4 +1,4 @@
-"""Whether a host is this machine itself, so that nobody on a network is between."""
+"""A test for hosts that are this machine itself, which no network separates from the caller."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ from ipaddress import ip_address
 
 
 def is_loopback(host: str) -> bool:
-    """By its address, or by the name localhost. Other names may lead anywhere; an empty host is every address."""
+    """Return whether `host` is a loopback address or the name localhost.
+
+    Other names may lead anywhere. An empty host stands for every address, so it is not loopback.
+    """
     try:
         return ip_address(host).is_loopback
     except ValueError:

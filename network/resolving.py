@@ -1,4 +1,4 @@
-"""Addresses of hosts, without what only names beyond ASCII need."""
+"""Addresses of hosts, without the memory that Python's tables for non-ASCII names take."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ipaddress import IPv6Address
 from typing import Any
 
 Found = tuple[int, int, int, str, Any]
-"""As `socket.getaddrinfo` gives it: family, kind, protocol, canonical name, address."""
+"""A result of `socket.getaddrinfo`: family, kind, protocol, canonical name, address."""
 
 WILDCARDS = ("", "0.0.0.0", "::")
 """Hosts of a listener that stand for every address of this machine. No client can dial one of them."""
@@ -18,18 +18,18 @@ _MAPPED_PREFIX = "::ffff:"
 
 
 def addresses_of(host: str | None, port: int, flags: int = 0) -> Sequence[Found]:
-    """Where TCP reaches `host`; None is every address, or this machine. Raises OSError, and UnicodeError for what
-    no host can be called.
+    """Return the TCP addresses of `host`; None stands for every address or for this machine, depending on `flags`.
+    Raises OSError, and UnicodeError for an impossible host name.
 
-    `socket.getaddrinfo` encodes every text by IDNA, whose tables take a megabyte of memory. Names in ASCII stay as they
-    are by that, so they are given to it as bytes.
+    `socket.getaddrinfo` encodes every text by IDNA, whose tables take a megabyte of memory. IDNA leaves ASCII names
+    unchanged, so such names are passed as bytes.
     """
     known = None if host is None else not_to_encode(host)
     return socket.getaddrinfo(known, port, type=socket.SOCK_STREAM, flags=flags)
 
 
 def not_to_encode(host: str) -> str | bytes:
-    """A host as bytes where IDNA leaves it as it is. Of other hosts in ASCII it says what is wrong."""
+    """Return the host as bytes if IDNA would leave it unchanged, else as text for IDNA to encode or refuse."""
     labels = host.removesuffix(".").split(".")
     is_plain = host.isascii() and all(0 < len(label) <= _LABEL_BYTES_MAX for label in labels)
     return host.encode("ascii") if is_plain else host
@@ -46,13 +46,13 @@ def listening_host(host: str) -> str:
 
 
 def allow_both_families(unbound: socket.socket) -> None:
-    """Let a socket of IPv6 take IPv4 as well, whatever the system's default is. Other sockets stay as they are."""
+    """Let an IPv6 socket accept IPv4 as well, whatever the system's default is. Other sockets are left unchanged."""
     if unbound.family == socket.AF_INET6:
         unbound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
 
 
 def normalized_host(address: str) -> str:
-    """Return a peer's address as a listener for its family alone would: `10.0.0.1` for `::ffff:10.0.0.1`."""
+    """Return a peer's address in the form of its own family: `10.0.0.1` for `::ffff:10.0.0.1`."""
     if not address.startswith(_MAPPED_PREFIX):
         return address
     mapped = IPv6Address(address).ipv4_mapped

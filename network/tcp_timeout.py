@@ -1,4 +1,4 @@
-"""How long the other end of a connection may acknowledge nothing."""
+"""A time limit on data that the other end of a connection does not acknowledge."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ import socket
 def set_tcp_timeout(sock: socket.socket, unacknowledged_ms_max: int, *, probe: bool = False) -> None:
     """End the connection once the other end has acknowledged nothing for `unacknowledged_ms_max`.
 
-    TCP by itself tries ever more rarely, for a quarter of an hour. A connection that outlived a cut would go on only
-    after about as long again. With `probe` the kernel probes an idle connection every second: for connections on which
-    neither end speaks at intervals. Without TCP_USER_TIMEOUT (RFC 5482) on the platform this does nothing.
+    TCP alone retries at growing intervals for a quarter of an hour. After a network cut, a surviving connection would
+    resume only after about as long again. With `probe` the kernel probes an idle connection every second; this suits
+    connections on which neither end speaks regularly. Without TCP_USER_TIMEOUT (RFC 5482) on the platform this does
+    nothing.
     """
     option = getattr(socket, "TCP_USER_TIMEOUT", None)
     if option is None:

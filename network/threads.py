@@ -1,7 +1,7 @@
-"""What blocks, in a thread beside the event loop, for as long as the process lives.
+"""Blocking calls in threads beside the event loop, for as long as the process lives.
 
-`asyncio.to_thread` takes nothing more once the main thread has ended: then the threads of all executors have. Other
-threads may go on for hours, and at the very end clients are stopped, which takes files, names and logins.
+`asyncio.to_thread` refuses work once the main thread has ended, because all executors end with it. Other threads may
+run for hours afterwards. At the very end clients are stopped, which needs files, host names and logins.
 """
 
 from __future__ import annotations
@@ -19,17 +19,18 @@ T = TypeVar("T")
 
 
 async def in_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """What `work` returns or raises, in a thread that has the caller's context variables.
+    """Run `work` in a thread that has the caller's context variables, and return its result. Raises its errors.
 
-    Once executors have ended, as the main thread does, it is a thread of its own. Where Python begins none any more
-    (from 3.12 on, when the interpreter is ending) it is done here, and the loop waits.
+    Executors end with the main thread; from then on each call gets a dedicated thread. When Python no longer starts
+    threads (from 3.12 on, while the interpreter shuts down), the call runs here and the loop waits.
     """
     call: Callable[[], T] = partial(copy_context().run, partial(work, *args, **kwargs))
     try:
         running = asyncio.get_running_loop().run_in_executor(None, call)
     except RuntimeError as error:
-        # That executors have ended is told by this text alone: they do so a moment before the main thread. All else is
-        # the caller's: a loop that has given its threads up, or no more threads, when the work may be in a queue.
+        # Only this text shows that executors have ended, which happens a moment before the main thread ends. All other
+        # errors go to the caller: a loop that has shut its threads down, or no more threads while the work may be
+        # queued.
         if not str(error).startswith("cannot schedule new futures"):
             raise
         running = _in_own_thread(call)
@@ -38,7 +39,7 @@ async def in_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> 
 
 def _in_own_thread(call: Callable[[], T]) -> asyncio.Future[T]:
     told: Future[T] = Future()
-    told.set_running_or_notify_cancel()  # so that nobody can take it back
+    told.set_running_or_notify_cancel()  # so that no caller can cancel it
 
     def run() -> None:
         try:

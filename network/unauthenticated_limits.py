@@ -1,12 +1,12 @@
-"""Bounds on peers that have not proved who they are: so many in all, and so many of one address.
+"""Limits on unauthenticated peers, in total and for each address.
 
-Pure. Whoever is one too many takes the place of an older one, since a peer of good faith proves itself at once: the
-oldest is the one that waits for nothing good. An address that has most of them loses before the others, so a flood
-from one place does not keep out what comes from another.
+Pure. A peer beyond a limit evicts an older peer, since honest peers authenticate at once and the oldest is the most
+suspicious. The address with the most such peers loses first, so a flood from one address does not keep other addresses
+out.
 
-Half of the places are kept for peers that have gone a step of their handshake or login. Peers that only have connected
-do not push those out, and make room for each other. Beyond that half whoever has not gone a step for longest makes
-room, so peers that go some steps and no further keep nobody out.
+Half of the places are kept for peers that have made progress in their handshake or login. Peers that have only
+connected do not evict these, but each other. Beyond that half the peer that has made no progress for longest is
+evicted, so peers that stop halfway keep no peer out.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ _Peer = TypeVar("_Peer")
 
 @dataclass(slots=True)
 class _Address(Generic[_Peer]):
-    """Peers of one address: those that only have connected, as they came, and the others, by their last step."""
+    """Peers of one address: `waiting` have only connected, in order of arrival; `progressing` are in order of their
+    last step."""
 
     waiting: dict[_Peer, None] = field(default_factory=dict)
     progressing: dict[_Peer, None] = field(default_factory=dict)
@@ -29,20 +30,20 @@ class _Address(Generic[_Peer]):
         return len(self.waiting) + len(self.progressing)
 
     def oldest(self, is_waiting: bool) -> _Peer:
-        """Return who has gone no step for longest, of one kind."""
+        """Return the waiting or progressing peer that has made no progress for longest."""
         return next(iter(self.waiting if is_waiting else self.progressing))
 
 
 class UnauthenticatedPeers(Generic[_Peer]):
-    """Who they are, in the order in which they came."""
+    """The unauthenticated peers, in order of arrival."""
 
     def __init__(self, most: int, of_address_most: int) -> None:
         self._most = most
         self._of_address_most = of_address_most
-        # Invariant: each peer stands in both, and no address is there without a peer.
+        # Invariant: each peer is in both, and each address has a peer.
         self._addresses: dict[_Peer, str] = {}
         self._of_address: dict[str, _Address[_Peer]] = {}
-        # Of all addresses.
+        # Number of progressing peers of all addresses.
         self._progressing = 0
 
     def __len__(self) -> int:
@@ -55,7 +56,7 @@ class UnauthenticatedPeers(Generic[_Peer]):
         return iter(self._addresses)
 
     def admit(self, peer: _Peer, address: str) -> _Peer | None:
-        """Count one more. Returns who has to go for it, and counts no longer."""
+        """Add a peer. Return the peer to disconnect for it, which counts no longer; None if the limits allow all."""
         self._addresses[peer] = address
         crowd = self._of_address.setdefault(address, _Address())
         crowd.waiting[peer] = None
@@ -69,7 +70,8 @@ class UnauthenticatedPeers(Generic[_Peer]):
         return gives_way
 
     def _of_crowd(self, newcomer: _Peer) -> _Peer:
-        """Return who has to go where there are too many in all: of the address that has most of those."""
+        """Return the peer to evict when the total is exceeded: from the address that has most peers of the kind to
+        evict."""
         addresses = self._of_address.values()
         if len(self._addresses) - self._progressing > _places_to_wait(self._most):
             crowd = max(addresses, key=lambda one: len(one.waiting) - (newcomer in one.waiting))
@@ -77,7 +79,7 @@ class UnauthenticatedPeers(Generic[_Peer]):
         return max(addresses, key=lambda one: len(one.progressing)).oldest(False)
 
     def progressed(self, peer: _Peer) -> None:
-        """Note that a peer has gone a step. It means nothing for whoever is no stranger."""
+        """Note progress of a peer. Authenticated peers are ignored."""
         address = self._addresses.get(peer)
         if address is None:
             return
@@ -90,7 +92,7 @@ class UnauthenticatedPeers(Generic[_Peer]):
         of_address.progressing[peer] = None
 
     def forget(self, peer: _Peer) -> bool:
-        """It has proved itself, or is gone; whether it was a stranger."""
+        """Remove a peer that has authenticated or gone. Return whether it was unauthenticated."""
         address = self._addresses.pop(peer, None)
         if address is None:
             return False
@@ -106,5 +108,5 @@ class UnauthenticatedPeers(Generic[_Peer]):
 
 
 def _places_to_wait(most: int) -> int:
-    """Return how many of so many peers may be such that only have connected, where others need the places."""
+    """Return how many of `most` places peers that have only connected may keep while others need places."""
     return max(1, most // 2)

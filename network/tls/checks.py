@@ -1,4 +1,4 @@
-"""What is wrong with a key store, before anybody meets it in a handshake."""
+"""Checks that report faults of a key store before a peer meets them in a handshake."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from .stores import KeyStore
 
 _FOR_SERVERS = {ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.ANY_EXTENDED_KEY_USAGE}
 DAYS_REMARKED = (1, 7, 30)
-"""A certificate that expires within so many days gets a remark."""
+"""Bounds in days: a certificate that expires within one of them gets a remark."""
 
 
 def is_valid(store: KeyStore, now: datetime) -> bool:
-    """Whether no certificate of the chain has expired."""
+    """Return whether no certificate of the chain has expired."""
     return all(certificate.not_valid_after_utc > now for certificate in store.chain)
 
 
 def check_validity(store: KeyStore, now: datetime) -> Iterator[str]:
-    """Remarks on the time that is left. Raises TlsUnusable for a certificate that has expired."""
+    """Yield remarks on the certificates' remaining time. Raises TlsUnusable for an expired certificate."""
     for certificate in store.chain:
         end, begin = certificate.not_valid_after_utc, certificate.not_valid_before_utc
         name = subject_of(certificate)
@@ -44,8 +44,10 @@ def check_validity(store: KeyStore, now: datetime) -> Iterator[str]:
 
 
 def check_server_use(store: KeyStore, reached: ReachedAs | None) -> Iterator[str]:
-    """Remarks on a server's certificate; None: nobody dials it by a name that is known. Raises TlsUnusable if it is for
-    other uses only."""
+    """Yield remarks on a server's certificate. Raises TlsUnusable if it is for other uses only.
+
+    `reached` is the name that clients dial, or None if no name is known.
+    """
     certificate, name = store.certificate, subject_of(store.certificate)
     try:
         usage = certificate.extensions.get_extension_for_class(x509.ExtendedKeyUsage).value
@@ -71,7 +73,7 @@ def check_server_use(store: KeyStore, reached: ReachedAs | None) -> Iterator[str
 
 
 def alternative_names(certificate: x509.Certificate) -> list[str]:
-    """The names and addresses of hosts among the subject alternative names."""
+    """Return the host names and addresses among the subject alternative names."""
     try:
         found = certificate.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
     except x509.ExtensionNotFound:
@@ -83,7 +85,7 @@ def alternative_names(certificate: x509.Certificate) -> list[str]:
 
 
 def subject_of(certificate: x509.Certificate) -> str:
-    """Whose certificate it is, for people."""
+    """Return the certificate's owner as text for people."""
     return repr(certificate.subject.rfc4514_string() or "(an empty name)")
 
 

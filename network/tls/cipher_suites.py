@@ -1,4 +1,4 @@
-"""Names of cipher suites: what IANA and Java call them, and what OpenSSL calls those of TLS 1.2."""
+"""Names of cipher suites: IANA's and Java's names, and OpenSSL's names for TLS 1.2."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .failures import TlsUnusable
 TLS13_SUITES: Final = frozenset(
     {"TLS_AES_128_GCM_SHA256", "TLS_AES_256_GCM_SHA384", "TLS_CHACHA20_POLY1305_SHA256"}
 )
-"""All that OpenSSL offers for TLS 1.3. Python cannot leave one out."""
+"""All suites that OpenSSL offers for TLS 1.3. Python cannot leave any of them out."""
 
 _TLS12 = re.compile(
     r"TLS_(?P<exchange>ECDHE_RSA|ECDHE_ECDSA|DHE_RSA|RSA)_WITH_"
@@ -21,9 +21,9 @@ _TLS12 = re.compile(
 
 
 def openssl_ciphers(suites: Sequence[str], option: str, *, with_tls12: bool, with_tls13: bool) -> str | None:
-    """OpenSSL's cipher string for the suites of TLS 1.2 in the list; None if TLS 1.2 is off.
+    """Return OpenSSL's cipher string for the suites of TLS 1.2 in the list; None if TLS 1.2 is off.
 
-    Raises TlsUnusable for a list that cannot be kept to.
+    Raises TlsUnusable for a list that cannot be enforced.
     """
     missing = sorted(TLS13_SUITES - set(suites))
     if with_tls13 and missing:

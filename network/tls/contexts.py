@@ -1,4 +1,4 @@
-"""Contexts of OpenSSL, made of stores that were read and of settings that were checked."""
+"""OpenSSL contexts, made from loaded stores and checked settings."""
 
 from __future__ import annotations
 
@@ -22,10 +22,11 @@ _VERIFY = {
 
 
 def server_context(rules: TlsRules, keys: KeyStore, trusted: TrustStore | None) -> ssl.SSLContext:
-    """For accepted connections. Without a trust store no client certificate is believed. Raises TlsUnusable."""
+    """Return the context for accepted connections. Without a trust store no client certificate is believed. Raises
+    TlsUnusable."""
     context = _context(ssl.PROTOCOL_TLS_SERVER, rules)
     context.verify_mode = _VERIFY[rules.client_auth]
-    # Whoever resumes a session is not checked anew: a certificate might have been revoked since.
+    # A resumed session skips the certificate check, and the certificate might have been revoked since.
     if rules.client_auth is not ClientAuth.NONE:
         context.num_tickets = 0
         context.options |= ssl.OP_NO_TICKET
@@ -36,7 +37,7 @@ def server_context(rules: TlsRules, keys: KeyStore, trusted: TrustStore | None) 
 
 
 def client_context(rules: TlsRules, keys: KeyStore | None, trusted: TrustStore | None) -> ssl.SSLContext:
-    """For connections that are dialled. Without a trust store the system's certificates are believed. Raises
+    """Return the context for dialled connections. Without a trust store the system's certificates are believed. Raises
     TlsUnusable."""
     context = _context(ssl.PROTOCOL_TLS_CLIENT, rules)
     context.check_hostname = rules.checks_names
@@ -56,7 +57,7 @@ def _context(protocol: ssl._SSLMethod, rules: TlsRules) -> ssl.SSLContext:
         raise TlsUnusable(f"{rules.protocols_option}: names none of {', '.join(PROTOCOLS)}")
     context.minimum_version, context.maximum_version = PROTOCOLS[named[0]], PROTOCOLS[named[-1]]
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
-    # Who ends a connection without saying so in TLS has been cut off, maybe by somebody else.
+    # A connection that ends without TLS's close_notify was cut off, maybe by a third party.
     context.options &= ~ssl.OP_IGNORE_UNEXPECTED_EOF
     if rules.key_log is not None:
         try:
@@ -80,14 +81,14 @@ def _context(protocol: ssl._SSLMethod, rules: TlsRules) -> ssl.SSLContext:
 def _set_ciphers(context: ssl.SSLContext, ciphers: str, rules: TlsRules) -> None:
     for one in ciphers.split(":"):
         try:
-            context.set_ciphers(one)  # which ignores those among others that it does not know
+            context.set_ciphers(one)  # given a list, OpenSSL ignores unknown suites
         except ssl.SSLError:
             raise TlsUnusable(f"{rules.suites_option}: this OpenSSL has no {one}") from None
     context.set_ciphers(ciphers)
 
 
 def _trust(context: ssl.SSLContext, trusted: TrustStore | None) -> None:
-    # As in Java, each certificate of a trust store is believed by itself, also where it is not a root.
+    # As in Java, each certificate of a trust store is believed by itself, even if it is not a root.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     if trusted is None:
         return

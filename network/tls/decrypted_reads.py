@@ -1,4 +1,4 @@
-"""Reading what TLS has decrypted: in C where that was built, and unless OTTLA_PURE_PYTHON=1 turns it down."""
+"""The reader of decrypted TLS data: in C if that was built, in Python otherwise or if OTTLA_PURE_PYTHON=1."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ else:
         if os.environ.get("OTTLA_PURE_PYTHON") == "1":
             raise ImportError("what is written in C is turned down")
         from . import _decrypted_reads as _reads
-    except ImportError:  # or not built, or built for another Python
+    except ImportError:  # also if it is not built, or is built for another Python
         from . import decrypted_reads_in_python as _reads
 
 read_decrypted = _reads.read_decrypted

@@ -1,6 +1,5 @@
-"""Reading what TLS has decrypted, in Python. `_decrypted_reads.c` has the same under the same name, and
-`tests/network/tls/test_decrypted_reads.py` compares them.
-"""
+"""The reader of decrypted TLS data in Python. `_decrypted_reads.c` has the same function under the same name, and
+`tests/network/tls/test_decrypted_reads.py` compares the two."""
 
 from __future__ import annotations
 
@@ -10,10 +9,11 @@ from collections.abc import Callable
 def read_decrypted(
     read: Callable[[int, memoryview], int], space: memoryview, taken: int
 ) -> tuple[int, OSError | EOFError | None]:
-    """Fill `space` behind the `taken` bytes that it has: how many it has then, and None if it is full, else why not.
+    """Fill `space` after its first `taken` bytes. Return the number of bytes filled, and the reason for stopping; None
+    if full.
 
-    `read` puts at most as many bytes as it is told into what it is given, and says how many. 0 is the end of the
-    stream, told as EOFError. An OSError of `read` is told, too.
+    `read(most, view)` puts at most `most` bytes into `view` and returns their number. 0 marks the end of the stream,
+    which is returned as EOFError. An OSError of `read` is returned, too.
     """
     size = len(space)
     try:

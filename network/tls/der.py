@@ -1,4 +1,4 @@
-"""As much of DER as is needed to take values out of certificates and protected keys as they stand there."""
+"""A reader for the part of DER that is needed to extract raw values from certificates and protected keys."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 
 class DerValue(NamedTuple):
-    """One value: its tag, its content, and all of its bytes."""
+    """One DER value: its tag, its content, and its complete encoding."""
 
     tag: int
     content: bytes
@@ -15,7 +15,7 @@ class DerValue(NamedTuple):
 
 
 def values_in(data: bytes) -> Iterator[DerValue]:
-    """The values that stand one behind the other. Raises ValueError for what is no DER."""
+    """Yield consecutive DER values. Raises ValueError for malformed data."""
     at = 0
     while at < len(data):
         if at + 2 > len(data):
@@ -35,7 +35,7 @@ def values_in(data: bytes) -> Iterator[DerValue]:
 
 
 def object_identifier(content: bytes) -> str:
-    """The dotted form of an object identifier. Raises ValueError."""
+    """Return the dotted form of an object identifier. Raises ValueError."""
     numbers, value = [], 0
     for position, octet in enumerate(content):
         value = value << 7 | octet & 0x7F

@@ -1,4 +1,4 @@
-"""What is said of keys, certificates and settings of TLS that cannot be used."""
+"""The error for keys, certificates and settings of TLS that cannot be used."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Handshakes on sockets that do not block."""
+"""TLS handshakes on non-blocking sockets."""
 
 from __future__ import annotations
 
@@ -12,9 +12,10 @@ from typing import Final
 from .stream import TlsStream
 
 TLS_HANDSHAKE: Final = 0x16
-"""The first byte of whoever begins TLS."""
+"""First byte that a peer sends when it begins TLS."""
 HANDSHAKE_FAILURE: Final = b"\x15\x03\x01\x00\x02\x02\x28"
-"""What TLS says before it hangs up: a fatal alert. Whoever expected something else may know it by its first bytes."""
+"""A fatal alert, which TLS sends before it hangs up. A client that expected another protocol may recognise its first
+bytes."""
 _SUBJECT_LETTERS_MAX: Final = 200
 
 
@@ -27,7 +28,7 @@ async def dial_tls(sock: socket.socket, context: ssl.SSLContext, name: str) -> T
 
 
 async def begin_tls(stream: TlsStream) -> TlsStream:
-    """The same stream, once its handshake is done.
+    """Complete the handshake of a stream, and return the stream.
 
     The socket is closed in any failure, cancellation included. Raises OSError.
     """
@@ -47,13 +48,13 @@ async def begin_tls(stream: TlsStream) -> TlsStream:
 
 
 def note_whose(refused: ssl.SSLCertVerificationError, certificate: bytes | None) -> None:
-    """Note in the error whose certificate it was, in DER, by what that says."""
+    """Add the subject that the refused certificate (in DER) states to the error, as a note."""
     from cryptography import x509
 
     from .checks import subject_of
 
     if certificate is not None:
-        # Nobody has vouched for what it says: it may be of any length, and nonsense.
+        # The certificate is unverified: its subject may be of any length, and nonsense.
         with suppress(ValueError):
             name = subject_of(x509.load_der_x509_certificate(certificate))
             refused.add_note(f"it says that it is of {name[:_SUBJECT_LETTERS_MAX]}")
@@ -85,15 +86,15 @@ def _wake(ready: asyncio.Future[None]) -> None:
 
 
 def is_sudden_end(error: BaseException | None) -> bool:
-    """Return whether the other end closed the connection without a word of TLS. Some versions of Python tell that by an
-    error of OpenSSL's, others by none."""
+    """Return whether the other end closed the connection without TLS's close_notify. Depending on its version, Python
+    reports this as SSLEOFError or as another error of OpenSSL."""
     return isinstance(error, ssl.SSLError) and (
         isinstance(error, ssl.SSLEOFError) or error.reason == "UNEXPECTED_EOF_WHILE_READING"
     )
 
 
 def reason_of(error: ssl.SSLError) -> str:
-    """What OpenSSL says, without the place in its source."""
+    """Return OpenSSL's reason without the position in OpenSSL's source."""
     if isinstance(error, ssl.SSLCertVerificationError):
         notes = "; ".join(getattr(error, "__notes__", ()))
         return f"the certificate is refused: {error.verify_message}{f' ({notes})' if notes else ''}"

@@ -1,4 +1,4 @@
-"""A handshake in memory: whether two contexts would agree, before anybody depends on it."""
+"""A handshake in memory, which tests whether two contexts agree before a connection depends on it."""
 
 from __future__ import annotations
 
@@ -8,8 +8,10 @@ _ROUNDS_MAX = 10
 
 
 def check_handshake(accepting: ssl.SSLContext, dialling: ssl.SSLContext, name: str | None) -> None:
-    """Have one end dial the other by `name`; None where names are not checked. Raises ssl.SSLError if they do not
-    agree."""
+    """Perform a handshake between two contexts. Raises ssl.SSLError if they do not agree.
+
+    The client dials `name`, or None if names are not checked.
+    """
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     ends = [
         dialling.wrap_bio(to_client, to_server, server_hostname=name),

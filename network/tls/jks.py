@@ -1,7 +1,7 @@
-"""Java's older key stores (JKS), which `keytool` wrote before Java 9.
+"""A reader for Java's older key stores (JKS), which `keytool` wrote before Java 9.
 
-A store is a list of entries, each under an alias: a private key with its chain, or a certificate that is trusted. The
-digest at the end has the password in it. Private keys are protected once more, with a key stream of SHA-1 digests.
+A store is a list of entries, each under an alias: a private key with its chain, or a trusted certificate. The digest at
+the end includes the password. Private keys are additionally protected by a key stream of SHA-1 digests.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ _ENTRIES_MAX: Final = 100_000
 
 
 class WrongPassword(ValueError):
-    """The digest at the end says that the password is another, or that the file is damaged."""
+    """The digest does not match: the password is wrong, or the file is damaged."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProtectedKey:
-    """A private key as it stands in the file, and its chain in DER, the key's own certificate first."""
+    """A private key as encrypted in the file, and its chain in DER, the key's own certificate first."""
 
     protected: bytes = field(repr=False)
     chain: tuple[bytes, ...]
@@ -38,7 +38,7 @@ class ProtectedKey:
 
 @dataclass(frozen=True, slots=True)
 class JavaKeyStore:
-    """The entries by alias; certificates are in DER."""
+    """The entries of a store by alias; certificates are in DER."""
 
     keys: dict[str, ProtectedKey]
     trusted: dict[str, bytes]
@@ -70,9 +70,9 @@ class _Cursor:
 
 
 def read(data: bytes, password: str | None) -> JavaKeyStore:
-    """The entries of a store. Without a password its digest is not checked, as Java does for trust stores.
+    """Read the entries of a store. Without a password the digest is not checked, as in Java for trust stores.
 
-    Raises WrongPassword, and ValueError for what is no such file.
+    Raises WrongPassword, and ValueError for a file that is not JKS.
     """
     if data[:4] != MAGIC or len(data) < 12 + _DIGEST_BYTES:
         raise ValueError("this is no JKS file")
@@ -89,7 +89,7 @@ def read(data: bytes, password: str | None) -> JavaKeyStore:
     store = JavaKeyStore({}, {})
     for _ in range(count):
         tag, alias = cursor.number(), cursor.text()
-        cursor.take(8)  # when it was made
+        cursor.take(8)  # time of creation
         if tag == _KEY:
             protected = cursor.take(cursor.number())
             chain = tuple(cursor.certificate(version) for _ in range(cursor.number()))
@@ -104,7 +104,7 @@ def read(data: bytes, password: str | None) -> JavaKeyStore:
 
 
 def unprotected(key: ProtectedKey, password: str) -> bytes:
-    """The private key in PKCS#8. Raises WrongPassword, and ValueError."""
+    """Decrypt a private key and return it in PKCS#8. Raises WrongPassword, and ValueError."""
     (whole,) = values_in(key.protected)
     algorithm, octets = values_in(whole.content)
     identifier = next(values_in(algorithm.content), None)

@@ -1,4 +1,4 @@
-"""Files that are on no disk: OpenSSL is given paths only, and a key that is decrypted, or was sent, is in memory."""
+"""Files in memory only: OpenSSL accepts keys by path, and a decrypted or received key must not touch a disk."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def in_memory(content: bytes) -> Iterator[str]:
-    """Return the path of a file with this content, until the end of the context."""
+    """Yield the path of a file with this content, which exists until the context ends."""
     descriptor = os.memfd_create("tls", os.MFD_CLOEXEC)
     try:
         with open(descriptor, "wb", closefd=False) as file:

@@ -1,6 +1,6 @@
-"""TLS between nodes: both ends show a certificate, and each is asked whether its owner may act as a node.
+"""TLS between nodes: both ends show a certificate, and each end checks whether the other's owner may act as a node.
 
-It lies under the links of nodes, whose proofs and keys stay as they are.
+This TLS lies under the nodes' links, whose proofs and keys are unaffected by it.
 """
 
 from __future__ import annotations
@@ -19,51 +19,51 @@ CLOSED_EARLY = (
 
 
 class NodeRefused(Exception):
-    """The owner of a certificate may not act as a node. The text names it, and is meant for it, too."""
+    """The owner of a certificate may not act as a node. The text names the owner and is also sent to it."""
 
 
 class NodeTls(Protocol):
-    """Of one node. Contexts and certificates may change while it runs."""
+    """The TLS contexts of one node. Contexts and certificates may change while the node runs."""
 
     @property
     def accepting(self) -> ssl.SSLContext:
-        """For connections that come in. It requires certificates."""
+        """Context for incoming connections. It requires certificates."""
 
     @property
     def dialling(self) -> ssl.SSLContext:
-        """For connections to other nodes."""
+        """Context for connections to other nodes."""
 
     def check_peer(self, certificate: bytes | None) -> None:
-        """Raises NodeRefused for the owner of a certificate, in DER, that may not act as a node."""
+        """Raise NodeRefused if the owner of a certificate (in DER) may not act as a node."""
 
 
 class RenewedNodeTls(NodeTls, Protocol):
-    """Looks after its certificates while the node runs."""
+    """TLS contexts of a node that renew their certificates while the node runs."""
 
     def start(self) -> None:
-        """Look at files from now on."""
+        """Begin to watch the files."""
 
     async def close(self) -> None:
-        """Look no longer."""
+        """Stop watching the files."""
 
     def look_again(self) -> None:
-        """Read everything anew. What cannot be used changes nothing."""
+        """Read all files again. Unusable content changes nothing."""
 
     def expiries(self, now_s: float) -> dict[str, float]:
-        """Seconds until the certificate of each listener expires; `now_s` since 1970."""
+        """Return the seconds until each listener's certificate expires; `now_s` counts from 1970."""
 
     @property
     def failures(self) -> int:
-        """Times that what was read anew could not be used."""
+        """Number of times that reloaded files were unusable."""
 
 
 def check_certificate(transport: asyncio.Transport, tls: NodeTls) -> None:
-    """Raises NodeRefused for a peer whose certificate is of no node."""
+    """Raise NodeRefused if the peer's certificate belongs to no node."""
     tls.check_peer(transport.get_extra_info("ssl_object").getpeercert(binary_form=True))
 
 
 def tls_problem(error: BaseException) -> str:
-    """Why TLS was not begun, or was ended, for people."""
+    """Return the reason why TLS was not begun or was ended, as text for people."""
     if is_sudden_end(error):
         return CLOSED_EARLY
     if isinstance(error, ssl.SSLCertVerificationError):

@@ -1,6 +1,6 @@
 """Keys and certificates in PEM text.
 
-Line breaks do not matter, so that a whole block may stand in one line of a properties file, as Kafka's may.
+Line breaks do not matter: as in Kafka, a whole block may stand in one line of a properties file.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _KEYS = ("PRIVATE KEY", "ENCRYPTED PRIVATE KEY", "RSA PRIVATE KEY", "EC PRIVATE 
 
 
 class PemBlock(NamedTuple):
-    """What stands between BEGIN and END."""
+    """A PEM block: its label, the text between BEGIN and END, and the whole block."""
 
     label: str
     body: str
@@ -32,18 +32,18 @@ class PemBlock(NamedTuple):
 
 
 def is_pem(data: bytes) -> bool:
-    """Whether the bytes are PEM text."""
+    """Return whether the bytes are PEM text."""
     return b"-----BEGIN " in data
 
 
 def blocks(text: str) -> Iterator[PemBlock]:
-    """The blocks of a text; what stands between them is commentary."""
+    """Yield the blocks of a text; text between blocks is commentary."""
     for found in _BLOCK.finditer(text):
         yield PemBlock(found[1], found[2], found[0])
 
 
 def certificates(text: str, where: str) -> list[x509.Certificate]:
-    """All certificates of a text, in their order. Raises TlsUnusable."""
+    """Return all certificates of a text in their order. Raises TlsUnusable."""
     found = []
     for block in blocks(text):
         if block.label in _CERTIFICATES:
@@ -56,7 +56,7 @@ def certificates(text: str, where: str) -> list[x509.Certificate]:
 
 
 def private_key(text: str, password: str | None, where: str, password_option: str) -> PrivateKeyTypes:
-    """The one private key of a text. Raises TlsUnusable."""
+    """Return the only private key of a text. Raises TlsUnusable."""
     found = [block for block in blocks(text) if block.label in _KEYS]
     if len(found) != 1:
         what = "no private key" if not found else f"{len(found)} private keys, and one is needed"
@@ -67,7 +67,7 @@ def private_key(text: str, password: str | None, where: str, password_option: st
     if encrypted and password is None:
         raise TlsUnusable(f"{where}: the private key is encrypted, and {password_option} is not given")
     try:
-        if ":" in block.body:  # headers of OpenSSL's older form, which say how the key is encrypted
+        if ":" in block.body:  # headers of OpenSSL's older format, which name the encryption of the key
             secret = password.encode() if encrypted and password is not None else None
             return load_pem_private_key(block.whole.encode(), secret)
         return load_der_private_key(_der(block), password.encode() if encrypted and password else None)

@@ -1,6 +1,6 @@
-"""What stores and contexts are made of, as whoever configures them says it.
+"""Settings of key stores, trust stores and TLS contexts, with the option names that error texts mention.
 
-Reading such settings loads no library of certificates: processes without TLS do without its memory.
+Reading such settings loads no certificate library, which saves memory in processes without TLS.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Final
 
 PROTOCOLS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion.TLSv1_3}
-"""The versions that are spoken, by Kafka's names, the older first."""
+"""The supported TLS versions by Kafka's names, oldest first."""
 
 
 class ClientAuth(Enum):
-    """Whether a server asks its clients for certificates, by Kafka's names."""
+    """A server's demand for client certificates, by Kafka's names."""
 
     NONE = "none"
     REQUESTED = "requested"
@@ -25,16 +25,16 @@ class ClientAuth(Enum):
 
 @dataclass(frozen=True, slots=True)
 class TlsRules:
-    """What both ends may agree on, and which options said so."""
+    """The rules of a TLS context: versions, cipher suites and checks, and the names of the options that set them."""
 
     protocols: tuple[str, ...] = tuple(PROTOCOLS)
     cipher_suites: tuple[str, ...] = ()
     client_auth: ClientAuth = ClientAuth.NONE
     checks_names: bool = True
-    """A client compares the name that it dials with the server's certificate."""
+    """True if a client compares the name that it dials with the server's certificate."""
     crl: Path | None = None
     key_log: Path | None = None
-    """Where the keys of all connections are written, so that recordings of them can be decrypted."""
+    """File to which the keys of all connections are written, so that captured traffic can be decrypted."""
     protocols_option: str = "ssl.enabled.protocols"
     suites_option: str = "ssl.cipher.suites"
     crl_option: str = "ssl.crl.location"
@@ -42,7 +42,7 @@ class TlsRules:
 
 
 class StoreType(Enum):
-    """The kinds of stores, by Kafka's names."""
+    """The types of stores, by Kafka's names."""
 
     PEM = "PEM"
     PKCS12 = "PKCS12"
@@ -51,10 +51,10 @@ class StoreType(Enum):
 
 @dataclass(frozen=True, slots=True)
 class StoreSource:
-    """Where a store is, and what opens it. Options are named as whoever configures them knows them."""
+    """The location and the passwords of a store. Option names are the ones that the user configured."""
 
     option: str
-    """The option that names the file, or that holds the certificates."""
+    """Option that names the file or holds the certificates."""
     path: Path | None = None
     declared: StoreType | None = None
     password: str | None = field(default=None, repr=False)
@@ -62,9 +62,9 @@ class StoreSource:
     key_password: str | None = field(default=None, repr=False)
     key_password_option: str = "the password of the key"
     certificates: str = field(default="", repr=False)
-    """PEM text in place of a file."""
+    """PEM text instead of a file."""
     key: str = field(default="", repr=False)
-    """PEM text of the private key beside it."""
+    """PEM text of the private key that belongs to `certificates`."""
     key_option: str = ""
 
     def __str__(self) -> str:
@@ -73,8 +73,8 @@ class StoreSource:
 
 @dataclass(frozen=True, slots=True)
 class ReachedAs:
-    """By which name others dial a server."""
+    """The name by which others dial a server."""
 
     host: str
     told: str
-    """Who knows the name from where, for messages: "which clients are told (advertised.listeners)"."""
+    """Origin of the name, for messages: "which clients are told (advertised.listeners)"."""

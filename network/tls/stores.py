@@ -1,7 +1,7 @@
 """Key stores and trust stores, in PEM, PKCS12 or JKS.
 
-The content of a file decides what it is. `keytool` has written PKCS12 into files called `.jks` since Java 9, and people
-declare those as JKS.
+The content of a file decides its type. `keytool` has written PKCS12 into files called `.jks` since Java 9, and users
+declare such files as JKS.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _DER_SEQUENCE: Final = 0x30
 
 @dataclass(frozen=True, slots=True)
 class KeyStore:
-    """A private key, and the certificates from its own up to the one below the root."""
+    """A private key and its certificate chain, from its own certificate to the last one below the root."""
 
     key: PrivateKeyTypes = field(repr=False)
     chain: tuple[x509.Certificate, ...]
@@ -40,7 +40,7 @@ class KeyStore:
 
     @property
     def certificate(self) -> x509.Certificate:
-        """The key's own."""
+        """Certificate of the private key."""
         return self.chain[0]
 
 
@@ -77,7 +77,7 @@ def _read_keys(source: StoreSource) -> KeyStore:
 
 
 def load_trust_store(source: StoreSource) -> TrustStore:
-    """Read the certificates that are trusted. Raises TlsUnusable."""
+    """Read the trusted certificates. Raises TlsUnusable."""
     with _telling_where(source):
         return _read_trusted(source)
 
@@ -103,7 +103,7 @@ def _read_trusted(source: StoreSource) -> TrustStore:
 
 @contextmanager
 def _telling_where(source: StoreSource) -> Iterator[None]:
-    """Parts of certificates are read only when they are asked for: much of what is wrong is found late."""
+    """Turn errors of the certificate library into TlsUnusable: it parses lazily, so many faults are found late."""
     try:
         yield
     except TlsUnusable:
@@ -113,7 +113,7 @@ def _telling_where(source: StoreSource) -> Iterator[None]:
 
 
 def public_bytes(holder: x509.Certificate | PrivateKeyTypes) -> bytes:
-    """The public key of a certificate or of a private key, for comparison."""
+    """Return the public key of a certificate or of a private key, for comparison."""
     return holder.public_key().public_bytes(Encoding.DER, PublicFormat.SubjectPublicKeyInfo)
 
 
@@ -137,7 +137,7 @@ def _text(source: StoreSource, data: bytes) -> str:
 
 
 def _kind(source: StoreSource, data: bytes) -> tuple[StoreType, tuple[str, ...]]:
-    """What the file is, and a remark if it was declared as something else."""
+    """Return the type of the file, and a remark if another type was declared."""
     if pem.is_pem(data):
         kind = StoreType.PEM
     elif data[:4] == jks.MAGIC:
@@ -163,7 +163,7 @@ def _matched(
     certificates: Sequence[x509.Certificate],
     remarks: tuple[str, ...],
 ) -> KeyStore:
-    """The chain in order: the key's own certificate, and each time the one that has signed the last."""
+    """Order the chain: the key's own certificate, then each time the signer of the last."""
     own = public_bytes(key)
     leaf = next((one for one in certificates if public_bytes(one) == own), None)
     if leaf is None:
@@ -172,7 +172,7 @@ def _matched(
             f"{source}: no certificate in it belongs to its private key ({subjects or 'there is none at all'})"
         )
     for one in certificates:
-        list(one.extensions)  # which are read only now
+        list(one.extensions)  # parsed only now
     chain, left = [leaf], [one for one in dict.fromkeys(certificates) if one != leaf]
     while (signer := next((one for one in left if _has_signed(one, chain[-1])), None)) is not None:
         chain.append(signer)
@@ -185,7 +185,7 @@ def _matched(
 
 def _has_signed(signer: x509.Certificate, certificate: x509.Certificate) -> bool:
     try:
-        certificate.verify_directly_issued_by(signer)
+        certificate.verify_directly_issued_by(signer)  # every algorithm raises another kind
     except Exception:  # as many kinds as there are algorithms
         return False
     return True
@@ -202,7 +202,7 @@ def _pkcs12(source: StoreSource, data: bytes) -> pkcs12.PKCS12KeyAndCertificates
         raise TlsUnusable(
             f"{source}: this PKCS12 file cannot be opened ({_said(error)}): {source.password_option} {hint}"
         ) from None
-    except Exception as error:  # UnsupportedAlgorithm, and what OpenSSL says without its legacy provider
+    except Exception as error:  # UnsupportedAlgorithm, or an error of OpenSSL without its legacy provider
         raise _outdated(source, error) from None
 
 

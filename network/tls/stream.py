@@ -1,17 +1,18 @@
 """TLS on a non-blocking socket: OpenSSL works in memory, and the socket is read and written in large pieces.
 
-`ssl.SSLSocket` reads the socket twice for each record of TLS: five bytes, then the rest. Clients send records of a few
-bytes (librdkafka one for whatever lies apart in its memory), and then such reads are most of the work. Here one read
-brings as many records as have come, up to `_RECEIVE_BYTES`.
+`ssl.SSLSocket` reads the socket twice for each TLS record: five bytes, then the rest. Clients send records of a few
+bytes (librdkafka sends a record for each separate buffer), and then such reads are most of the work. Here one read
+brings all records that have arrived, up to `_RECEIVE_BYTES`.
 
-OpenSSL never frees the memory between it and a socket, and it would fill any amount. So:
+OpenSSL never frees the buffers between it and a socket, and it would fill any amount. Hence:
 
-- All streams of a thread share that memory. The rule: whoever has used it leaves it empty. Then an idle connection has
-  none, and one that does much leaves none behind. Python's garbage collection may close a stream at any time and in any
-  thread: such an end uses no memory that somebody else is using.
-- More is received once all else was read, and then at most a record above what the reader has room for.
+- All streams of a thread share these buffers. Invariant: each call leaves them empty. An idle connection therefore has
+  no buffer, and a busy connection leaves none behind. Python's garbage collector may close a stream at any time and in
+  any thread; such a close never uses buffers that another stream is using.
+- The socket is read only after all earlier data was read, and then for at most a record more than the reader has room
+  for.
 - At most `_SEND_BYTES` are encrypted before the socket takes them.
-- What OpenSSL says by itself (new keys) is sent before more is received, so that a peer cannot pile it up.
+- OpenSSL's own messages (new keys) are sent before more is received, so that a peer cannot pile them up.
 """
 
 from __future__ import annotations
@@ -28,13 +29,14 @@ from typing import Final
 from .decrypted_reads import read_decrypted
 
 RECORD_BYTES: Final = 16 * 1024
-"""The most that one record holds."""
+"""Largest content of a TLS record, in bytes."""
 _RECEIVE_BYTES: Final = 4 * RECORD_BYTES
 _SEND_BYTES: Final = 4 * RECORD_BYTES
 
 
 class _Memory(threading.local):
-    """What OpenSSL reads and writes in place of a socket: one for each thread, as it runs without Python's lock."""
+    """OpenSSL's input and output in place of a socket: a pair for each thread, since OpenSSL runs without Python's
+    lock."""
 
     def __init__(self) -> None:
         self.incoming, self.outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -44,7 +46,7 @@ _memory = _Memory()
 
 
 class TlsStream:
-    """One end of a connection, on a socket that does not block and is the stream's from now on. One thread has it."""
+    """One end of a TLS connection. It owns its non-blocking socket, and only one thread may use it."""
 
     __slots__ = (
         "_end", "_incoming", "_is_dry", "_outgoing", "_read", "_received", "_sending_bytes", "_socket", "_tls",
@@ -52,43 +54,44 @@ class TlsStream:
     )  # fmt: skip
 
     def __init__(self, sock: socket.socket, context: ssl.SSLContext, dialled: str | None = None) -> None:
-        """A client gives the name that it has `dialled`, which the certificate has to bear; a server gives none."""
+        """A client passes the name that it has `dialled`, which the certificate must bear; a server passes none."""
         self._socket = sock
         self._incoming, self._outgoing = _memory.incoming, _memory.outgoing
         self._tls = context.wrap_bio(
             self._incoming, self._outgoing, server_side=dialled is None, server_hostname=dialled
         )
-        # What `SSLObject.read` calls. Most of what comes is read by it, a record of TLS at a time.
+        # The C function behind `SSLObject.read`. It reads most of the data, a TLS record at a time.
         self._read: Callable[[int, memoryview], int] = self._tls._sslobj.read  # type: ignore[attr-defined]
-        # What has come and is still encrypted, except for the begin of a record; and whether nothing else is there.
+        # Received bytes that are still encrypted, and whether OpenSSL holds at most the beginning of a record.
         self._received = b""
         self._is_dry = True
-        # What ended a read that had bytes to give first: None for the end of the stream.
+        # Reason for the end of reading, kept while earlier bytes are delivered first: None for the end of the stream.
         self._end: list[OSError | None] = []
-        # What is encrypted and the socket has not taken, and for how many bytes of a `send` it stands.
+        # Encrypted bytes that the socket has not taken, and the number of plain bytes of a `send` that they represent.
         self._unsent = memoryview(b"")
         self._sending_bytes = 0
         self.owes = False
-        """What OpenSSL says by itself waits for the socket. Nothing is received until `flush` has sent it."""
+        """True while OpenSSL's own messages wait for the socket. Nothing is received until `flush` has sent them."""
 
     def fileno(self) -> int:
-        """The socket's descriptor."""
+        """Return the socket's file descriptor."""
         return self._socket.fileno()
 
     def peer_certificate(self) -> bytes | None:
-        """In DER, once the handshake is done; None if the peer has shown none."""
+        """Return the peer's certificate in DER after the handshake; None if the peer has shown none."""
         return self._tls.getpeercert(binary_form=True)
 
     def shown_certificate(self) -> bytes | None:
-        """The peer's in DER, also if it was refused; None if there is none."""
+        """Return the peer's certificate in DER, even if it was refused; None if the peer has shown none."""
         if sys.version_info >= (3, 13):
             return next(iter(self._tls.get_verified_chain()), None)
-        # The same, before it was for everybody.
+        # Before Python 3.13 the function was private.
         chain = self._tls._sslobj.get_verified_chain()  # type: ignore[attr-defined]
         return chain[0].public_bytes(_ssl.ENCODING_DER) if chain else None
 
     def step(self) -> bool:
-        """Go on with the handshake, by what has come: whether it is done. In any case `flush` what came of it.
+        """Continue the handshake with the received bytes, and return whether it is done. Call `flush` afterwards in any
+        case.
 
         Raises OSError.
         """
@@ -104,13 +107,13 @@ class TlsStream:
         return True
 
     def _leave(self) -> None:
-        """Leave nothing in the memory that others use, too: what was not read comes again, what was said is sent."""
+        """Empty the shared buffers: keep unread input for the next call, and send output."""
         self._received = self._incoming.read()
         if self._outgoing.pending:
             self._say()
 
     def _say(self) -> None:
-        """Send what OpenSSL says by itself, or owe it. Whoever reads or sends next is told of a broken connection."""
+        """Send OpenSSL's own messages, or set `owes`. A broken connection is reported to the next read or send."""
         self._unsent = memoryview(bytes(self._unsent) + self._outgoing.read())
         with suppress(OSError):
             self.owes = not self.flush()
@@ -118,19 +121,20 @@ class TlsStream:
     # Receiving
 
     def pending(self) -> int:
-        """How many bytes have left the socket and were not read, those that are still encrypted with their envelope."""
+        """Return the number of bytes received from the socket and not read yet; encrypted bytes count with their TLS
+        overhead."""
         return self._tls.pending() + len(self._received)
 
     def holds_some(self) -> bool:
-        """There is something to tell of which the kernel knows nothing."""
+        """Return whether there is data or an end to report that the kernel does not signal."""
         return not self._is_dry or len(self._received) > 0 or bool(self._end)
 
     def recv_into(self, space: memoryview) -> int:
-        """Fill the space with what has come; less than all of it means that no more is there. 0: the peer has sent its
-        last byte.
+        """Fill `space` with received bytes and return their number. Fewer bytes than fit mean that no more have
+        arrived; 0 means that the peer has ended the stream.
 
-        Raises BlockingIOError if nothing has come, and another OSError if the connection is broken, also if it ended
-        without TLS's own end.
+        Raises BlockingIOError if nothing has arrived, and another OSError if the connection is broken or ended without
+        TLS's close_notify.
         """
         taken = 0
         if not self._end:
@@ -148,7 +152,7 @@ class TlsStream:
         return 0
 
     def _fill(self, space: memoryview) -> int:
-        """How many bytes of it were filled. What comes behind them is noted, if it is the end."""
+        """Fill `space` and return the number of bytes filled. An end or error after them is kept in `_end`."""
         size, taken, is_more = len(space), 0, True
         try:
             while taken < size:
@@ -176,10 +180,10 @@ class TlsStream:
         return taken
 
     def _receive(self, room: int) -> bool:
-        """Take what has come from the socket: whether there may be more.
+        """Receive from the socket, and return whether more may have arrived.
 
-        Raises BlockingIOError if nothing has come or something has to be sent before, and another OSError if the
-        connection is broken.
+        Raises BlockingIOError if nothing has arrived or OpenSSL's messages must be sent first, and another OSError if
+        the connection is broken.
         """
         if self.owes and not self.flush():
             raise BlockingIOError
@@ -193,7 +197,8 @@ class TlsStream:
     # Sending
 
     def send(self, data: bytes | bytearray | memoryview) -> int:
-        """Send some of it. What is not taken has to come again as it is: it may have been encrypted.
+        """Send a part of `data` and return its length. The caller must send the rest again unchanged, since it may be
+        encrypted already.
 
         Raises BlockingIOError if nothing was taken, and another OSError if the connection is broken.
         """
@@ -213,7 +218,7 @@ class TlsStream:
             self._unsent = memoryview(self._outgoing.read())
 
     def flush(self) -> bool:
-        """Have the socket take what was encrypted: whether it has taken all of it. Raises OSError."""
+        """Pass encrypted bytes to the socket, and return whether it has taken all of them. Raises OSError."""
         try:
             while self._unsent:
                 self._unsent = self._unsent[self._socket.send(self._unsent) :]
@@ -228,7 +233,7 @@ class TlsStream:
     # Ends
 
     def say_end(self) -> None:
-        """Say that nothing more comes from here, if the socket takes it, without waiting for an answer."""
+        """Send TLS's close_notify if the socket takes it, without waiting for an answer."""
         is_ours = _memory.incoming is self._incoming
         if not is_ours or self._incoming.pending or self._outgoing.pending:
             return
@@ -246,7 +251,7 @@ class TlsStream:
 
 
 def _cut_off() -> ssl.SSLEOFError:
-    """What OpenSSL raises on a socket that ends without TLS's own end; its memory here has no end."""
+    """Return the error that OpenSSL raises when a socket ends without close_notify; in memory OpenSSL sees no end."""
     error = ssl.SSLEOFError(ssl.SSL_ERROR_EOF, "EOF occurred in violation of protocol")
     error.library, error.reason = "SSL", "UNEXPECTED_EOF_WHILE_READING"
     return error

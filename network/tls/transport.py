@@ -1,12 +1,12 @@
-"""A TLS connection on a non-blocking socket, which passes for a plain one.
+"""A TLS connection on a non-blocking socket, with the interface of a plain socket.
 
 Code that receives, sends, and waits for its descriptor on the event loop works with it unchanged: `TlsTransport` is
-both its socket and its loop. Three things differ from a plain socket, and are hidden here:
+both its socket and its loop. Three differences from a plain socket are hidden here:
 
-- Bytes may have left the socket and not be taken yet. The kernel does not tell of them, so the transport calls the
-  reader again, once in each turn of the loop, as epoll would.
-- A short read means that nothing is left: reading goes on over the ends of records until the space is full.
-- OpenSSL may have to say something before more is received (a peer has asked for new keys). The transport then waits
+- Bytes may have left the socket and not be read yet. The kernel does not signal them, so the transport calls the reader
+  again in each turn of the loop, as epoll would.
+- A short read means that nothing is left: reading continues across record boundaries until the space is full.
+- OpenSSL may have to send a message before it receives more (a peer has asked for new keys). The transport then waits
   until the socket takes it.
 """
 
@@ -22,7 +22,7 @@ _Callback = Callable[[], object]
 
 
 class EventLoop(Protocol):
-    """As much of an event loop as is needed."""
+    """The part of an event loop's interface that is needed."""
 
     def add_reader(self, fd: int, callback: _Callback, /) -> object: ...
     def remove_reader(self, fd: int, /) -> object: ...
@@ -46,32 +46,32 @@ class TlsTransport:
     )
 
     def __init__(self, stream: TlsStream, loop: EventLoop) -> None:
-        """The handshake is done."""
+        """Wrap a stream whose handshake is done."""
         self._stream = stream
         self._fd = stream.fileno()
         self._loop = loop
-        # Who wants to read and write, and for what the event loop looks at the descriptor.
+        # Callbacks of the connection, and the events for which the event loop watches the descriptor.
         self._on_readable: _Callback | None = None
         self._on_writable: _Callback | None = None
         self._reads_fd = self._writes_fd = False
         self._is_due = False
 
-    # As a socket.
+    # Interface of a socket.
 
     def fileno(self) -> int:
-        """The descriptor, the same as before TLS."""
+        """Return the file descriptor, which TLS does not change."""
         return self._fd
 
     def pending(self) -> int:
-        """How many bytes have left the socket and were not taken."""
+        """Return the number of bytes received from the socket and not read yet."""
         return self._stream.pending()
 
     def recv_into(self, space: memoryview) -> int:
-        """Fill the space with what has come; less than all of it means that no more is there. 0: the peer has sent its
-        last byte.
+        """Fill `space` with received bytes and return their number. Fewer bytes than fit mean that no more have
+        arrived; 0 means that the peer has ended the stream.
 
-        Raises BlockingIOError if nothing has come, and another OSError if the connection is broken, also if it ended
-        without TLS's own end.
+        Raises BlockingIOError if nothing has arrived, and another OSError if the connection is broken or ended without
+        TLS's close_notify.
         """
         stream = self._stream
         try:
@@ -84,40 +84,41 @@ class TlsTransport:
         return taken
 
     def send(self, data: bytes | bytearray | memoryview) -> int:
-        """Send some of it. What is not taken has to come again as it is: it may have been encrypted.
+        """Send a part of `data` and return its length. The caller must send the rest again unchanged, since it may be
+        encrypted already.
 
         Raises BlockingIOError if nothing was taken, and another OSError if the connection is broken.
         """
         return self._stream.send(data)
 
     def close(self) -> None:
-        """Say that this is the end, without waiting for an answer, and close."""
+        """Send TLS's close_notify without waiting for an answer, and close the socket."""
         self._on_readable = self._on_writable = None
         self._stream.say_end()
         self._look()
         self._stream.close()
 
-    # As an event loop.
+    # Interface of an event loop.
 
     def add_reader(self, fd: int, callback: _Callback) -> None:
-        """Have `callback()` called whenever there may be something to receive."""
+        """Call `callback()` whenever there may be bytes to receive."""
         self._on_readable = callback
         self._look()
         if self._stream.holds_some():
             self._read_soon()
 
     def remove_reader(self, fd: int) -> None:
-        """Call it no longer."""
+        """Stop calling the reader's callback."""
         self._on_readable = None
         self._look()
 
     def add_writer(self, fd: int, callback: _Callback) -> None:
-        """Have `callback()` called whenever something may be sent."""
+        """Call `callback()` whenever bytes may be sent."""
         self._on_writable = callback
         self._look()
 
     def remove_writer(self, fd: int) -> None:
-        """Call it no longer."""
+        """Stop calling the writer's callback."""
         self._on_writable = None
         self._look()
 
@@ -130,12 +131,12 @@ class TlsTransport:
         self._is_due = False
         if self._on_readable is not None and self._stream.holds_some():
             self._on_readable()
-            # Maybe it was not its turn: it is asked again in the next round, as epoll would.
+            # The reader may have skipped its turn: call it again in the next turn, as epoll would.
             if self._on_readable is not None and self._stream.holds_some():
                 self._read_soon()
 
     def _look(self) -> None:
-        """Have the loop look at what is waited for."""
+        """Watch the descriptor for the events that are waited for."""
         owes = self._stream.owes
         reads = self._on_readable is not None and not owes
         if reads != self._reads_fd:
@@ -158,7 +159,7 @@ class TlsTransport:
 
     def _writable(self) -> None:
         if self._stream.owes:
-            with suppress(OSError):  # Whoever reads or writes next is told.
+            with suppress(OSError):  # The next read or write reports it.
                 self._stream.flush()
             self._look()
         if self._on_writable is not None and not self._stream.owes:

@@ -1,4 +1,4 @@
-"""What the X.509 library raises for keys and certificates that it cannot read."""
+"""The errors that the X.509 library raises for keys and certificates that it cannot read."""
 
 from __future__ import annotations
 
