@@ -1,1 +1,2 @@
-"""The Raft layer: the only importer of pysyncobj. It replicates opaque commands and keeps every one it acknowledged."""
+"""The Raft layer: the only importer of pysyncobj. It replicates opaque commands and keeps every command it
+acknowledged."""

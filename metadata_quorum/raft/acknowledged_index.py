@@ -1,18 +1,19 @@
-"""What the other nodes have promised, so that one that comes back with less is noticed. No decisions.
+"""A record of the log positions and terms that other nodes have acknowledged. It reveals a node that returns with an
+older disk.
 
-A node whose folder was put back from an older copy cannot tell: the copy is whole. Its peers can. They remember how
-far it has acknowledged entries that are committed, and the highest term it has spoken in. Both never go back:
+A node whose folder was restored from an older copy cannot notice, because the copy is intact. Its peers can: they
+remember its highest acknowledged committed entry and the highest term in its messages. Neither ever decreases:
 
-- an acknowledgement follows the sync, and what is committed is never truncated. Entries that were acknowledged and
-  are not known to be committed do not count: a later leader may replace them;
-- nothing leaves a node before its vote is durable, so a term that was heard is on its disk.
+- A node acknowledges an entry after its sync, and committed entries are never truncated. Acknowledged entries that are
+  not known to be committed do not count, since a later leader may replace them.
+- A node sends nothing before its vote is durable, so a term in its messages is on its disk.
 
-A leader knows it of its followers. A follower knows it of its leader, which commits entries of its own term only
-once they are durable on its own disk.
+A leader records these values of its followers. A follower records them of its leader, which commits entries of its own
+term only once they are durable on its own disk.
 
-The file is written some time after a change, and when the node stops: for speed, no acknowledgement waits for it. A
-node that is killed may forget what it learned last. It then misses a peer that came back with less, never the
-opposite.
+The file is written some time after a change, and when the node stops; for speed, acknowledgements do not wait for it. A
+killed node may lose its latest records. It may then overlook a peer with an older disk, but it never accuses a peer
+wrongly. This module takes no decisions.
 """
 
 from __future__ import annotations
@@ -29,17 +30,18 @@ _ENTRY = struct.Struct(">iQQQ")
 
 @dataclass(frozen=True, slots=True)
 class AcknowledgedIndex:
-    """A node has been in `term` and has, durably, the committed entry at `index`, which is of `index_term`."""
+    """The furthest state that a node has acknowledged: it has been in `term`, and has durably stored the committed
+    entry at `index`, which has the term `index_term`."""
 
     term: int = 0
     index: int = 0
     index_term: int = 0
 
     def breach(self, term: int, index: int, index_term: int) -> str:
-        """What a node lacks of it that is in `term` with a durable log up to (`index`, `index_term`); empty for
-        nothing.
+        """Return what is missing from a node in `term` with a durable log up to (`index`, `index_term`); empty if
+        nothing is.
 
-        Logs compare as in elections (Raft, section 5.4.1): one that ends in a later term has all that was committed.
+        Logs compare as in elections (Raft, section 5.4.1): a log that ends in a later term has every committed entry.
         """
         if (index_term, index) < (self.index_term, self.index):
             return f"its log ends at entry {index} of term {index_term}, not at {self.index} of term {self.index_term}"
@@ -52,33 +54,33 @@ _NOTHING = AcknowledgedIndex()
 
 
 class AcknowledgedIndexes:
-    """The promises of every other node, as this node knows them."""
+    """The acknowledgements of all other nodes, as far as this node has received them."""
 
     def __init__(self, known: dict[int, AcknowledgedIndex] | None = None) -> None:
         self._of = dict(known or {})
         self.changed = False
-        """Whether there is more to know than `encode` has given out."""
+        """True if there are changes since the last `encode`."""
 
     def of(self, peer: int) -> AcknowledgedIndex:
-        """What `peer` has promised."""
+        """Return the highest acknowledgement of `peer`."""
         return self._of.get(peer, _NOTHING)
 
     def spoke_in(self, peer: int, term: int) -> None:
-        """A message of `peer` says that it is in `term`."""
+        """Record that a message of `peer` states `term`."""
         known = self._of.get(peer, _NOTHING)
         if term > known.term:
             self._of[peer] = replace(known, term=term)
             self.changed = True
 
     def acknowledged(self, peer: int, index: int, index_term: int) -> None:
-        """`peer` has this entry durably, and it is committed."""
+        """Record that `peer` has stored this committed entry durably."""
         known = self._of.get(peer, _NOTHING)
         if (index_term, index) > (known.index_term, known.index):
             self._of[peer] = AcknowledgedIndex(known.term, index, index_term)
             self.changed = True
 
     def encode(self) -> bytes:
-        """What to save."""
+        """Return the records as bytes to save, and reset `changed`."""
         self.changed = False
         return b"".join(
             _ENTRY.pack(peer, known.term, known.index, known.index_term)
@@ -87,7 +89,7 @@ class AcknowledgedIndexes:
 
 
 def load(disk: Disk) -> AcknowledgedIndexes:
-    """The saved promises, none for a folder without the file. Raises CorruptFile."""
+    """Load the saved records; there are none without the file. Raises CorruptFile."""
     body = read_checked(disk, FILE_NAME, _MAGIC) or b""
     if len(body) % _ENTRY.size:
         raise CorruptFile(f"{FILE_NAME} holds {len(body)} bytes, which are not whole entries")
@@ -95,11 +97,11 @@ def load(disk: Disk) -> AcknowledgedIndexes:
 
 
 def save(disk: Disk, body: bytes) -> None:
-    """Make what `AcknowledgedIndexes.encode` gave durable. Blocks."""
+    """Store the bytes from `AcknowledgedIndexes.encode` durably. Blocks."""
     write_checked(disk, FILE_NAME, _MAGIC, body)
 
 
 def forget(disk: Disk) -> None:
-    """An operator has put older folders back on purpose: what was promised before does not count. Blocks."""
+    """Delete the records, because an operator has restored older folders on purpose. Blocks."""
     disk.remove(FILE_NAME)
     disk.sync_names()

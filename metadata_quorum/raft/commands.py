@@ -1,8 +1,8 @@
-"""The way of a command through this node: from the queue into the log, and from the log into the machine.
+"""The path of a command through this node: from the queue into the log, and from the log into the state machine.
 
-The leader's queue becomes one entry when the library gets its turn. Every node applies an entry once it is committed.
-The leader does so at once, and tells the callers what came of their commands. Nobody waits for a follower's machine: it
-applies several entries in one go, when it has nothing else to do.
+At the library's next turn, the leader's queue becomes an entry. Every node applies an entry once it is committed. The
+leader does so at once, and answers the callers. No caller waits for a follower's machine, so a follower applies several
+entries in one go when it is idle.
 """
 
 from __future__ import annotations
@@ -26,16 +26,17 @@ from .syncobj import Consensus
 COMMIT_BOUNDS_MS: Final = (0.2, 0.5, 1, 2, 5, 10, 20, 50, 100, 200, 500, 1000, 2000, 5000)
 
 APPLY_EVERY_S = 0.02
-"""A follower applies what is committed so long after it applied something the last time."""
+"""Interval at which a follower applies committed entries."""
 APPLY_WHILE_WRITING_EVERY_S = 0.05
-"""The same while it writes, for that comes first."""
+"""Interval while the follower writes, since writing comes first."""
 BACKLOG_MAX = 8
-"""More entries than this a follower does not leave for later: it may have to lead in a moment, and then applies them
+"""Number of entries that a follower may leave for later. It might become leader at any moment, and must apply the rest
 first."""
 
 
 class Commands:
-    """Commands that wait for their turn, for a majority, or to be applied. The library calls it (`CommandHooks`)."""
+    """Commands that wait for the log, for a majority, or for the machine. The library calls this object
+    (`CommandHooks`)."""
 
     def __init__(
         self,
@@ -47,7 +48,7 @@ class Commands:
         wake: Callable[[], None],
         clock: Callable[[], float],
     ) -> None:
-        """`replicate` is called as soon as entries have been appended. `wake` has the library take its turn soon."""
+        """`replicate` is called as soon as entries have been appended. `wake` requests the library's next turn."""
         self._settings = settings
         self._journal = journal
         self._machine = machine
@@ -58,17 +59,18 @@ class Commands:
         self._applied_at = clock()
         self._queue: deque[tuple[bytes | None, Done]] = deque()
         self._queued_bytes = 0
-        #: by index of an appended entry: its term, who waits for which command of it, and since when
+        #: by index of an appended entry: its term, its callers by position of their command, and the time it was
+        #: appended
         self._waiting: dict[int, tuple[int, list[tuple[int | None, Done]], float]] = {}
         self.commit_times = Histogram(COMMIT_BOUNDS_MS)
-        """Milliseconds from each entry of this leader to its application."""
+        """Milliseconds from appending to applying, for each entry that this leader appended."""
         self._has_applied = False
         self._closed = False
 
     def propose(self, consensus: Consensus, command: bytes | None, done: Done) -> None:
-        """Replicate `command`; None is a barrier. It waits in the queue until the library's next turn.
+        """Queue `command` for replication at the library's next turn; None is a barrier.
 
-        `done` gets what `apply` returned, or `NotLeader`, `OutcomeUnknown` or `Overloaded`. Raises ValueError for a
+        `done` gets the result of `apply`, or `NotLeader`, `OutcomeUnknown` or `Overloaded`. Raises ValueError for a
         command over the limit.
         """
         limit = self._settings.command_bytes_max
@@ -87,7 +89,7 @@ class Commands:
         self._wake()
 
     def append_queued(self, consensus: Consensus) -> None:
-        """Everything queued becomes one entry, or several of bounded size."""
+        """Append the queued commands as an entry, or as several entries of limited size."""
         if not self._queue or not consensus.leads:
             return
         now_s = self._clock()
@@ -112,7 +114,7 @@ class Commands:
         self._replicate()
 
     def apply_committed(self, consensus: Consensus) -> None:
-        """Apply a slice of what is committed, in order, if it is time for that."""
+        """Apply a slice of the committed entries in order, if they are due."""
         if not self.is_due(consensus):
             return
         budget = self._settings.apply_commands_per_turn
@@ -133,7 +135,7 @@ class Commands:
         self._applied_at = self._clock()
 
     def is_due(self, consensus: Consensus) -> bool:
-        """Whether something is to be applied now. The leader does not put it off."""
+        """Return whether entries are to be applied now. A leader applies without delay."""
         backlog = self._backlog(consensus)
         if backlog <= 0 or consensus.leads or backlog > BACKLOG_MAX:
             return backlog > 0
@@ -141,16 +143,19 @@ class Commands:
         return self._clock() - self._applied_at >= patience_s
 
     def hurry(self) -> None:
-        """Put nothing off: this node may have to lead in a moment."""
+        """Apply at the next turn without delay: this node may have to lead soon."""
         self._applied_at = -inf
 
     def take_applied(self) -> bool:
-        """Whether anything has been applied since this was asked last."""
+        """Return whether entries have been applied since the last call."""
         has_applied, self._has_applied = self._has_applied, False
         return has_applied
 
     def give_up(self) -> None:
-        """Leadership has ended: what is queued was never appended, and of the rest nobody knows yet."""
+        """Fail all waiting commands when leadership ends.
+
+        Queued commands were never appended, so they get `NotLeader`. The outcome of appended commands is unknown.
+        """
         queue, self._queue = self._queue, deque()
         waiting, self._waiting = self._waiting, {}
         self._queued_bytes = 0
@@ -161,12 +166,12 @@ class Commands:
                 done(None, OutcomeUnknown("leadership ended before the command was committed"))
 
     def close(self) -> None:
-        """This node takes no further part: it gives up what waits, and takes no more."""
+        """Fail all waiting commands, and refuse new ones."""
         self._closed = True
         self.give_up()
 
     def check(self, consensus: Consensus) -> None:
-        """AssertionError if this contradicts itself or the library's state."""
+        """Raise AssertionError if this object contradicts itself or the library's state."""
         applied, last = consensus.last_applied, self._journal.last_index
         if (self._waiting or self._queue) and not consensus.leads:
             raise BrokenInvariant(f"commands wait for {sorted(self._waiting)}, and this node does not lead")
@@ -179,7 +184,7 @@ class Commands:
             raise BrokenInvariant(f"{queued} bytes are queued, {self._queued_bytes} counted")
 
     def _backlog(self, consensus: Consensus) -> int:
-        """How many entries may be applied. A follower leaves the newest one while it writes."""
+        """Return how many entries may be applied. A follower leaves the newest entry while it writes."""
         may_wait = self._journal.syncing and not consensus.leads
         return consensus.commit_index - consensus.last_applied - may_wait
 

@@ -1,7 +1,7 @@
-"""When to fold the journal into a snapshot, and what to drop once that is durable.
+"""The policy that folds the journal into a snapshot and then drops the prefix that the snapshot covers.
 
-The order is fixed: snapshot synced, renamed, folder synced; only then is the journal's prefix dropped. A crash
-in between leaves a snapshot and a journal that overlap, which `align` puts in order at the next start.
+The order is fixed: the snapshot is synced, then renamed, then the folder is synced; only then is the journal's prefix
+dropped. A crash in between leaves a snapshot and a journal that overlap, which `align` resolves at the next start.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 
 def align(journal: Journal, snapshot: Snapshot | None) -> int:
-    """Make a recovered journal continue the newest snapshot; the index the state machine starts from.
+    """Make a recovered journal continue the newest snapshot, and return the last index that the snapshot holds.
 
     Raises CorruptFile when entries between the two are missing.
     """
@@ -42,7 +42,8 @@ def align(journal: Journal, snapshot: Snapshot | None) -> int:
 
 
 class Compactor:
-    """Decides by what has been applied since the last snapshot."""
+    """The component that begins snapshots and drops journal prefixes, depending on the amount applied since the last
+    snapshot."""
 
     def __init__(
         self,
@@ -53,7 +54,7 @@ class Compactor:
         effects: Effects,
         needed_from: Callable[[], int | None],
     ) -> None:
-        """`needed_from`: an index behind which entries are still needed by somebody."""
+        """`needed_from` returns the index after which a follower still needs entries, or None."""
         self._settings = settings
         self._journal = journal
         self._store = store
@@ -66,14 +67,14 @@ class Compactor:
         self._entries = 0
 
     def applied(self, size: int) -> None:
-        """An entry of `size` bytes has been applied."""
+        """Count an applied entry of `size` bytes."""
         self._bytes += size
         self._entries += 1
 
     def consider(self, applied: int) -> None:
-        """Begin a snapshot of `applied` if enough has come together and all of it is durable here.
+        """Begin a snapshot up to `applied` if enough was applied since the last, and all of it is durable here.
 
-        To be called now and then even when nothing is applied: what was in the way may be over.
+        Call this regularly even when nothing is applied, since an obstacle may be gone.
         """
         self._cut_what_was_held_back()
         settings = self._settings
@@ -89,7 +90,7 @@ class Compactor:
         self._effects.fold(FoldRequest(latest, applied), self._folded)
 
     def published(self, snapshot: Snapshot, surplus: str | None) -> None:
-        """`snapshot` is durable: drop what it covers."""
+        """Drop the entries that the durable `snapshot` covers, and remove the `surplus` file."""
         if surplus is not None:
             self._effects.in_order(lambda: self._disk.remove(surplus), lambda: None)
         if self._journal.term_at(snapshot.index) != snapshot.term:
@@ -99,7 +100,7 @@ class Compactor:
             self._drop_prefix(snapshot.index)
 
     def _cut_what_was_held_back(self) -> None:
-        """Whoever needed entries that the newest snapshot covers may have them by now."""
+        """Drop the prefix up to the newest snapshot if the followers that needed its entries have them now."""
         latest = self._store.latest
         if self._held_back and latest is not None:
             needed_from = self._needed_from()
@@ -120,7 +121,7 @@ class Compactor:
             self._effects.in_order(removal.run, lambda: None)
 
     def _retaining(self, index: int) -> int:
-        """The highest index, up to `index`, that leaves `retained_bytes` of entries behind it."""
+        """Return the highest index, up to `index`, that leaves `retained_bytes` of entries after it."""
         held = self._journal.entries
         position = index - held[0][1]
         surplus = self._journal.held_bytes - self._settings.retained_bytes

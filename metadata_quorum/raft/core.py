@@ -1,11 +1,11 @@
-"""One Raft node without a world around it: everything it decides, and the order it does it in.
+"""One Raft node without input and output: all decisions and their order.
 
-The shell delivers messages as they arrive and calls `Core.pump` after them, so that a heartbeat that is
-already here is heard before the election timer is looked at. Rules that hold everywhere:
+The shell delivers messages as they arrive and calls `Core.pump` after them, so that a heartbeat that has already
+arrived is processed before the election timer is checked. Invariants:
 
-- Nothing leaves this node while its vote is not durable.
-- No acknowledgement, in either direction, goes above the durable index.
-- An exception anywhere in here ends the process.
+- This node sends nothing while its vote is not durable.
+- No acknowledgement, in either direction, exceeds the durable index.
+- An exception in this module ends the process.
 """
 
 from __future__ import annotations
@@ -49,13 +49,13 @@ from .syncobj import Consensus
 from .vote import Vote
 
 TICK_S = 0.015
-"""The library looks at its clocks so often at most, if nothing else is to be done."""
+"""Longest interval between checks of the library's timers while nothing else is due."""
 
 
 class Core:
-    """One node. `machine` already holds the state up to `parts.applied`."""
+    """A Raft node. `machine` already holds the state up to `parts.applied`."""
 
-    #: made last, since it needs the library's state; commands and snapshots refer to it
+    #: created last, since it needs the library's state; commands and snapshots refer to it
     replicator: Replicator
 
     def __init__(
@@ -80,7 +80,7 @@ class Core:
         self._connected: set[int] = set()
         self._durable_vote = self._handed_vote = self._vote = parts.vote
         self._held: list[tuple[int, Message]] = []
-        #: peers that ask for a vote, and what each asked last
+        #: the latest vote request of each peer that waits for an answer
         self._asking: dict[int, PreVote | RequestVote] = {}
         self._told = RoleChange(False, -1, None)
         self._ticked_at = -inf
@@ -140,28 +140,28 @@ class Core:
             self.consensus, parts.store, parts.disk, effects, factory, machine, self._send, self._installed
         )
 
-    # What the owner asks.
+    # Interface for the owner.
 
     @property
     def formation(self) -> Formation:
-        """Whether this node takes part, and with whom."""
+        """The node's formation: its cluster's founders, or none while this node does not take part."""
         return self.membership.formation
 
     @property
     def leader_id(self) -> int | None:
-        """The leader of the current term as far as this node knows."""
+        """Leader of the current term, as far as this node knows."""
         return self.consensus.leader_id
 
     @property
     def leader_silence_s(self) -> float:
-        """How long this node has heard of no leader; 0 while it leads."""
+        """Seconds since this node received a message of a leader; 0 while it leads."""
         return 0.0 if self.consensus.leads else self.election.silence(self._clock())
 
     def pump(self) -> None:
-        """Let time pass: elections, commits, applying, heartbeats, queued commands, syncing."""
+        """Run everything that time makes due: elections, commits, applying, heartbeats, queued commands, syncing."""
         if self._stopped:
             return
-        # Before anything is applied: whoever sent the entries waits until they are durable.
+        # Before anything is applied, since the sender of the entries waits until they are durable.
         self._sync()
         if self.formation.formed and not self._must_sync_first():
             self._answer_for_votes()
@@ -173,8 +173,7 @@ class Core:
         self._tell_role()
 
     def _is_tick_due(self) -> bool:
-        """Whether the library would find anything to do: something to commit, to apply, or to stand for, or what comes
-        by the clock."""
+        """Return whether the library has work: entries to commit or apply, an election, or a timer that is due."""
         now = self._clock()
         return (
             now - self._ticked_at >= TICK_S
@@ -193,7 +192,7 @@ class Core:
             self._effects.wake()
 
     def check(self) -> None:
-        """AssertionError if this node contradicts itself; between two of its events."""
+        """Raise AssertionError if this node contradicts itself. Call it between two events only."""
         consensus, journal = self.consensus, self.journal
         journal.check()
         applied, committed, last = consensus.last_applied, consensus.commit_index, journal.last_index
@@ -214,21 +213,21 @@ class Core:
         self.commands.check(consensus)
 
     def stop(self) -> None:
-        """Take no further part. Whoever waits learns that the outcome is unknown."""
+        """Stop taking part. Callers with waiting commands learn that the outcome is unknown."""
         self._stopped = True
         self.commands.close()
         self.membership.note_followers()
         self.replicator.leadership_ends()
 
     def close(self) -> None:
-        """Make everything durable and close the files, once nothing else is under way. Blocks."""
+        """Make everything durable and close the files, after all other work has ended. Blocks."""
         self.journal.close()
         self.membership.close()
 
-    # What the world reports.
+    # Events from outside.
 
     def peer_connected(self, peer: int) -> None:
-        """A new connection to `peer`: what went before it is lost."""
+        """Handle a new connection to `peer`; messages of earlier connections are lost."""
         self._connected.add(peer)
         self.consensus.peer_connected(peer)
         self.membership.connected(peer)
@@ -236,7 +235,8 @@ class Core:
         self._effects.wake()
 
     def peer_disconnected(self, peer: int) -> float | None:
-        """The connection to `peer` is gone. If it was the leader: the seconds after which a pump is due."""
+        """Handle the loss of the connection to `peer`. If it was the leader, return the seconds after which a pump is
+        due."""
         self._connected.discard(peer)
         self._held = [(to, message) for to, message in self._held if to != peer]
         self._asking.pop(peer, None)
@@ -251,7 +251,7 @@ class Core:
         return wait
 
     def receive(self, peer: int, directory_id: bytes, payload: bytes) -> None:
-        """One message. Raises MalformedRaftMessage: close the connection."""
+        """Process a message. Raises MalformedRaftMessage, after which the connection must be closed."""
         message = messages.decode(payload)
         if isinstance(message, Hello):
             self.membership.on_hello(peer, directory_id, message)
@@ -266,7 +266,7 @@ class Core:
         match message:
             case Append():
                 self._on_append(peer, message)
-                self._sync()  # The leader waits for it.
+                self._sync()  # the leader waits for the acknowledgement
             case AppendReply():
                 if self._is_current(peer, message.term) and self.consensus.leads:
                     self.replicator.on_reply(peer, message)
@@ -279,7 +279,7 @@ class Core:
                 if self._is_current(peer, message.term) and self.consensus.leads:
                     self.replicator.on_snapshot_reply(peer, message)
             case PreVote() | RequestVote():
-                # In the next pump: what the leader has sent may have arrived too, and not been read yet.
+                # Answered in the next pump, since messages of the leader may have arrived and not been read yet.
                 self._asking[peer] = message
             case PreVoteReply():
                 self.consensus.adopt_term(message.term)
@@ -295,7 +295,8 @@ class Core:
                 self.membership.on_promised(peer, message)
 
     def _is_current(self, peer: int, term: int) -> bool:
-        """Whether a leader's or follower's message counts. A newer term is adopted, an older one corrected."""
+        """Return whether a leader's or follower's message counts. A newer term is adopted, an older term is
+        corrected."""
         if term < self.consensus.term:
             self._send(peer, StaleTerm(self.consensus.term))
             return False
@@ -305,7 +306,7 @@ class Core:
     # Elections.
 
     def _stands_now(self) -> bool:
-        """Whether the library is to stand for election in its next tick."""
+        """Return whether the library must stand for election in its next tick."""
         consensus = self.consensus
         match self.election.due(
             self._clock(), term=consensus.term, leads=consensus.leads, may_vote=self.membership.may_vote
@@ -361,7 +362,7 @@ class Core:
             self._maybe_caught_up(peer, message, verified)
 
     def _maybe_caught_up(self, leader: int, message: Append, verified: int) -> None:
-        """Vote again once all that was committed when this leader began is durable here."""
+        """Vote again once all entries that were committed when this leader began are durable here."""
         committed = message.commit_index
         is_of_this_term = self.journal.term_at(committed) == message.term
         if is_of_this_term and committed <= min(verified, self.journal.durable_index):
@@ -375,7 +376,8 @@ class Core:
     # Hooks of the library.
 
     def library_sends(self, peer: int, message: dict[str, Any]) -> None:
-        """Votes go out as our messages; follower replies are made by `Follower` instead."""
+        """Send the library's vote messages in this layer's format. `Follower` creates the replies of followers
+        instead."""
         if message["type"] == "request_vote":
             self._send(
                 peer, RequestVote(message["term"], message["last_log_index"], message["last_log_term"])
@@ -385,21 +387,21 @@ class Core:
             self._send(peer, GrantVote(message["term"]))
 
     def leadership_begins(self) -> None:
-        """Won an election."""
+        """Start replication after winning an election."""
         self.replicator.leadership_begins()
 
     def heartbeat(self) -> None:
-        """The library's heartbeat clock ticked, or leadership began."""
+        """Send heartbeats, because the library's heartbeat timer is due or leadership has begun."""
         self.replicator.replicate(heartbeat=True)
 
     def vote_changed(self, vote: Vote) -> None:
-        """Hold everything back until this is durable."""
-        if vote != self._vote:  # Votes are compared by identity from here on: for each message that is sent.
+        """Hold all messages back until `vote` is durable."""
+        if vote != self._vote:  # From here on votes are compared by identity, for each sent message.
             self._vote = vote
         self._effects.wake()
 
     def role_changed(self, leads: bool) -> None:
-        """The library changed its role."""
+        """End the leader's activities if the library changed its role from leader."""
         if not leads:
             self.commands.give_up()
             self.membership.note_followers()
@@ -408,16 +410,17 @@ class Core:
     # Durability.
 
     def _must_sync_first(self) -> bool:
-        """A node alone is its own majority: what it would commit in this tick has to be durable before."""
+        """Return whether a sync must precede this tick: a single node is its own majority, and commits only durable
+        entries."""
         return not self._peers and (
             self.journal.dirty or self.journal.syncing or self._vote is not self._durable_vote
         )
 
     def _sync(self) -> None:
-        """Have the vote and the journal written, one batch of each at a time.
+        """Start writing the vote and the journal, at most one batch of each at a time.
 
-        No entry is on the disk before its term is: whoever starts with a log in a later term than its vote has
-        forgotten whom it heard of.
+        No entry reaches the disk before its term does. Otherwise a restarted node could have a log of a later term than
+        its vote, and would have forgotten the leader of that term.
         """
         if self._vote is not self._durable_vote and self._handed_vote is self._durable_vote:
             saving = self._handed_vote = self._vote
@@ -434,7 +437,7 @@ class Core:
             self._effects.wake()
 
     def _has_moved(self) -> bool:
-        """Whether something is to be committed, or applied. If not, the library is asked again by the clock."""
+        """Return whether entries can be committed or applied. If not, the library is called by its timers."""
         consensus = self.consensus
         return (consensus.leads and consensus.may_commit) or self.commands.is_due(consensus)
 
@@ -446,7 +449,7 @@ class Core:
                 self._send(peer, message)
         self._effects.wake()
 
-    # Talking.
+    # Sending and reporting.
 
     def _send(self, peer: int, message: Message) -> None:
         if self._vote is not self._durable_vote and not isinstance(message, Hello | PreVote | Promised):

@@ -1,8 +1,8 @@
-"""The few things the Raft layer asks of a file system, in one flat directory.
+"""The file operations that the Raft layer needs, in one flat directory.
 
-`Directory` does them on a real one. The simulation has another that loses and tears what was not
-synced, so the rules are: a file's bytes are durable after `File.sync`; its name, and a rename or
-removal, after `Disk.sync_names`.
+`Directory` implements them on a real file system. The simulation has another implementation, which loses and tears data
+that was not synced. The rules are: a file's bytes are durable after `File.sync`; its name, a rename and a removal are
+durable after `Disk.sync_names`.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ _CHECKSUM_BYTES = 4
 
 
 class CorruptFile(Exception):
-    """A file whose content cannot be what was written. The message names the file and what to do."""
+    """A file with content that was never written to it. The message names the file and the remedy."""
 
 
 class File(Protocol):
     """An open file with positioned access."""
 
     def read(self, offset: int, size: int) -> bytes:
-        """Up to `size` bytes at `offset`; fewer at the end of the file."""
+        """Return up to `size` bytes at `offset`; fewer at the end of the file."""
 
     def write(self, offset: int, data: bytes) -> None:
         """Write all of `data` at `offset`."""
@@ -35,32 +35,32 @@ class File(Protocol):
         """Cut the file to `size` bytes."""
 
     def size(self) -> int:
-        """Its length in bytes."""
+        """Return the file's length in bytes."""
 
     def sync(self) -> None:
         """Return when everything written is durable. A failure ends the process."""
 
     def close(self) -> None:
-        """Release the descriptor."""
+        """Close the file descriptor."""
 
 
 class Disk(Protocol):
-    """One directory."""
+    """A flat directory of files."""
 
     def names(self) -> list[str]:
-        """The files in it, sorted."""
+        """Return the names of the files, sorted."""
 
     def open(self, name: str) -> File:
-        """Open for reading and writing. Raises FileNotFoundError."""
+        """Open a file for reading and writing. Raises FileNotFoundError."""
 
     def create(self, name: str) -> File:
-        """A new, empty file; an old one of that name is emptied."""
+        """Create an empty file, or empty the existing file of that name."""
 
     def rename(self, name: str, new_name: str) -> None:
-        """Put one file in the place of another, at once."""
+        """Rename a file atomically; a file named `new_name` is replaced."""
 
     def remove(self, name: str) -> None:
-        """Remove a file. One that does not exist is fine."""
+        """Remove a file, if it exists."""
 
     def sync_names(self) -> None:
         """Return when creations, renames and removals are durable. A failure ends the process."""
@@ -102,8 +102,8 @@ class _RealFile:
         try:
             os.fdatasync(self._descriptor)
         except OSError as error:
-            # The kernel may take the pages for clean now, though the disk never got them. Whoever starts next shall not
-            # read them: it would sync in vain, and lose them with the power.
+            # The kernel may now consider the pages clean although they never reached the disk. The next process must
+            # not read them: its sync would have no effect, and a power failure would lose them.
             if hasattr(os, "posix_fadvise"):
                 os.posix_fadvise(self._descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
             failstop.fail_stop(f"{self._path}: fdatasync failed: {error}")
@@ -121,7 +121,8 @@ class Directory:
         self._lock: int | None = None
 
     def lock(self) -> bool:
-        """Keep other processes out until `unlock`, or until this one ends; False if one is in already."""
+        """Lock out other processes until `unlock` or the end of this process. Return False if another process holds the
+        lock."""
         descriptor = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -132,7 +133,7 @@ class Directory:
         return True
 
     def unlock(self) -> None:
-        """Let others in; does nothing without a lock."""
+        """Release the lock; does nothing without a lock."""
         if self._lock is not None:
             os.close(self._lock)
             self._lock = None
@@ -163,12 +164,12 @@ class Directory:
 
 
 def _make_durably(path: Path) -> None:
-    """Create a directory and what leads to it. Its name is durable afterwards even if an earlier process made it."""
+    """Create a directory and its parents. Its name is durable afterwards even if an earlier process created it."""
     for folder in reversed([folder for folder in path.parents if not folder.exists()]):
         folder.mkdir(exist_ok=True)
         _sync_directory(folder.parent)
     path.mkdir(exist_ok=True)
-    if os.access(path.parent, os.R_OK):  # Else an administrator made it.
+    if os.access(path.parent, os.R_OK):  # otherwise an administrator created the directory
         _sync_directory(path.parent)
 
 
@@ -183,7 +184,7 @@ def _sync_directory(path: Path) -> None:
 
 
 def write_checked(disk: Disk, name: str, magic: bytes, body: bytes) -> None:
-    """Replace a small file by `magic | crc | body`, durable on return, never half there."""
+    """Replace a small file atomically and durably by `magic | crc | body`."""
     temporary = f"{name}.tmp"
     file = disk.create(temporary)
     file.write(0, magic + zlib.crc32(magic + body).to_bytes(_CHECKSUM_BYTES, "big") + body)
@@ -194,7 +195,7 @@ def write_checked(disk: Disk, name: str, magic: bytes, body: bytes) -> None:
 
 
 def read_checked(disk: Disk, name: str, magic: bytes) -> bytes | None:
-    """The body that `write_checked` wrote; None without the file. Raises CorruptFile."""
+    """Return the body that `write_checked` wrote; None if the file does not exist. Raises CorruptFile."""
     try:
         file = disk.open(name)
     except FileNotFoundError:

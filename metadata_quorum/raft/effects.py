@@ -1,4 +1,4 @@
-"""What the deciding part of the Raft layer asks of the world around it."""
+"""The operations and callbacks that the Raft core requests from its environment."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .snapshots import Snapshot
 
 
 class NotLeader(Exception):
-    """This node does not lead, and the command was not and will not be applied. Ask `leader_id`."""
+    """This node is not the leader, and the command was not and will not be applied. `leader_id` may be."""
 
     def __init__(self, leader_id: int | None) -> None:
         where = "no leader is known" if leader_id is None else f"node {leader_id} does"
@@ -23,12 +23,12 @@ class OutcomeUnknown(Exception):
 
 
 class Overloaded(Exception):
-    """Too much is waiting for the disk or the followers; the command was not taken."""
+    """Too many bytes wait for the disk or the followers; the command was not accepted."""
 
 
 @dataclass(frozen=True, slots=True)
 class RoleChange:
-    """`leads`: this node is the active leader of `term`. `leader_id` is a hint."""
+    """The role of this node: `leads` is true for the active leader of `term`. `leader_id` is a hint."""
 
     leads: bool
     term: int
@@ -37,7 +37,7 @@ class RoleChange:
 
 @dataclass(frozen=True, slots=True)
 class FoldRequest:
-    """Make a snapshot of `index` from `base` and the journal."""
+    """A request to make a snapshot up to `index` from `base` and the journal."""
 
     base: Snapshot | None
     index: int
@@ -47,28 +47,28 @@ Done = Callable[[object, Exception | None], None]
 
 
 class Effects(Protocol):
-    """The shell: an event loop with links and threads, or the simulation."""
+    """The environment of the core: an event loop with links and threads, or the simulation."""
 
     def send(self, peer: int, parts: Sequence[bytes]) -> None:
-        """Send one message; lost if there is no connection."""
+        """Send one message; it is lost if there is no connection."""
 
     def writable(self, peer: int) -> bool:
-        """Whether `peer` takes in what it is sent."""
+        """Return whether the connection to `peer` accepts data without congestion."""
 
     def wake(self) -> None:
-        """Call `pump` soon, after what has already arrived."""
+        """Call `pump` soon, after everything that has already arrived."""
 
     def in_order(self, work: Callable[[], None], done: Callable[[], None]) -> None:
-        """Run `work`, which blocks, off the loop, after all work given before; then `done` on the loop."""
+        """Run blocking `work` off the loop, after all earlier work; then call `done` on the loop."""
 
     def aside(self, work: Callable[[], object], done: Callable[[object, Exception | None], None]) -> None:
-        """Run long `work` off the loop, not in the way of `in_order`; then `done` with its outcome."""
+        """Run long `work` off the loop without delaying `in_order`; then call `done` with its outcome."""
 
     def fold(self, request: FoldRequest, done: Callable[[bool], None]) -> None:
-        """Run `fold.fold` in another process; then `done` on the loop with its success."""
+        """Run `fold.fold` in another process; then call `done` on the loop with its success."""
 
     def role_changed(self, change: RoleChange) -> None:
-        """Tell the owner."""
+        """Report the new role to the owner."""
 
     def applied(self) -> None:
-        """Tell the owner that the state machine has moved."""
+        """Report to the owner that the state machine has changed."""

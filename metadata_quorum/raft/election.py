@@ -1,8 +1,8 @@
-"""When this node stands for election, and for how long it votes for nobody: everything about elections is decided here.
+"""All decisions about elections: when this node stands, and when it refuses to vote.
 
-Pure: time and chance come in. The library would raise its term whenever its timer runs out. A node that only lost its
-connections would so depose a healthy leader on return. Here a node asks first (pre-vote, Raft thesis section 9.6), and
-stands only if a majority would vote for it. No node votes while it hears a leader.
+Pure: time and randomness are passed in. The library would raise its term whenever its timer expires, so a node that
+only lost its connections would depose a healthy leader on its return. Here a node asks first (pre-vote, Raft thesis
+section 9.6), and stands only if a majority would vote for it. No node votes while it receives messages of a leader.
 """
 
 from __future__ import annotations
@@ -15,29 +15,29 @@ from .election_backoff import ElectionBackoff
 from .settings import Timing
 
 _LEADER_GONE_SECONDS = (0.004, 0.008)
-"""How long to wait before asking when the leader's connection has closed: the others have to see it too."""
+"""Range of delays before a pre-vote after the leader's connection has closed: the other nodes must notice it too."""
 _NEXT_IN_LINE_SECONDS = 0.025
-"""How much longer than the one before it each further node waits then, so that no vote is split. Where leaders are late
-on their hosts, candidates are, too: it is as many times longer as the timeouts are."""
+"""Additional delay for each preceding node in the order of ids, so that no vote is split. It is stretched like the
+timeouts, since on an overloaded host candidates are as late as leaders."""
 _LEADERLESS_FACTOR_MAX = 2
-"""By how much timeouts are longer at most while there is no leader to be patient with, as after a split vote."""
+"""Largest factor for timeouts while no leader is known, such as after a split vote."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """Nothing is due."""
+    """The decision to do nothing yet."""
 
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """Ask all peers whether they would vote for this node in `term`."""
+    """The decision to ask all peers whether they would vote for this node in `term`."""
 
     term: int
 
 
 @dataclass(frozen=True, slots=True)
 class Stand:
-    """Stand for election in the next term: a majority would vote for this node."""
+    """The decision to stand for election in the next term, since a majority would vote for this node."""
 
 
 @dataclass(slots=True)
@@ -49,8 +49,7 @@ class _Round:
 class Election:
     """One node's view of elections. Times are seconds of any monotonic clock.
 
-    Whether a node sticks to its leader is a matter of `election_min` and of its patience: for so long after it heard
-    the leader it gives its vote to no other candidate.
+    After each message of its leader, a node votes for no other candidate for `election_min` times its patience.
     """
 
     def __init__(
@@ -69,15 +68,16 @@ class Election:
         self._may_stand = False
         self._round: _Round | None = None
         self._leader_heard: float | None = None
-        #: when each peer was last heard as a leader, for as long as its connection lasts
+        #: time of the last message that each peer sent as a leader, while its connection lasts
         self._heard: dict[int, float] = {}
         self._votes: set[tuple[int, int]] = set()
 
     def due(self, now: float, *, term: int, leads: bool, may_vote: bool) -> Ask | Stand | Wait:
-        """What this node has to do now; `term` is its current one. To be called whenever time has passed."""
+        """Return the action that is due; `term` is the current term of this node. Call this whenever time has
+        passed."""
         pause, self._looked_at = now - self._looked_at, now
         self._note_term(term, leads=leads, now=now)
-        if leads:  # Its followers hear nothing while it stands still.
+        if leads:  # its followers receive nothing while it is stalled
             self._backoff.leader_was_late(pause, now)
         if leads or self.waits(now):
             return Wait()
@@ -85,7 +85,7 @@ class Election:
         if self._may_stand or not self._peers:
             self._may_stand = False
             return Stand()
-        # A node that was stopped for a while knows nothing about the leader: it listens for one more timeout.
+        # A node that was stopped for a while knows nothing about the leader, so it listens for another timeout.
         if not may_vote or pause >= self._timing.election_min / 2:
             return Wait()
         self.ask(term + 1)
@@ -98,23 +98,23 @@ class Election:
         self._term, self._led = term, leads
 
     def patience(self, now: float) -> float:
-        """By how much silence may last longer than `Timing` says."""
+        """Return the factor by which silence may last longer than `Timing` says."""
         return self._backoff.factor(now)
 
     def waits(self, now: float) -> bool:
-        """Whether nothing is due yet."""
+        """Return whether the election deadline lies ahead."""
         return bool(self._peers) and now <= self._deadline
 
     def postpone(self, now: float) -> None:
-        """Wait for one more random timeout: a leader was heard, a vote was given, or this node has just begun."""
+        """Restart the random timeout, because a leader was heard, a vote was given, or this node has just started."""
         self._deadline = now + self._timeout(now)
 
     def hasten(self, deadline: float) -> None:
-        """Something is due no later than `deadline`."""
+        """Move the deadline forward to `deadline`, if that is earlier."""
         self._deadline = min(self._deadline, deadline)
 
     def leader_heard(self, leader: int, now: float) -> None:
-        """A message of the current term's leader arrived."""
+        """Note a message of the current term's leader."""
         if leader == self._leader:
             self._note_gap(leader, now)
         self._heard[leader] = now
@@ -124,7 +124,7 @@ class Election:
         self.postpone(now)
 
     def deposed_leader_heard(self, peer: int, now: float) -> None:
-        """A message arrived that `peer` sent as the leader of an earlier term: it was late rather than dead."""
+        """Note a message that `peer` sent as the leader of an earlier term: it was late rather than dead."""
         if peer in self._heard:
             self._note_gap(peer, now)
             self._heard[peer] = now
@@ -133,10 +133,10 @@ class Election:
         self._backoff.leader_was_late(now - self._heard[leader], now)
 
     def leader_gone(self, peer: int, now: float) -> float | None:
-        """The connection to `peer` is lost. If it was the leader, there is nothing to stick to any more.
+        """Handle the loss of the connection to `peer`. If it was the leader, this node may vote for others again.
 
-        The seconds after which something is due then. A killed leader is replaced as soon as its peers see its
-        connections close, by the first in line.
+        Return the seconds after which an election may be due, or None. The peers of a killed leader see its connections
+        close, and the first node in the order of ids replaces it at once.
         """
         self._heard.pop(peer, None)
         if peer != self._leader:
@@ -150,21 +150,20 @@ class Election:
         return wait
 
     def silence(self, now: float) -> float:
-        """Seconds since a leader was heard; endless when there is none to hear."""
+        """Return the seconds since a leader was heard; infinity if no leader is known."""
         return inf if self._leader_heard is None else now - self._leader_heard
 
     def sticks(self, now: float, *, leads: bool) -> bool:
-        """Whether this node has a leader and refuses to vote."""
+        """Return whether this node has a leader and therefore refuses to vote."""
         return leads or self.silence(now) < self._timing.election_min * self._backoff.factor(now)
 
     def ask(self, term: int) -> None:
-        """Begin to ask whether to stand in `term`."""
+        """Begin a pre-vote for `term`."""
         self._round = _Round(term, {self._node_id})
 
     def answered(self, peer: int, asked_term: int, *, granted: bool, term: int) -> bool:
-        """One answer; `term` is this node's current one. True when a majority would vote for this node with it: the
-        node stands when it looks next.
-        """
+        """Count a pre-vote answer; `term` is the current term of this node. Return True if a majority would now vote
+        for this node, which then stands at the next check."""
         if self._round is None or self._round.term != asked_term or not granted:
             return False
         self._round.granted.add(peer)
@@ -178,7 +177,7 @@ class Election:
         return True
 
     def count_vote(self, peer: int, term: int) -> bool:
-        """Whether this vote is the first of `peer` in `term`; the library counts messages, not voters."""
+        """Return whether this is the first vote of `peer` in `term`; the library counts messages rather than voters."""
         if (peer, term) in self._votes:
             return False
         self._votes = {vote for vote in self._votes if vote[1] == term} | {(peer, term)}

@@ -1,14 +1,14 @@
-"""How patient a node is with a silent leader: more so where leaders were late, or have lost to silence again and again.
+"""A factor that stretches election timeouts after leaders were late or were repeatedly deposed for silence.
 
-Pure. On a machine with too much to do, the loops of its nodes wait for a processor for longer than the election
-timeout, and a leader is deposed that only waits. Then brokers report their logs to the next one, and nothing is decided
-meanwhile. Two signs of such a machine make the timeouts longer, up to eight times:
+Pure. On an overloaded machine the nodes' event loops wait for a processor longer than the election timeout, and a
+leader is deposed that is merely waiting. Then brokers report their logs to the next leader, and nothing is decided
+meanwhile. Two signs of such a machine stretch the timeouts, up to eight times:
 
-- A leader was late, and went on. Timeouts are at least twice the longest such gap of the last minute.
+- A leader was late and then continued. Timeouts are at least twice the longest such gap of the last minute.
 - Terms began after silence. Timeouts double with each such term beyond a few.
 
-After a minute without a sign they are as usual. A leader whose connection is lost is replaced at once, however long
-the timeouts are.
+After a minute without a sign, timeouts return to normal. A leader whose connection is lost is replaced at once, however
+long the timeouts are.
 """
 
 from __future__ import annotations
@@ -16,33 +16,33 @@ from __future__ import annotations
 from collections import deque
 
 USUAL_TERMS = 3
-"""So many that began after silence make nobody more patient."""
+"""Number of terms after silence within `WITHIN_S` that do not stretch the timeouts."""
 WITHIN_S = 60.0
 FACTOR_MAX = 8
 GAPS_TOLERATED = 2
-"""The shortest timeout is so many times the longest gap."""
+"""Ratio of the shortest timeout to the longest gap."""
 _DOUBLINGS = FACTOR_MAX.bit_length() - 1
 
 
 class ElectionBackoff:
-    """What one node has seen. Times are seconds of any monotonic clock."""
+    """The signs of overload that one node has seen. Times are seconds of any monotonic clock."""
 
     def __init__(self, timeout_s: float) -> None:
-        """`timeout_s`: the usual shortest timeout."""
+        """`timeout_s` is the normal shortest timeout."""
         self._timeout_s = timeout_s
         self._began: deque[float] = deque(maxlen=USUAL_TERMS + _DOUBLINGS)
-        #: when gaps ended and how long they were; each is longer than all that ended after it
+        #: end and length of each gap; a gap is longer than all later gaps
         self._gaps: deque[tuple[float, float]] = deque()
 
     def leader_fell_silent(self, now: float) -> None:
-        """A term has begun although nothing was known of the end of the leader before."""
+        """Note that a term has begun although the previous leader's end was not known."""
         self._began.append(now)
 
     def leader_was_late(self, gap_s: float, now: float) -> None:
-        """Note a leader's silence of `gap_s` that has ended now.
+        """Note a leader's silence of `gap_s` that has just ended.
 
-        A silence that outlasts even the longest timeouts is left out: the leader was stopped or cut off, and longer
-        timeouts would only have delayed the next leader.
+        A silence longer than the longest timeout is ignored. Its leader was stopped or cut off, and longer timeouts
+        would only have delayed the next leader.
         """
         if not self._timeout_s / GAPS_TOLERATED < gap_s <= self._timeout_s * FACTOR_MAX:
             return
@@ -52,7 +52,7 @@ class ElectionBackoff:
         gaps.append((now, gap_s))
 
     def factor(self, now: float) -> float:
-        """By how much timeouts are longer."""
+        """Return the factor by which timeouts are stretched."""
         began, gaps = self._began, self._gaps
         while began and now - began[0] > WITHIN_S:
             began.popleft()

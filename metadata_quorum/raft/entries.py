@@ -1,7 +1,7 @@
-"""What is inside one entry of the Raft log.
+"""The format of an entry of the Raft log.
 
-The first byte is the library's entry type. A group entry holds every command that waited at one turn of the
-loop: `0 | version | (u32 length | command)*`; an empty group is a barrier. Any other type carries no command.
+The first byte is the library's entry type. A group entry holds all commands that waited at one turn of the loop: `0 |
+version | (u32 length | command)*`; an empty group is a barrier. Entries of other types carry no command.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ OVERHEAD_BYTES = _LENGTH.size
 
 
 class MalformedEntry(Exception):
-    """An entry that this version cannot have written."""
+    """An entry that this version of the program cannot have written."""
 
 
 def pack_group(commands: Iterable[bytes]) -> bytes:
-    """The payload of one entry that holds `commands` in order."""
+    """Return the payload of an entry that holds `commands` in order."""
     parts = [_PREFIX]
     for command in commands:
         parts.append(_LENGTH.pack(len(command)))
@@ -30,7 +30,7 @@ def pack_group(commands: Iterable[bytes]) -> bytes:
 
 
 def unpack_group(payload: bytes) -> list[bytes]:
-    """The commands of an entry, none for a barrier or a no-op. Raises MalformedEntry."""
+    """Return the commands of an entry, an empty list for a barrier or a no-op. Raises MalformedEntry."""
     if payload[:1] != _PREFIX[:1]:
         return []
     if payload[:2] != _PREFIX:

@@ -1,7 +1,7 @@
-"""The one way in which a quorum node gives up.
+"""The emergency exit of a quorum node.
 
-A node that cannot keep a promise (a failed fsync, a broken invariant, an unreadable vote) must not say another
-word to its peers: it exits at once, without cleaning up, and its peers carry on without it.
+A node that cannot keep its guarantees (a failed fsync, a broken invariant, an unreadable vote) must not send anything
+else to its peers. It exits at once without cleaning up, and its peers continue without it.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ EXIT_STATUS = 70
 
 
 def exit_process() -> NoReturn:
-    """Leave now: no `finally`, no flushing. Tests replace this function."""
+    """Exit at once, without `finally` blocks and without flushing. Tests replace this function."""
     os._exit(EXIT_STATUS)
 
 
 def fail_stop(reason: str) -> NoReturn:
-    """Log `reason`, with the exception being handled if there is one, and exit the process."""
+    """Log `reason` with the current exception, if any, and exit the process."""
     logger.critical("quorum node stops: %s", reason, exc_info=True)
     logging.shutdown()
     exit_process()

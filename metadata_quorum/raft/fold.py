@@ -1,7 +1,7 @@
-"""Making a snapshot by folding: the newest snapshot plus the journal, without the running state machine.
+"""Snapshots made by folding: from the newest snapshot and the journal, without the running state machine.
 
-`apply` is pure, so another process can compute the state after any committed index from the files alone. The
-event loop of the quorum node never serialises its state. Run as `python -m ottla.metadata_quorum.raft.fold`.
+`apply` is pure, so another process can compute the state after any committed index from the files alone. The event loop
+of the quorum node never serialises its state. Run as `python -m ottla.metadata_quorum.raft.fold`.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ _NICENESS = 5
 
 
 def fold(disk: Disk, salt: int, factory: Callable[[], Machine], base: Snapshot | None, index: int) -> None:
-    """Write the snapshot of `index`, which is durable in the journal, as `FOLDED_NAME`. Blocks.
+    """Write the snapshot up to `index`, which is durable in the journal, as `FOLDED_NAME`. Blocks.
 
-    `base` is a snapshot to start from. Raises ValueError when the files do not reach `index`.
+    `base` is the snapshot to start from, if any. Raises ValueError when the files do not reach `index`.
     """
     machine = factory()
     applied = 1
@@ -43,14 +43,14 @@ def fold(disk: Disk, salt: int, factory: Callable[[], Machine], base: Snapshot |
 
 
 def fold_folder(arguments: Sequence[str]) -> None:
-    """`fold` by words: `directory salt factory index base-name-or-empty base-index`."""
+    """Run `fold` with command line arguments: `directory salt factory index base-name-or-empty base-index`."""
     directory, salt, factory, index, base_name, base_index = arguments
     base = Snapshot(base_name, int(base_index), 0, 0) if base_name else None
     fold(Directory(Path(directory)), int(salt), load_factory(factory), base, int(index))
 
 
 def main(arguments: Sequence[str]) -> None:
-    """As a process of its own, which gives way to the node."""
+    """Run as a separate process, with a lower priority than the node."""
     os.nice(_NICENESS)
     fold_folder(arguments)
 

@@ -1,4 +1,4 @@
-"""A follower's side of replication: appending what is new, and acknowledging what is durable."""
+"""A follower's side of replication: appending new entries, and acknowledging durable ones."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .syncobj import Consensus
 
 @dataclass(slots=True)
 class _Standing:
-    """How far this node's log is known to equal that of the leader of `term`."""
+    """The last index up to which this node's log is known to equal the log of the leader of `term`."""
 
     leader: int
     term: int
@@ -24,7 +24,8 @@ class _Standing:
 
 
 class Follower:
-    """Acknowledgements are capped at the durable index, and said again when it moves."""
+    """A follower that appends entries and acknowledges them up to its durable index, again whenever that index
+    rises."""
 
     def __init__(self, consensus: Consensus, journal: Journal, send: Callable[[int, Message], None]) -> None:
         self._consensus = consensus
@@ -33,7 +34,8 @@ class Follower:
         self._standing: _Standing | None = None
 
     def on_append(self, leader: int, message: Append) -> int | None:
-        """Take entries or a heartbeat of a term that is not past; up to where the logs are now equal."""
+        """Process entries or a heartbeat of a current or newer term. Return the last index up to which the logs are
+        equal; None on a mismatch."""
         applied = self._consensus.last_applied
         outcome = reconcile(self._journal, applied, message)
         if isinstance(outcome, Mismatch):
@@ -59,12 +61,12 @@ class Follower:
         return outcome.verified
 
     def hear_leader(self, leader: int, term: int) -> None:
-        """Let the library know that the leader of `term` lives; nothing about the log."""
+        """Notify the library that the leader of `term` is alive, without a statement about the log."""
         last_index, last_term = self._journal.last_index, self._journal.last_term
         self._consensus.deliver(leader, syncobj.append_entries(term, 0, last_index, last_term, ()))
 
     def synced(self) -> None:
-        """This node's durable index has moved."""
+        """Acknowledge more entries after this node's durable index has risen."""
         standing = self._standing
         if standing is None or standing.term != self._consensus.term or self._consensus.leads:
             return
@@ -72,7 +74,7 @@ class Follower:
             self._acknowledge(standing)
 
     def forget(self, peer: int) -> None:
-        """The connection to `peer` is gone; a new one starts with the leader's question."""
+        """Drop the state of the leader whose connection is gone; on a new connection it starts with a probe."""
         if self._standing is not None and self._standing.leader == peer:
             self._standing = None
 

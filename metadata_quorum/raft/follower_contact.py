@@ -1,8 +1,7 @@
-"""When a leader last heard from each follower, and how far each had come then. Pure.
+"""The leader's record of when it last heard from each follower, and of each follower's position then. Pure.
 
-For people who look at the quorum; replication goes by `progress`, which forgets a follower together with
-its connection, where this remembers for as long as the leadership lasts. The meaning of "caught up" is Kafka's
-(KIP-836).
+It serves status reports. Replication uses `progress`, which forgets a follower together with its connection; this
+record lasts as long as the leadership. "Caught up" has Kafka's meaning (KIP-836).
 """
 
 from __future__ import annotations
@@ -13,23 +12,23 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """One follower, now. Seconds are counted back from now."""
+    """The position of a follower. Times are seconds before now."""
 
     log_end: int | None
-    """The first Raft index that it does not have on its disk; None while it has confirmed nothing."""
+    """First Raft index that is missing from the follower's disk; None while the follower has confirmed nothing."""
     silent_s: float
     caught_up_before_s: float | None
-    """How long ago it last had everything that the leader had; None for never in this term."""
+    """Seconds since the follower last had all entries of the leader; None if never in this term."""
 
 
 @dataclass(frozen=True, slots=True)
 class Replication:
-    """What a leader knows. Followers that were not heard in this term are left out."""
+    """A leader's view of replication. Followers that sent nothing in this term are left out."""
 
     log_end: int
-    """The first Raft index that is not in the leader's log."""
+    """First Raft index after the leader's log."""
     high_watermark: int
-    """The first Raft index that is not committed."""
+    """First Raft index that is not committed."""
     followers: Mapping[int, Standing]
 
 
@@ -43,24 +42,24 @@ class _Contact:
 
 
 class FollowerContacts:
-    """The followers of one leadership. Times are seconds of the leader's clock."""
+    """The followers during one leadership. Times are seconds of the leader's clock."""
 
     def __init__(self) -> None:
         self._of: dict[int, _Contact] = {}
 
     def clear(self) -> None:
-        """Another leadership begins, or this one ends."""
+        """Forget all followers when a leadership begins or ends."""
         self._of.clear()
 
     def heard(self, peer: int, now: float) -> None:
-        """A sign of life that says nothing about the log."""
+        """Note a sign of life without information about the log."""
         contact = self._of.setdefault(peer, _Contact(now))
         contact.heard_at = now
 
     def confirmed(self, peer: int, log_end: int, leader_log_end: int, now: float) -> None:
-        """`peer` has everything below `log_end`, and the leader everything below `leader_log_end`.
+        """Note that `peer` has all entries below `log_end`, while the leader has all entries below `leader_log_end`.
 
-        Whoever has now what the leader had at the confirmation before was caught up then.
+        A follower that now has everything that the leader had at the previous confirmation was caught up at that time.
         """
         self.heard(peer, now)
         contact = self._of[peer]
@@ -71,7 +70,7 @@ class FollowerContacts:
         contact.log_end, contact.leader_log_end, contact.confirmed_at = log_end, leader_log_end, now
 
     def standings(self, now: float) -> dict[int, Standing]:
-        """Everybody heard of."""
+        """Return the positions of all followers that were heard."""
         return {
             peer: Standing(
                 contact.log_end,

@@ -1,9 +1,9 @@
-"""How a cluster comes into being, and how a node proves that it belongs to it.
+"""The formation of a cluster, and the proof that a node belongs to it.
 
-Each folder has a directory id, made when the folder is first used. A node with an empty folder does not vote:
-its former self may have voted and acknowledged, and a blank one could help to elect a leader that lacks what was
-committed. It takes part once every configured peer has answered and all were empty together (the founders), or
-when an operator replaces it explicitly; a replaced node votes only after it has caught up with a leader.
+Each folder has a directory id, made when the folder is first used. A node with an empty folder does not vote: its
+predecessor may have voted and acknowledged entries, and an empty node could help to elect a leader that is missing
+committed entries. The node takes part once every configured peer has answered and all folders were empty together (the
+founders), or when an operator replaces it explicitly. A replaced node votes only after it has caught up with a leader.
 """
 
 from __future__ import annotations
@@ -25,34 +25,35 @@ class WrongFolder(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Formation:
-    """What the folder knows about itself. `founders` is empty until the cluster is formed."""
+    """The identity and the cluster membership that a folder records. `founders` is empty until the cluster is
+    formed."""
 
     cluster_id: str
     node_id: int
     directory_id: bytes
     founders: Mapping[int, bytes] = field(default_factory=dict)
     catching_up: bool = False
-    """True for a node that was replaced, or came back with less than it had promised, and has not yet caught up: it
-    does not vote."""
+    """True for a node that was replaced, or returned with less than it had acknowledged, and has not caught up yet.
+    Such a node does not vote."""
 
     @property
     def formed(self) -> bool:
-        """Whether this node takes part."""
+        """True if this node takes part."""
         return bool(self.founders)
 
     @property
     def hello(self) -> Hello:
-        """What to tell a peer."""
+        """Greeting for a peer."""
         founders = tuple(sorted(self.founders.items()))
         return Hello(self.formed, founders, takes_promises=self.formed, abstains=self.catching_up)
 
     def replaced(self) -> Formation:
-        """This node takes the place of one whose folder is gone."""
+        """Return the formation of a node that replaces a node with a lost folder."""
         return replace(self, founders={self.node_id: self.directory_id}, catching_up=True)
 
 
 def load(disk: Disk) -> Formation | None:
-    """The folder's formation, None for a folder never used. Raises CorruptFile."""
+    """Load the folder's formation; None for an unused folder. Raises CorruptFile."""
     body = read_checked(disk, FILE_NAME, _MAGIC)
     if body is None:
         return None
@@ -70,7 +71,7 @@ def load(disk: Disk) -> Formation | None:
 
 
 def save(disk: Disk, formation: Formation) -> None:
-    """Make it durable. Blocks."""
+    """Store the formation durably. Blocks."""
     fields = {
         "cluster_id": formation.cluster_id,
         "node_id": formation.node_id,
@@ -82,7 +83,7 @@ def save(disk: Disk, formation: Formation) -> None:
 
 
 def prepare(disk: Disk, cluster_id: str, node_id: int, new_directory_id: bytes) -> Formation:
-    """The folder's formation; a folder used for the first time gets `new_directory_id`. Blocks.
+    """Return the folder's formation; an unused folder gets `new_directory_id`. Blocks.
 
     Raises WrongFolder or CorruptFile.
     """
@@ -104,10 +105,10 @@ def prepare(disk: Disk, cluster_id: str, node_id: int, new_directory_id: bytes) 
 
 
 def check_voters(formation: Formation, voters: Collection[int]) -> None:
-    """Refuse another set of quorum nodes than that which the cluster was formed by: fewer of them could elect a leader
-    that lacks what was committed. A node that was replaced, or formed a quorum alone, knows nobody but itself.
+    """Refuse a set of quorum nodes that differs from the founders: a smaller set could elect a leader that is missing
+    committed entries.
 
-    Raises WrongFolder.
+    A node that was replaced, or formed a quorum alone, knows only itself and accepts any set. Raises WrongFolder.
     """
     if len(formation.founders) > 1 and formation.founders.keys() != set(voters):
         raise WrongFolder(
@@ -121,17 +122,17 @@ def _listed(nodes: Collection[int]) -> str:
 
 
 class Gathering:
-    """The answers an unformed node has collected. Pure."""
+    """The answers that an unformed node has collected. Pure."""
 
     def __init__(self, formation: Formation, peers: frozenset[int]) -> None:
         self._formation = formation
         self._peers = peers
         self._empty: dict[int, bytes] = {}
         self.stranded_by: int | None = None
-        """A peer that belongs to a cluster formed without this folder."""
+        """Peer that belongs to a cluster formed without this folder."""
 
     def hear(self, peer: int, directory_id: bytes, hello: Hello) -> Formation | None:
-        """Take one answer; the formation to save when it was the last one needed."""
+        """Process an answer, and return the formation to save if it was the last answer needed."""
         formed_with = dict(hello.founders)
         if hello.formed and formed_with.get(self._formation.node_id) != self._formation.directory_id:
             self.stranded_by = peer
@@ -141,7 +142,8 @@ class Gathering:
         return self.formed()
 
     def formed(self) -> Formation | None:
-        """The formation when every peer has answered that it is, or was, empty like this one."""
+        """Return the formation if every peer has answered that its folder is, or was, empty like this one; else
+        None."""
         if self.stranded_by is not None or self._empty.keys() != self._peers:
             return None
         founders = {**self._empty, self._formation.node_id: self._formation.directory_id}

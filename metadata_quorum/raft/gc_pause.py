@@ -1,4 +1,4 @@
-"""No search for garbage while commands are applied: it would look through the whole image again and again."""
+"""A pause of Python's garbage collector while commands are applied, since each run would scan the whole image."""
 
 from __future__ import annotations
 
@@ -8,16 +8,18 @@ from contextlib import contextmanager
 from typing import Final
 
 MANY_OBJECTS: Final = 20_000
-"""A broker that is fenced leaves three objects for each of its replicas."""
+"""Number of new objects that are frozen. Fencing a broker leaves three objects for each of its replicas."""
 
 
 @contextmanager
 def gc_paused(*, stays: bool = False) -> Iterator[None]:
-    """What a command makes stays, nearly all of it. One that changes every partition of a large cluster takes half as
-    long without a search after every few hundred objects.
+    """Disable the garbage collector. Nearly all objects that a command makes are permanent.
 
-    `stays`: what is left of many objects is frozen. The search that is due then would look through all of them, and
-    hold up everybody who waits for what the command did. A node looks through what is frozen once in a while.
+    A command that changes every partition of a large cluster takes half as long without a collection after every few
+    hundred objects.
+
+    With `stays`, a large number of new objects is frozen. The next collection would otherwise scan all of them, and
+    delay every caller that waits for the command. A node scans frozen objects from time to time.
     """
     was_enabled = gc.isenabled()
     gc.disable()

@@ -1,4 +1,5 @@
-"""Receiving a snapshot: collect it, make it durable, restore it off the loop, then switch over in one step."""
+"""The follower's side of snapshot transfer: collect the file, make it durable, restore it off the loop, then switch to
+it."""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ class _Incoming:
 
 
 class Installer:
-    """At most one snapshot is being received or restored. One that brings nothing new is answered as installed."""
+    """The receiver of snapshots. It handles at most one at a time, and reports a snapshot without news as installed."""
 
     def __init__(
         self,
@@ -42,7 +43,7 @@ class Installer:
         send: Callable[[int, Message], None],
         installed: Callable[[Snapshot, str | None], None],
     ) -> None:
-        """`installed`: the snapshot counts and the machine holds its state; a file may be removed."""
+        """`installed` is called once the machine holds the snapshot's state, with a surplus file to remove or None."""
         self._consensus = consensus
         self._store = store
         self._disk = disk
@@ -54,7 +55,7 @@ class Installer:
         self._incoming: _Incoming | None = None
 
     def on_chunk(self, leader: int, chunk: SnapshotChunk) -> None:
-        """Take a piece from the leader of the current term, and answer."""
+        """Process a chunk from the leader of the current term, and answer."""
         if chunk.index <= self._consensus.last_applied:
             self._reply(leader, chunk.index, chunk.size, installed=True)
             return
@@ -74,7 +75,7 @@ class Installer:
             self._finish(incoming)
 
     def forget(self, peer: int) -> None:
-        """The connection to `peer` is gone: a half-received snapshot is dropped."""
+        """Drop a partly received snapshot after the connection to `peer` is lost."""
         if self._incoming is not None and self._incoming.sender == peer and not self._incoming.complete:
             self._incoming.file.close()
             self._incoming = None

@@ -1,13 +1,13 @@
 """The Raft log of one node, on disk and in memory.
 
-On disk it is a row of append-only files of `records`. Nothing is ever overwritten: dropping a tail is a
-record, dropping a prefix is removing whole files. Writing and syncing happen in `JournalTicket.run`, which may
-block and is meant for another thread; what it made durable counts once `Journal.complete` is called.
+On disk it is a sequence of append-only files of `records`. Data is never overwritten: dropping a tail writes a record,
+and dropping a prefix removes whole files. Writing and syncing happen in `JournalTicket.run`, which may block and is
+meant for another thread; the result counts as durable once `Journal.complete` is called.
 
-In memory the log is a list of `(payload, index, term)`. Its first element is the *base*: the entry before the
-first one held, without payload. A new journal has the base (1, 0), which every node shares.
+In memory the log is a list of `(payload, index, term)`. Its first element is the *base*: the entry before the first one
+held, without payload. A new journal has the base (1, 0), which every node shares.
 
-Invariants: indexes are contiguous; terms never fall; `durable_index <= last_index`.
+Invariants: indexes are contiguous; terms never decrease; `durable_index <= last_index`.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from .records import JournalRecordKind, pack
 SEGMENT_BYTES = 8 << 20
 _CHECKED_ENTRIES = 16
 FIRST_BASE = (b"", 1, 0)
-"""What every log begins behind."""
+"""Base of every new log."""
 
 
 @dataclass(slots=True)
 class JournalTicket:
-    """One batch of writes to make durable. `run` blocks; call it anywhere, one at a time."""
+    """A batch of writes to make durable. `run` blocks and may run in any thread, one ticket at a time."""
 
     disk: Disk
     ordinal: int
     writes: list[tuple[JournalSegment, list[bytes]]]
 
     def run(self) -> None:
-        """Write and sync, oldest file first, so that what survives is a prefix."""
+        """Write and sync the oldest file first, so that a crash leaves a prefix."""
         for segment, buffers in self.writes:
             created = segment.file is None
             if segment.file is None:
@@ -50,13 +50,13 @@ class JournalTicket:
 
 @dataclass(slots=True)
 class Removal:
-    """Files to close and remove. `run` blocks; run it after every earlier ticket."""
+    """Files to close and remove. `run` blocks, and must follow every earlier ticket."""
 
     disk: Disk
     segments: list[JournalSegment]
 
     def run(self) -> None:
-        """Remove the oldest first, each durable before the next: what is left has no gap."""
+        """Remove the oldest file first, and make each removal durable before the next, so that no gap arises."""
         for segment in self.segments:
             if segment.file is not None:
                 segment.file.close()
@@ -66,7 +66,7 @@ class Removal:
 
 @dataclass(slots=True)
 class Journal:
-    """The log. Build it with `open_journal`."""
+    """The log. `open_journal` creates it."""
 
     disk: Disk
     salt: int
@@ -88,38 +88,38 @@ class Journal:
 
     @property
     def base_index(self) -> int:
-        """The index before the first entry held."""
+        """Index before the first entry held."""
         return self.entries[0][1]
 
     @property
     def last_index(self) -> int:
-        """The index of the last entry, or of the base."""
+        """Index of the last entry, or of the base."""
         return self.entries[-1][1]
 
     @property
     def last_term(self) -> int:
-        """The term of the last entry, or of the base."""
+        """Term of the last entry, or of the base."""
         return self.entries[-1][2]
 
     @property
     def dirty(self) -> bool:
-        """Whether there is something to sync that no ticket has taken."""
+        """True if there are writes that no ticket has taken."""
         return bool(self._unwritten)
 
     @property
     def syncing(self) -> bool:
-        """Whether a ticket is out."""
+        """True if a ticket has been taken and not completed."""
         return self._ticket is not None
 
     def check(self) -> None:
-        """AssertionError if the log contradicts itself. Looks at both ends, not at every entry between."""
+        """Raise AssertionError if the log contradicts itself. Only the ends are checked, not every entry."""
         entries, last = self.entries, self.last_index
         if last - self.base_index != len(entries) - 1:
             raise AssertionError(f"{len(entries) - 1} entries from {self.base_index + 1} to {last}")
         for (_, index, term), (_, next_index, next_term) in pairwise(entries[-_CHECKED_ENTRIES:]):
             if next_index != index + 1 or next_term < term:
                 raise AssertionError(f"({next_index}, term {next_term}) follows ({index}, term {term})")
-        # It may be below the base: a snapshot from the leader is ahead of the disk.
+        # It may be below the base, because a snapshot from the leader is ahead of the disk.
         if self.durable_index > last:
             raise AssertionError(f"{self.base_index}..{last}, durable up to {self.durable_index}")
         if not 0 <= self.durable_ordinal < self.next_ordinal:
@@ -131,14 +131,14 @@ class Journal:
             raise AssertionError(f"durable up to {self.durable_index} of {last}, and nothing waits")
 
     def term_at(self, index: int) -> int | None:
-        """The term of an entry or the base; None for an index that is not held."""
+        """Return the term of an entry or of the base; None for an index that is not held."""
         position = index - self.entries[0][1]
         if 0 <= position < len(self.entries):
             return self.entries[position][2]
         return None
 
     def append(self, payload: bytes, index: int, term: int) -> None:
-        """Add the entry behind the last. It is durable once a ticket taken after this completes."""
+        """Append an entry. It is durable once a later ticket completes."""
         last_index, last_term = self.entries[-1][1:]
         if index != last_index + 1 or term < last_term:
             raise ValueError(f"entry ({index}, term {term}) cannot follow ({last_index}, term {last_term})")
@@ -149,7 +149,7 @@ class Journal:
         self._unsynced.append((self.next_ordinal - 1, index, term))
 
     def cut_behind(self, index: int) -> None:
-        """Drop every entry behind `index`, which must be held."""
+        """Drop every entry after `index`, which must be held."""
         if index >= self.last_index:
             return
         position = index - self.base_index
@@ -164,7 +164,7 @@ class Journal:
         self._write(JournalRecordKind.CUT, index, self.last_term, b"")
 
     def reset(self, index: int, term: int) -> None:
-        """Forget every entry: the log continues behind a durable snapshot of (index, term)."""
+        """Drop all entries; the log continues after a durable snapshot of (index, term)."""
         self.entries[:] = [(b"", index, term)]
         self.held_bytes = 0
         self._unsynced.clear()
@@ -172,7 +172,7 @@ class Journal:
         self._begin_segment(JournalRecordKind.RESET)
 
     def drop_prefix(self, index: int) -> Removal | None:
-        """Forget the entries up to `index`, which a durable snapshot covers; maybe files to remove."""
+        """Drop the entries up to `index`, which a durable snapshot covers. Return the files to remove, or None."""
         position = index - self.base_index
         if position > 0:
             self.held_bytes -= sum(len(entry[0]) for entry in self.entries[1 : position + 1])
@@ -188,12 +188,13 @@ class Journal:
         return Removal(self.disk, gone)
 
     def mark(self) -> None:
-        """When all is durable, say so in the journal: damage to it is told from a torn tail ever after."""
+        """Record in the journal that everything is durable, if it is. Later damage can then be distinguished from a
+        torn tail."""
         if self.durable_ordinal == self.next_ordinal - 1 and self._last_kind is not JournalRecordKind.MARK:
             self._write(JournalRecordKind.MARK, self.last_index, self.last_term, b"")
 
     def take_ticket(self) -> JournalTicket:
-        """What is to be written and synced now. One ticket is out at a time."""
+        """Return the pending writes as a ticket. Only one ticket may be out at a time."""
         if self._ticket is not None:
             raise RuntimeError("the journal is being synced")
         self._ticket = JournalTicket(self.disk, self.next_ordinal - 1, self._unwritten)
@@ -202,7 +203,7 @@ class Journal:
         return self._ticket
 
     def complete(self, ticket: JournalTicket) -> None:
-        """`ticket` has run: what it covers is durable, as far as it is still in the log."""
+        """Count the writes of a ticket that has run as durable, as far as they are still in the log."""
         if ticket is not self._ticket:
             raise RuntimeError("not the ticket that is out")
         self._ticket = None
@@ -214,7 +215,7 @@ class Journal:
             self.durable_index = self._unsynced.popleft()[1]
 
     def sync(self) -> None:
-        """Take, run and complete a ticket here and now."""
+        """Take, run and complete a ticket synchronously."""
         if self.dirty:
             ticket = self.take_ticket()
             ticket.run()
@@ -253,7 +254,7 @@ class Journal:
 
 
 def open_journal(disk: Disk, salt: int, segment_bytes: int = SEGMENT_BYTES) -> Journal:
-    """The journal in `disk`, new or recovered; everything in it is durable. Blocks.
+    """Open the journal in `disk`, new or recovered; all its entries are durable. Blocks.
 
     A tail that a crash tore is cut off. Raises CorruptFile for any other damage.
     """

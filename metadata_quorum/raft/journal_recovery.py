@@ -1,8 +1,8 @@
-"""Rebuilding the log from the journal's files after a stop of any kind.
+"""Recovery of the log from the journal's files after a stop of any kind.
 
-Files are replayed in order. The first record that cannot be read ends the journal: either nothing behind it was
-ever promised to anyone, then it is a torn tail and is cut off for good, or a readable record says that it had
-been durable, then the disk lost something it had promised and the node must not start.
+Files are replayed in order. The first unreadable record ends the journal. Usually it is a torn tail, which was never
+acknowledged and is cut off. If a later readable record states that the unreadable one had been durable, the disk has
+lost acknowledged data and the node must not start.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _NAME = re.compile(r"journal-(\d{10})\.log")
 
 @dataclass(slots=True)
 class JournalSegment:
-    """One file of the journal. `size` counts what was handed to it, `written` what its file holds."""
+    """A file of the journal. `size` includes bytes that are not written yet; `written` is the size of the file."""
 
     number: int
     base_index: int
@@ -36,13 +36,13 @@ class JournalSegment:
 
     @property
     def name(self) -> str:
-        """Its file name."""
+        """File name of the segment."""
         return f"journal-{self.number:010d}.log"
 
 
 @dataclass(slots=True)
 class Recovered:
-    """`entries` is empty for a journal that does not exist yet."""
+    """The result of a replay. `entries` is empty if the journal does not exist yet."""
 
     entries: list[Entry] = field(default_factory=list)
     segments: list[JournalSegment] = field(default_factory=list)
@@ -50,7 +50,7 @@ class Recovered:
 
 
 def recover(disk: Disk, salt: int) -> Recovered:
-    """Replay every file, cut a torn tail off, sync what remains. Raises CorruptFile."""
+    """Replay every file, cut off a torn tail, and sync the rest. Raises CorruptFile."""
     replay = _Replay(salt)
     contents = list(_read_files(disk))
     for position, (segment, content) in enumerate(contents):
@@ -68,7 +68,7 @@ def recover(disk: Disk, salt: int) -> Recovered:
 
 
 def read_entries(disk: Disk, salt: int) -> list[Entry]:
-    """The log as of now, from files that another process may be appending to. Changes nothing."""
+    """Return the current log from files that another process may be appending to. Changes nothing."""
     replay = _Replay(salt)
     for segment, content in _read_files(disk):
         complete = replay.take(segment, content)
@@ -104,7 +104,7 @@ class _Replay:
         self._begun = False
 
     def take(self, segment: JournalSegment, content: bytes) -> bool:
-        """Replay one file. False when it holds something that is not the next record."""
+        """Replay a file. Return False if it holds anything other than the next record."""
         recovered = self.recovered
         while segment.written < len(content):
             record = unpack(self._salt, content, segment.written)
@@ -138,13 +138,13 @@ class _Replay:
                 if entries[-1][1:] != (record.index, record.term):
                     raise CorruptFile(f"{segment.name} does not continue the file before it")
             case JournalRecordKind.BASE | JournalRecordKind.CUT:
-                # The files before this one are gone: a snapshot covers them.
+                # A snapshot covers the removed files before this one.
                 entries[:] = [(b"", record.index, record.term)]
             case JournalRecordKind.MARK:
                 pass
 
     def refuse_damage(self, segment: JournalSegment, later: list[JournalRecord]) -> None:
-        """Raise when a later record says that the unreadable one had been durable."""
+        """Raise CorruptFile if a later record states that the unreadable record had been durable."""
         lost = self.recovered.next_ordinal
         witness = max((record.durable for record in later), default=0)
         if witness >= lost:
@@ -158,7 +158,7 @@ class _Replay:
 def _cut_off(
     disk: Disk, segment: JournalSegment, content: bytes, later: list[JournalSegment], recovered: Recovered
 ) -> None:
-    """Remove what nothing was promised about, newest first."""
+    """Remove the torn tail, which was never acknowledged, newest file first."""
     for gone in reversed(later):
         if gone.file is not None:
             gone.file.close()

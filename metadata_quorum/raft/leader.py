@@ -1,8 +1,8 @@
-"""A leader's side of replication: feeding each follower, and counting what each has made durable.
+"""A leader's side of replication: sending entries to each follower, and counting their durable entries.
 
-Entries stream ahead of replies within a window of bytes. A follower's confirmation reaches the library capped at
-this node's own durable index, and again when that moves: so nothing commits before a majority *including this
-node* has synced it, while heartbeats go on whatever the disk does.
+Entries are sent ahead of replies, within a window of bytes. A follower's confirmation is passed to the library up to
+this node's own durable index, and again when that index rises. Nothing commits therefore before a majority *including
+this node* has synced it, while heartbeats continue whatever the disk does.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SILENT_HEARTBEATS_MAX = 250
 
 @dataclass(slots=True)
 class _Transfer:
-    """A snapshot on its way to one follower."""
+    """The transfer of a snapshot to one follower."""
 
     snapshot: Snapshot
     file: File
@@ -36,9 +36,9 @@ class _Transfer:
     silent_heartbeats: int = 0
 
     def at_heartbeat(self) -> None:
-        """Go back where the follower asked for it, or where it has been silent.
+        """Resume at the position that the follower asked for, or from the start after a long silence.
 
-        Only here: a burst of refused pieces must not cause a burst of resends.
+        Only heartbeats do this, so that a burst of refused chunks does not cause a burst of resends.
         """
         self.silent_heartbeats += 1
         if self.refused_from is not None:
@@ -49,7 +49,7 @@ class _Transfer:
 
 
 class Replicator:
-    """All followers of this node while it leads. Peers without a connection have no progress."""
+    """Replication to all followers while this node leads. Peers without a connection have no progress."""
 
     def __init__(
         self,
@@ -74,20 +74,21 @@ class Replicator:
         self._connected: set[int] = set()
         self._followers: dict[int, ReplicationProgress] = {}
         self._transfers: dict[int, _Transfer] = {}
-        #: how far each has come in this leadership, whether it is still connected or not
+        #: last acknowledged index of each follower in this leadership, connected or not
         self._acknowledged: dict[int, int] = {}
-        #: up to where each counts for the library
+        #: last index of each follower that was reported to the library
         self._told: dict[int, int] = {}
 
     @property
     def acknowledged(self) -> dict[int, int]:
-        """Up to where each follower of this leadership is known to have, durably, what is committed."""
+        """Last committed index that each follower of this leadership is known to have stored durably."""
         committed = self._consensus.commit_index
         return {peer: min(index, committed) for peer, index in self._acknowledged.items()}
 
     @property
     def needed_from(self) -> int | None:
-        """The lowest index behind which a follower that gets, or has got, a snapshot needs entries."""
+        """Lowest index after which a follower that receives, or has installed, a snapshot needs entries; None if there
+        is no such follower."""
         sent = [transfer.snapshot.index for transfer in self._transfers.values()]
         installed = [
             follower.next_index - 1
@@ -98,7 +99,7 @@ class Replicator:
 
     @property
     def replication(self) -> Replication:
-        """How far everybody has come; of meaning while this node leads."""
+        """Replication state of the leader and its followers; meaningless unless this node leads."""
         return Replication(
             self._journal.last_index + 1,
             self._consensus.commit_index + 1,
@@ -106,13 +107,13 @@ class Replicator:
         )
 
     def leadership_begins(self) -> None:
-        """Forget what was known in another term; followers are probed at the end of the log."""
+        """Reset all progress to a probe at the end of the log."""
         self.leadership_ends()
         for peer in self._connected:
             self._followers[peer] = ReplicationProgress(self._journal.last_index + 1)
 
     def leadership_ends(self) -> None:
-        """Nobody follows this node."""
+        """Drop all followers."""
         for peer in list(self._transfers):
             self._end_transfer(peer)
         self._followers.clear()
@@ -121,26 +122,26 @@ class Replicator:
         self._told.clear()
 
     def connected(self, peer: int) -> None:
-        """What `peer` has must be asked anew: it may have restarted."""
+        """Probe `peer` from the start, since it may have restarted."""
         self._connected.add(peer)
         if self._consensus.leads:
             self._followers[peer] = ReplicationProgress(self._journal.last_index + 1)
             self._feed(peer, heartbeat=True)
 
     def disconnected(self, peer: int) -> None:
-        """Nothing more is known about `peer`."""
+        """Drop the progress of `peer`."""
         self._connected.discard(peer)
         self._followers.pop(peer, None)
         self._told.pop(peer, None)
         self._end_transfer(peer)
 
     def replicate(self, *, heartbeat: bool = False) -> None:
-        """Send every follower what it lacks; with `heartbeat` every follower gets a message."""
+        """Send missing entries to every follower; with `heartbeat` every follower gets a message."""
         for peer in list(self._followers):
             self._feed(peer, heartbeat=heartbeat)
 
     def on_reply(self, peer: int, reply: AppendReply) -> None:
-        """A follower of this term answers."""
+        """Process a follower's answer of this term."""
         follower = self._followers.get(peer)
         if follower is None:
             return
@@ -161,7 +162,7 @@ class Replicator:
                 self._feed(peer)
 
     def on_snapshot_reply(self, peer: int, reply: SnapshotReply) -> None:
-        """A follower tells how far a snapshot has come."""
+        """Process a follower's report on a snapshot transfer."""
         self._contacts.heard(peer, self._clock())
         self._consensus.deliver(peer, syncobj.confirm(None))
         follower, transfer = self._followers.get(peer), self._transfers.get(peer)
@@ -178,7 +179,7 @@ class Replicator:
         self._feed(peer)
 
     def synced(self) -> None:
-        """This node's own durable index has moved: some follower may count for more than it did."""
+        """Report more acknowledged entries to the library after this node's durable index has risen."""
         for peer, follower in self._followers.items():
             if follower.durable_index > self._told.get(peer, 0):
                 self._tell_library(peer, follower)
@@ -239,7 +240,7 @@ class Replicator:
         )
 
     def _batch(self, first: int) -> tuple[list[Entry], int]:
-        """Entries from `first` up to the size of a message, and their size."""
+        """Return entries from `first` up to the size of a message, and their size in bytes."""
         entries, size = [], 0
         held = self._journal.entries
         for position in range(first - held[0][1], len(held)):

@@ -1,4 +1,4 @@
-"""The replicated state machine as the Raft layer sees it, and how to make a fresh one."""
+"""The interface of the replicated state machine, and its factory."""
 
 from __future__ import annotations
 
@@ -10,32 +10,32 @@ MAX_CHUNK_BYTES = 256 << 10
 
 
 class Machine(Protocol):
-    """Pure: no clock, no randomness, no input or output. Every node's ends up in the same state."""
+    """A pure state machine: without clock, randomness, input or output. All nodes' machines reach the same state."""
 
     def apply(self, index: int, term: int, command: bytes) -> object:
-        """Apply one committed command. Total: an exception stops the process, on every node alike."""
+        """Apply a committed command. It must not fail: an exception stops the process, on every node alike."""
 
     def snapshot(self) -> Iterator[bytes]:
-        """The whole state, in chunks of at most `MAX_CHUNK_BYTES`."""
+        """Yield the whole state, in chunks of at most `MAX_CHUNK_BYTES`."""
 
     def restore(self, chunks: Iterable[bytes]) -> None:
-        """Become what `snapshot` described."""
+        """Replace the state by a state from `snapshot`."""
 
 
 @runtime_checkable
 class Adopting(Protocol):
-    """A machine that can take another's state over at once.
+    """A machine that can take over another machine's state at once.
 
-    A snapshot from the leader is then restored into a fresh machine off the loop; without this method
-    `restore` runs on the loop and holds it up.
+    A snapshot from the leader is then restored into a new machine off the loop; without this method `restore` blocks
+    the loop.
     """
 
     def adopt(self, other: Any) -> None:
-        """Become `other`, a machine of the same class that is not used afterwards, in constant time."""
+        """Take over the state of `other` in constant time. `other` has the same class and is not used afterwards."""
 
 
 def load_factory(name: str) -> Callable[[], Machine]:
-    """The callable named `module:callable`. Raises ValueError when there is none."""
+    """Import the callable named `module:callable`. Raises ValueError if there is none."""
     module_name, _, attribute = name.partition(":")
     try:
         factory = getattr(import_module(module_name), attribute)

@@ -1,14 +1,14 @@
-"""Whether this node takes part in the quorum, and whether it may vote.
+"""This node's membership in the quorum, and its right to vote.
 
-It takes part once its cluster is formed (`formation`). It votes unless
+A node takes part once its cluster is formed (`formation`). It votes unless
 
-- it is catching up: it took the place of a lost node, or its peers say that it has promised more than it has
-  (`acknowledged_index`). It votes again once it has all that the leader has committed;
-- it has just started, and some peer has not told yet what this node had promised. It waits for a moment only: a
+- it is catching up: it replaced a lost node, or its peers report that it has acknowledged more than it has
+  (`acknowledged_index`). It votes again once it has all entries that the leader has committed;
+- it has just started, and some peer has not reported this node's acknowledgements yet. The wait is limited, because a
   peer may be down for good.
 
-Only votes are withheld. Acknowledgements need no rule of their own: whatever was promised is committed, so an
-acknowledgement of less changes nothing, and one of more says that the node has all of it again.
+Only votes are withheld. Acknowledgements need no rule: all earlier acknowledgements that count are committed, so a
+lower acknowledgement changes nothing, and a higher one proves that the node has all of those entries again.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 
 class QuorumMembership:
-    """This node's place in the quorum."""
+    """The membership of this node in the quorum."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class QuorumMembership:
         postpone_election: Callable[[float], None],
         clock: Callable[[], float],
     ) -> None:
-        """`acknowledged`: up to where each follower of this leader is known to have what is committed."""
+        """`acknowledged` returns the last committed index that each follower of this leader is known to have."""
         self.node_id = parts.formation.node_id
         self.formation = parts.formation
         self._settings = settings
@@ -63,35 +63,35 @@ class QuorumMembership:
         self._gathering = Gathering(parts.formation, peers)
         self._connected: set[int] = set()
         self.unheard = set(peers)
-        """The peers that have not told yet, since the start, what this node had promised."""
+        """Peers that have not reported this node's acknowledgements since the start."""
         self._hears_until = clock() + settings.hear_peers_s
         self._saved_at = clock()
         self._saving = False
         self.abstaining: set[int] = set()
-        """The connected nodes that say that they do not vote."""
+        """Connected nodes that state that they do not vote."""
         formation = None if self.formation.formed else self._gathering.formed()
         if formation is not None:
             self._save(formation)
 
     @property
     def may_vote(self) -> bool:
-        """Whether this node votes, and stands, now."""
+        """True if this node may vote and stand now."""
         if self.formation.catching_up:
             return False
         return not self.unheard or self._clock() >= self._hears_until
 
     def connected(self, peer: int) -> None:
-        """A new connection: both ends begin with who they are."""
+        """Send this node's greeting on a new connection."""
         self._connected.add(peer)
         self._send(peer, self.formation.hello)
 
     def disconnected(self, peer: int) -> None:
-        """What it said about itself may not hold when it comes back."""
+        """Drop the statements of a peer, which may not hold when it returns."""
         self._connected.discard(peer)
         self.abstaining.discard(peer)
 
     def on_hello(self, peer: int, directory_id: bytes, message: Hello) -> None:
-        """A peer says whether it belongs to a formed cluster, and whether it votes."""
+        """Process a peer's greeting: its cluster membership, and whether it votes."""
         (self.abstaining.add if message.abstains else self.abstaining.discard)(peer)
         if message.takes_promises:
             self.note_followers()
@@ -103,7 +103,8 @@ class QuorumMembership:
             self._gather(peer, directory_id, message)
 
     def on_promised(self, peer: int, message: Promised) -> None:
-        """A peer tells what this node had promised when it was heard last."""
+        """Compare this node's folder with the acknowledgements that a peer remembers; stop voting if the folder has
+        less."""
         self.unheard.discard(peer)
         promise = acknowledged_index.AcknowledgedIndex(message.term, message.index, message.index_term)
         durable = self._journal.durable_index
@@ -128,36 +129,37 @@ class QuorumMembership:
             breach,
         )
         self._consensus.adopt_term(promise.term)
-        # In effect before it is durable: whoever starts without it is told again.
+        # In effect before it is durable: after a restart without it, the peer reports again.
         self.formation = replace(self.formation, catching_up=True)
         self._save(self.formation)
 
     def spoke_in(self, peer: int, term: int) -> None:
-        """A message of `peer` says that it is in `term`."""
+        """Record that a message of `peer` states `term`."""
         self._acknowledged_indexes.spoke_in(peer, term)
 
     def note_leader(self, leader: int, committed: int) -> None:
-        """The leader of this term has told that `committed` is. If that is of its own term, it has it durably."""
+        """Record the leader's acknowledgement of `committed`, which is durable there if it is of the current term."""
         if self._journal.term_at(committed) == self._consensus.term:
             self._acknowledged_indexes.acknowledged(leader, committed, self._consensus.term)
 
     def note_followers(self) -> None:
-        """Take down how far the followers of this leader have come; nothing while it does not lead."""
+        """Record the acknowledgements of this leader's followers; does nothing while it does not lead."""
         for peer, index in self._acknowledged().items():
             term = self._journal.term_at(index)
             if term is not None:
                 self._acknowledged_indexes.acknowledged(peer, index, term)
 
     def caught_up(self, leader: int) -> None:
-        """All that was committed when the leader of this term began is durable here: vote again.
+        """Vote again, since all entries that were committed when the leader of this term began are durable here.
 
-        Not in this term: the node that was here before may have voted in it, for this leader.
+        The vote of the current term is given to this leader, since this node's predecessor may already have voted for
+        it.
         """
         self._consensus.vote_for(leader)
         self._save(replace(self.formation, catching_up=False))
 
     def save_promises(self) -> None:
-        """Have what was learned written, if that is due."""
+        """Start writing the acknowledgements to disk, if that is due."""
         now = self._clock()
         if self._saving or now - self._saved_at < self._settings.promises_saved_every_s:
             return
@@ -169,7 +171,7 @@ class QuorumMembership:
             self._effects.aside(lambda: acknowledged_index.save(self._disk, body), self._promises_saved)
 
     def close(self) -> None:
-        """Write what was learned. Blocks."""
+        """Write the acknowledgements to disk. Blocks."""
         if self._acknowledged_indexes.changed:
             acknowledged_index.save(self._disk, self._acknowledged_indexes.encode())
 

@@ -1,6 +1,6 @@
-"""What quorum nodes say to each other, and its bytes: one type byte, then fixed fields, big-endian.
+"""The messages between quorum nodes and their format: a type byte, then fixed fields, big-endian.
 
-Every field is bounded by the frame it came in. A message that does not parse closes the connection.
+The frame bounds every field. A malformed message closes the connection.
 """
 
 from __future__ import annotations
@@ -18,23 +18,23 @@ class MalformedRaftMessage(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Hello:
-    """First on every connection, and again when it changes: whether this folder belongs to a formed cluster, and with
-    whom it formed it.
+    """First message on every connection, sent again when it changes: the cluster membership of a folder, and the
+    cluster's founders.
 
-    Nodes of earlier versions know of `formed` alone, and pass the rest over once they are formed.
+    Nodes of earlier versions know only `formed`, and ignore the rest once they are formed.
     """
 
     formed: bool
     founders: tuple[tuple[int, bytes], ...]
     takes_promises: bool = False
-    """Whether `Promised` may be sent; whoever does not say so would end the connection at it."""
+    """True if the sender accepts `Promised`; other nodes would close the connection on it."""
     abstains: bool = False
-    """Whether this node does not vote, because it is catching up."""
+    """True if the sender does not vote, because it is catching up."""
 
 
 @dataclass(frozen=True, slots=True)
 class PreVote:
-    """Would you vote for me in `term`? Changes nothing at either end."""
+    """Question whether the receiver would vote for the sender in `term`. It changes nothing at either end."""
 
     term: int
     last_index: int
@@ -43,7 +43,7 @@ class PreVote:
 
 @dataclass(frozen=True, slots=True)
 class PreVoteReply:
-    """`asked_term` echoes the question, `term` is the answering node's own."""
+    """Answer to `PreVote`. `asked_term` repeats the question's term, `term` is the answering node's own."""
 
     term: int
     asked_term: int
@@ -61,16 +61,16 @@ class RequestVote:
 
 @dataclass(frozen=True, slots=True)
 class GrantVote:
-    """The vote of this node in `term` is yours, and durable."""
+    """The sender's durable vote for the receiver in `term`."""
 
     term: int
 
 
 @dataclass(frozen=True, slots=True)
 class Append:
-    """Raft's AppendEntries. Entries follow (`previous_index`, `previous_term`) without a gap.
+    """Raft's AppendEntries. The entries follow (`previous_index`, `previous_term`) without a gap.
 
-    `generation` counts how often the leader has gone back for this follower; replies echo it.
+    `generation` counts how often the leader has moved back for this follower; replies repeat it.
     """
 
     term: int
@@ -83,9 +83,10 @@ class Append:
 
 @dataclass(frozen=True, slots=True)
 class AppendReply:
-    """With `success` everything below `next_index` equals the leader's log and is durable here.
+    """Answer to `Append`. With `success` everything below `next_index` equals the leader's log and is durable at the
+    sender.
 
-    Without, the follower's log does not continue: try from `next_index`.
+    Without `success` the follower's log does not match, and the leader should try from `next_index`.
     """
 
     term: int
@@ -96,7 +97,7 @@ class AppendReply:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotChunk:
-    """`data` at `offset` of the file, of `size` bytes, that holds the snapshot of `index`."""
+    """A chunk of the snapshot of `index`: `data` at `offset` of a file of `size` bytes."""
 
     term: int
     index: int
@@ -108,7 +109,7 @@ class SnapshotChunk:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotReply:
-    """`received` bytes of the snapshot of `index` are here; `installed` once its state is in use."""
+    """Answer to `SnapshotChunk`: the follower has `received` bytes; `installed` is true once the state is in use."""
 
     term: int
     index: int
@@ -118,14 +119,14 @@ class SnapshotReply:
 
 @dataclass(frozen=True, slots=True)
 class StaleTerm:
-    """What you said belongs to a term that has passed: the current one is `term`."""
+    """Answer to a message of a past term: the current term is `term`."""
 
     term: int
 
 
 @dataclass(frozen=True, slots=True)
 class Promised:
-    """What the receiver has promised, as far as the sender has heard: see `acknowledged_index.AcknowledgedIndex`."""
+    """The receiver's own acknowledgements, as the sender remembers them: see `acknowledged_index.AcknowledgedIndex`."""
 
     term: int
     index: int
@@ -149,7 +150,7 @@ Message = (
 _HELLO, _PRE_VOTE, _PRE_VOTE_REPLY, _REQUEST_VOTE, _GRANT_VOTE = 1, 2, 3, 4, 5
 _APPEND, _APPEND_REPLY, _SNAPSHOT_CHUNK, _SNAPSHOT_REPLY, _STALE_TERM, _PROMISED = 6, 7, 8, 9, 10, 11
 _FORMED, _TAKES_PROMISES, _ABSTAINS = 1, 2, 4
-"""Bits of what Hello says. An unformed node says none: nodes of earlier versions take any for `formed`."""
+"""Flag bits of `Hello`. An unformed node sets none, since nodes of earlier versions read any bit as `formed`."""
 
 _LAYOUT = {
     _HELLO: struct.Struct(">BBH"),
@@ -170,7 +171,7 @@ ENTRY_OVERHEAD_BYTES = _ENTRY.size
 
 
 def encode(message: Message) -> list[bytes]:
-    """The message as parts of one payload; entries and chunks are not copied."""
+    """Encode a message as parts of one payload; entries and chunks are not copied."""
     match message:
         case Append(term, generation, commit, previous_index, previous_term, entries):
             head = _LAYOUT[_APPEND].pack(
@@ -207,7 +208,7 @@ def encode(message: Message) -> list[bytes]:
 
 
 def decode(payload: bytes) -> Message:
-    """The message in one payload. Raises MalformedRaftMessage."""
+    """Decode a payload. Raises MalformedRaftMessage."""
     kind = payload[0] if payload else 0
     layout = _LAYOUT.get(kind)
     if layout is None:

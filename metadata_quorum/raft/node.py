@@ -1,4 +1,4 @@
-"""A Raft node on an event loop: `RaftNode`, what the rest of the quorum node uses."""
+"""A Raft node on an event loop: `RaftNode`, the interface for the rest of the quorum node."""
 
 from __future__ import annotations
 
@@ -39,14 +39,15 @@ logger = logging.getLogger(__name__)
 _Result = TypeVar("_Result")
 
 PUMP_S = 0.02
-"""The longest that passes between two looks at the clocks of Raft."""
+"""Longest interval between two checks of Raft's timers."""
 _CLOCK_TICK_S = 0.001
-"""Timers of the loop have this resolution: a timer set for a moment may come before it."""
+"""Resolution of the loop's timers: a timer may fire earlier than its time by this much."""
 
 
 @dataclass(frozen=True, slots=True)
 class RaftConfig:
-    """`peers` are host and port of every node, this one included. `directory` belongs to this node alone."""
+    """The configuration of a Raft node. `peers` has host and port of every node, this node included. `directory`
+    belongs to this node alone."""
 
     node_id: int
     peers: Mapping[int, tuple[str, int]]
@@ -54,13 +55,15 @@ class RaftConfig:
     security: LinkSecurity
     cluster_id: str
     machine_factory: str
-    """`module:callable` that makes an empty machine: another process makes snapshots with it."""
+    """`module:callable` that creates an empty machine; the snapshot process uses it."""
     replace_empty: bool = False
-    """An operator says: this folder is empty because its node was lost. Never while that node may still run."""
+    """True if an operator states that this folder is empty because its node was lost. Never set it while that node may
+    still run."""
     tls: NodeTls | None = None
-    """Under the links, if it is wanted."""
+    """TLS under the links; None for none."""
     restored: bool = False
-    """An operator says: this folder was put back from an older copy on purpose, and votes with what it has."""
+    """True if an operator states that this folder was restored from an older copy on purpose, so the node votes at
+    once."""
     settings: Settings = field(default_factory=Settings)
     times: TransportTimes = field(default_factory=TransportTimes)
     limits: NodeConnectionLimits = field(default_factory=NodeConnectionLimits)
@@ -68,7 +71,7 @@ class RaftConfig:
 
 @contextmanager
 def _naming(directory: Path) -> Iterator[None]:
-    """Says which folder it is that cannot be used."""
+    """Add the folder to the text of errors about it."""
     try:
         yield
     except (CorruptFile, WrongFolder) as error:
@@ -76,7 +79,7 @@ def _naming(directory: Path) -> Iterator[None]:
 
 
 class RaftNode:
-    """One node of the quorum. Everything but `start` and `stop` is called on the loop."""
+    """A node of the quorum. All methods except `start` and `stop` are called on the loop."""
 
     def __init__(
         self,
@@ -86,11 +89,10 @@ class RaftNode:
         on_role: Callable[[RoleChange], None],
         on_applied: Callable[[], None] | None = None,
     ) -> None:
-        """Prepares the folder, which blocks for a moment.
+        """Prepare the folder, which blocks briefly.
 
-        `machine` must be empty, as the factory makes it. `on_role` is told each change of leader, term or
-        role; `on_applied` that the machine has moved. Raises CorruptFile or
-        WrongFolder.
+        `machine` must be empty, as the factory creates it. `on_role` receives each change of leader, term or role;
+        `on_applied` is called after the machine has changed. Raises CorruptFile or WrongFolder.
         """
         if config.node_id not in config.peers:
             raise ValueError(f"node {config.node_id} is not among the quorum nodes {sorted(config.peers)}")
@@ -106,7 +108,7 @@ class RaftNode:
             )
             check_voters(self._formation, config.peers)
         self.identity = Identity(config.node_id, self._formation.directory_id, config.cluster_id)
-        """What this node says about itself in handshakes."""
+        """Identity of this node in handshakes."""
         others = {peer: address for peer, address in config.peers.items() if peer != config.node_id}
         listener = Listener(self._connected, self._disconnected, self._received, self._wake)
         self._links = PeerLinks(
@@ -117,7 +119,7 @@ class RaftNode:
         self._shell: _Shell | None = None
 
     async def start(self) -> None:
-        """Recover, restore the machine, and take part. To be stopped even if it fails.
+        """Recover the folder, restore the machine, and take part. Call `stop` even if this fails.
 
         Raises CorruptFile, and WrongFolder while another process uses the folder.
         """
@@ -151,13 +153,15 @@ class RaftNode:
         self._shell.start(self._core.pump)
 
     async def _recovered(self, work: Callable[[], _Result]) -> _Result:
-        """Off the loop. Where a start is cancelled the thread goes on, and the folder stays locked until it ends."""
+        """Run recovery work off the loop. If the start is cancelled the thread continues, and the folder stays locked
+        until it ends."""
         recovery = asyncio.get_running_loop().run_in_executor(None, work)
         self._recovery = recovery
         return await asyncio.shield(recovery)
 
     async def stop(self) -> None:
-        """Leave in order: followers elect another at once, the journal is closed and marked whole."""
+        """Leave the quorum in order: followers elect another leader at once, and the journal is closed and marked as
+        complete."""
         if self._recovery is not None:
             await asyncio.wait((self._recovery,))
         if self._core is None or self._shell is None:
@@ -170,28 +174,29 @@ class RaftNode:
         self._disk.unlock()
 
     def adopt(self, link: NodeConnection) -> PeerLinks | None:
-        """Take an accepted, authenticated link of role RAFT: its handler, None to refuse it."""
+        """Take over an accepted, authenticated link of role RAFT, and return its handler; None refuses the link."""
         return self._links if self._core is not None and self._links.adopt(link) else None
 
     def propose(self, command: bytes) -> asyncio.Future[object]:
-        """Replicate `command`; the result of `apply`, once a majority has it on disk.
+        """Replicate `command`. The future yields the result of `apply` once a majority has the command on disk.
 
-        Raises, through the future, NotLeader, OutcomeUnknown or
-        Overloaded; at once ValueError for a command over the limit.
+        The future raises NotLeader, OutcomeUnknown or Overloaded. Raises ValueError at once for a command over the
+        limit.
         """
         return self._propose(command)
 
     def submit(self, command: bytes | None, done: Done) -> None:
-        """Replicate `command`, None for a barrier. `done(result, error)` is called in the turn of the loop in which
-        it is applied, before `on_applied`, or at once; it may not raise. Results and errors are those of
-        `propose`. Raises ValueError for a command over the limit.
+        """Replicate `command`; None is a barrier. Results and errors equal those of `propose`.
+
+        `done(result, error)` is called at once, or in the turn of the loop in which the command is applied, before
+        `on_applied`. It must not raise. Raises ValueError for a command over the limit.
         """
         if self._core is None:
             raise RuntimeError("the node has not been started")
         self._core.commands.propose(self._core.consensus, command, done)
 
     async def barrier(self) -> None:
-        """Return when this node was leader after the call and has applied all that was committed before it.
+        """Wait until this node, as leader, has applied everything that was committed before the call.
 
         Raises NotLeader or OutcomeUnknown.
         """
@@ -199,47 +204,47 @@ class RaftNode:
 
     @property
     def is_leader(self) -> bool:
-        """Whether this node is the active leader: its own no-op is applied. Advisory until a barrier."""
+        """True if this node is the active leader, which has applied its own no-op. Only a hint until a barrier."""
         return self._core is not None and self._core.consensus.active
 
     @property
     def leader_id(self) -> int | None:
-        """Whom this node takes for the leader."""
+        """Node that this node considers the leader."""
         return None if self._core is None else self._core.leader_id
 
     @property
     def leader_silence_s(self) -> float:
-        """Seconds since this node has heard of a leader; 0 while it leads, endless when there is none."""
+        """Seconds since this node received a message of a leader; 0 while it leads, infinity if there is no leader."""
         return inf if self._core is None else self._core.leader_silence_s
 
     @property
     def term(self) -> int:
-        """The current Raft term; the controller epoch."""
+        """Current Raft term, which is the controller epoch."""
         return 0 if self._core is None else self._core.consensus.term
 
     @property
     def applied_index(self) -> int:
-        """The last Raft index applied to the machine."""
+        """Last Raft index applied to the machine."""
         return 0 if self._core is None else self._core.consensus.last_applied
 
     @property
     def commit_times(self) -> Histogram:
-        """Milliseconds that entries of this node took to be committed and applied, while it led."""
+        """Milliseconds from appending to applying, for the entries that this node appended as leader."""
         return Histogram(COMMIT_BOUNDS_MS) if self._core is None else self._core.commands.commit_times
 
     @property
     def replication(self) -> Replication | None:
-        """How far this leader and its followers have come; None unless this node is the active leader."""
+        """Replication state of this leader and its followers; None unless this node is the active leader."""
         return self._core.replicator.replication if self._core is not None and self.is_leader else None
 
     @property
     def catching_up(self) -> bool:
-        """Whether this node does not vote before it has all that is committed."""
+        """True if this node does not vote until it has all committed entries."""
         return self._core is not None and self._core.formation.catching_up
 
     @property
     def abstaining(self) -> frozenset[int]:
-        """The nodes that do not vote for that reason, as far as this node hears of them."""
+        """Nodes that do not vote because they are catching up, as far as this node knows."""
         if self._core is None:
             return frozenset()
         own = {self._config.node_id} if self.catching_up else set()
@@ -247,12 +252,12 @@ class RaftNode:
 
     @property
     def formed(self) -> bool:
-        """Whether this node takes part: its cluster has been formed."""
+        """True if this node's cluster has been formed, so that it takes part."""
         return self._core is not None and self._core.formation.formed
 
     @property
     def was_formed(self) -> bool:
-        """Whether the folder was one of a formed cluster when it was opened."""
+        """True if the folder belonged to a formed cluster when it was opened."""
         return self._formation.formed
 
     def _propose(self, command: bytes | None) -> asyncio.Future[object]:
@@ -290,17 +295,17 @@ class RaftNode:
             self._shell.wake()
 
     def tell_role(self, change: RoleChange) -> None:
-        """The core reports a change."""
+        """Report a change of role from the core to the owner."""
         self._on_role(change)
 
     def tell_applied(self) -> None:
-        """The core reports that the machine has moved."""
+        """Report a change of the machine from the core to the owner."""
         if self._on_applied is not None:
             self._on_applied()
 
 
 class _Guard:
-    """An exception in the core means that its state cannot be trusted: the process exits."""
+    """A context that exits the process on an exception in the core, whose state can then no longer be trusted."""
 
     def __enter__(self) -> None:
         """Nothing to prepare."""
@@ -314,7 +319,8 @@ _GUARD = _Guard()
 
 
 class _Shell:
-    """The core's effects on an event loop: one thread for syncing in order, one for long work, child processes."""
+    """The core's effects on an event loop: a thread for syncing in order, a thread for long work, and child
+    processes."""
 
     def __init__(self, node: RaftNode, config: RaftConfig, salt: int, links: PeerLinks) -> None:
         self._node = node
@@ -332,42 +338,42 @@ class _Shell:
         self._stopping = False
 
     def start(self, pump: Callable[[], None]) -> None:
-        """Begin to let time pass."""
+        """Start calling `pump`."""
         self._pump = pump
         self._tick()
 
     async def stop(self) -> None:
-        """Finish what was handed to the threads; kill a child at work."""
+        """Finish the threads' work, and kill a running child process."""
         self._stopping = True
         if self._timer is not None:
             self._timer.cancel()
         if self._folding is not None:
             self._folding.cancel()
             await asyncio.gather(self._folding, return_exceptions=True)
-        # Long work may end in more work to be done in order.
+        # Long work may lead to more work in order.
         await self._loop.run_in_executor(None, self._aside.shutdown)
         await self._in_order.stop()
 
     def send(self, peer: int, parts: Sequence[bytes]) -> None:
-        """See `effects.Effects`."""
+        """Send a message; see `effects.Effects`."""
         self._links.send(peer, parts)
 
     def writable(self, peer: int) -> bool:
-        """See `effects.Effects`."""
+        """Return whether the connection to `peer` accepts data; see `effects.Effects`."""
         return self._links.writable(peer)
 
     def wake(self) -> None:
-        """Pump once everything that is ready on the loop has run."""
+        """Call `pump` once everything that is ready on the loop has run."""
         if not self._pump_is_due and not self._stopping:
             self._pump_is_due = True
             self._loop.call_soon(self._pump_now)
 
     def in_order(self, work: Callable[[], None], done: Callable[[], None]) -> None:
-        """Run on the syncing thread."""
+        """Run `work` on the syncing thread."""
         self._in_order.give(work, done)
 
     def aside(self, work: Callable[[], object], done: Callable[[object, Exception | None], None]) -> None:
-        """Run on the thread for long work."""
+        """Run `work` on the thread for long work."""
         future = self._aside.submit(work)
         future.add_done_callback(lambda finished: self._back(lambda: self._finish_aside(finished, done)))
 
@@ -376,11 +382,11 @@ class _Shell:
         self._folding = self._loop.create_task(self._fold(request, done))
 
     def role_changed(self, change: RoleChange) -> None:
-        """See `effects.Effects`."""
+        """Report a role; see `effects.Effects`."""
         self._node.tell_role(change)
 
     def applied(self) -> None:
-        """See `effects.Effects`."""
+        """Report a change of the machine; see `effects.Effects`."""
         self._node.tell_applied()
 
     def _pump_now(self) -> None:
@@ -393,8 +399,8 @@ class _Shell:
     def _tick(self) -> None:
         left_s = self._pumped_s + PUMP_S - self._loop.time()
         if left_s < _CLOCK_TICK_S:
-            # Timers may run before sockets are polled. Two turns later whatever had arrived has been delivered, so
-            # a process that was stopped for a while hears its leader before it thinks of an election.
+            # Timers may run before sockets are polled. Two turns later everything that had arrived has been delivered,
+            # so a process that was stopped for a while processes its leader's messages before it considers an election.
             self._loop.call_soon(lambda: self._loop.call_soon(self._pump_now))
             left_s = PUMP_S
         self._timer = self._loop.call_later(left_s, self._tick)

@@ -1,7 +1,7 @@
-"""What a leader knows about one follower, and what it may send next. Pure.
+"""The leader's view of one follower's log, which decides what to send next. Pure.
 
-`PROBE`: the position is a guess, one message at a time. `STREAM`: entries flow without waiting, up to a
-window of bytes not yet durable there. `SNAPSHOT`: the log does not reach back far enough.
+`PROBE`: the position is a guess, so one message is sent at a time. `STREAM`: entries are sent without waiting, up to a
+window of bytes that are not yet durable there. `SNAPSHOT`: the follower needs entries that the log no longer has.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from enum import Enum
 
 
 class Mode(Enum):
-    """How the follower is fed."""
+    """The mode of replication to a follower."""
 
     PROBE = "probe"
     STREAM = "stream"
@@ -21,10 +21,10 @@ class Mode(Enum):
 
 @dataclass(slots=True)
 class ReplicationProgress:
-    """One follower, for as long as its connection and this leadership last.
+    """The progress of one follower, while its connection and this leadership last.
 
-    Invariant: `durable_index < next_index`. `generation` rises whenever the leader goes back, so that
-    refusals of what was sent before are told from new ones.
+    Invariant: `durable_index < next_index`. `generation` rises whenever the leader moves back, so that refusals of
+    earlier messages can be distinguished from new ones.
     """
 
     next_index: int
@@ -34,11 +34,11 @@ class ReplicationProgress:
     awaiting_reply: bool = False
     in_flight_bytes: int = 0
     restored: bool = False
-    """Whether a snapshot was needed: were the entries behind it gone too soon, it would be needed again."""
+    """True if the follower needed a snapshot. If the entries after it were dropped too soon, it would need another."""
     _in_flight: deque[tuple[int, int]] = field(default_factory=deque)
 
     def sent(self, last_index: int, size: int) -> None:
-        """Entries up to `last_index` are on their way, `size` bytes of them."""
+        """Note that entries up to `last_index`, with `size` bytes, have been sent."""
         if self.mode is Mode.PROBE:
             self.awaiting_reply = True
         else:
@@ -48,7 +48,8 @@ class ReplicationProgress:
             self.in_flight_bytes += size
 
     def confirmed(self, next_index: int) -> bool:
-        """The follower has everything below `next_index` durably. True if that is news."""
+        """Note that the follower has stored everything below `next_index` durably. Return True if its durable index
+        rose."""
         while self._in_flight and self._in_flight[0][0] < next_index:
             self.in_flight_bytes -= self._in_flight.popleft()[1]
         if self.mode is Mode.PROBE:
@@ -62,19 +63,19 @@ class ReplicationProgress:
         return news
 
     def refused(self, next_index: int, generation: int) -> bool:
-        """The follower's log does not continue there. False for an outdated refusal."""
+        """Move back because the follower's log does not match. Return False for an outdated refusal."""
         if generation != self.generation or self.mode is Mode.SNAPSHOT:
             return False
         self._go_back(max(self.durable_index + 1, min(next_index, self.next_index)))
         return True
 
     def begin_snapshot(self) -> None:
-        """Entries are of no use until a snapshot is installed."""
+        """Stop sending entries until a snapshot is installed."""
         self.mode = Mode.SNAPSHOT
         self._forget_in_flight()
 
     def snapshot_installed(self, index: int) -> None:
-        """The follower continues behind `index`."""
+        """Continue after `index` with a probe."""
         self.restored = True
         self._go_back(max(self.durable_index, index) + 1)
 

@@ -1,10 +1,10 @@
-"""One record of the journal: its bytes, and how to tell a torn tail from damage.
+"""The format of journal records, with the rule that separates a torn tail from damage.
 
-`magic 4 | crc 4 | length 4 | kind 1 | ordinal 8 | durable 8 | index 8 | term 8 | payload`, big-endian. The CRC
-is seeded with the folder's salt, so that no payload can pose as a record. `ordinal` numbers all records of the
-journal; `durable` is the highest ordinal known to be synced when the record was written. A bad record whose
-ordinal some readable record calls durable was damaged; any other bad record was never synced, and with it
-nothing behind it was ever promised.
+`magic 4 | crc 4 | length 4 | kind 1 | ordinal 8 | durable 8 | index 8 | term 8 | payload`, big-endian. The CRC is
+seeded with the folder's salt, so that no payload can imitate a record. `ordinal` numbers all records of the journal;
+`durable` is the highest ordinal known to be synced when the record was written. An unreadable record was damaged if a
+readable record states that it was durable. Otherwise it was never synced, and neither it nor any later record was ever
+acknowledged.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ HEADER_BYTES = _HEADER.size
 
 
 class JournalRecordKind(IntEnum):
-    """What a record does to the log that is being rebuilt."""
+    """The effect of a record on the log that is being rebuilt."""
 
     ENTRY = 1
     """Append the entry."""
     BASE = 2
-    """First record of a file: the log so far ends with (index, term)."""
+    """First record of a file: the log up to here ends with (index, term)."""
     CUT = 3
-    """Drop every entry behind (index, term)."""
+    """Drop every entry after (index, term)."""
     RESET = 4
-    """The log is empty and continues behind (index, term): a snapshot took its place."""
+    """Drop the whole log; it continues after (index, term), because a snapshot replaced it."""
     MARK = 5
-    """Nothing; says that everything before it is durable."""
+    """No change; states that everything before it is durable."""
 
 
 @dataclass(frozen=True, slots=True)
 class JournalRecord:
-    """A decoded record and where it ends."""
+    """A decoded record, with the position after it in `end`."""
 
     kind: JournalRecordKind
     ordinal: int
@@ -53,14 +53,14 @@ class JournalRecord:
 def pack(
     salt: int, kind: JournalRecordKind, ordinal: int, durable: int, index: int, term: int, payload: bytes
 ) -> bytes:
-    """The bytes of one record. `salt` seeds its checksum."""
+    """Encode a record. `salt` seeds its checksum."""
     rest = _REST.pack(len(payload), kind, ordinal, durable, index, term)
     checksum = zlib.crc32(payload, zlib.crc32(rest, salt))
     return b"".join((MAGIC, checksum.to_bytes(4, "big"), rest, payload))
 
 
 def unpack(salt: int, content: bytes, position: int) -> JournalRecord | None:
-    """The record at `position`; None if there is none that is whole and undamaged."""
+    """Decode the record at `position`; None if it is incomplete or damaged."""
     start = position + HEADER_BYTES
     if start > len(content):
         return None
@@ -76,7 +76,7 @@ def unpack(salt: int, content: bytes, position: int) -> JournalRecord | None:
 
 
 def find_all(salt: int, content: bytes, position: int) -> Iterator[JournalRecord]:
-    """Every undamaged record at or behind `position`, wherever it starts."""
+    """Yield every undamaged record at or after `position`, wherever it starts."""
     while (position := content.find(MAGIC, position)) >= 0:
         record = unpack(salt, content, position)
         if record is None:

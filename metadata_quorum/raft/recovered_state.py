@@ -1,4 +1,4 @@
-"""What a node recovers from its folder, and starts with."""
+"""The state that a node recovers from its folder at its start."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ from .vote import Vote
 
 @dataclass(frozen=True, slots=True)
 class RecoveredState:
-    """Made by `startup.open_parts`. `applied` is the last index of the newest snapshot, 0 without one.
+    """The parts of a recovered folder, made by `startup.open_parts`. `applied` is the last index of the newest
+    snapshot, 0 without a snapshot.
 
-    `is_restored`: an operator says that the folder was put back from an older copy on purpose.
+    `is_restored` is true if an operator states that the folder was restored from an older copy on purpose.
     """
 
     disk: Disk

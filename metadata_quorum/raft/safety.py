@@ -1,8 +1,8 @@
-"""What a follower may do with an AppendEntries message. Pure.
+"""A follower's decision about an AppendEntries message. Pure.
 
-The library truncates its log on any overlap and answers with what it was sent; Raft (section 5.3) truncates on
-a conflict only, and an answer may claim only what was compared. `reconcile` decides it here, and hands the
-library a message that leaves it nothing to get wrong.
+The library truncates its log on any overlap and acknowledges everything it was sent. Raft (section 5.3) truncates on a
+conflict only, and an answer may state only what was compared. `reconcile` decides this, and creates a message that the
+library cannot process wrongly.
 """
 
 from __future__ import annotations
@@ -15,34 +15,34 @@ from .messages import Append
 
 
 class BrokenInvariant(AssertionError):
-    """Something happened that Raft rules out. The process must stop."""
+    """A state that Raft rules out. The process must stop."""
 
 
 class LogView(Protocol):
-    """The log, as far as deciding needs it."""
+    """The part of the log's interface that decisions need."""
 
     @property
     def base_index(self) -> int:
-        """The index before the first entry held."""
+        """Index before the first entry held."""
 
     @property
     def last_index(self) -> int:
-        """The index of the last entry."""
+        """Index of the last entry."""
 
     @property
     def last_term(self) -> int:
-        """The term of the last entry."""
+        """Term of the last entry."""
 
     def term_at(self, index: int) -> int | None:
-        """The term of an entry or of the base."""
+        """Return the term of an entry or of the base; None if it is not held."""
 
 
 @dataclass(frozen=True, slots=True)
 class Accepted:
-    """Append `entries` behind `previous_index`, dropping what stands there now.
+    """The decision to append `entries` after `previous_index`, and to drop the present entries there.
 
-    Without entries nothing is dropped: `previous_index` is then the end of the log. Up to `verified` the log
-    equals the leader's.
+    Without entries nothing is dropped, and `previous_index` is the end of the log. Up to `verified` the log equals the
+    leader's.
     """
 
     previous_index: int
@@ -53,16 +53,16 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
-    """The logs differ before the entries: the leader should try from `next_index`."""
+    """The logs differ before the entries; the leader should try from `next_index`."""
 
     next_index: int
 
 
 def reconcile(log: LogView, applied: int, message: Append) -> Accepted | Mismatch:
-    """Compare `message` with the log; `applied` is the last index whose command has been applied here.
+    """Compare `message` with the log; `applied` is the last index applied here.
 
-    What is applied is committed, so a legitimate leader has it too and it needs no comparing. Raises
-    BrokenInvariant when a leader contradicts it.
+    Applied entries are committed, so a legitimate leader has them too, and they need no comparison. Raises
+    BrokenInvariant when a leader contradicts them.
     """
     previous, entries = message.previous_index, message.entries
     known = max(applied, log.base_index)
@@ -98,7 +98,8 @@ def reconcile(log: LogView, applied: int, message: Append) -> Accepted | Mismatc
 
 
 def _start_of_run(log: LogView, index: int, known: int) -> int:
-    """Skip the whole term at once: the first index behind `known` that shares the term at `index`."""
+    """Return the first index after `known` with the same term as `index`, so that a refusal skips the whole term at
+    once."""
     term = log.term_at(index)
     while index - 1 > known and log.term_at(index - 1) == term:
         index -= 1
@@ -106,5 +107,6 @@ def _start_of_run(log: LogView, index: int, known: int) -> int:
 
 
 def is_up_to_date(log: LogView, last_index: int, last_term: int) -> bool:
-    """Whether a log that ends so is at least as complete as `log` (Raft section 5.4.1)."""
+    """Return whether a log that ends at (`last_index`, `last_term`) is at least as complete as `log` (Raft section
+    5.4.1)."""
     return (last_term, last_index) >= (log.last_term, log.last_index)

@@ -1,8 +1,8 @@
 """Snapshots of the state machine on disk.
 
-A snapshot is `magic | index | term | crc`, then chunks `length | crc | bytes`, then a closing chunk of length
-0 that counts them. It is written under a temporary name and renamed once durable, so a file with a final name is
-whole; if it does not read back, the disk has lost something and the node must not start.
+A snapshot is `magic | index | term | crc`, then chunks `length | crc | bytes`, then a closing chunk of length 0 with
+their number. It is written under a temporary name and renamed once durable, so a file with a final name is complete. If
+such a file is unreadable, the disk has lost data and the node must not start.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Snapshot:
 
 
 def write(disk: Disk, name: str, index: int, term: int, chunks: Iterable[bytes]) -> int:
-    """Write a snapshot durably under a temporary `name`; its size in bytes. Blocks."""
+    """Write a snapshot durably under a temporary `name`, and return its size in bytes. Blocks."""
     file = disk.create(name)
     head = struct.pack(">8sQQ", _MAGIC, index, term)
     data = head + zlib.crc32(head).to_bytes(4, "big")
@@ -57,7 +57,7 @@ def write(disk: Disk, name: str, index: int, term: int, chunks: Iterable[bytes])
 
 
 def read_position(file: File, name: str) -> tuple[int, int]:
-    """The (index, term) a snapshot file names. Raises CorruptFile."""
+    """Return the (index, term) in a snapshot file's header. Raises CorruptFile."""
     head = file.read(0, _HEADER.size)
     if len(head) < _HEADER.size:
         raise _damaged(name, "it is cut off")
@@ -68,7 +68,7 @@ def read_position(file: File, name: str) -> tuple[int, int]:
 
 
 def read_chunks(disk: Disk, name: str) -> Iterator[bytes]:
-    """The chunks of a snapshot, each checked. Raises CorruptFile, before or between chunks."""
+    """Yield the verified chunks of a snapshot. Raises CorruptFile, before or between chunks."""
     file = disk.open(name)
     try:
         read_position(file, name)
@@ -105,10 +105,10 @@ def _damaged(name: str, how: str) -> CorruptFile:
 
 
 class SnapshotStore:
-    """The snapshots in a folder: one that counts, the newest."""
+    """The snapshots in a folder, of which the newest counts."""
 
     def __init__(self, disk: Disk) -> None:
-        """Find the newest and clear leftovers away. Blocks. Raises CorruptFile."""
+        """Find the newest snapshot and remove leftovers. Blocks. Raises CorruptFile."""
         self._disk = disk
         self.latest: Snapshot | None = None
         names = [name for name in disk.names() if _NAME.fullmatch(name)]
@@ -123,7 +123,7 @@ class SnapshotStore:
         disk.sync_names()
 
     def publish(self, temporary: str) -> Snapshot:
-        """Give a written snapshot its final name, durably. Blocks; any thread."""
+        """Give a written snapshot its final name, durably. Blocks; may run in any thread."""
         file = self._disk.open(temporary)
         index, term = read_position(file, temporary)
         size = file.size()
@@ -134,7 +134,7 @@ class SnapshotStore:
         return Snapshot(name, index, term, size)
 
     def supersede(self, snapshot: Snapshot) -> str | None:
-        """`snapshot` is published: count it if it is the newest; the name of a file to remove."""
+        """Count a published snapshot if it is the newest. Return the name of a file to remove, or None."""
         if self.latest is not None and self.latest.index >= snapshot.index:
             return snapshot.name if self.latest.index > snapshot.index else None
         old, self.latest = self.latest, snapshot

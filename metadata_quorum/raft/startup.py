@@ -1,4 +1,4 @@
-"""From a folder to a running node's parts: read everything, check it, put it in order. Blocks."""
+"""The recovery of a node's parts from its folder: read, check and align everything. Blocks."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .vote import Vote
 
 
 def journal_salt(formation: Formation) -> int:
-    """What the journal's checksums are seeded with: nobody outside knows it."""
+    """Return the seed of the journal's checksums, which is unknown outside the node."""
     return zlib.crc32(formation.directory_id)
 
 
@@ -27,8 +27,8 @@ def open_parts(
 ) -> RecoveredState:
     """Open the folder of `formation`. Raises CorruptFile for damage that no crash explains.
 
-    `replace_empty`: an operator says that this folder takes the place of one that is gone. `restored`: that this
-    folder was put back from an older copy on purpose, so that it votes with what it has.
+    `replace_empty`: an operator states that this folder replaces a lost one. `restored`: an operator states that this
+    folder was restored from an older copy on purpose, so it votes at once.
     """
     saved_vote = vote.load(disk)
     if saved_vote is None:
@@ -62,6 +62,6 @@ def open_parts(
 
 
 def restore(parts: RecoveredState, machine: Machine) -> None:
-    """Bring `machine` to the newest snapshot."""
+    """Restore `machine` from the newest snapshot, if there is one."""
     if parts.store.latest is not None:
         machine.restore(snapshots.read_chunks(parts.disk, parts.store.latest.name))

@@ -1,7 +1,7 @@
-"""The thread that writes to the disk: what is given to it, in that order, and back to the loop.
+"""A thread that runs blocking disk work in order and reports each completion to the event loop.
 
-A pool of one thread would do the same. It makes a future with a lock for each piece of work, and there are several for
-each entry of the log.
+A thread pool of size one would do the same, but it creates a future with a lock for each job, and there are several
+jobs for each entry of the log.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from collections.abc import Callable
 logger = logging.getLogger(__name__)
 
 Finished = Callable[[Callable[[], None], Exception | None], None]
-"""Called on the loop with what is to be done after a piece of work, and what it raised."""
+"""Callback on the loop: receives the continuation of a job, and the error that the job raised or None."""
 
 _Job = tuple[Callable[[], None], Callable[[], None]]
 
 
 class SyncThread:
-    """One thread beside the loop. `give` and `stop` are called on the loop."""
+    """A thread beside the loop. `give` and `stop` are called on the loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, finished: Finished) -> None:
         self._loop = loop
@@ -31,11 +31,11 @@ class SyncThread:
         self._thread.start()
 
     def give(self, work: Callable[[], None], done: Callable[[], None]) -> None:
-        """Run `work`, which blocks, after all that was given before; then call `finished` with `done` on the loop."""
+        """Run blocking `work` after all earlier work; then call `finished` with `done` on the loop."""
         self._jobs.put((work, done))
 
     async def stop(self) -> None:
-        """Return once everything that was given has run."""
+        """Wait until all work has run."""
         self._jobs.put(None)
         await self._loop.run_in_executor(None, self._thread.join)
 

@@ -1,14 +1,14 @@
-"""The Raft library, with everything that is unsafe in it replaced.
+"""The Raft library, with all its unsafe parts replaced.
 
-pysyncobj keeps terms, the counting of votes, the commit rule and the heartbeat clock. This subclass takes its journal,
-transport, poller, election timer, command path, sending, applying and snapshots away from it. It is the only module
-that names the library's private attributes, so its version is pinned. Every override says which of the library's
-methods it stands for.
+pysyncobj keeps terms, the counting of votes, the commit rule and the heartbeat timer. This subclass replaces its
+journal, transport, poller, election timer, command path, sending, applying and snapshots. It is the only module that
+names the library's private attributes, so the library's version is pinned. Every override states which behaviour of the
+library it replaces.
 
-The library calls back on the stack of whoever calls it::
+The library calls back on the stack of its caller::
 
     Core.pump -> Consensus.tick -> the library
-        stands, if told to            -> Hooks.vote_changed, Hooks.library_sends: RequestVote to all
+        stands, if requested          -> Hooks.vote_changed, Hooks.library_sends: RequestVote to all
         has won                       -> Hooks.leadership_begins, role_changed, heartbeat
         finds what is committed
         steps down without a majority -> Hooks.role_changed
@@ -45,45 +45,47 @@ _FOLLOWER = library._RAFT_STATE.FOLLOWER
 
 
 def clock() -> float:
-    """The seconds the library counts in. It takes CLOCK_MONOTONIC_RAW, from which `time.monotonic` drifts by
-    election timeouts within hours; deadlines are passed both ways, so there must be one clock.
-    """
+    """Return the time in seconds of the library's clock. The library uses CLOCK_MONOTONIC_RAW, from which
+    `time.monotonic` drifts by election timeouts within hours. Deadlines are passed in both directions, so both must use
+    the same clock."""
     return float(library.monotonicTime())
 
 
 class CommandHooks(Protocol):
-    """The way of commands. All calls come from `Consensus.tick`."""
+    """Callbacks for commands. All calls come from `Consensus.tick`."""
 
     def apply_committed(self, consensus: Consensus) -> None:
         """Apply entries up to the commit index, marking each with `Consensus.mark_applied`."""
 
     def append_queued(self, consensus: Consensus) -> None:
-        """Append the commands that wait, if this node leads."""
+        """Append the queued commands, if this node leads."""
 
 
 class Hooks(Protocol):
-    """Terms, votes and leadership. All calls come from `Consensus.tick` or `Consensus.deliver`."""
+    """Callbacks for terms, votes and leadership. All calls come from `Consensus.tick` or `Consensus.deliver`."""
 
     def library_sends(self, peer: int, message: dict[str, Any]) -> None:
-        """The library wants `message` sent to `peer`."""
+        """Send `message` of the library to `peer`."""
 
     def leadership_begins(self) -> None:
-        """This node has won; its no-op is not in the log yet."""
+        """Handle a won election; the no-op is not in the log yet."""
 
     def heartbeat(self) -> None:
-        """Send every follower what it lacks, or a heartbeat."""
+        """Send every follower its missing entries, or a heartbeat."""
 
     def vote_changed(self, vote: Vote) -> None:
-        """The vote must be durable before anything else leaves this node."""
+        """Make the vote durable before anything else leaves this node."""
 
     def role_changed(self, leads: bool) -> None:
-        """This node has become leader, or anything else."""
+        """Handle a change of role; `leads` is true for the leader."""
 
 
 class _Peer(Node):  # type: ignore[misc]
-    """Another node. There is one object for each, so that the library's many look-ups need not compare ids. They are
-    hashed by their ids all the same: the library goes through sets of nodes, and a seed of the simulation has to
-    reproduce."""
+    """Another node. There is one object for each node, so that the library's many look-ups compare by identity.
+
+    The hash still depends on the id: the library iterates over sets of nodes, and a seed of the simulation must
+    reproduce the order.
+    """
 
     __eq__ = object.__eq__
     __ne__ = object.__ne__
@@ -91,7 +93,7 @@ class _Peer(Node):  # type: ignore[misc]
 
 
 class _Outlet(Transport):  # type: ignore[misc]
-    """The library's way out."""
+    """The library's transport for outgoing messages."""
 
     def __init__(self, hooks: Hooks) -> None:
         super().__init__(None, None, [])
@@ -106,18 +108,18 @@ class _Outlet(Transport):  # type: ignore[misc]
         return True
 
     def destroy(self) -> None:
-        """Links are not the library's."""
+        """Do nothing: the links do not belong to the library."""
 
 
 class _NoPoller:
-    """Messages are delivered by the event loop before the tick, never inside it."""
+    """A poller that does nothing: the event loop delivers messages before the tick, never inside it."""
 
     def poll(self, timeout: float) -> None:
-        """Nothing to wait for."""
+        """Return at once."""
 
 
 class _LibraryLog:
-    """The journal under the names the library uses."""
+    """The journal under the library's method names."""
 
     def __init__(self, journal: Journal, vote: Vote, applied: int, hooks: Hooks) -> None:
         self._journal = journal
@@ -148,7 +150,7 @@ class _LibraryLog:
         return self._vote.voted_for
 
     def setRaftCommitIndex(self, index: int) -> None:
-        """Not kept: after a restart the leader says again what is committed."""
+        """Do nothing: after a restart the leader sends the commit index again."""
 
     def getRaftCommitIndex(self) -> int:
         return self._applied
@@ -157,7 +159,7 @@ class _LibraryLog:
         self._journal.mark()
 
     def _destroy(self) -> None:
-        """The journal is closed by its owner."""
+        """Do nothing: the owner closes the journal."""
 
 
 class Consensus(SyncObj):  # type: ignore[misc]
@@ -175,7 +177,7 @@ class Consensus(SyncObj):  # type: ignore[misc]
         commands: CommandHooks,
         clock: Callable[[], float],
     ) -> None:
-        """`applied`: the index of the snapshot the state machine was restored from."""
+        """`applied` is the index of the snapshot that the state machine was restored from."""
         self._hooks = hooks
         self._commands = commands
         self._timing = timing
@@ -200,85 +202,89 @@ class Consensus(SyncObj):  # type: ignore[misc]
 
     @property
     def term(self) -> int:
-        """The current term."""
+        """Current term."""
         return self._SyncObj__raftCurrentTerm  # type: ignore[no-any-return]
 
     @property
     def leads(self) -> bool:
-        """Whether this node is leader of its term, active or not."""
+        """True if this node is leader of its term, active or not."""
         return bool(self._SyncObj__raftState == _LEADER)
 
     @property
     def leader_id(self) -> int | None:
-        """Whom this node last took for the leader."""
+        """Node that this node last considered the leader."""
         leader = self._SyncObj__raftLeader
         return None if leader is None else leader.id
 
     @property
     def commit_index(self) -> int:
-        """The last index known to be committed."""
+        """Last index known to be committed."""
         return self._SyncObj__raftCommitIndex
 
     @property
     def last_applied(self) -> int:
-        """The last index applied to the state machine."""
+        """Last index applied to the state machine."""
         return self._SyncObj__raftLastApplied
 
     @property
     def active(self) -> bool:
-        """Whether this node leads and has applied the no-op of its own term."""
+        """True if this node leads and has applied the no-op of its own term."""
         return self.leads and self.last_applied >= self._SyncObj__noopIDx
 
     @property
     def may_commit(self) -> bool:
-        """Whether a majority confirms more than is committed: the next tick commits it if it is of this term."""
+        """True if a majority confirms more than is committed. The next tick commits it if it is of this term."""
         others = self._SyncObj__raftMatchIndex.values()
         confirming = sum(index > self._SyncObj__raftCommitIndex for index in others)
         return bool(confirming >= (len(others) + 1) // 2)
 
     def tick(self, *, stands: bool, patience: float) -> None:
-        """The commit rule, applying, heartbeats, new commands; once. `stands`: first of all stand for election.
-        `patience`: so many times `Timing.leader_fallback` a majority may be silent before this node leads no more."""
+        """Run the library once: commit rule, applying, heartbeats, new commands.
+
+        With `stands` this node first stands for election. `patience` is the factor for `Timing.leader_fallback`, the
+        time after which a leader steps down while a majority is silent.
+        """
         self._configuration.leaderFallbackTimeout = self._timing.leader_fallback * patience
         self._SyncObj__raftElectionDeadline = -inf if stands else inf
         self.doTick(0)
 
     def deliver(self, peer: int, message: dict[str, Any]) -> None:
-        """Hand the library a message it may believe."""
+        """Pass a checked message of `peer` to the library."""
         self._outlet._onMessageReceived(self._nodes[peer], message)
 
     def peer_connected(self, peer: int) -> None:
-        """Messages to `peer` have a way again."""
+        """Note that messages can reach `peer` again."""
         self._outlet._onNodeConnected(self._nodes[peer])
 
     def peer_disconnected(self, peer: int) -> None:
-        """Messages to `peer` have no way. When it comes back it is counted anew: its disk may be an older one."""
+        """Note that messages cannot reach `peer`. Its acknowledgements are reset, since it may return with an older
+        disk."""
         self._SyncObj__raftMatchIndex[self._nodes[peer]] = 0
         self._outlet._onNodeDisconnected(self._nodes[peer])
 
     def adopt_term(self, term: int) -> None:
-        """Somebody is in a later term: follow, without a leader yet."""
+        """Follow in a later term, without a leader yet."""
         if term > self.term:
             self._SyncObj__setCurrentTerm(term, None)
             self._SyncObj__setState(_FOLLOWER)
             self._SyncObj__raftLeader = None
 
     def vote_for(self, leader: int) -> None:
-        """The vote of this term, if it was not given yet, is for the node that leads it."""
+        """Vote for the leader of this term, unless this node has voted already."""
         if self._SyncObj__votedForNodeId is None:
             self._SyncObj__setCurrentTerm(self.term, leader)
 
     def mark_applied(self, index: int) -> None:
-        """The entry at `index` has been applied."""
+        """Note that the entry at `index` has been applied."""
         self._SyncObj__raftLastApplied = index
 
     def snapshot_installed(self, index: int) -> None:
-        """The state machine now holds everything up to `index`, all of it committed."""
+        """Note that the state machine holds all entries up to `index`, all of which are committed."""
         self._SyncObj__raftLastApplied = index
         self._SyncObj__raftCommitIndex = max(index, self.commit_index)
 
     def _SyncObj__generateRaftTimeout(self) -> float:
-        """Stands for the election timer: `election.Election` decides when this node stands."""
+        """Replace the election timer: `election.Election` decides when this node stands."""
         return inf
 
     def _SyncObj__onBecomeLeader(self) -> None:
@@ -286,21 +292,22 @@ class Consensus(SyncObj):  # type: ignore[misc]
         super()._SyncObj__onBecomeLeader()
 
     def _SyncObj__sendAppendEntries(self) -> None:
-        """Stands for sending without a window, blind to what is in flight, spinning when a snapshot is busy."""
+        """Replace the library's sending, which has no window, ignores messages in flight, and spins while a snapshot is
+        busy."""
         self._SyncObj__newAppendEntriesTime = self._clock() + self._timing.heartbeat
         self._hooks.heartbeat()
 
     def _SyncObj__applyLogEntries(self) -> bool:
-        """Stands for applying without bound, and again after an exception."""
+        """Replace the library's applying, which is unlimited and repeats after an exception."""
         self._commands.apply_committed(self)
         return False
 
     def _checkCommandsToApply(self) -> None:
-        """Stands for one entry per command, and for forwarding commands to the leader."""
+        """Replace the library's handling of commands: an entry for each command, and forwarding to the leader."""
         self._commands.append_queued(self)
 
     def _SyncObj__tryLogCompaction(self) -> None:
-        """Stands for pickling the state on the loop or in a fork."""
+        """Replace the library's snapshots, which pickle the state on the loop or in a fork."""
 
     def _applyCommand(self, command: bytes, callback: object, commandType: object = None) -> None:
         raise RuntimeError("commands do not go through the library")
@@ -311,7 +318,7 @@ class Consensus(SyncObj):  # type: ignore[misc]
 
 @contextmanager
 def _replaced_parts(log: _LibraryLog) -> Iterator[None]:
-    """While the library builds itself, its journal and poller are ours: neither can be passed in."""
+    """Substitute journal and poller while the library's constructor runs, which accepts neither as an argument."""
     create_journal, create_poller = library.createJournal, library.createPoller
     library.createJournal = lambda path: log
     library.createPoller = lambda kind: _NoPoller()
@@ -324,7 +331,7 @@ def _replaced_parts(log: _LibraryLog) -> Iterator[None]:
 def append_entries(
     term: int, commit_index: int, previous_index: int, previous_term: int, entries: Iterable[Entry]
 ) -> dict[str, Any]:
-    """The library's form of AppendEntries."""
+    """Return the library's form of AppendEntries."""
     return {
         "type": "append_entries",
         "term": term,
@@ -336,17 +343,18 @@ def append_entries(
 
 
 def request_vote(term: int, last_index: int, last_term: int) -> dict[str, Any]:
-    """The library's form of RequestVote."""
+    """Return the library's form of RequestVote."""
     return {"type": "request_vote", "term": term, "last_log_index": last_index, "last_log_term": last_term}
 
 
 def grant_vote(term: int) -> dict[str, Any]:
-    """The library's form of a granted vote."""
+    """Return the library's form of a granted vote."""
     return {"type": "response_vote", "term": term}
 
 
 def confirm(next_index: int | None) -> dict[str, Any]:
-    """The library's form of a follower's reply: what it has below `next_index`, or only that it lives."""
+    """Return the library's form of a follower's reply: it has everything below `next_index`; None only shows that it
+    lives."""
     return {
         "type": "next_node_idx",
         "next_node_idx": next_index or 0,

@@ -1,8 +1,8 @@
-"""Links to the other quorum nodes: dialling, adopting accepted ones, noticing dead ones.
+"""Links to the other quorum nodes: dialling, taking over accepted links, detecting dead ones.
 
-Between two nodes there is one link; the node with the larger id dials, again every `reconnect_ms`. A new link
-from a node replaces its old one, which is half open if it still looks alive. Idle links carry an empty payload,
-so that a silent one is known to be dead.
+There is one link between two nodes. The node with the larger id dials, and tries again every `reconnect_ms`. A new link
+from a node replaces its old link, which is half open if it still seems alive. Idle links carry empty payloads, so that
+silence proves a link dead.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class TransportTimes:
-    """Milliseconds."""
+    """The times of links in milliseconds."""
 
     reconnect_ms: int = 200
     connect_ms: int = 1000
-    """A host without power does not answer at all, and the system asks it again after 1, 3, 7, ... seconds: whoever
-    waited for that would not notice for up to a minute that the host is back."""
+    """Limit for dialling. A host without power does not answer at all, and the operating system retries after 1, 3, 7,
+    ... seconds, so without this limit the host's return could go unnoticed for up to a minute."""
     ping_ms: int = 500
     silence_ms: int = 2000
 
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """What becomes of what arrives."""
+    """Callbacks for events of links."""
 
     connected: Callable[[int], None]
     disconnected: Callable[[int], None]
@@ -43,7 +43,7 @@ class Listener:
 
 
 class PeerLinks:
-    """At most one link per configured peer. All methods are called on the loop."""
+    """The links to the configured peers, at most one each. All methods are called on the loop."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class PeerLinks:
         limits: NodeConnectionLimits,
         tls: NodeTls | None = None,
     ) -> None:
-        """`addresses` of the other nodes."""
+        """`addresses` lists the other nodes."""
         self._tls = tls
         self._identity = identity
         self._security = security
@@ -89,7 +89,7 @@ class PeerLinks:
         await asyncio.gather(*(link.closed for link in links))
 
     def adopt(self, link: NodeConnection) -> bool:
-        """Take a ready link; False refuses one from a node that is not configured."""
+        """Take over a ready link; False refuses a link from a node that is not configured."""
         peer = link.peer.node_id
         if peer not in self._addresses or self._stopping:
             return False
@@ -102,18 +102,18 @@ class PeerLinks:
         return True
 
     def send(self, peer: int, parts: Sequence[bytes]) -> None:
-        """Send one message; lost without a link."""
+        """Send one message; it is lost without a link."""
         link = self._links.get(peer)
         if link is not None:
             link.send(*parts)
 
     def writable(self, peer: int) -> bool:
-        """Whether `peer` takes in what it is sent."""
+        """Return whether the link to `peer` accepts data without congestion."""
         link = self._links.get(peer)
         return link is not None and link.writable
 
     def payload_received(self, link: NodeConnection, payload: bytes) -> None:
-        """A message or a ping arrived."""
+        """Process a message or a ping."""
         peer = link.peer
         if payload and self._links.get(peer.node_id) is link:
             try:
@@ -122,11 +122,11 @@ class PeerLinks:
                 link.close(f"node {peer.node_id} sent an unreadable message: {error}", abort=True)
 
     def link_writable(self, link: NodeConnection) -> None:
-        """Back-pressure is over."""
+        """Report that the back-pressure of a link is over."""
         self._listener.writable()
 
     def link_closed(self, link: NodeConnection, reason: str) -> None:
-        """A link is gone; one that was replaced is no news."""
+        """Handle the end of a link; the end of a replaced link is ignored."""
         peer = link.peer.node_id
         if self._links.get(peer) is link:
             del self._links[peer]

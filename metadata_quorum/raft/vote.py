@@ -1,7 +1,7 @@
-"""The current term and whom this node voted for in it: what must survive so that a term has one leader.
+"""The current term and this node's vote in it, which must survive restarts so that a term has one leader.
 
-Raft, figure 2: both are durable before any message that depends on them. Saving replaces the file, so it holds
-the old pair or the new one; a damaged file is fatal, because a forgotten vote can elect two leaders.
+Raft, figure 2: both are durable before any message that depends on them. Saving replaces the file, so it holds the old
+pair or the new pair. A damaged file is fatal, because a forgotten vote can elect two leaders.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ _NOBODY = -1
 
 @dataclass(frozen=True, slots=True)
 class Vote:
-    """`voted_for` is None while this node has not voted in `term`."""
+    """A term and the vote in it. `voted_for` is None while this node has not voted in `term`."""
 
     term: int = 0
     voted_for: int | None = None
 
 
 def load(disk: Disk) -> Vote | None:
-    """The saved vote, None if there never was one. Raises CorruptFile."""
+    """Load the saved vote; None if there is no file. Raises CorruptFile."""
     body = read_checked(disk, FILE_NAME, _MAGIC)
     if body is None:
         return None
