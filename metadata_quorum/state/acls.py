@@ -1,6 +1,6 @@
-"""ACLs: created each on its own, removed all at once.
+"""ACL commands: creation, each ACL independently, and removal, all at once.
 
-Brokers have checked what they send against their images. Here it is checked against the state that counts.
+Brokers have checked their requests against their own images. This module checks them against the authoritative state.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ from .refusal import check_allowed, message_of
 from .workspace import Workspace
 
 CHANGES_MAX = 10_000
-"""How many ACLs one command creates or removes."""
+"""Largest number of ACLs that a command creates or removes."""
 
 _TOLD_CHARACTERS_MAX = 8 << 20
-"""Of the texts of all ACLs that a result names: it has to fit a frame."""
+"""Limit for the total length of the texts of all ACLs in a result, which must fit a frame."""
 
 _COMPARISONS_MAX = 2_000_000
-"""All commands wait while filters are compared with ACLs. This takes about a second."""
+"""Limit for comparisons of filters with ACLs, which delay all other commands. This many take about a second."""
 
 
 def create_acls(work: Workspace, command: CreateAcls) -> CreateAclsResult:
-    """Each ACL on its own. One that is there already makes no record."""
+    """Create each ACL independently. An existing ACL makes no record."""
     check_allowed(command)
     check_security(work, "ACLs need")
     if len(command.acls) > CHANGES_MAX:
@@ -52,7 +52,7 @@ def create_acls(work: Workspace, command: CreateAcls) -> CreateAclsResult:
 
 
 def delete_acls(work: Workspace, command: DeleteAcls) -> DeleteAclsResult:
-    """What any filter finds, or nothing. An ACL that several filters find is in the result of each."""
+    """Delete all ACLs that any filter matches, or none. An ACL that several filters match is in the result of each."""
     check_allowed(command)
     check_security(work, "ACLs need")
     results: list[DeletedAcls] = []

@@ -1,8 +1,8 @@
-"""Application versions as they were at earlier cuts: what the newest changes have changed, to be taken back. Pure.
+"""A history of application versions, from which the versions at an earlier cut can be reconstructed. Pure.
 
-The image has the newest version of each transactional id. A cluster that is promoted at a cut needs those as of the
-cut, or a job would be told that it has committed what was cut off. Each node keeps this in memory, and begins anew when
-it restarts or takes a snapshot.
+The image has the newest version of each transactional id. A cluster that is promoted at a cut needs the versions as of
+the cut, or a job would learn that data was committed although it was cut off. Each node keeps the history in memory,
+and starts an empty one after a restart or a snapshot.
 """
 
 from __future__ import annotations
@@ -20,48 +20,49 @@ from ...protocol.messages.transaction_records import (
 )
 
 CHANGES_MAX: Final = 20_000
-"""Some hundred bytes each. At 2,000 such commits a second a cut may be ten seconds old."""
+"""Limit for the number of changes, of some hundred bytes each. At 2,000 such commits a second a cut may be ten seconds
+old."""
 NO_VERSION: Final = -1
 
 
 class _Change(NamedTuple):
     offset: int
-    """Metadata offset of the command that made it."""
+    """Metadata offset of the command that made the change."""
     commit_index: int
-    """Of a deletion that of the last decision before it."""
+    """Commit index of the decision; for a deletion the index of the last decision before it."""
     transactional_id: str
     before: int
 
 
 @dataclass(frozen=True, slots=True)
 class VersionsAtCut:
-    """What holds at a cut."""
+    """The application versions at a cut."""
 
     versions: dict[str, int]
-    """By transactional id; NO_VERSION for one that has none any more."""
+    """Versions by transactional id; NO_VERSION for an id that no longer has a version."""
     is_whole: bool
-    """Whether these are all that there are; else those that have changed."""
+    """True if `versions` holds all ids, else only the ids that have changed."""
     next_offset: int
-    """What has changed up to this metadata offset is told; the next question goes on from there."""
+    """Metadata offset up to which changes are included; the next request continues there."""
 
 
 class AppVersionHistory:
-    """Fold every record into it, in order."""
+    """The recent changes of application versions. Every record must be folded into it, in order."""
 
     def __init__(self, table: TransactionTable, offset: int, changes_max: int = CHANGES_MAX) -> None:
-        """`table`: at this metadata offset, from which on changes are known."""
+        """`table` is the state at the metadata offset `offset`, from which changes are known."""
         self._now = {
             name: one.app_version for name, one in table.by_id.items() if one.app_version != NO_VERSION
         }
         self._next_index = table.next_commit_index
-        # Invariant: all that changed behind this offset, and all commits above this index, are among the changes.
+        # Invariant: all changes after this offset, and all commits above this index, are in `_changes`.
         self._offset = offset
         self._index = table.next_commit_index - 1
         self._changes: deque[_Change] = deque()
         self._changes_max = changes_max
 
     def apply(self, record: Record, offset: int) -> None:
-        """Fold one record of the command that has led to this metadata offset."""
+        """Fold a record of the command that ends at this metadata offset."""
         match record:
             case TransactionRecord():
                 self._next_index = max(self._next_index, record.commit_index + 1)
@@ -72,8 +73,10 @@ class AppVersionHistory:
                 self._next_index = max(self._next_index, record.next_commit_index)
 
     def at_cut(self, cut: int, told_offset: int, offset: int) -> VersionsAtCut | None:
-        """Of the ids that have changed since `told_offset`, which an earlier answer has named; of all if that is not
-        known (any more), or -1. `offset`: of the metadata now. None if the cut lies too far back, or is still to come.
+        """Return the versions at a cut, or None if the cut is too old or still to come.
+
+        The result holds the ids that have changed since `told_offset`, which an earlier answer has named. It holds all
+        ids if `told_offset` is -1 or too old. `offset` is the current metadata offset.
         """
         if not self._index <= cut < self._next_index:
             return None

@@ -26,10 +26,9 @@ _NO_PROGRESS: Progress = {}
 
 
 def register(work: Workspace, command: RegisterBroker) -> RegisterBrokerResult:
-    """A new incarnation fences the old one; after an unclean stop it leaves the ISRs and ELRs as well.
+    """Register a broker. A new incarnation fences the old one; after an unclean stop it also leaves the ISRs and ELRs.
 
-    A folder that it had before and has no more counts as an unclean stop, whatever the others say: what was in
-    there is made anew, empty.
+    A missing data folder counts as an unclean stop, whatever the other conditions say, since its replicas start empty.
     """
     broker_id = command.broker_id
     if broker_id < 0:
@@ -63,7 +62,8 @@ def register(work: Workspace, command: RegisterBroker) -> RegisterBrokerResult:
 
 
 def _check_features(work: Workspace, command: RegisterBroker) -> None:
-    """A broker that does not know ACLs would let everybody do everything. Raises KafkaError."""
+    """Check that the broker's program supports the finalized features. A broker without ACLs would permit everything.
+    Raises KafkaError."""
     levels = finalized(work.image.features)
     for name in OURS:
         known = max((one.most for one in command.features if one.name == name), default=0)
@@ -76,7 +76,8 @@ def _check_features(work: Workspace, command: RegisterBroker) -> None:
 
 
 def _forget_offline_replicas(work: Workspace, broker_id: int) -> None:
-    """A new process looks at its folders anew, and reports before it asks to be unfenced."""
+    """Clear the broker's offline replicas: the new process checks its folders again, and reports before it asks to be
+    unfenced."""
     for topic_id, index, state in work.partitions():
         if broker_id in state.offline_replicas:
             left = tuple(offline for offline in state.offline_replicas if offline != broker_id)
@@ -85,7 +86,7 @@ def _forget_offline_replicas(work: Workspace, broker_id: int) -> None:
 
 
 def current(work: Workspace, broker_id: int, broker_epoch: int) -> BrokerState:
-    """The registration that a command speaks of. Raises KafkaError if it is not the present one."""
+    """Return the registration that a command refers to. Raises KafkaError if it is outdated or missing."""
     broker = work.image.brokers.get(broker_id)
     if broker is None:
         raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"broker {broker_id} is not registered")
@@ -98,7 +99,7 @@ def current(work: Workspace, broker_id: int, broker_epoch: int) -> BrokerState:
 
 
 def fence(work: Workspace, command: FenceBroker) -> PlainResult:
-    """The broker leaves its ISRs; whom it led gets new leaders."""
+    """Fence a broker. It leaves its ISRs, and its partitions get new leaders."""
     broker = current(work, command.broker_id, command.broker_epoch)
     if not broker.fenced:
         work.set_broker(replace(broker, fenced=True))
@@ -107,7 +108,7 @@ def fence(work: Workspace, command: FenceBroker) -> PlainResult:
 
 
 def unfence(work: Workspace, command: UnfenceBroker) -> PlainResult:
-    """The broker may lead again, and does at once where nobody else can."""
+    """Unfence a broker. It may lead again, and does so at once in partitions without a leader."""
     broker = current(work, command.broker_id, command.broker_epoch)
     if broker.fenced:
         work.set_broker(replace(broker, fenced=False))
@@ -118,7 +119,7 @@ def unfence(work: Workspace, command: UnfenceBroker) -> PlainResult:
 
 
 def begin_controlled_shutdown(work: Workspace, command: BeginControlledShutdown) -> ControlledShutdownResult:
-    """The broker leaves its ISRs and leaderships while it still serves. Repeating it tries again."""
+    """Remove the broker from its ISRs and leaderships while it still serves. Repeating the command tries again."""
     broker = current(work, command.broker_id, command.broker_epoch)
     if not broker.fenced:
         work.set_broker(replace(broker, shutting_down=True))
@@ -128,7 +129,7 @@ def begin_controlled_shutdown(work: Workspace, command: BeginControlledShutdown)
 
 
 def unregister(work: Workspace, command: UnregisterBroker) -> PlainResult:
-    """Forget the broker; it stays in replica lists, as in Kafka."""
+    """Remove the broker's registration; it stays in replica lists, as in Kafka."""
     if command.broker_id not in work.image.brokers:
         raise KafkaError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"broker {command.broker_id} is not registered")
     work.emit(BrokerRemovedRecord(broker_id=command.broker_id))

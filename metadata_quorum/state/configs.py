@@ -45,7 +45,7 @@ _WHOLE = re.compile(r"-?\d+")
 
 
 def alter_configs(work: Workspace, command: AlterConfigs) -> AlterConfigsResult:
-    """Each resource on its own, all its changes or none."""
+    """Change each resource independently, with all its changes or none."""
     results: list[AlteredConfig] = []
     for resource in command.resources:
         result = AlteredConfig(resource_type=resource.resource_type, resource_name=resource.resource_name)
@@ -60,7 +60,7 @@ def alter_configs(work: Workspace, command: AlterConfigs) -> AlterConfigsResult:
 
 
 def _changed(work: Workspace, resource: ConfigResource) -> dict[str, str | None]:
-    """The new value of each key that is named; None removes it. Raises KafkaError."""
+    """Return the new value of each named key; None removes it. Raises KafkaError."""
     _check_resource(work, resource)
     present = work.image.configs.get((resource.resource_type, resource.resource_name), {})
     values: dict[str, str | None] = {}
@@ -111,7 +111,7 @@ _KEYS: Mapping[int, Mapping[str, ConfigKey]] = {
 
 
 def _check_sealed(work: Workspace, change: ConfigChange) -> None:
-    """No secret of a setting is kept as it is. Raises KafkaError."""
+    """Refuse a secret that is not encrypted. Raises KafkaError."""
     check_security(work, "secrets among the settings of brokers need")
     if sealed_bytes(change.value or "") is None:
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"{change.name} came unencrypted, which no broker does")
@@ -140,8 +140,8 @@ def _value(
             raise ConfigError(f"{change.name} is too long: at most {STRING_BYTES_MAX} bytes are allowed")
         return kept
     except ConfigError as error:
-        # Kafka's codes: what brokers are given wrongly makes the request invalid, and so do numbers out of bounds that
-        # clients' metrics are given.
+        # Kafka's error codes: invalid values of brokers make the request invalid, and so do numbers out of bounds for
+        # client metrics.
         invalid = kind == ResourceType.BROKER or (kind == ResourceType.CLIENT_METRICS and _is_int(value))
         code = ErrorCode.INVALID_REQUEST if invalid else ErrorCode.INVALID_CONFIG
         raise KafkaError(code, str(error)) from None
@@ -152,7 +152,7 @@ def _is_int(text: str) -> bool:
 
 
 def _checked(kind: int, name: str, value: str) -> str:
-    """The value as it is kept. Raises ConfigError."""
+    """Return the value in its stored form. Raises ConfigError."""
     if kind == ResourceType.TOPIC:
         return check_topic_config(name, value)
     if kind == ResourceType.BROKER:
@@ -201,8 +201,8 @@ def _store(work: Workspace, resource: ConfigResource, values: dict[str, str | No
 
 
 def _follow(work: Workspace, topic: str | None) -> None:
-    """What elections go by has changed, of one topic or of all: ELRs end and leaders are elected where that
-    follows."""
+    """Adapt partitions to changed election settings of a topic, or of all: ELRs end and leaders are elected where
+    possible."""
     for topic_id, index, state in work.partitions() if topic is None else work.partitions_of(topic):
         electorate = work.electorate(topic_id)
         new = election.with_min_isr(state, electorate.min_isr)

@@ -118,15 +118,15 @@ from .workspace import Scope, Workspace
 
 SNAPSHOT_VERSION = 1
 FORESEEN_MAX = 4096
-"""As many commands as a few brokers may have without an answer."""
+"""Number of commands kept in decoded form: as many as a few brokers may have unanswered."""
 
 OnChanges = Callable[[Sequence[tuple[Scope, Change]], int], None]
-"""Given the changes of one command, and the mark of the history that ends with it."""
+"""Callback for the changes of a command, with the history mark after that command."""
 
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """What became of a command: `result` is empty unless it was applied, now or earlier."""
+    """The outcome of a command. `result` is empty unless the command was applied, now or earlier."""
 
     status: CommandStatus
     metadata_offset: int
@@ -135,12 +135,12 @@ class Applied:
 
     @property
     def records(self) -> tuple[tuple[Scope, Record], ...]:
-        """The changes as records, which are made for the one who asks."""
+        """Changes as records, which are created on each access."""
         return tuple([(scope, record_of(change)) for scope, change in self.changes])
 
 
 RECOVERY_COMMANDS = (AlterScramCredentials, CreateAcls, DeleteAcls)
-"""What an operator may command who holds the cluster secret, outside of any broker's session."""
+"""Commands that an operator with the cluster secret may send without any broker's session."""
 
 
 @data()
@@ -170,39 +170,39 @@ class _SessionState(Message):
 
 
 class Controller:
-    """`apply` never raises on any bytes; the same commands give the same records everywhere.
+    """The state machine. `apply` never raises on any bytes; the same commands give the same records on every node.
 
-    `on_changes` hears of each command's changes, in order, after they are in the image. Ask anew for
-    `image` and `app_versions` for each use: restoring replaces the object.
+    `on_changes` receives each command's changes, in order, after they are in the image. Read `image` and `app_versions`
+    again for each use, since restoring replaces the objects.
     """
 
     def __init__(
         self, on_changes: OnChanges | None = None, on_recovery: Callable[[Command[Any]], None] | None = None
     ) -> None:
-        """`on_recovery` hears of each command about users and ACLs that no broker has sent: an operator did."""
+        """`on_recovery` receives each command about users and ACLs that an operator sent without a broker."""
         self.image = ClusterImage()
         self.on_changes = on_changes
         self._on_recovery = on_recovery
         self._history = History()
         self._sessions = SessionTable()
-        #: of this process: it is in no snapshot, and no outcome depends on it
+        #: of this process only: it is in no snapshot, and no outcome depends on it
         self.app_versions = AppVersionHistory(self.image.transactions, self.image.offset)
-        #: of this process, too: commands that were decoded before they went into the log
+        #: of this process only, too: commands that were decoded before they went into the log
         self._foreseen: dict[bytes, tuple[Session | None, Command[Any]]] = {}
 
     @property
     def history(self) -> int:
-        """The mark of the history that has made the image."""
+        """History mark of the commands that made the image."""
         return self._history.mark
 
     def foresee(self, encoded: bytes, decoded: tuple[Session | None, Command[Any]]) -> None:
-        """A command that is to be applied soon has been decoded already. Nobody may change it from now on."""
+        """Keep the decoded form of a command that will be applied soon. The caller must not change it afterwards."""
         if len(self._foreseen) >= FORESEEN_MAX:
-            self._foreseen.clear()  # They came to nothing: the leader of that time leads no more.
+            self._foreseen.clear()  # they were never applied, because their leader lost its leadership
         self._foreseen[encoded] = decoded
 
     def forget_foreseen(self, encoded: bytes) -> None:
-        """This command was not taken, or it may not come any more."""
+        """Drop the decoded form of a command that was not accepted or may never be committed."""
         self._foreseen.pop(encoded, None)
 
     def apply(self, index: int, term: int, command: bytes) -> Applied:
@@ -260,7 +260,7 @@ class Controller:
         return Applied(CommandStatus.APPLIED, self.image.offset, encode_result(result), tuple(work.changes))
 
     def check(self) -> None:
-        """AssertionError if image and sessions contradict themselves or each other."""
+        """Raise AssertionError if image and sessions contradict themselves or each other."""
         self.image.check()
         for broker_id, session in self._sessions.sessions.items():
             broker = self.image.brokers.get(broker_id)
@@ -271,11 +271,11 @@ class Controller:
             session.check(self.image.offset)
 
     def snapshot(self) -> Iterator[bytes]:
-        """The whole state, in chunks of `CHUNK_BYTES`; nothing may be applied until it is exhausted."""
+        """Yield the whole state, in chunks of `CHUNK_BYTES`; nothing may be applied until the iterator is exhausted."""
         return cut(self._items())
 
     def _items(self) -> Iterator[bytes]:
-        """A head, the records, an empty item, and each session followed by its results."""
+        """Yield a head, the records, an empty item, and each session followed by its results."""
         history = self._history
         head = _Head(
             offset=self.image.offset,
@@ -299,7 +299,7 @@ class Controller:
                 yield encode(_KeptResult(sequence=sequence, metadata_offset=offset, result=result), 0)
 
     def restore(self, chunks: Iterable[bytes]) -> None:
-        """Become what `snapshot` described. Raises MalformedMessage or ImageInconsistent."""
+        """Replace the state by a state from `snapshot`. Raises MalformedMessage or ImageInconsistent."""
         items = joined(chunks)
         head = decode(_Head, next(items, b""), 0)
         if head.version != SNAPSHOT_VERSION:
@@ -324,7 +324,7 @@ class Controller:
         self.app_versions = AppVersionHistory(image.transactions, image.offset)
 
     def adopt(self, other: Controller) -> None:
-        """Become `other`, which is not used afterwards."""
+        """Take over the state of `other`, which is not used afterwards."""
         self.image, self._history, self._sessions = other.image, other._history, other._sessions
         self.app_versions = other.app_versions
 

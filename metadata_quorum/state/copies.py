@@ -1,4 +1,4 @@
-"""What nobody may do to the copy of a mirror: it follows its source, and nobody else."""
+"""Protection of a mirror's topics, which only their source may change."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from ...protocol.errors import ErrorCode, KafkaError
 
 
 def check_is_no_copy(image: ClusterImage, topic: TopicState) -> None:
-    """Raises KafkaError, POLICY_VIOLATION, for a topic whose mirror is not promoted, or still needs it."""
+    """Raise KafkaError, POLICY_VIOLATION, for a topic of an unpromoted mirror, or of a mirror that still needs it."""
     mirror = image.mirrors.mirror_of(topic.id)
     if mirror is not None:
         raise KafkaError(

@@ -1,4 +1,4 @@
-"""Delegation tokens (KIP-48): made, renewed, expired, forgotten. The secrets of tokens are nowhere here."""
+"""Delegation tokens (KIP-48): creation, renewal, expiry and removal. The secrets of tokens are not stored here."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from .workspace import Workspace
 
 
 def create(work: Workspace, command: CreateDelegationToken) -> PlainResult:
-    """Keep a new token. Raises KafkaError."""
+    """Store a new token. Raises KafkaError."""
     check_allowed(command, ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED)
     check_security(work, "delegation tokens need", SECURITY_WITH_TOKENS)
     if not command.token_id or command.token_id in work.image.delegation_tokens:
@@ -64,7 +64,7 @@ def create(work: Workspace, command: CreateDelegationToken) -> PlainResult:
 
 
 def renew(work: Workspace, command: RenewDelegationToken) -> TokenExpiryResult:
-    """The token ends later, not after its end. Raises KafkaError."""
+    """Extend a token's validity, at most until its maximum lifetime. Raises KafkaError."""
     token = _found(work, command.token_id)
     if token.is_over(command.now_ms):
         raise KafkaError(ErrorCode.DELEGATION_TOKEN_EXPIRED)
@@ -73,7 +73,8 @@ def renew(work: Workspace, command: RenewDelegationToken) -> TokenExpiryResult:
 
 
 def expire(work: Workspace, command: ExpireDelegationToken) -> TokenExpiryResult:
-    """The token ends after a time, or now and for ever: that, where it has ended already, too. Raises KafkaError."""
+    """Let a token expire after a period, or remove it at once if the period is negative, even an expired token. Raises
+    KafkaError."""
     token = _found(work, command.token_id)
     _check_owner(token, command.principal)
     if command.period_ms < 0:
@@ -85,7 +86,7 @@ def expire(work: Workspace, command: ExpireDelegationToken) -> TokenExpiryResult
 
 
 def remove_expired(work: Workspace, command: RemoveExpiredTokens) -> PlainResult:
-    """Forget tokens that have ended."""
+    """Remove expired tokens."""
     for token_id in command.token_ids:
         token = work.image.delegation_tokens.get(token_id)
         if token is not None and token.is_over(command.now_ms):
@@ -94,13 +95,16 @@ def remove_expired(work: Workspace, command: RemoveExpiredTokens) -> PlainResult
 
 
 def remove_of_deleted(work: Workspace, users: Collection[str]) -> None:
-    """Remove the tokens that act as one of the users, and the tokens that one of them has asked for: whoever was told
-    the secret of a token can log in with it. Users with a credential left keep theirs."""
+    """Remove the tokens of deleted users: tokens that act as such a user, and tokens that such a user has requested,
+    whose secret the user knows.
+
+    Users with a credential left keep their tokens.
+    """
     deleted = {f"User:{user}" for user in users if not has_credential(work.image, user)}
     if not deleted:
         return
     tokens = work.image.delegation_tokens.values()
-    # In the same order on all nodes: after a snapshot the image has another one.
+    # In the same order on all nodes: after a snapshot the image's order differs.
     for token_id in sorted(
         token.token_id for token in tokens if token.owner in deleted or token.requester in deleted
     ):

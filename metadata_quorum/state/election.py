@@ -1,15 +1,15 @@
-"""Who leads a partition, and what its ISR and ELR become. Pure functions over one partition's state.
+"""Elections: the leader of a partition, and the resulting ISR and ELR. Pure functions over one partition's state.
 
-Rules (KIP-966): a leader that may go on leading stays. Else the usable ISR member furthest along leads; with
-none, a usable ELR member; with ISR and ELR empty, one of the last known members; else, only where unclean
-election is allowed, any usable replica, and the ISR is that replica alone. A sole ISR member that is fenced stays
-in it.
+Rules (KIP-966): a leader that may continue stays. Otherwise the usable ISR member that is furthest along leads; without
+such a member, a usable ELR member. With ISR and ELR empty, one of the last known members leads. Otherwise, only if
+unclean election is allowed, any usable replica leads, and the ISR is that replica alone. The only ISR member stays in
+the ISR even when it is fenced.
 
-The last known members left ISR or ELR by an unclean stop: each had all that was acknowledged and may have lost
-some of it. Nobody can tell which without a look at their logs, so where they are several one leads only when all
-of them are back and have told where their logs end: the one furthest along, or a replica that is no member and has
-more of the same leader's records, and so all that they have. One whose last records are of a later leader may lack
-some: that leader was deposed perhaps, and wrote where others led.
+The last known members left ISR or ELR by an unclean stop: each had every acknowledged record and may have lost some.
+Only their logs show which. If there are several, a leader is elected only when all of them are back and have reported
+their log ends. The member that is furthest along leads, or a replica outside that has more records of the same leader,
+and so all of the member's records. A replica whose last records are of a later leader may be missing some: that leader
+was perhaps deposed, and wrote while other leaders led.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from ...protocol.cluster.broker_lists import broker_list
 from ...protocol.cluster.cluster_image import NO_LEADER, PartitionState
 
 LogEnd = tuple[int, int]
-"""(leader epoch of the last batch, log end offset): how far a replica is along."""
+"""Position of a replica: (leader epoch of the last batch, log end offset)."""
 
 Progress = Mapping[int, LogEnd]
-"""What is known of the replicas of one partition, by broker id."""
+"""Known positions of the replicas of one partition, by broker id."""
 
 _NOTHING_KNOWN: LogEnd = (-1, -1)
 _NO_PROGRESS: Progress = {}
@@ -33,21 +33,21 @@ _NO_PROGRESS: Progress = {}
 
 @dataclass(frozen=True, slots=True)
 class Electorate:
-    """What the elections of one topic go by: the brokers that may lead, and what the topic asks for."""
+    """The inputs of elections in one topic: the brokers that may lead, and the topic's settings."""
 
     usable: frozenset[int]
     min_isr: int = 1
     unclean_allowed: bool = False
 
     def of(self, state: PartitionState) -> Electorate:
-        """Those who may lead this partition: a broker whose replica is offline may not."""
+        """Return the electorate for this partition, without brokers whose replica is offline."""
         if not state.offline_replicas:
             return self
         return replace(self, usable=self.usable.difference(state.offline_replicas))
 
 
 class _Membership(NamedTuple):
-    """What an election decides; the epochs of a partition's state follow from it."""
+    """The outcome of an election, from which the epochs of a partition's state follow."""
 
     isr: tuple[int, ...]  # in replica order, as the ELR
     elr: tuple[int, ...]
@@ -61,13 +61,13 @@ def _membership(state: PartitionState) -> _Membership:
 
 
 def _successor(old: PartitionState, was: _Membership, new: _Membership) -> PartitionState:
-    """The state after `old`, which is the same object where nothing changes."""
+    """Return the state after `old`, which is the same object if nothing changes."""
     return old if new == was else _changed(old, new, broker_list(new.isr))
 
 
 def _changed(old: PartitionState, new: _Membership | PartitionState, isr: tuple[int, ...]) -> PartitionState:
-    """The state after `old` with the members and the leader of `new`: the leader epoch follows the leader, the
-    partition epoch any change."""
+    """Return the state after `old` with the members and the leader of `new`. The leader epoch rises when the leader
+    changes, the partition epoch on any change."""
     return PartitionState(
         old.replicas,
         isr,
@@ -84,13 +84,13 @@ def _changed(old: PartitionState, new: _Membership | PartitionState, isr: tuple[
 
 
 def in_replica_order(replicas: Iterable[int], members: Iterable[int]) -> tuple[int, ...]:
-    """The members, preferred replica first."""
+    """Return the members in the order of the replicas, preferred replica first."""
     wanted = frozenset(members)
     return tuple([broker_id for broker_id in replicas if broker_id in wanted])
 
 
 def furthest(candidates: Sequence[int], electorate: Electorate, progress: Progress) -> int:
-    """The usable candidate furthest along; of equals the first. NO_LEADER if none is usable."""
+    """Return the usable candidate that is furthest along, the first of equals; NO_LEADER if none is usable."""
     able = [broker_id for broker_id in candidates if broker_id in electorate.usable]
     if len(able) <= 1 or not progress:
         return able[0] if able else NO_LEADER
@@ -98,10 +98,10 @@ def furthest(candidates: Sequence[int], electorate: Electorate, progress: Progre
 
 
 def _with_isr(replicas: tuple[int, ...], was: _Membership, isr: tuple[int, ...], min_isr: int) -> _Membership:
-    """The membership with this ISR, and those in the ELR that still have all acknowledged records.
+    """Return the membership with this ISR, and with the ELR members that still have all acknowledged records.
 
-    Nothing is acknowledged with acks=all while the ISR is smaller than min.insync.replicas, so whoever leaves
-    then has all that ever was; once the ISR is large enough again, outsiders fall behind.
+    Nothing is acknowledged with acks=all while the ISR is smaller than min.insync.replicas. A member that leaves then
+    has every acknowledged record; once the ISR is large enough again, replicas outside fall behind.
     """
     if _may_acknowledge(replicas, isr, min_isr):
         return _Membership(isr, (), (), was.leader, was.unclean)
@@ -117,13 +117,13 @@ def _may_acknowledge(replicas: tuple[int, ...], isr: tuple[int, ...], min_isr: i
 def _elected(
     replicas: tuple[int, ...], was: _Membership, electorate: Electorate, progress: Progress
 ) -> _Membership:
-    """The membership with a leader, if there can be one."""
+    """Return the membership with a leader, if one can be elected."""
     if was.leader in was.isr and was.leader in electorate.usable:
         return was
     leader = furthest(was.isr, electorate, progress)
     if leader != NO_LEADER:
         if _may_acknowledge(replicas, was.isr, electorate.min_isr):
-            # Where the minimum was lowered while nobody led, writes go on without the others from now on.
+            # if the minimum was lowered while there was no leader, writes now continue without the others
             return _Membership(was.isr, (), (), leader, False)
         return _Membership(was.isr, was.elr, was.last_known_elr, leader, False)
     leader = furthest(was.elr, electorate, progress)
@@ -146,19 +146,20 @@ def _elected(
 
 
 def _comparable(last_known: tuple[int, ...], electorate: Electorate, progress: Progress) -> bool:
-    """Whether it can be told who of these is furthest along: of one alone, as soon as it is back."""
+    """Return whether the furthest member can be determined: all are back and have reported, or the only member is
+    back."""
     back = electorate.usable.issuperset(last_known)
     return bool(last_known) and back and (len(last_known) == 1 or progress.keys() >= set(last_known))
 
 
 def elect(state: PartitionState, electorate: Electorate, progress: Progress = _NO_PROGRESS) -> PartitionState:
-    """The state after an election, if one is needed and possible."""
+    """Return the state after an election, if it is needed and possible."""
     was = _membership(state)
     return _successor(state, was, _elected(state.replicas, was, electorate.of(state), progress))
 
 
 def elect_preferred(state: PartitionState, electorate: Electorate) -> PartitionState:
-    """The state with the preferred replica as leader, if it may lead cleanly."""
+    """Return the state with the preferred replica as leader, if that replica may lead cleanly."""
     preferred = state.replicas[0]
     if (
         state.leader == preferred
@@ -173,9 +174,10 @@ def elect_preferred(state: PartitionState, electorate: Electorate) -> PartitionS
 def without(
     state: PartitionState, broker_id: int, electorate: Electorate, progress: Progress = _NO_PROGRESS
 ) -> PartitionState:
-    """The state after a broker was fenced or began to shut down; `electorate` must not count it as usable.
+    """Return the state after a broker was fenced or began to shut down; `electorate` must not count it as usable.
 
-    It leaves the ISR unless it is the last member; then it stays, leaderless, unless the ELR can take over.
+    The broker leaves the ISR unless it is the last member. The last member stays, without a leader, unless the ELR can
+    take over.
     """
     new = was = _membership(state)
     left = tuple([member for member in state.isr if member != broker_id])
@@ -187,10 +189,10 @@ def without(
 def after_unclean_stop(
     state: PartitionState, broker_id: int, electorate: Electorate, progress: Progress = _NO_PROGRESS
 ) -> PartitionState:
-    """The state after a broker came back from an unclean stop: it may have lost what it acknowledged.
+    """Return the state after a broker returned from an unclean stop, which may have lost acknowledged records.
 
-    It leaves the ISR and the ELR. Where it would be in the ELR after a clean stop it becomes one of the last
-    known members instead: it may have everything still, and with ISR and ELR empty they are all there is.
+    The broker leaves the ISR and the ELR. If it would be in the ELR after a clean stop, it becomes a last known member
+    instead: it may still have everything, and with ISR and ELR empty only the last known members are left.
     """
     new = was = _membership(state)
     left = tuple([member for member in state.isr if member != broker_id])
@@ -204,27 +206,27 @@ def after_unclean_stop(
 
 
 Leave = Callable[[PartitionState, int, Electorate, Progress], PartitionState]
-"""`without` or `after_unclean_stop`."""
+"""Either `without` or `after_unclean_stop`."""
 
 _Alike = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...], int, bool]
-"""What the outcome for a partition depends on, beside the broker that leaves and the electorate."""
+"""Inputs of a decision about a partition, except for the leaving broker and the electorate."""
 
 
 class LeavingBroker:
-    """A broker that leaves many partitions in one command. Those that are alike are decided once."""
+    """A broker that leaves many partitions in one command. Equal partitions are decided only once."""
 
     def __init__(self, broker_id: int, leave: Leave) -> None:
         self._broker_id = broker_id
         self._leave = leave
         self._decided: dict[Electorate, dict[_Alike, PartitionState | None]] = {}
-        #: of the electorate asked about last, as partitions come topic by topic
+        #: decisions for the last electorate, since partitions come topic by topic
         self._electorate: Electorate | None = None
         self._here: dict[_Alike, PartitionState | None] = {}
 
     def after(
         self, state: PartitionState, electorate: Electorate, progress: Progress = _NO_PROGRESS
     ) -> PartitionState:
-        """The state after the broker has left."""
+        """Return the state of a partition after the broker has left."""
         if progress:
             return self._leave(state, self._broker_id, electorate, progress)
         if electorate is not self._electorate:
@@ -247,7 +249,7 @@ class LeavingBroker:
 
 
 def with_isr(state: PartitionState, isr: Iterable[int], min_isr: int) -> PartitionState:
-    """The state after its leader changed the ISR."""
+    """Return the state after its leader changed the ISR."""
     was = _membership(state)
     members = in_replica_order(state.replicas, isr)
     return _successor(state, was, _with_isr(state.replicas, was, members, min_isr))
@@ -259,10 +261,10 @@ def reassigned(
     electorate: Electorate,
     progress: Progress = _NO_PROGRESS,
 ) -> PartitionState:
-    """The state with other replicas; nobody joins the ISR by that.
+    """Return the state with other replicas. This adds no replica to the ISR.
 
-    A leader that goes is followed by another, and a replica that goes is fenced by a new leader epoch even if
-    the leader stays. The state itself if nothing changes.
+    A removed leader is replaced. A new leader epoch fences each removed replica even if the leader stays. The same
+    object is returned if nothing changes.
     """
     was = _membership(state)
     isr = in_replica_order(replicas, state.isr)
@@ -287,8 +289,8 @@ def reassigned(
 
 
 def with_min_isr(state: PartitionState, min_isr: int) -> PartitionState:
-    """The state after min.insync.replicas changed: the ELR ends where acknowledging can go on without it. Where
-    nobody leads that is only so when somebody does."""
+    """Return the state after min.insync.replicas changed. The ELR ends if the ISR suffices for acknowledgements;
+    without a leader this waits for the next election."""
     was = _membership(state)
     if state.leader != NO_LEADER and _may_acknowledge(state.replicas, state.isr, min_isr):
         return _successor(state, was, was._replace(elr=(), last_known_elr=()))

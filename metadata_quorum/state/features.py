@@ -28,7 +28,7 @@ _UPGRADE, _UNSAFE_DOWNGRADE = 1, 3
 
 
 def update_features(work: Workspace, command: UpdateFeatures) -> UpdateFeaturesResult:
-    """All updates or, with a KafkaError about the first that is wrong, none."""
+    """Apply all updates or none. Raises KafkaError for the first invalid update."""
     levels = finalized(work.image.features)
     named: set[str] = set()
     for update in command.updates:
@@ -146,7 +146,7 @@ def _check_placement(work: Workspace, level: int) -> None:
 
 
 def check_security(work: Workspace, what: str, level: int = 1) -> None:
-    """Raises KafkaError while some broker may not know of ACLs and users, or of what came with a later level."""
+    """Raise KafkaError while some broker may not support ACLs and users, or what `level` adds to them."""
     if finalized(work.image.features)[SECURITY] < level:
         raise KafkaError(
             ErrorCode.UNSUPPORTED_VERSION,

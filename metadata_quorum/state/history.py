@@ -1,9 +1,9 @@
-"""Which commands have made the state: a mark that tells two histories of one length apart. Pure.
+"""A mark that identifies the commands that made the state, so that two histories of equal length differ. Pure.
 
-The state after a quorum was restored from copies may reach as far as before, by other commands, and in a term of the
-same number. So a mark is the term of the last command that changed the image, and a checksum of all commands applied
-in that term up to it. Every node comes to the same mark, whatever snapshots it started from. 0 stands for unknown:
-a snapshot of a version without marks leaves it so until the next term.
+A quorum that was restored from copies may reach the same offset as before by other commands, in a term of the same
+number. A mark is therefore the term of the last command that changed the image, and a checksum of all commands applied
+in that term up to it. Every node computes the same mark, whatever snapshots it started from. 0 stands for unknown: a
+snapshot of a version without marks leaves the mark unknown until the next term.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ UNKNOWN = 0
 
 @dataclass(slots=True)
 class History:
-    """What has been applied."""
+    """The history of applied commands."""
 
     term: int = 0
-    """Of the last command; -1 where not even that is known."""
+    """Term of the last command; -1 if even that is unknown."""
     checksum: int | None = 0
-    """Of the commands of that term; None unknown."""
+    """Checksum of the commands of that term; None if unknown."""
     mark: int = UNKNOWN
-    """Of the last command that changed the image."""
+    """Mark of the last command that changed the image."""
 
     def applied(self, term: int, command: bytes) -> None:
-        """The next command."""
+        """Add the next applied command."""
         if term != self.term:
             self.checksum = None if self.term < 0 else 0
             self.term = term
@@ -34,5 +34,5 @@ class History:
             self.checksum = zlib.crc32(command, self.checksum)
 
     def changed(self) -> None:
-        """The command applied last has changed the image."""
+        """Update the mark, because the last command has changed the image."""
         self.mark = UNKNOWN if self.checksum is None else self.term << 32 | self.checksum

@@ -1,4 +1,4 @@
-"""The mirror that a command names."""
+"""Look-up of the mirror that a command names."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from .workspace import Workspace
 
 
 def known_mirror(work: Workspace, name: str) -> Mirror:
-    """Raises KafkaError if there is none of this name."""
+    """Return the mirror of this name. Raises KafkaError if there is none."""
     mirror = work.image.mirrors.by_name.get(name)
     if mirror is None:
         raise KafkaError(ErrorCode.RESOURCE_NOT_FOUND, f"there is no mirror {name!r}")
@@ -16,5 +16,5 @@ def known_mirror(work: Workspace, name: str) -> Mirror:
 
 
 def refused_for_mirror(message: str) -> KafkaError:
-    """The error for what a mirror cannot do as it is."""
+    """Return the error for an operation that a mirror's state does not allow."""
     return KafkaError(ErrorCode.INVALID_REQUEST, message)

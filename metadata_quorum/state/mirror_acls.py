@@ -1,4 +1,4 @@
-"""ACLs that follow their source: a mirror adds what is missing, and removes what it has added itself and no other."""
+"""ACLs copied by a mirror: it adds missing ACLs, and removes only ACLs that it has added itself."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from .known_mirrors import known_mirror, refused_for_mirror
 from .workspace import Workspace
 
 ACLS_MAX: Final = 10_000
-"""Of one mirror."""
+"""Limit for the ACLs of one mirror."""
 
 
 def checked(work: Workspace, copies_acls: bool) -> bool:
-    """Whether a mirror copies ACLs, if it may. Raises KafkaError."""
+    """Return `copies_acls`, after a check that mirrors may copy ACLs. Raises KafkaError."""
     if copies_acls:
         check_security(work, "mirrors that copy ACLs need")
         if finalized(work.image.features)[MIRROR] < MIRROR_WITH_ACLS:
@@ -33,7 +33,7 @@ def checked(work: Workspace, copies_acls: bool) -> bool:
 
 
 def follow(work: Workspace, command: FollowAcls) -> PlainResult:
-    """Have the ACLs that the source has now. What this cluster cannot have is left out. Raises KafkaError."""
+    """Adopt the source's current ACLs. ACLs that this cluster cannot have are left out. Raises KafkaError."""
     mirror = known_mirror(work, command.mirror)
     check_security(work, "ACLs need")
     if mirror.phase is not MirrorPhase.ACTIVE or not mirror.copies_acls:

@@ -1,8 +1,8 @@
-"""Rounds of mirrors: cuts of the source that all copies are to reach, and which of them a promotion goes by.
+"""Rounds of mirrors: cuts of the source that all copies must reach, and the choice of the round for a promotion.
 
-A round is announced for the copies that are there. The broker that announces it has seen that the source has no other
-topics to be copied, after the source had told the cut. So a copy that comes later is of a topic, or of a partition,
-that came into being behind the cut: it has reached the round with nothing.
+A round is announced for the existing copies. After the source has reported the cut, the announcing broker has seen that
+the source has no other topics to copy. A later copy therefore belongs to a topic or a partition that was created after
+the cut, and has reached the round with no records.
 """
 
 from __future__ import annotations
@@ -30,12 +30,13 @@ from .known_mirrors import known_mirror, refused_for_mirror
 from .workspace import Workspace
 
 CUT_MAX: Final = 1 << 62
-"""Commit indexes of this cluster go on above that of a promotion, and must have room."""
+"""Limit for cuts. Commit indexes of this cluster continue above the cut of a promotion, and need room."""
 _NAMED_MAX: Final = 5
 
 
 def announce(work: Workspace, command: AnnounceMirrorCut) -> PlainResult:
-    """Begin a round, unless many are under way, or copies have come since the source was asked. Raises KafkaError."""
+    """Begin a round, unless too many are in progress, or copies were added since the source was asked. Raises
+    KafkaError."""
     mirror = known_mirror(work, command.mirror)
     if finalized(work.image.features)[MIRROR] < MIRROR_WITH_CUTS:
         raise KafkaError(
@@ -69,7 +70,8 @@ def announce(work: Workspace, command: AnnounceMirrorCut) -> PlainResult:
 
 
 def await_first(work: Workspace, mirror: str) -> None:
-    """Have brokers know that a new mirror is to have rounds: its copies wait for the first, wherever that cuts them."""
+    """Announce to the brokers that a new mirror has rounds. Its copies wait for the first round, wherever that cuts
+    them."""
     if finalized(work.image.features)[MIRROR] >= MIRROR_WITH_CUTS:
         work.emit(MirrorCutsTrimmedRecord(mirror=mirror, number=0))
 
@@ -89,7 +91,8 @@ def _learn_versions(work: Workspace, mirror: str, command: AnnounceMirrorCut) ->
 
 
 def report(work: Workspace, command: ReportMirrorCuts) -> PlainResult:
-    """What leaders have found. Former leaders, and those of copies that have stopped, are passed over."""
+    """Record the offsets at which leaders have found a cut. Reports of former leaders and about stopped copies are
+    ignored."""
     found: dict[tuple[str, int], dict[Place, int]] = defaultdict(dict)
     for told in command.partitions:
         mirror = _mirror_of(work, command.broker_id, told)
@@ -103,7 +106,7 @@ def report(work: Workspace, command: ReportMirrorCuts) -> PlainResult:
 
 
 def _mirror_of(work: Workspace, broker_id: int, told: ReachedCut) -> Mirror | None:
-    """The mirror for which this counts; None if it does not."""
+    """Return the mirror for which this report counts; None if it does not count."""
     place = (told.topic_id, told.partition)
     topic = work.image.topics_by_id.get(told.topic_id)
     state = None if topic is None else topic.partitions.get(told.partition)
@@ -121,7 +124,7 @@ def _mirror_of(work: Workspace, broker_id: int, told: ReachedCut) -> Mirror | No
 
 
 def _trim(work: Workspace, mirror: str) -> None:
-    """What is before the newest whole round is of no use."""
+    """Drop the rounds before the newest complete round, which are no longer needed."""
     cuts = work.image.mirror_cuts.of(mirror)
     whole = cuts.newest_whole(work.image.copies_of(mirror))
     if whole is not None and cuts.rounds[0].number < whole.number:
@@ -131,7 +134,7 @@ def _trim(work: Workspace, mirror: str) -> None:
 def partition_changed(
     work: Workspace, place: Place, before: PartitionState | None, after: PartitionState
 ) -> None:
-    """A leader that may lack records has reached nothing until it tells so."""
+    """Withdraw the reached cuts of a partition whose new leader may be missing records, until it reports again."""
     if before is None or not after.unclean or after.leader in (NO_LEADER, before.leader):
         return
     mirror = work.image.mirrors.mirror_of(place[0])
@@ -142,7 +145,8 @@ def partition_changed(
 
 
 def copies_came(work: Workspace, mirror: str, copies: Iterable[Place]) -> None:
-    """New copies, of what was not there when the source told its cuts."""
+    """Note that new copies have reached all rounds with no records, since they did not exist when the source reported
+    its cuts."""
     places = list(copies)
     if places:
         for one in work.image.mirror_cuts.of(mirror).rounds:
@@ -150,7 +154,8 @@ def copies_came(work: Workspace, mirror: str, copies: Iterable[Place]) -> None:
 
 
 def newest_whole(work: Workspace, mirror: Mirror) -> tuple[MirrorRound, Mapping[Place, int]]:
-    """The newest round that all copies have reached, and where the source cuts each. Raises KafkaError."""
+    """Return the newest round that all copies have reached, and the offset of its cut in each copy. Raises
+    KafkaError."""
     cuts, copies = work.image.mirror_cuts.of(mirror.name), work.image.copies_of(mirror.name)
     whole = cuts.newest_whole(copies)
     if whole is None:

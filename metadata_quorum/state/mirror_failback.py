@@ -1,8 +1,8 @@
-"""A failback: topics that were copied by another cluster become copies of its topics.
+"""A failback: topics that another cluster copied become copies of that cluster's topics.
 
-It is one command: all topics take no more records from then on, or all go on to take them. The mirror is paused until
-the last record of the command. So no broker copies anything into a log that has not gone into its new leader epoch, and
-has not been cut off with that, if it is to be.
+It is one command: either all topics stop accepting records, or all continue to accept them. The mirror is paused until
+the last record of the command. No broker therefore copies anything into a log before the log has entered its new leader
+epoch, and was truncated if it must be.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from .workspace import Workspace
 
 
 def fail_back(work: Workspace, command: FailBackMirror) -> PlainResult:
-    """Make the topics copies, which go on where both logs are alike. Raises KafkaError."""
+    """Make the topics copies, which continue after the common part of both logs. Raises KafkaError."""
     if finalized(work.image.features)[MIRROR] < MIRROR_WITH_FAILBACK:
         raise KafkaError(
             ErrorCode.UNSUPPORTED_VERSION,
@@ -78,7 +78,7 @@ def fail_back(work: Workspace, command: FailBackMirror) -> PlainResult:
 
 
 def _topic(work: Workspace, told: ReturningTopic) -> TopicState:
-    """As it is, if it is as it was looked at. Raises KafkaError."""
+    """Return the topic if its leader epochs still equal those that were checked. Raises KafkaError."""
     topic = work.image.topics_by_id.get(told.topic_id)
     if topic is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic {told.topic_id.hex()} any more")
@@ -106,7 +106,7 @@ def _check_number(command: FailBackMirror) -> None:
 
 
 def _check_nothing_is_committed(work: Workspace, topic: TopicState) -> None:
-    """Raises KafkaError while markers of a commit are missing in a topic: what was committed would not be."""
+    """Raise KafkaError while commit markers are missing in a topic: the committed records would be lost."""
     for index in sorted(topic.partitions):
         for transaction in work.image.transactions.at((topic.id, index)).values():
             if transaction.phase is Phase.PREPARE_COMMIT:
@@ -118,8 +118,10 @@ def _check_nothing_is_committed(work: Workspace, topic: TopicState) -> None:
 
 
 def _end_transactions(work: Workspace, topic: TopicState) -> None:
-    """No marker of ours goes into a copy: how what is open ends there, the source tells. What is open is aborted also
-    elsewhere, as a part of it is lost."""
+    """End all transactions in a topic that becomes a copy, where the source writes the markers from now on.
+
+    Open transactions are aborted in other topics, too, since a part of them is lost.
+    """
     open_here = {
         transaction.transactional_id
         for index in topic.partitions

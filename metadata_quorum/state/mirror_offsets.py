@@ -1,6 +1,6 @@
-"""Committed offsets of a mirror's source as of the cut of a promotion: told by the leaders of their copy, and taken by
-those who coordinate groups here. The copy goes once all have theirs, or nobody needs it.
-"""
+"""Committed offsets of a mirror's source at the cut of a promotion. The leaders of their copy report them, and the
+group coordinators of this cluster take them over. The copy is removed once every group has its offsets, or no group
+needs them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from .workspace import Workspace
 
 
 def check_may_be_copied(work: Workspace, mirror: Mirror, name: str) -> None:
-    """Raises KafkaError for a topic of the brokers that is not the copy of this mirror's offsets."""
+    """Raise KafkaError for an internal topic that is not the copy of this mirror's offsets."""
     if name != offsets_copy(mirror.name):
         raise refused_for_mirror(f"{name!r} belongs to the brokers of its cluster")
     if finalized(work.image.features)[MIRROR] < MIRROR_WITH_OFFSETS:
@@ -35,13 +35,16 @@ def check_may_be_copied(work: Workspace, mirror: Mirror, name: str) -> None:
 
 
 def become_due(work: Workspace, mirror: Mirror) -> None:
-    """With a promotion at a cut: groups are to go on with what they had committed there. Without a copy of offsets that
-    was nothing, and those that have followed since then go."""
+    """Begin the transfer of committed offsets at a promotion at a cut, so that groups continue from their offsets
+    there.
+
+    Without a copy of offsets the groups had none at the cut, and offsets that were copied later are dropped.
+    """
     work.emit(MirrorOffsetsDueRecord(mirror=mirror.name, topic_id=_copy_of(work, mirror) or ZERO_UUID))
 
 
 def drop_copy(work: Workspace, mirror: Mirror) -> None:
-    """Nobody needs it."""
+    """Remove the copy of offsets, which is no longer needed."""
     topic_id = _copy_of(work, mirror)
     if topic_id is not None:
         remove(work, work.image.topics_by_id[topic_id])
@@ -59,7 +62,7 @@ def _copy_of(work: Workspace, mirror: Mirror) -> bytes | None:
 
 
 def tell(work: Workspace, command: TellMirrorOffsets) -> PlainResult:
-    """Offsets as of the cut. Former leaders are passed over, and what was told already."""
+    """Record offsets as of the cut. Reports of former leaders and repeated reports are ignored."""
     found = work.image.mirror_offsets.of_copy(command.topic_id)
     state = _partition(work, command.topic_id, command.partition)
     is_leader = state is not None and (state.leader, state.leader_epoch) == (
@@ -78,7 +81,8 @@ def tell(work: Workspace, command: TellMirrorOffsets) -> PlainResult:
 
 
 def taken(work: Workspace, command: ReportOffsetsTaken) -> PlainResult:
-    """Groups have their offsets. With the last of them the copy goes."""
+    """Record that coordinators have taken over the offsets of their partitions. After the last partition the copy is
+    removed."""
     due = work.image.mirror_offsets.due.get(command.mirror)
     own = work.image.topics_by_id.get(command.topic_id)
     if due is None or own is None or not due.told >= _leaders(work, due).keys():
@@ -107,8 +111,11 @@ def _partition(work: Workspace, topic_id: bytes, index: int) -> PartitionState |
 
 
 def give_up(work: Workspace, mirror: Mirror, topics: Collection[str]) -> None:
-    """A person has accepted that nobody can tell what some partitions of the copy have: groups whose offsets were there
-    keep those that they have here. Raises KafkaError if nothing of these `topics` is lost; empty: of any."""
+    """Give up the offsets in lost partitions of the copy, because an operator accepts it. Their groups keep their
+    offsets of this cluster.
+
+    Raises KafkaError if nothing in `topics` is lost; empty `topics` stand for all.
+    """
     due = work.image.mirror_offsets.due.get(mirror.name)
     lost = [] if due is None else due.lost(_leaders(work, due))
     if not lost or (topics and offsets_copy(mirror.name) not in topics):
@@ -120,7 +127,7 @@ def give_up(work: Workspace, mirror: Mirror, topics: Collection[str]) -> None:
 
 
 def check_nobody_waits(work: Workspace, mirror: Mirror) -> None:
-    """Raises KafkaError while the promoted mirror has offsets that groups have not got."""
+    """Raise KafkaError while groups wait for committed offsets of the promoted mirror."""
     due = work.image.mirror_offsets.due.get(mirror.name)
     if due is None:
         return
@@ -136,6 +143,6 @@ def check_nobody_waits(work: Workspace, mirror: Mirror) -> None:
 
 
 def _leaders(work: Workspace, due: MirrorOffsetsDue) -> dict[int, int]:
-    """Of the partitions of the copy; empty where the source had no offsets at the cut."""
+    """Return the leaders of the copy's partitions; empty if the source had no offsets at the cut."""
     copy = work.image.topics_by_id.get(due.topic_id)
     return {} if copy is None else {index: state.leader for index, state in copy.partitions.items()}

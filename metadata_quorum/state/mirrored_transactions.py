@@ -1,4 +1,4 @@
-"""Transactional ids of a mirror's source, which go on here after a promotion at a cut."""
+"""Transactional ids of a mirror's source, which continue here after a promotion at a cut."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from .workspace import Workspace
 
 
 def take_versions(work: Workspace, versions: Mapping[str, int], *, replaces: bool) -> None:
-    """Have the ids' next owners told what was committed up to the cut.
+    """Take over the application versions that were committed up to the cut, for the ids' next owners.
 
-    An id that has committed more here keeps that: another mirror of the same source was promoted before. After a
-    failback the source's version `replaces` it: what was committed here was discarded, and a batch of the same number
-    at the source is another one.
+    An id with a higher version here keeps it, because another mirror of the same source was promoted before. After a
+    failback the source's version `replaces` it: the commits here were discarded, and a batch of the same number at the
+    source is another one.
     """
     for name, version in sorted(versions.items()):
         present = work.image.transactions.by_id.get(name)

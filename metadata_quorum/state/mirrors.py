@@ -1,7 +1,7 @@
-"""Mirrors: their life, the topics that they copy, and what stops a copy.
+"""Mirrors: their phases, the topics that they copy, and the faults that stop a copy.
 
-A promotion is one command: all topics of the mirror take records from then on, or none. Each of their partitions begins
-a new leader epoch with it, so that brokers can tell what was copied from what was produced here.
+A promotion is one command: either all topics of the mirror accept records from then on, or none. Each partition begins
+a new leader epoch with it, so that brokers can distinguish copied records from records produced here.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ START_LEAST: Final = -2
 
 
 def create(work: Workspace, command: CreateMirror) -> PlainResult:
-    """Keep a new mirror, active from now on. Raises KafkaError."""
+    """Store a new mirror, which is active at once. Raises KafkaError."""
     if finalized(work.image.features)[MIRROR] < 1:
         raise KafkaError(
             ErrorCode.UNSUPPORTED_VERSION,
@@ -84,7 +84,7 @@ def create(work: Workspace, command: CreateMirror) -> PlainResult:
 
 
 def new_mirror(work: Workspace, command: CreateMirror) -> Mirror:
-    """The mirror that a command asks for, which is not kept yet. Raises KafkaError."""
+    """Return the mirror that a command describes, without storing it. Raises KafkaError."""
     _check_settings(work, command)
     return Mirror(
         command.name,
@@ -130,7 +130,7 @@ def _check_settings(work: Workspace, command: CreateMirror) -> None:
 
 
 def limit(work: Workspace, command: LimitMirror) -> PlainResult:
-    """Have the brokers fetch from the source only so fast from now on. Raises KafkaError."""
+    """Limit the bandwidth at which the brokers fetch from the source. Raises KafkaError."""
     mirror = known_mirror(work, command.name)
     work.emit(mirror_record(replace(mirror, bandwidth=_checked_limit(work, command.bandwidth))))
     return PlainResult()
@@ -149,7 +149,7 @@ def _checked_limit(work: Workspace, bandwidth: int) -> int:
 
 
 def alter(work: Workspace, command: AlterMirror) -> PlainResult:
-    """Pause, go on, or promote; to be in the phase already is a success. Raises KafkaError."""
+    """Pause, resume or promote a mirror; a mirror in that phase already is a success. Raises KafkaError."""
     mirror = known_mirror(work, command.name)
     try:
         phase = MirrorPhase(command.phase)
@@ -169,8 +169,8 @@ def alter(work: Workspace, command: AlterMirror) -> PlainResult:
 
 
 def promote_at_cut(work: Workspace, command: PromoteMirrorAtCut) -> PromoteMirrorAtCutResult:
-    """Promote where the newest cut lies that all copies have reached; to be promoted so already is a success. Raises
-    KafkaError."""
+    """Promote a mirror at the newest cut that all copies have reached; a mirror promoted so already is a success.
+    Raises KafkaError."""
     mirror = known_mirror(work, command.name)
     if mirror.phase is MirrorPhase.PROMOTED:
         cuts = work.image.mirror_cuts.of(mirror.name)
@@ -180,7 +180,8 @@ def promote_at_cut(work: Workspace, command: PromoteMirrorAtCut) -> PromoteMirro
     else:
         at, offsets = mirror_cuts.newest_whole(work, mirror)
         if work.image.transactions.next_commit_index <= at.cut:
-            # Readers keep commit indexes of the source as their positions, and are to go on with this cluster's.
+            # Readers keep commit indexes of the source as their positions, and must continue with indexes of this
+            # cluster.
             work.emit(CommitIndexRecord(next_commit_index=at.cut + 1))
         mirrored_transactions.take_versions(
             work,
@@ -197,8 +198,12 @@ def promote_at_cut(work: Workspace, command: PromoteMirrorAtCut) -> PromoteMirro
 
 
 def _begin_epochs_of_our_own(work: Workspace, mirror: Mirror, cut_at: Mapping[Place, int]) -> None:
-    """The record of the mirror comes last: until then nobody writes, and what has a record before is copied no more.
-    The leader of a new epoch ends its log by `cut_at`, where that tells an offset."""
+    """Begin a new leader epoch in each partition of a mirror. A new leader truncates its log to `cut_at`, if that has
+    an offset.
+
+    The mirror's own record comes last: until then no client can write, and partitions with a record are no longer
+    copied.
+    """
     for topic in _topics(work, mirror.name):
         for index, state in sorted(topic.partitions.items()):
             epoch = state.leader_epoch + 1
@@ -210,7 +215,7 @@ def _begin_epochs_of_our_own(work: Workspace, mirror: Mirror, cut_at: Mapping[Pl
 
 
 def reconnect(work: Workspace, command: ReconnectMirror) -> PlainResult:
-    """Have the source reached elsewhere or otherwise, unless somebody else has changed that. Raises KafkaError."""
+    """Change the source's addresses and options, unless they were changed concurrently. Raises KafkaError."""
     mirror = known_mirror(work, command.name)
     if command.replaces is not None and _pairs(command.replaces) != mirror.options:
         return PlainResult()
@@ -230,7 +235,7 @@ def _pairs(options: Iterable[MirrorOption]) -> tuple[tuple[str, str], ...]:
 
 
 def delete(work: Workspace, command: DeleteMirror) -> PlainResult:
-    """Forget a mirror that copies nothing. Raises KafkaError."""
+    """Delete a mirror that copies nothing. Raises KafkaError."""
     mirror = known_mirror(work, command.name)
     mirror_offsets.check_nobody_waits(work, mirror)
     names = [work.image.topics_by_id[one].name for one, _ in work.image.mirrors.topics_of(mirror.name)]
@@ -246,7 +251,7 @@ def delete(work: Workspace, command: DeleteMirror) -> PlainResult:
 
 
 def follow(work: Workspace, command: FollowTopics) -> FollowTopicsResult:
-    """Each topic on its own: it is created, grows, and takes over settings. Raises KafkaError."""
+    """Create, extend and configure each topic independently. Raises KafkaError."""
     mirror = known_mirror(work, command.mirror)
     if mirror.phase is not MirrorPhase.ACTIVE:
         raise refused_for_mirror(f"mirror {mirror.name!r} is {mirror.phase.name.lower()}")
@@ -262,7 +267,7 @@ def follow(work: Workspace, command: FollowTopics) -> FollowTopicsResult:
 
 
 def _follow(work: Workspace, mirror: Mirror, wanted: MirroredTopic, seed: int, budget: int) -> int:
-    """How many partitions came."""
+    """Create or update a copy, and return the number of new partitions."""
     topic = work.image.topics.get(wanted.name)
     if topic is None:
         return _create_copy(work, mirror, wanted, seed, budget)
@@ -317,7 +322,7 @@ def _take_over_settings(work: Workspace, wanted: MirroredTopic) -> None:
         try:
             value = None if value is None else check_topic_config(key, value)
         except ConfigError:
-            continue  # Ours has no such value: the copy keeps the one that it has.
+            continue  # this cluster does not support the value, so the copy keeps its own
         if present.get(key) != value:
             work.emit(
                 ConfigRecord(
@@ -327,7 +332,7 @@ def _take_over_settings(work: Workspace, wanted: MirroredTopic) -> None:
 
 
 def report(work: Workspace, command: ReportMirrorPartitions) -> PlainResult:
-    """What leaders have found. Former leaders, and those whose mirror copies no more, are passed over."""
+    """Record the reports of leaders. Reports of former leaders, and about inactive mirrors, are ignored."""
     for told in command.partitions:
         topic = work.image.topics_by_id.get(told.topic_id)
         state = None if topic is None else topic.partitions.get(told.partition)
@@ -343,9 +348,9 @@ def _reported(work: Workspace, told: MirrorPartitionReport, state: PartitionStat
     key = (told.topic_id, told.partition)
     if told.fault:
         if told.fault not in list(FaultKind) or not 0 <= told.fault_first <= told.fault_end:
-            return  # Of a later version, perhaps: nobody could go on behind it.
+            return  # perhaps of a later version, which cannot be resumed
         kind = FaultKind(told.fault)
-        reason = told.fault_reason[:MESSAGE_LENGTH_MAX]  # it may quote what a stranger said
+        reason = told.fault_reason[:MESSAGE_LENGTH_MAX]  # it may quote an unauthenticated peer
         _stop(work, *key, MirrorFault(kind, told.fault_first, told.fault_end, reason))
         return
     copy = _copy(work, *key)
@@ -366,7 +371,7 @@ def _extended(lineage: tuple[tuple[int, int], ...], epochs: list[SourceEpoch]) -
 
 
 def _stop(work: Workspace, topic_id: bytes, index: int, fault: MirrorFault) -> None:
-    """The first fault stays, as others follow from it. Only that the topic is another one now counts for more."""
+    """Record a fault. The first fault stays, since others follow from it, unless the source's topic was recreated."""
     copy = _copy(work, topic_id, index)
     is_anew = fault.kind is FaultKind.MADE_ANEW and copy.fault != fault
     if copy.fault is None or is_anew:
@@ -374,8 +379,8 @@ def _stop(work: Workspace, topic_id: bytes, index: int, fault: MirrorFault) -> N
 
 
 def accept(work: Workspace, command: AcceptMirrorFaults) -> PlainResult:
-    """Go on behind what is lost, where a person has accepted that. Once the mirror is promoted only committed offsets
-    may be. Raises KafkaError."""
+    """Resume stopped copies after a loss that an operator has accepted. For a promoted mirror this concerns committed
+    offsets only. Raises KafkaError."""
     mirror = known_mirror(work, command.mirror)
     if mirror.phase is MirrorPhase.PROMOTED:
         mirror_offsets.give_up(work, mirror, command.topics)
@@ -409,7 +414,7 @@ def _pass_over(
         offset = fault.first
         copy = replace(copy, lineage=tuple(one for one in copy.lineage if one[1] < offset))
     elif fault.kind is FaultKind.MADE_ANEW:
-        # The id of the new one comes with the next look at the source.
+        # The next look at the source yields the id of the new topic.
         topic = work.image.mirrors.topics[topic_id]
         if topic.source_topic_id != ZERO_UUID:
             work.emit(MirrorTopicRecord(topic_id=topic_id, mirror=topic.mirror, source_topic_id=ZERO_UUID))
@@ -420,7 +425,8 @@ def _pass_over(
 def _go_on_at(
     work: Workspace, topic_id: bytes, index: int, state: PartitionState, copy: MirrorPartition, offset: int
 ) -> None:
-    """The log goes on at `offset` in a new leader epoch: its leader cuts it there, or leaves out what is missing."""
+    """Continue the log at `offset` in a new leader epoch. The leader truncates the log there, or skips missing
+    records."""
     resumption = Resumption(state.leader_epoch + 1, offset)
     work.emit(mirror_partition_record(topic_id, index, replace(copy, resumption=resumption)))
     work.set_partition(topic_id, index, _in_new_epoch(state))
@@ -435,6 +441,6 @@ def _copy(work: Workspace, topic_id: bytes, index: int) -> MirrorPartition:
 
 
 def _topics(work: Workspace, mirror: str) -> Iterator[TopicState]:
-    """In the order of their names."""
+    """Return the topics of a mirror in the order of their names."""
     found = [work.image.topics_by_id[topic_id] for topic_id, _ in work.image.mirrors.topics_of(mirror)]
     return iter(sorted(found, key=lambda topic: topic.name))

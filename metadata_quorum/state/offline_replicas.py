@@ -1,13 +1,13 @@
-"""Replicas that their broker cannot use though it lives: a data folder of it failed (KIP-112).
+"""Replicas that a live broker cannot use, because a data folder failed (KIP-112).
 
-Kafka's controllers learn which folder each replica is in (KIP-858) and conclude the rest; here brokers, who
-know, name the replicas. An offline replica leaves the ISR as a fenced broker's does (and, as there, remains in
-an ELR, or alone in an ISR, which it leaves when its broker registers after what cannot have been a clean stop
-of that folder). No election and no ISR takes it. It stays offline until its broker registers anew, until it
-is moved away; or until its broker, finding its log damaged while others have the data, makes it anew from nothing.
+Kafka's controllers learn the folder of each replica (KIP-858) and deduce the rest; here brokers name the replicas
+themselves. An offline replica leaves the ISR as a fenced broker does, and likewise remains in an ELR, or alone in an
+ISR. It leaves both when its broker registers after a stop that cannot have been clean for that folder. No election and
+no ISR includes it. It stays offline until its broker registers again, or until it is moved away. It also returns when
+its broker finds its log damaged while other replicas have the data, and recreates it empty.
 
-A replica on a full disk is whole and can be read. So it is offline only while somebody else leads, and until its
-broker reports that there is room again.
+A replica on a full disk is complete and readable. It is offline only while another broker leads, and until its broker
+reports free space again.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from .workspace import Workspace
 
 
 def report(work: Workspace, command: ReportOfflineReplicas) -> PlainResult:
-    """Take the replicas out. What is no replica of this broker (any more) is passed over."""
+    """Mark replicas as offline. Partitions without a replica on this broker are ignored."""
     broker_id = current(work, command.broker_id, command.broker_epoch).broker_id
     for lost in command.partitions:
         state = _found(work.image, lost)
@@ -48,7 +48,7 @@ def _without_replica(state: PartitionState, broker_id: int, electorate: Electora
 
 
 def report_writability(work: Workspace, command: ReportWritability) -> PlainResult:
-    """Take the replicas out, or take them back. Replicas that the broker does not have are passed over."""
+    """Mark replicas as offline, or as usable again. Partitions without a replica on this broker are ignored."""
     broker_id = current(work, command.broker_id, command.broker_epoch).broker_id
     change = _writable_again if command.writable else _unwritable
     for named in command.partitions:
@@ -66,9 +66,9 @@ def _found(image: ClusterImage, named: OfflineReplica) -> PartitionState | None:
 
 
 def _unwritable(state: PartitionState, broker_id: int, electorate: Electorate) -> PartitionState:
-    """Return the state without the replica, or as it is where nobody would lead then, or only uncleanly.
+    """Return the state without the replica; the same object if there would be no leader, or only an unclean one.
 
-    The replica can be read, and takes records again once there is room: neither is worth a loss of records.
+    The replica is readable, and accepts records again once there is space. A loss of records would be worse.
     """
     if broker_id in state.offline_replicas:
         return state
@@ -78,7 +78,7 @@ def _unwritable(state: PartitionState, broker_id: int, electorate: Electorate) -
 
 
 def _writable_again(state: PartitionState, broker_id: int, electorate: Electorate) -> PartitionState:
-    """Return the state in which the replica may join the ISR, and leads at once where nobody else can."""
+    """Return the state in which the replica may join the ISR, and leads at once if there is no leader."""
     if broker_id not in state.offline_replicas:
         return state
     left = tuple([member for member in state.offline_replicas if member != broker_id])
@@ -88,11 +88,11 @@ def _writable_again(state: PartitionState, broker_id: int, electorate: Electorat
 
 
 def renew(work: Workspace, command: RenewReplicas) -> RenewReplicasResult:
-    """Take those back, as replicas that have nothing, whose partition another broker leads.
+    """Take back replicas that were recreated empty, in partitions that another broker leads.
 
-    They leave the ELR: what made them members is given up. A leader epoch of its own keeps fetches from before
-    apart, by which the leader would take the new replica for as far along as the old one. Where nobody leads, or
-    where the replica is alone in the ISR, it may be all that is left: it stays offline, as it is.
+    They leave the ELR, since their former records are given up. A new leader epoch invalidates earlier fetches, by
+    which the leader would overestimate the new replica. In a partition without a leader, or with the replica alone in
+    the ISR, the replica may be the last one, so it stays offline unchanged.
     """
     broker_id = current(work, command.broker_id, command.broker_epoch).broker_id
     result = RenewReplicasResult()

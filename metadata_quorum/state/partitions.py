@@ -1,4 +1,4 @@
-"""Changes of single partitions: ISRs by compare-and-set, elections and reassignments that were asked for."""
+"""Changes of single partitions: ISRs by compare-and-set, requested elections, and reassignments."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from .workspace import Workspace
 
 
 def alter_partition(work: Workspace, command: AlterPartition) -> AlterPartitionResult:
-    """Each change is applied if it builds on the present state and its members are eligible (KIP-903)."""
+    """Apply each change that builds on the current state and has eligible members (KIP-903)."""
     current(work, command.broker_id, command.broker_epoch)
     return AlterPartitionResult(
         partitions=[_alter(work, command.broker_id, change) for change in command.partitions]
@@ -64,7 +64,7 @@ def _alter(work: Workspace, broker_id: int, change: AlterPartitionChange) -> Alt
 def _refusal(
     work: Workspace, broker_id: int, state: PartitionState, change: AlterPartitionChange
 ) -> ErrorCode:
-    """Kafka's checks in Kafka's order."""
+    """Return the error of Kafka's checks, in Kafka's order."""
     members = [member.broker_id for member in change.new_isr]
     if change.leader_epoch > state.leader_epoch or change.partition_epoch > state.partition_epoch:
         return ErrorCode.NOT_CONTROLLER
@@ -91,7 +91,7 @@ def _eligible(work: Workspace, state: PartitionState, member: IsrMember) -> bool
 
 
 def elect_leaders(work: Workspace, command: ElectLeaders) -> ElectLeadersResult:
-    """Preferred leaders, or any leader where there is none, each partition on its own."""
+    """Elect preferred leaders, or any leader for partitions without one, each partition independently."""
     if command.election_type not in (ElectionType.PREFERRED, ElectionType.UNCLEAN):
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"unknown election type {command.election_type}")
     progress = work.by_partition(command.progress)
@@ -136,7 +136,8 @@ def _elect(
 
 
 def elect_last_known(work: Workspace, command: ElectLastKnown) -> PlainResult:
-    """The last known member furthest along leads where there is no ISR and no ELR, and nobody is missing."""
+    """Elect the last known member that is furthest along, in partitions without ISR and ELR, once all members have
+    reported."""
     for (topic_id, index), progress in work.by_partition(command.progress).items():
         topic = work.image.topics_by_id.get(topic_id)
         state = topic.partitions.get(index) if topic is not None else None
@@ -148,7 +149,7 @@ def elect_last_known(work: Workspace, command: ElectLastKnown) -> PlainResult:
 def alter_reassignments(
     work: Workspace, command: AlterPartitionReassignments
 ) -> AlterPartitionReassignmentsResult:
-    """Each partition on its own, in order."""
+    """Start or cancel the reassignment of each partition independently, in order."""
     results: list[ReassignedPartition] = []
     for wanted_topic in command.topics:
         topic = work.image.topics.get(wanted_topic.name)

@@ -1,7 +1,7 @@
-"""Where replicas go: partition i is led by broker i mod n over racks and hosts, from a seeded start. Its followers are
-the next brokers; one further on for each n partitions.
+"""The placement of replicas. Broker i mod n leads partition i, over racks and hosts, from a seeded start. Its followers
+are the next brokers, shifted by one for every n partitions.
 
-If the followers were always the next brokers, all leaderships of a broker that dies would go to its neighbour.
+If the followers were always the next brokers, all leaderships of a broker that dies would move to its neighbour.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ...protocol.errors import ErrorCode, KafkaError
 
 
 def start_of(seed: int, name: str, brokers: int) -> int:
-    """Where the placement of a topic begins: even over seeds and names, the same everywhere."""
+    """Return the first position for a topic: evenly distributed over seeds and names, and equal on all nodes."""
     digest = blake2b(f"{seed}/{name}".encode(), digest_size=8, person=b"placement").digest()
     return int.from_bytes(digest, "big") % brokers
 
@@ -23,7 +23,8 @@ def start_of(seed: int, name: str, brokers: int) -> int:
 def alternating(
     broker_ids: Iterable[int], racks: Mapping[int, str | None], hosts: Mapping[int, str]
 ) -> list[int]:
-    """The brokers such that neighbours are on different racks, and in a rack on different hosts, as far as possible."""
+    """Return the brokers in an order in which neighbours are on different racks, and within a rack on different hosts,
+    as far as possible."""
     by_host: dict[int | str, deque[int]] = {}
     for broker_id in sorted(broker_ids):
         by_host.setdefault(hosts.get(broker_id, broker_id), deque()).append(broker_id)
@@ -41,7 +42,7 @@ def _in_turns(groups: Collection[deque[int]]) -> list[int]:
 
 
 def check_replicas(brokers: Collection[int], replicas: Sequence[int]) -> None:
-    """Raises KafkaError(INVALID_REPLICA_ASSIGNMENT) for what no partition can be given as its replicas."""
+    """Raise KafkaError(INVALID_REPLICA_ASSIGNMENT) for an invalid list of replicas."""
     reason = ""
     unknown = [broker_id for broker_id in replicas if broker_id not in brokers]
     if not replicas:
@@ -58,11 +59,11 @@ def check_replicas(brokers: Collection[int], replicas: Sequence[int]) -> None:
 
 
 class Placement:
-    """Places the partitions of one topic. At least one broker has to be usable.
+    """The placement of one topic's partitions. At least one broker must be usable.
 
-    The preferred leader is a usable broker. Hosts repeat only once each has a replica, and so do racks, as a host is in
-    one rack; within that, brokers that are not usable come last, as they cannot join an ISR now. A broker without a
-    host in `hosts` is on a host of its own.
+    The preferred leader is a usable broker. A host gets a second replica only once each host has one, and so does a
+    rack, since a host is in one rack. Within these limits brokers that are not usable come last, as they cannot join an
+    ISR now. A broker without a host in `hosts` counts as a separate host.
     """
 
     def __init__(
@@ -75,7 +76,8 @@ class Placement:
         *,
         in_turns: bool = True,
     ) -> None:
-        """Followers are not `in_turns` where some quorum node may not know how: all have to place alike."""
+        """`in_turns` shifts the followers. It is false while some quorum node may not support that, since all must
+        place alike."""
         self._racks = racks
         self._hosts = hosts
         self._in_turns = in_turns
@@ -84,7 +86,8 @@ class Placement:
         self._start = start_of(seed, topic, len(self._usable))
 
     def replicas(self, partitions: Iterable[int], replication_factor: int) -> list[list[int]]:
-        """The replicas of each partition, preferred leader first; there must be as many brokers."""
+        """Return the replicas of each partition, preferred leader first; there must be at least `replication_factor`
+        brokers."""
         return [self._place(index, replication_factor) for index in partitions]
 
     def _place(self, partition: int, replication_factor: int) -> list[int]:

@@ -1,4 +1,4 @@
-"""Producer ids: none is given out twice."""
+"""Producer ids, each of which is assigned only once."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ _LAST = 2**63 - 1
 
 
 def allocate(work: Workspace, command: AllocateProducerIds) -> AllocateProducerIdsResult:
-    """A block, for a broker to give out to producers without a transactional id."""
+    """Allocate a block of ids for a broker, which assigns them to producers without a transactional id."""
     brokers.current(work, command.broker_id, command.broker_epoch)
     return AllocateProducerIdsResult(first=_take(work, PRODUCER_ID_BLOCK), count=PRODUCER_ID_BLOCK)
 
 
 def next_producer_id(work: Workspace) -> int:
-    """One, for a transactional id or a writer."""
+    """Allocate an id for a transactional id or a writer."""
     return _take(work, 1)
 
 

@@ -21,7 +21,7 @@ from .workspace import Workspace
 
 
 def alter_client_quotas(work: Workspace, command: AlterClientQuotas) -> AlterClientQuotasResult:
-    """Each entity on its own, all its changes or none."""
+    """Change the quotas of each entity independently, with all its changes or none."""
     results: list[AlteredQuota] = []
     for entry in command.entries:
         result = AlteredQuota()
@@ -36,7 +36,7 @@ def alter_client_quotas(work: Workspace, command: AlterClientQuotas) -> AlterCli
 
 
 def _changed(work: Workspace, entry: EntityQuotaChanges) -> tuple[QuotaEntity, dict[str, float]]:
-    """The entity and all its quotas after the changes. Raises KafkaError."""
+    """Return the entity and all its quotas after the changes. Raises KafkaError."""
     entity = _entity(entry.entity)
     kind = entity_kind(entity)
     values = dict(work.image.client_quotas.get(entity, {}))

@@ -1,14 +1,13 @@
-"""Moving replicas (KIP-455), by the rules of Kafka's controller.
+"""Reassignment of replicas (KIP-455), by the rules of Kafka's controller.
 
-A reassignment adds to the replicas first: they become the target followed by whoever is to go. It is completed
-by the controller in the very change that makes it complete: when every added replica is in the ISR (and, where
-more go than come, the whole target is). So the ISR never becomes smaller by it than it was without the added
-replicas, or than the target. A leader that goes is followed by the ISR member furthest along, and whenever a
-replica goes the leader epoch rises.
+A reassignment adds replicas first: the list becomes the target followed by the replicas to remove. The controller
+completes it within the change that makes it complete: every added replica is in the ISR (and, if more replicas are
+removed than added, the whole target is). The ISR is therefore never smaller than it was without the added replicas, or
+than the target. A removed leader is replaced by the ISR member that is furthest along, and each removal of a replica
+raises the leader epoch.
 
-A reassignment that replaces a running one is that one cancelled and the new one begun, in one step: what the
-first was adding and the second does not want goes at once. Only where nobody else is in sync does it stay until
-the end.
+A reassignment that replaces a running one cancels that and begins anew in one step. Replicas that the first was adding
+and the second does not want are removed at once. Only if no other replica is in sync do they stay until the end.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ def _without(replicas: Iterable[int], gone: Iterable[int]) -> tuple[int, ...]:
 def begun(
     state: PartitionState, target: tuple[int, ...], electorate: Electorate, progress: Progress = _NO_PROGRESS
 ) -> PartitionState:
-    """The state in which `target` is moved to, or is reached already."""
+    """Return the state in which the move to `target` has begun, or is complete already."""
     original = _without(state.replicas, state.adding_replicas)
     unwanted = _without(state.adding_replicas, target)
     kept = _without(state.replicas, unwanted)
@@ -49,7 +48,7 @@ def begun(
 
 
 def _would_lead(state: PartitionState, replicas: Iterable[int], electorate: Electorate) -> bool:
-    """Whether there is a leader still when only these replicas are left, if there is one now."""
+    """Return whether a partition that has a leader would still have one with these replicas only."""
     able = electorate.of(state).usable.intersection(state.isr)
     return state.leader == NO_LEADER or bool(able.intersection(replicas))
 
@@ -57,8 +56,11 @@ def _would_lead(state: PartitionState, replicas: Iterable[int], electorate: Elec
 def cancelled(
     state: PartitionState, electorate: Electorate, progress: Progress = _NO_PROGRESS
 ) -> PartitionState:
-    """The state before the reassignment. KafkaError: INVALID_REPLICA_ASSIGNMENT if none of those replicas has
-    all records and unclean elections are not allowed, or nobody of them could lead now."""
+    """Return the state before the reassignment.
+
+    KafkaError: INVALID_REPLICA_ASSIGNMENT if none of its replicas has all records and unclean elections are not
+    allowed, or if none of them could lead now.
+    """
     original = _without(state.replicas, state.adding_replicas)
     new = replace(
         election.reassigned(state, original, electorate, progress), adding_replicas=(), removing_replicas=()
@@ -75,7 +77,7 @@ def cancelled(
 
 
 def _may_go_on_with(state: PartitionState, replicas: Iterable[int]) -> bool:
-    """Whether these replicas have all records that the partition has, as far as anybody knows."""
+    """Return whether these replicas have all records of the partition, according to ISR, ELR and last known members."""
     trusted = {*state.isr, *state.elr}
     if trusted:
         return not trusted.isdisjoint(replicas)
@@ -85,7 +87,7 @@ def _may_go_on_with(state: PartitionState, replicas: Iterable[int]) -> bool:
 def completed(
     state: PartitionState, electorate: Electorate, progress: Progress = _NO_PROGRESS
 ) -> PartitionState:
-    """The state with its reassignment completed, if it can be now; the partition epoch is the given state's."""
+    """Return the state with its reassignment completed, if that is possible now. The partition epoch is unchanged."""
     if not state.is_moving:
         return state
     target = _without(state.replicas, state.removing_replicas)
@@ -105,8 +107,8 @@ def settled(
     electorate: Electorate,
     progress: Progress = _NO_PROGRESS,
 ) -> PartitionState:
-    """What a change from `before` to `after` comes to: with it the reassignment may be complete. Where the change has
-    begun a leader epoch the completion needs none of its own."""
+    """Return the state after a change from `before` to `after`, which may complete the reassignment. If the change has
+    begun a leader epoch, the completion begins no further one."""
     new = completed(after, electorate, progress)
     if before is not None and before.leader_epoch < after.leader_epoch < new.leader_epoch:
         return replace(new, leader_epoch=after.leader_epoch)
@@ -114,5 +116,6 @@ def settled(
 
 
 def member_ends(leader_epoch: int, ends: Iterable[tuple[int, int]]) -> Progress:
-    """What a leader told of its members (broker id, log end offset; -1 unknown), for choosing its successor."""
+    """Return the members' positions that a leader reported as (broker id, log end offset; -1 unknown), for the choice
+    of its successor."""
     return {broker_id: (leader_epoch, end) for broker_id, end in ends if end >= 0}

@@ -1,4 +1,4 @@
-"""What is told about a refusal: names and values come from users, and an answer must not grow with them."""
+"""Texts of refusals: names and values come from users, and an answer must not grow with them."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ class _OfSomebody(Protocol):
 
 
 def check_allowed(command: _OfSomebody, denial: ErrorCode = ErrorCode.CLUSTER_AUTHORIZATION_FAILED) -> None:
-    """Raises KafkaError, with the code `denial`, for a command that the leader has found to be nobody's right."""
+    """Raise KafkaError, with the code `denial`, for a command that the leader has found unauthorized."""
     if command.is_denied:
         raise KafkaError(denial, "The metadata quorum denies this change.")
 
 
 def message_of(error: KafkaError) -> str:
-    """The error's text, shortened to what every field of a result can carry."""
+    """Return the error's text, shortened to a length that every result field can hold."""
     text = error.message
     return text if len(text) <= MESSAGE_LENGTH_MAX else f"{text[: MESSAGE_LENGTH_MAX - 3]}..."

@@ -1,8 +1,8 @@
-"""After a quorum was put back from copies: nothing that was given out since they were made is given out again.
+"""The repair of the state after a quorum was restored from copies: ids and epochs since the copies are never reused.
 
-The copies do not know who led which partition since, under which epoch, nor who left an ISR. So every partition
-begins a leadership above all that there can have been, and its ISR is not believed: all replicas are last known
-members, and the one that is furthest along leads, once all of them have told how far they are.
+The copies do not record later leaders and epochs, nor which replicas have left an ISR. Every partition therefore begins
+a leadership with an epoch above all possible ones, and its ISR is discarded. All replicas are last known members, and
+the replica that is furthest along leads once all of them have reported their log ends.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from . import election
 from .workspace import Workspace
 
 EPOCHS_SKIPPED = 1 << 16
-"""More elections than any partition has had since the copies were made."""
+"""Number of skipped epochs: more elections than any partition has had since the copies were made."""
 PRODUCER_IDS_SKIPPED = 1 << 32
 _LAST_EPOCH = 2**31 - 1
 
 
 def declare(work: Workspace, _: DeclareRestored) -> PlainResult:
-    """Begin anew what may have gone on without this state. KafkaError when there are no epochs left."""
+    """Skip all epochs and producer ids that may have been used since. KafkaError when there are no epochs left."""
     partitions = list(work.partitions())
     if any(
         max(state.leader_epoch, state.partition_epoch) > _LAST_EPOCH - 2 * EPOCHS_SKIPPED

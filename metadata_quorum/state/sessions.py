@@ -1,4 +1,4 @@
-"""Exactly-once commands: what each broker's session has applied, and the results not acknowledged yet."""
+"""Exactly-once commands: the last command that each broker's session has applied, and the unacknowledged results."""
 
 from __future__ import annotations
 
@@ -7,17 +7,18 @@ from dataclasses import dataclass, field
 from ...protocol.messages.quorum_commands import Session
 
 Kept = tuple[int, bytes]
-"""(metadata offset after the command, its encoded result)"""
+"""Kept result: (metadata offset after the command, its encoded result)."""
 
 
-#: a broker has at most 256 commands without an answer; what one keeps beyond is its own loss
+#: a broker has at most 256 unanswered commands; a broker with more loses its own results
 KEPT_RESULTS_MAX = 1024
 KEPT_BYTES_MAX = 32 * 1024 * 1024
 
 
 @dataclass(slots=True)
 class CommandSession:
-    """Invariant: `kept` holds results of sequences in (acknowledged, last], in their order, within bounds."""
+    """The session of one broker. Invariant: `kept` holds results of sequences in (acknowledged, last], in order, within
+    limits."""
 
     broker_epoch: int
     last: int = 0
@@ -25,19 +26,19 @@ class CommandSession:
     kept_bytes: int = 0
 
     def keep(self, sequence: int, kept: Kept) -> None:
-        """Keep the result of the newest command; the oldest ones are dropped beyond the bounds."""
+        """Keep the result of the newest command; the oldest results beyond the limits are dropped."""
         self.kept[sequence] = kept
         self.kept_bytes += len(kept[1])
         while len(self.kept) > KEPT_RESULTS_MAX or (self.kept_bytes > KEPT_BYTES_MAX and len(self.kept) > 1):
             self._drop(next(iter(self.kept)))
 
     def acknowledge(self, sequence: int) -> None:
-        """The results up to here have arrived."""
+        """Drop the results up to `sequence`, which have arrived."""
         while self.kept and (oldest := next(iter(self.kept))) <= sequence:
             self._drop(oldest)
 
     def check(self, metadata_offset: int) -> None:
-        """AssertionError if this cannot be what a session has at this metadata offset."""
+        """Raise AssertionError if this session is impossible at this metadata offset."""
         sequences = list(self.kept)
         if sequences != sorted(sequences) or (
             sequences and not 0 < sequences[0] <= sequences[-1] <= self.last
@@ -56,23 +57,23 @@ class CommandSession:
 
 
 class SessionTable:
-    """One session per broker id: that of its present broker epoch."""
+    """The sessions of all brokers: one for each broker id, for its current broker epoch."""
 
     def __init__(self) -> None:
         self.sessions: dict[int, CommandSession] = {}
 
     def begin(self, broker_id: int, broker_epoch: int) -> None:
-        """A registration replaces the session of the one before."""
+        """Begin the session of a new registration, which replaces the previous session."""
         present = self.sessions.get(broker_id)
         if present is None or present.broker_epoch != broker_epoch:
             self.sessions[broker_id] = CommandSession(broker_epoch)
 
     def end(self, broker_id: int) -> None:
-        """The broker is no longer registered."""
+        """Drop the session of an unregistered broker."""
         self.sessions.pop(broker_id, None)
 
     def find(self, session: Session) -> CommandSession | None:
-        """The session, None if its broker epoch is not the present one; forgets what is acknowledged."""
+        """Return the session, and drop its acknowledged results; None if its broker epoch is outdated."""
         found = self.sessions.get(session.broker_id)
         if found is None or found.broker_epoch != session.broker_epoch:
             return None

@@ -1,7 +1,7 @@
-"""A snapshot as items in a stream that is cut into chunks of a bounded size, wherever items end.
+"""A stream of items that is cut into chunks of limited size, independent of item boundaries.
 
-A stream is `u32 length | item` over and over; an item larger than a chunk is spread over several. Both ways
-work lazily: no more than a chunk and an item are held.
+A stream is a sequence of `u32 length | item`; an item larger than a chunk is spread over several. Both directions are
+lazy: at most a chunk and an item are held in memory.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _LENGTH = Struct(">I")
 
 
 def cut(items: Iterable[bytes], chunk_bytes: int = CHUNK_BYTES) -> Iterator[bytes]:
-    """The items in chunks of `chunk_bytes`, the last one shorter."""
+    """Yield the items in chunks of `chunk_bytes`; the last chunk is shorter."""
     held = bytearray()
     for item in items:
         held += _LENGTH.pack(len(item))
@@ -34,7 +34,8 @@ def cut(items: Iterable[bytes], chunk_bytes: int = CHUNK_BYTES) -> Iterator[byte
 
 
 def joined(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """The items that were cut. Raises ImageInconsistent if the stream ends within one, or one is huge."""
+    """Yield the items of a stream from `cut`. Raises ImageInconsistent if the stream ends within an item, or an item is
+    huge."""
     held = bytearray()
     for chunk in chunks:
         held += chunk

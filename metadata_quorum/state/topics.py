@@ -1,4 +1,4 @@
-"""Creating and deleting topics, and adding partitions, by Kafka's rules."""
+"""Creation and deletion of topics, and addition of partitions, by Kafka's rules."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 def create_topics(work: Workspace, command: CreateTopics) -> CreateTopicsResult:
-    """Each topic on its own; with `validate_only` everything but the records."""
+    """Create each topic independently; with `validate_only` only check them."""
     results: list[CreatedTopic] = []
     budget = PARTITIONS_PER_COMMAND_MAX
     names = _CollidingNames(work)
@@ -60,8 +60,10 @@ def create_topics(work: Workspace, command: CreateTopics) -> CreateTopicsResult:
 def create_copy(
     work: Workspace, topic: NewTopic, seed: int, budget: int, copy: MirrorTopicRecord
 ) -> CreatedTopic:
-    """Create the copy of a topic, with the id of its source if that is free. Brokers hear that it is one before they
-    hear of its partitions. Raises KafkaError."""
+    """Create the copy of a topic, with the id of its source if that is free. Raises KafkaError.
+
+    Brokers learn that the topic is a copy before they learn of its partitions.
+    """
     _check_new_name(work, _CollidingNames(work), topic.name)
     source_id = copy.source_topic_id
     taken = source_id in work.image.topics_by_id or source_id in work.image.mirrors.retired_ids
@@ -96,9 +98,9 @@ def _created(
 
 
 class _CollidingNames:
-    """Topics whose names differ in nothing but `.` and `_`: metrics could not tell them apart.
+    """A search for topics whose names differ only in `.` and `_`, which metrics could not distinguish.
 
-    The names are looked through once for a command, and not at all while none of its topics has either sign.
+    The names are scanned at most once for a command, and only if one of its topics has either character.
     """
 
     def __init__(self, work: Workspace) -> None:
@@ -106,7 +108,7 @@ class _CollidingNames:
         self._present: dict[str, str] | None = None
 
     def find(self, name: str) -> str | None:
-        """A topic that collides with a new one of this name."""
+        """Return an existing topic that collides with a new one of this name; None if there is none."""
         key = name.replace(".", "_")
         if "_" not in key:
             return None
@@ -117,7 +119,7 @@ class _CollidingNames:
         return self._present.get(key)
 
     def add(self, name: str) -> None:
-        """This topic exists now."""
+        """Add a topic that exists now."""
         if self._present is not None:
             self._present[name.replace(".", "_")] = name
 
@@ -134,7 +136,7 @@ def _check_new_name(work: Workspace, names: _CollidingNames, name: str) -> None:
 
 
 def _assignments(work: Workspace, topic: NewTopic, seed: int, budget: int) -> list[list[int]]:
-    """The replicas of each partition. Raises KafkaError."""
+    """Return the replicas of each partition. Raises KafkaError."""
     if topic.assignments:
         _check_budget(len(topic.assignments), budget)
         return _given_assignments(work, topic)
@@ -152,7 +154,7 @@ def _assignments(work: Workspace, topic: NewTopic, seed: int, budget: int) -> li
 
 
 def check_name(name: str) -> None:
-    """Raises KafkaError for a name that no topic may have."""
+    """Raise KafkaError for an invalid topic name."""
     reason = ""
     if not name:
         reason = "the empty string is not allowed"
@@ -167,7 +169,7 @@ def check_name(name: str) -> None:
 
 
 def _checked_configs(topic: NewTopic) -> dict[str, str]:
-    """The values as they are kept. Raises KafkaError."""
+    """Return the settings in their stored form. Raises KafkaError."""
     values: dict[str, str] = {}
     for config in topic.configs:
         if config.value is None:
@@ -248,8 +250,10 @@ def _placed(work: Workspace, name: str, partitions: range, factor: int, seed: in
 
 
 def _topic_id(work: Workspace, seed: int, name: str) -> bytes:
-    """A version 4 UUID out of the command alone, unlike any that there is: folders of replicas bear it, so a later
-    version that applies the same journal has to come to the same one."""
+    """Return a version 4 UUID that depends on the command only and is not in use.
+
+    Folders of replicas are named by it, so a later version that applies the same journal must compute the same id.
+    """
     attempt = 0
     while True:
         text = f"{seed}/{attempt}/{name}".encode()
@@ -278,7 +282,7 @@ def _new_partition(work: Workspace, replicas: list[int]) -> PartitionState:
 
 
 def delete_topics(work: Workspace, command: DeleteTopics) -> DeleteTopicsResult:
-    """By id, then by name."""
+    """Delete topics by id, then by name."""
     found: list[tuple[TopicState | None, TopicResult]] = []
     for topic_id in command.topic_ids:
         missing = TopicResult(
@@ -311,7 +315,7 @@ def _delete(work: Workspace, topic: TopicState | None, missing: TopicResult) -> 
 
 
 def remove(work: Workspace, topic: TopicState) -> None:
-    """With its settings, whoever may want that."""
+    """Remove a topic and its settings, without a check of permissions."""
     for key in sorted(work.image.configs.get((ResourceType.TOPIC, topic.name), ())):
         work.emit(
             ConfigRecord(
@@ -323,7 +327,7 @@ def remove(work: Workspace, topic: TopicState) -> None:
 
 
 def create_partitions(work: Workspace, command: CreatePartitions) -> CreatePartitionsResult:
-    """Each topic on its own."""
+    """Add partitions to each topic independently."""
     results: list[TopicResult] = []
     budget = PARTITIONS_PER_COMMAND_MAX
     for wanted in command.topics:
@@ -345,7 +349,7 @@ def create_partitions(work: Workspace, command: CreatePartitions) -> CreateParti
 
 
 def grow(work: Workspace, topic: TopicState, count: int, seed: int, budget: int) -> int:
-    """Have at least `count` partitions; how many came. Raises KafkaError."""
+    """Grow a topic to at least `count` partitions, and return the number of new ones. Raises KafkaError."""
     if count <= len(topic.partitions):
         return 0
     wanted = MorePartitions(name=topic.name, count=count)

@@ -1,7 +1,7 @@
-"""Who is told of a transaction: brokers with a replica of a partition that is outstanding in it, since each of them may
-lead it next, and the broker through which its client spoke last.
+"""The brokers that learn of a transaction: brokers with a replica of a partition that is outstanding in it, since each
+may lead next, and the broker of its client's last request.
 
-A broker that has to know from now on, and did not before, is told all there is.
+A broker that joins this audience receives the whole transaction.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ Audience = frozenset[int]
 
 
 def tell_all(work: Workspace, record: Record) -> None:
-    """Every broker may know of it."""
+    """Emit a record for all brokers."""
     work.emit(record)
 
 
 def audience(
     work: Workspace, transaction: TransactionMetadata | None, more: Iterable[Place] = ()
 ) -> Audience:
-    """Who knows of it, or has to once it has `more` partitions."""
+    """Return the brokers that know of a transaction, or must know of it once it has `more` partitions."""
     brokers: set[int] = set()
     if transaction is not None:
         brokers.add(transaction.session[0])
@@ -48,15 +48,15 @@ def audience(
 
 
 def introduce(work: Workspace, transaction: TransactionMetadata, newcomers: Audience) -> None:
-    """Tell brokers that did not know it all there is about a transaction."""
+    """Send the whole transaction to brokers that did not know it."""
     if newcomers:
         for record in list(records_of(transaction)):
             work.emit(record, newcomers)
 
 
 class Telling:
-    """Changes one transaction and tells whoever has to know. To be used as a context manager: at its end those who did
-    not know it before are told all."""
+    """A context manager that changes one transaction and sends the records to its audience. At its end, new members of
+    the audience receive the whole transaction."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class Telling:
         origin: ClientOrigin | None = None,
         new_places: Iterable[Place] = (),
     ) -> None:
-        """`origin`: of the command; None if something changes it that no client asks for."""
+        """`origin` is the client of the command; None if no client has asked for the change."""
         self._work = work
         self._id = transactional_id
         self._origin = origin if origin is not None and origin.is_client else None
@@ -86,17 +86,17 @@ class Telling:
 
     @property
     def transaction(self) -> TransactionMetadata:
-        """As it is now."""
+        """Current state of the transaction."""
         return self._work.image.transactions.by_id[self._id]
 
     def state(self, changed: TransactionMetadata, *, replaces: bool = False) -> None:
-        """It is like this now, but for its writers; with `replaces` it has none any more. Who has not known it learns
-        by that, too, what was aborted under its epoch (rule T11)."""
+        """Emit a new state of the transaction, except for its writers. With `replaces` it has no writers any more, and
+        new members of the audience also learn which partitions were aborted under its epoch (rule T11)."""
         if self._origin is not None:
             changed = with_session(changed, self._origin, self._work.image.offset + 1)
         record = transaction_record(changed, replaces=replaces)
         if replaces:
-            self._known = self._wanted  # All that they knew is of an earlier one.
+            self._known = self._wanted  # their knowledge is of an earlier transaction
             before = self._work.image.transactions.by_id.get(self._id)
             if before is not None and (before.producer_id, before.producer_epoch) == (
                 changed.producer_id,
@@ -106,11 +106,12 @@ class Telling:
         self._work.emit(record, self._known)
 
     def writes(self, producer_id: int, epoch: int, places: Iterable[Place]) -> None:
-        """Somebody writes to these partitions, or is about to write."""
+        """Add partitions that a writer writes to, or is about to write to."""
         self._work.emit(writer_record(self.transaction, Writer(producer_id, epoch), places), self._known)
 
     def settled(self, writer: Writer, places: Iterable[Place]) -> None:
-        """These have their markers, or are gone. With the last ones a decided transaction is complete."""
+        """Settle partitions of a writer that have their markers or are deleted. After the last one a decided
+        transaction is complete."""
         places = set(places)
         transaction = self.transaction
         left = any(number > (place in places) for place, number in transaction.lacking.items())

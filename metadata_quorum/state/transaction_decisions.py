@@ -1,4 +1,4 @@
-"""Transactions: what becomes of a transactional id with each command. Pure; who is told is `transaction_audience`'s.
+"""Transactions: the effect of each command on a transactional id. Pure. `transaction_audience` chooses the recipients.
 
     phase        command                         becomes            epoch
     -            InitTransactionalId             EMPTY              0 of a new producer id
@@ -9,22 +9,22 @@
     ONGOING      AddToTransaction                ONGOING            the same
     ONGOING      EndTransaction                  PREPARE_x          + 1 if the client takes it up
     over         EndTransaction that bumps       COMPLETE_x         + 1; an empty transaction
-    ONGOING      Init... of another producer     PREPARE_ABORT      + 1: whoever had it is fenced
+    ONGOING      Init... of another producer     PREPARE_ABORT      + 1: the earlier owner is fenced
     ONGOING      Expire..., Abort..., its Init   PREPARE_ABORT      + 1, which its producer may take up (KIP-588)
     PREPARE_x    the last of ReportMarkers       COMPLETE_x         the same
     PREPARE_x    all others of a client          CONCURRENT_TRANSACTIONS, or the same answer if it is repeated
-    over         Forget..., Delete...            -                  none: whoever comes gets a new producer id
+    over         Forget..., Delete...            -                  none: the next owner gets a new producer id
     all others   DeleteTransactionalId           CONCURRENT_TRANSACTIONS
 
 The last two rows are in `transactional_ids`.
 
-"Over" are EMPTY and COMPLETE_x. Where no partition is outstanding, PREPARE_x is COMPLETE_x at once. A decided outcome
+"Over" are EMPTY and COMPLETE_x. If no partition is outstanding, PREPARE_x is COMPLETE_x at once. A decided outcome
 never changes.
 
-A transaction that the cluster aborts by itself ends as if its producer had asked for the abort. An EndTransaction that
-aborts, and InitTransactionalId, are answered with the present epoch if they come under the former one. All else under
-the former epoch is refused, so that nothing of an aborted transaction enters another one. A client that does not know
-how to ask for the next epoch is fenced.
+A transaction that the cluster aborts by itself ends as if its producer had asked for the abort. Two requests under the
+former epoch are answered with the current epoch: an EndTransaction that aborts, and InitTransactionalId. All other
+requests under the former epoch are refused, so that nothing of an aborted transaction enters another one. A client that
+cannot ask for the next epoch is fenced.
 """
 
 from __future__ import annotations
@@ -66,14 +66,14 @@ from .transaction_session import check_session, check_session_of_epoch
 from .workspace import Workspace
 
 EPOCH_LAST = 32766
-"""From here on no client is given the next epoch, but a new producer id: 32767 is left for fencing."""
+"""Last epoch of a producer id. After it clients get a new producer id; epoch 32767 is left for fencing."""
 _NUMBER_LAST = 2**31 - 1
 WRITERS_MAX = 10_000
-"""In one transaction. Each takes its place in every node's memory, and one in the pool for good."""
+"""Limit for the writers in one transaction. Each takes memory on every node, and a permanent place in the pool."""
 
 
 def init(work: Workspace, command: InitTransactionalId) -> InitTransactionalIdResult:
-    """A producer id and the next epoch. Whoever had an earlier one is fenced from here on."""
+    """Return a producer id with its next epoch, which fences earlier owners of the transactional id."""
     transaction = work.image.transactions.by_id.get(command.transactional_id)
     if transaction is None:
         fresh = TransactionMetadata(
@@ -110,7 +110,7 @@ def _recovery(command: InitTransactionalId) -> Recovery:
 
 
 def _may_be_of(transaction: TransactionMetadata, producer_id: int, epoch: int) -> bool:
-    """Whether a producer that comes with this may go on (KIP-360)."""
+    """Return whether a producer with this id and epoch may continue (KIP-360)."""
     return producer_id == transaction.producer_id or (
         producer_id == transaction.last_producer_id and epoch >= EPOCH_LAST
     )
@@ -119,7 +119,7 @@ def _may_be_of(transaction: TransactionMetadata, producer_id: int, epoch: int) -
 def _next_epoch(
     work: Workspace, transaction: TransactionMetadata, expected: int | None
 ) -> TransactionMetadata:
-    """As it is with the next epoch; the same if `expected` says that this answer is asked for again."""
+    """Return the transaction with the next epoch; unchanged if `expected` shows that the request is a repetition."""
     current = transaction.producer_epoch
     if expected is not None and expected not in (current, transaction.last_producer_epoch):
         raise _fenced(transaction)
@@ -149,7 +149,7 @@ def _initialized(
 
 
 def add(work: Workspace, command: AddToTransaction) -> AddToTransactionResult:
-    """The owner's first partitions begin the transaction; without any it begins with none."""
+    """Add partitions to a transaction. The owner's first request begins it, even with no partitions."""
     transaction = _known(work, command.transactional_id)
     places = _existing(work, places_of(command.topics))
     _check_not_aborted(transaction, command.producer_id, command.producer_epoch)
@@ -166,7 +166,7 @@ def add(work: Workspace, command: AddToTransaction) -> AddToTransactionResult:
         raise _concurrent(transaction)
     begins = transaction.phase.is_over
     if begins and epoch > EPOCH_LAST:
-        raise _fenced(transaction)  # Nobody was given this epoch, and there is none to fence it by.
+        raise _fenced(transaction)  # no producer has this epoch, and no higher epoch is left to fence it
     if begins or writer is None:
         new, is_known = places, False
     else:
@@ -184,7 +184,7 @@ def _begun(transaction: TransactionMetadata, now_ms: int) -> TransactionMetadata
     return transaction.but(
         number=number,
         phase=Phase.ONGOING,
-        last_producer_epoch=-1,  # What was asked for under the former epoch is of earlier transactions.
+        last_producer_epoch=-1,  # requests under the former epoch belong to earlier transactions
         last_producer_id=-1,
         recovery=min(transaction.recovery, Recovery.POSSIBLE),
         commit_index=-1,
@@ -223,7 +223,7 @@ def end(work: Workspace, command: EndTransaction) -> EndTransactionResult:
             raise _unmapped(transaction, command.producer_id)
         if command.producer_epoch != transaction.producer_epoch:
             raise _fenced(transaction)
-    if not command.bumps_epoch:  # Else the epoch tells which transaction is meant.
+    if not command.bumps_epoch:  # otherwise the epoch identifies the transaction
         check_session_of_epoch(transaction, command.origin)
     if command.number >= 0 and command.number != transaction.number:
         raise KafkaError(
@@ -233,7 +233,7 @@ def end(work: Workspace, command: EndTransaction) -> EndTransactionResult:
         )
     if is_repeated:
         if command.origin.is_client and command.origin.broker_id != transaction.session[0]:
-            # Its client comes by way of another broker, which waits with it for the markers.
+            # The client now uses another broker, which waits with it for the markers.
             with Telling(work, transaction.transactional_id, command.origin) as telling:
                 telling.state(transaction)
         return _ended(transaction, was_committed=command.commits and not transaction.phase.commits)
@@ -255,7 +255,8 @@ def end(work: Workspace, command: EndTransaction) -> EndTransactionResult:
 
 
 def _is_repeated(transaction: TransactionMetadata, command: EndTransaction) -> bool:
-    """Whether the answer to this very request may have been lost, or the cluster has done by itself what is asked."""
+    """Return whether this request repeats the decision: its answer may have been lost, or the cluster aborted by itself
+    before."""
     if transaction.phase in (Phase.EMPTY, Phase.ONGOING):
         return False
     if transaction.phase.commits != command.commits and not _was_committed(transaction, command):
@@ -267,10 +268,10 @@ def _is_repeated(transaction: TransactionMetadata, command: EndTransaction) -> b
 
 
 def _was_committed_in_an_earlier_life(transaction: TransactionMetadata, command: EndTransaction) -> bool:
-    """Whether this very commit was asked for by a client that took up the next epoch, and is asked for again by one
-    that does not: Flink repeats the commits of a checkpoint so, under the epochs that it has there (FLINK-40689).
+    """Return whether a client that took up the next epoch made this commit before, and a client that cannot repeats it:
+    Flink repeats a checkpoint's commits under the epochs it stored (FLINK-40689).
 
-    Nothing changes, and no record is emitted, so nodes that refuse this still have the same state.
+    Nothing changes and no record is emitted, so nodes that refuse this request keep the same state.
     """
     told = (command.producer_id, command.producer_epoch)
     asks = command.commits and not command.bumps_epoch and command.producer_epoch >= 0
@@ -278,7 +279,8 @@ def _was_committed_in_an_earlier_life(transaction: TransactionMetadata, command:
 
 
 def _was_committed(transaction: TransactionMetadata, command: EndTransaction) -> bool:
-    """Whether the application version of a commit is not above the last one: then the transaction is aborted."""
+    """Return whether a commit's application version is not above the last one, so that the transaction must be
+    aborted."""
     return command.commits and 0 <= command.app_version <= transaction.app_version
 
 
@@ -322,7 +324,7 @@ def _decide(
     chosen: set[int],
     origin: ClientOrigin | None = None,
 ) -> None:
-    """`changed` has the epoch that goes with it already."""
+    """Store the outcome; `changed` already has the epoch that goes with it."""
     settled = changed.is_settled
     if commits:
         phase = Phase.COMPLETE_COMMIT if settled else Phase.PREPARE_COMMIT
@@ -357,8 +359,11 @@ def _ended(transaction: TransactionMetadata, *, was_committed: bool) -> EndTrans
 
 
 def find_or_begin(work: Workspace, command: FindOrBegin) -> FindOrBeginResult:
-    """The open transaction of a transactional id, begun if there is none; nothing if its application version was
-    committed before. Whoever finds it counts its time anew, as the clocks of nodes do by `started_ms`."""
+    """Return the open transaction of a transactional id, begun if there is none; nothing if its application version was
+    committed before.
+
+    The transaction's timeout starts again, as `started_ms` sets the nodes' timers.
+    """
     transaction = work.image.transactions.by_id.get(command.transactional_id)
     if transaction is None:
         transaction = TransactionMetadata(command.transactional_id, next_producer_id(work), 0)
@@ -368,7 +373,9 @@ def find_or_begin(work: Workspace, command: FindOrBegin) -> FindOrBeginResult:
         raise _concurrent(transaction)
     begins = transaction.phase.is_over
     if begins and transaction.producer_epoch > EPOCH_LAST:
-        transaction = _next_epoch(work, transaction, None)  # Else none would be left to fence this one by.
+        transaction = _next_epoch(
+            work, transaction, None
+        )  # otherwise no epoch would be left to fence this one
     found = _begun(transaction, command.now_ms) if begins else transaction
     found = found.but(
         timeout_ms=command.timeout_ms,
@@ -385,7 +392,7 @@ def find_or_begin(work: Workspace, command: FindOrBegin) -> FindOrBeginResult:
 
 
 def join(work: Workspace, command: JoinTransaction) -> JoinTransactionResult:
-    """A producer id that has been a writer's before, under its next epoch, or a new one."""
+    """Return a producer id that a writer had before, with its next epoch, or a new producer id."""
     transaction = _known(work, command.transactional_id)
     told = (command.producer_id, command.producer_epoch, command.number)
     if told != (transaction.producer_id, transaction.producer_epoch, transaction.number):
@@ -411,9 +418,10 @@ def join(work: Workspace, command: JoinTransaction) -> JoinTransactionResult:
 
 
 def _free_in_pool(transaction: TransactionMetadata) -> tuple[int, int] | None:
-    """A producer id that nobody writes under now, and its next epoch. Those in use are the last of the pool."""
+    """Return an unused producer id of the pool with its next epoch; None if there is none. Ids in use are the last of
+    the pool."""
     if len(transaction.pool) < len(transaction.writers):
-        return None  # All are in use, and the owner writes, too.
+        return None  # all are in use, and the owner writes, too
     free = (
         (producer_id, epoch + 1)
         for producer_id, epoch in transaction.pool.items()
@@ -423,16 +431,16 @@ def _free_in_pool(transaction: TransactionMetadata) -> tuple[int, int] | None:
 
 
 def verify(work: Workspace, command: VerifyTransaction) -> PlainResult:
-    """Nothing: that it was applied is what counts."""
+    """Do nothing: only the fact that the command was applied matters."""
     current(work, command.broker_id, command.broker_epoch)
     return PlainResult()
 
 
-# ------------------------------------------------------------ what its client did not ask for
+# ------------------------------------------------------------ aborts without a request of the client
 
 
 def expire(work: Workspace, command: ExpireTransactions) -> PlainResult:
-    """Those that are still open are aborted."""
+    """Abort the given transactions if they are still open."""
     for one in command.transactions:
         transaction = work.image.transactions.by_id.get(one.transactional_id)
         if transaction is not None and (transaction.number, transaction.phase) == (one.number, Phase.ONGOING):
@@ -441,8 +449,10 @@ def expire(work: Workspace, command: ExpireTransactions) -> PlainResult:
 
 
 def abort(work: Workspace, command: AbortTransaction) -> PlainResult:
-    """Whoever its producer is; nothing to do if it is over. One that is named by its number must be open, or the newest
-    to be aborted."""
+    """Abort a transaction whoever its producer is; does nothing if it is over.
+
+    A transaction that is named by its number must be open, or the newest to be aborted.
+    """
     transaction = _known(work, command.transactional_id)
     aborts = transaction.phase in (Phase.ONGOING, Phase.PREPARE_ABORT, Phase.COMPLETE_ABORT)
     if command.number >= 0 and not (aborts and command.number == transaction.number):
@@ -457,8 +467,11 @@ def abort(work: Workspace, command: AbortTransaction) -> PlainResult:
 
 
 def abort_by_itself(work: Workspace, transaction: TransactionMetadata) -> None:
-    """Abort an open transaction whose producer did not ask for that. The epoch rises, so that neither batches nor a
-    commit of the former one count; the producer may take up the next one, if it can ask for it (rule T6)."""
+    """Abort an open transaction whose producer did not request it.
+
+    The epoch rises, so that neither batches nor a commit of the former epoch count. The producer may take up the next
+    epoch if it can ask for it (rule T6).
+    """
     if transaction.recovery is Recovery.NEVER:
         abort_and_fence(work, transaction)
         return
@@ -468,7 +481,7 @@ def abort_by_itself(work: Workspace, transaction: TransactionMetadata) -> None:
 
 
 def abort_and_fence(work: Workspace, transaction: TransactionMetadata) -> None:
-    """Abort an open transaction for good: whoever has its epoch is refused from here on."""
+    """Abort an open transaction permanently: requests with its epoch are refused from now on."""
     assert transaction.phase is Phase.ONGOING, transaction
     fenced = transaction.but(
         producer_epoch=transaction.producer_epoch + 1,
@@ -491,7 +504,7 @@ def _known(work: Workspace, transactional_id: str) -> TransactionMetadata:
 
 
 def _check_not_aborted(transaction: TransactionMetadata, producer_id: int, epoch: int) -> None:
-    """KafkaError: TRANSACTION_ABORTABLE if an abort, or the next epoch, is what the producer should ask for."""
+    """KafkaError: TRANSACTION_ABORTABLE if the producer must ask for an abort or for the next epoch."""
     if transaction.may_recover(producer_id, epoch):
         raise KafkaError(
             ErrorCode.TRANSACTION_ABORTABLE,

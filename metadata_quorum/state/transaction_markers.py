@@ -1,5 +1,4 @@
-"""What happens to transactions by way of their partitions: markers that are written, replicas that come, leaders that
-are elected uncleanly, topics that are deleted."""
+"""Effects of partitions on transactions: written markers, new replicas, unclean elections and deleted topics."""
 
 from __future__ import annotations
 
@@ -16,8 +15,10 @@ from .workspace import Workspace
 
 
 def report(work: Workspace, command: ReportMarkers) -> PlainResult:
-    """Markers that are below the high watermark of the leader that reports them. What was settled before, or belongs
-    to another transaction or leadership, is passed over: it is reported again, or was."""
+    """Settle the partitions whose markers are below the high watermark of the reporting leader.
+
+    Markers that were settled before, or belong to another transaction or leadership, are ignored.
+    """
     brokers.current(work, command.broker_id, command.broker_epoch)
     settled: dict[int, set[Place]] = {}
     for _, producer_id, place in reported(work.image, command):
@@ -28,8 +29,8 @@ def report(work: Workspace, command: ReportMarkers) -> PlainResult:
 
 
 def reported(image: ClusterImage, command: ReportMarkers) -> Iterator[tuple[TransactionMetadata, int, Place]]:
-    """The markers of a report that are owed still, by the leadership that reports them: of which decided transaction,
-    of which writer's producer id, where."""
+    """Yield the outstanding markers of a report by the current leader: the decided transaction, the writer's producer
+    id, and the partition."""
     for written in command.partitions:
         place = (written.topic_id, written.partition)
         state = _state(image, place)
@@ -43,19 +44,19 @@ def reported(image: ClusterImage, command: ReportMarkers) -> Iterator[tuple[Tran
 
 
 def leader_epoch(image: ClusterImage, place: Place) -> int:
-    """Of a partition; -1 where there is none."""
+    """Return the leader epoch of a partition; -1 if it does not exist."""
     state = _state(image, place)
     return -1 if state is None else state.leader_epoch
 
 
 def leaders_of(image: ClusterImage, places: Iterable[Place]) -> set[int]:
-    """Those of these partitions, as far as there are any."""
+    """Return the leaders of these partitions; leaderless ones are left out."""
     states = (_state(image, place) for place in places)
     return {state.leader for state in states if state is not None and state.leader != NO_LEADER}
 
 
 def topic_goes(work: Workspace, topic_id: bytes, indexes: Iterable[int]) -> None:
-    """Its partitions are settled: nothing of them is left that could be read."""
+    """Settle the partitions of a topic that is removed, since none of its records remain readable."""
     gone: dict[int, set[Place]] = {}
     for index in indexes:
         place = (topic_id, index)
@@ -68,7 +69,8 @@ def topic_goes(work: Workspace, topic_id: bytes, indexes: Iterable[int]) -> None
 def partition_changed(
     work: Workspace, place: Place, before: PartitionState | None, after: PartitionState
 ) -> None:
-    """New replicas are told; a leader that may lack records or markers has to write the markers, again perhaps."""
+    """Send transactions to new replicas. A leader that may be missing records or markers must write the markers
+    again."""
     if before is None:
         return
     if after.replicas != before.replicas and (
@@ -81,7 +83,8 @@ def partition_changed(
 
 
 def _elected_uncleanly(work: Workspace, place: Place) -> None:
-    """What was open there is aborted: some of its records may be gone. What is decided gets its markers once more."""
+    """Abort open transactions of an uncleanly elected partition, which may have lost records; decided ones get their
+    markers again."""
     for transaction in _distinct(work, place):
         if transaction.phase is Phase.ONGOING:
             abort_by_itself(work, transaction)
@@ -102,7 +105,7 @@ def _settle(work: Workspace, producer_id: int, places: set[Place]) -> None:
 
 
 def _distinct(work: Workspace, place: Place) -> list[TransactionMetadata]:
-    """The transactions that are outstanding there, each once however many write in it."""
+    """Return the transactions that are outstanding there, each only once even with several writers."""
     here = work.image.transactions.at(place).values()
     return list({transaction.transactional_id: transaction for transaction in here}.values())
 

@@ -1,8 +1,7 @@
-"""Which requests about a transaction are those of its client as it is now, and which were delayed (KAFKA-17754).
+"""A check that separates a client's current requests about a transaction from delayed ones (KAFKA-17754).
 
-Clients that keep their epoch from one transaction to the next cannot tell by it which transaction a request means. A
-request that was held up on an old connection, while its client went on over a new one, must not end the next
-transaction.
+Clients that keep their epoch between transactions cannot express which transaction a request means. A request that was
+delayed on an old connection, while its client continued on a new one, must not end the next transaction.
 """
 
 from __future__ import annotations
@@ -13,10 +12,10 @@ from ...protocol.messages.transaction_commands import ClientOrigin
 
 
 def check_session(transaction: TransactionMetadata, origin: ClientOrigin) -> None:
-    """Refuse what comes neither on the connection that was used last nor on one that was made after that use.
+    """Refuse a request that comes neither on the last used connection nor on one that was made after that use.
 
-    KafkaError: NETWORK_EXCEPTION, whereupon the broker closes the connection without an answer: a client that is alive
-    asks again on a new one.
+    KafkaError: NETWORK_EXCEPTION, at which the broker closes the connection without an answer; a live client repeats
+    the request on a new connection.
     """
     if _session(origin) == transaction.session or origin.birth >= transaction.session_offset:
         return
@@ -28,9 +27,10 @@ def check_session(transaction: TransactionMetadata, origin: ClientOrigin) -> Non
 
 
 def check_session_of_epoch(transaction: TransactionMetadata, origin: ClientOrigin) -> None:
-    """The same for a request with the present epoch. As long as that is fresh from InitTransactionalId nothing with it
-    can have been delayed, on whatever connection it comes: some clients have one for InitProducerId, and another for
-    what follows.
+    """Refuse a delayed request with the current epoch, as `check_session` does.
+
+    While the epoch is fresh from InitTransactionalId no such request can have been delayed, on whatever connection it
+    comes: some clients use separate connections for InitProducerId and for what follows.
 
     KafkaError: as `check_session`.
     """
@@ -41,7 +41,7 @@ def check_session_of_epoch(transaction: TransactionMetadata, origin: ClientOrigi
 def with_session(
     transaction: TransactionMetadata, origin: ClientOrigin, metadata_offset: int
 ) -> TransactionMetadata:
-    """As it is once its command counts; its first record takes the image to `metadata_offset`."""
+    """Return the transaction with the session of a command whose first record takes the image to `metadata_offset`."""
     return transaction.but(
         session=_session(origin),
         session_offset=metadata_offset,

@@ -1,4 +1,4 @@
-"""Transactional ids that are removed: those that nobody uses any more, and those that an operator deletes."""
+"""The removal of transactional ids: unused ones, and ones that an operator deletes."""
 
 from __future__ import annotations
 
@@ -12,8 +12,11 @@ from .workspace import Workspace
 
 
 def forget(work: Workspace, command: ForgetTransactionalIds) -> PlainResult:
-    """Those that nobody has used since. One that has an application version is kept: who commits it again, however much
-    later, has to be told."""
+    """Remove the given ids if they have not been used since.
+
+    An id with an application version is kept: a client that commits that version again, however much later, must learn
+    that it was committed.
+    """
     for one in command.transactions:
         transaction = work.image.transactions.by_id.get(one.transactional_id)
         if (
@@ -28,8 +31,10 @@ def forget(work: Workspace, command: ForgetTransactionalIds) -> PlainResult:
 
 
 def delete(work: Workspace, command: DeleteTransactionalId) -> PlainResult:
-    """As if it had never been: its application version is forgotten, too, and whoever writes under its producer ids is
-    in no transaction any more, for none of them is given out again."""
+    """Delete a transactional id with its application version.
+
+    Its writers are no longer in any transaction, since none of their producer ids is assigned again.
+    """
     transaction = work.image.transactions.by_id.get(command.transactional_id)
     if transaction is None:
         raise KafkaError(

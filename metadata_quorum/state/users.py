@@ -42,7 +42,7 @@ def alter_scram_credentials(work: Workspace, command: AlterScramCredentials) -> 
 
 
 def set_credential(work: Workspace, change: ScramCredentialChange) -> None:
-    """Give a user a password. Raises KafkaError."""
+    """Store a user's password. Raises KafkaError."""
     key = _key(change)
     if change.iterations > ITERATIONS_MAX:
         raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too many iterations")
