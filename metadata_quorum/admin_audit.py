@@ -1,10 +1,10 @@
-"""What people change by way of brokers: who it was is told to the log, and changes of security are checked anew.
+"""The audit of administrative changes by way of brokers: a second check of rights, and a log of each change's author.
 
-Brokers check rights against their images, which may lag behind. Here the state that counts decides about ACLs, the
-passwords of users, and new delegation tokens. A command that is refused goes into the log all the same, without what it
-would have changed: its broker's commands are numbered, and a number must not be missing.
+Brokers check rights against their images, which may lag behind. Here the authoritative state decides about ACLs, users'
+passwords, and new delegation tokens. A refused command still goes into the log, without its changes: its broker's
+commands are numbered without gaps.
 
-A broker tells who asked. So a broker that is taken over can name anybody.
+The broker reports the author, so a compromised broker can name any user.
 """
 
 from __future__ import annotations
@@ -79,19 +79,19 @@ _DONE_TO_MIRRORS: Final = {
     MirrorPhase.PROMOTED: "promoted",
 }
 _NAMED_MAX: Final = 20
-"""So many changes of one command are told one by one."""
+"""Number of changes of one command that are logged individually."""
 
 
 class AdminAudit:
-    """Of the node that leads."""
+    """The audit of the leading node."""
 
     def __init__(self, settings: AuthorizerSettings | None, image: Callable[[], ClusterImage]) -> None:
-        """Without settings there is no authorizer: everybody may do everything."""
+        """Without `settings` there is no authorizer, and every principal may do everything."""
         self._settings = settings
         self._image = image
 
     def check(self, broker_id: int, message: SubmitCommand, command: Command[Any]) -> bool:
-        """Whether the command may have an effect; if not, what it would change is taken out of it."""
+        """Return whether the command may have an effect. If not, its changes are removed from it."""
         if self._settings is None or self._may(self._settings, message, command):
             return True
         _take_out(command)
@@ -123,7 +123,7 @@ class AdminAudit:
         command: Command[Any],
         changes: Sequence[tuple[object, Change]],
     ) -> None:
-        """A command has changed so much."""
+        """Log the changes that a command has made."""
         if not isinstance(command, _TOLD) or not logger.isEnabledFor(logging.INFO):
             return
         records = [record_of(change) for _, change in changes]
@@ -146,17 +146,17 @@ def _take_out(command: Command[Any]) -> None:
         case AlterScramCredentials():
             command.is_denied, command.changes = True, []
         case CreateDelegationToken():
-            # No token can be without an id: a node that does not know the mark refuses it for that.
+            # A token without an id is invalid, so a node that does not know the mark refuses it, too.
             command.is_denied, command.token_id = True, ""
 
 
 def _is_sealed_anew(command: Command[Any]) -> bool:
-    """Whether brokers do this for nobody: they encrypt anew what an older cluster secret has encrypted."""
+    """Return whether a command only re-encrypts secrets with the new cluster secret, which brokers do by themselves."""
     return isinstance(command, AlterScramCredentials) and all(change.replaces for change in command.changes)
 
 
 def _told(records: Sequence[Record]) -> Iterator[str]:
-    """Changes that are told, one for each resource. Values are not: there are secrets among them."""
+    """Yield texts for changes, one for each resource. Values are left out, since some are secrets."""
     for record in records:
         match record:
             case AclRecord():
@@ -182,8 +182,10 @@ def _told(records: Sequence[Record]) -> Iterator[str]:
 
 
 def _told_of_mirror(command: Command[Any], records: Sequence[Record], image: ClusterImage) -> Iterator[str]:
-    """What a command has done to a mirror. Its options are not told, as there are secrets among them. The image may be
-    that of later commands already."""
+    """Yield texts for the effects of a command on a mirror.
+
+    Its options are left out, since some are secrets. The image may already include later commands.
+    """
     match command:
         case CreateMirror():
             groups = f" and groups {command.groups}" if command.groups else ""

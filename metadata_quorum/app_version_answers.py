@@ -1,4 +1,4 @@
-"""What the active leader tells brokers about application versions, in pages of `ANSWER_BYTES_MAX`. Pure."""
+"""The active leader's answers to brokers about application versions, in pages of `ANSWER_BYTES_MAX`. Pure."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ class _Listing:
 
 
 class AppVersionAnswers:
-    """Answers of this node, and the listing that each broker is in the middle of."""
+    """The answers of this node, with the unfinished listing of each broker."""
 
     def __init__(self) -> None:
         self._listings: dict[int, _Listing] = {}
 
     def forget(self, broker_id: int) -> None:
-        """The broker's session has ended."""
+        """Drop the listing of a broker whose session has ended."""
         self._listings.pop(broker_id, None)
 
     def answer(
         self, broker_id: int, question: AskAppVersions, history: AppVersionHistory, metadata_offset: int
     ) -> AppVersionsTold:
-        """What the history says at an offset of the metadata, which is now."""
+        """Answer a question from the history at the current metadata offset."""
         if question.listing == question.question:
             found = history.at_cut(question.cut, question.told_offset, metadata_offset)
             if found is None:

@@ -1,7 +1,7 @@
-"""Looks after brokers whose sessions have ended: is the process gone, or only the connection?
+"""Checks whether the process of a broker is gone after its session has ended, or only the connection.
 
-A broker's heartbeat port knows. A port that refuses a datagram belongs to no process any more, and the broker is fenced
-at once, where a refusal can be believed. Elsewhere its heartbeats will be missed.
+The broker's heartbeat port shows it. A port that refuses a datagram no longer belongs to a process, and the broker is
+fenced at once, if the refusal is credible. Otherwise its heartbeats will be missed.
 """
 
 from __future__ import annotations
@@ -19,15 +19,16 @@ logger = logging.getLogger(__name__)
 
 
 class BrokerProbes:
-    """Remembers the last session of each broker that the broker's side has ended. Owned by the event loop.
+    """The probes of brokers, with the last session of each broker that the broker's side has ended. Owned by the event
+    loop.
 
-    It remembers while another node leads, too: broker and leader may have died together.
+    Sessions are remembered while another node leads, too, since broker and leader may have died together.
     """
 
     def __init__(
         self, duties: LeaderDuties, image: Callable[[], ClusterImage], *, believes_any_refusal: bool
     ) -> None:
-        """`believes_any_refusal`: also that of a port on another machine."""
+        """`believes_any_refusal` accepts refusals from other machines, too."""
         self._duties = duties
         self._image = image
         self._believes_any_refusal = believes_any_refusal
@@ -36,27 +37,27 @@ class BrokerProbes:
 
     @property
     def under_way(self) -> int:
-        """How many brokers are being probed."""
+        """Number of brokers that are being probed."""
         return len(self._probes)
 
     def session_ended(self, session: BrokerSession) -> None:
-        """The broker's side has ended this session."""
+        """Check a broker whose side has ended this session."""
         if session.heartbeat_port:
             self._ended[session.broker_id] = session
             self._suspect(session)
 
     def leadership_begins(self) -> None:
-        """This node leads: it looks after all brokers whose sessions had ended before."""
+        """Check all brokers whose sessions ended before this node became leader."""
         for session in self._ended.values():
             self._suspect(session)
 
     def stop(self) -> None:
-        """Probe no more."""
+        """Cancel all probes."""
         for task in self._probes:
             task.cancel()
 
     def _suspect(self, session: BrokerSession) -> None:
-        """Looks after one broker, if that is this node's business."""
+        """Check one broker, if this node leads and the broker is not fenced."""
         broker = self._image().brokers.get(session.broker_id)
         if not (self._duties.active and session.host):
             return

@@ -1,8 +1,8 @@
 """The brokers' TCP sessions on this node: each follows the feed at its own pace.
 
-A session is pushed what it lacks whenever something was applied and whenever its send buffer has drained;
-what it is owed waits in the ring, never in a buffer of its own. Every node serves the feed; commands are
-passed to `SessionEvents` whoever leads, which answers NOT_LEADER where that is the case.
+A session sends missing records whenever commands were applied and whenever its send buffer has drained. Unsent records
+wait in the ring, never in a separate buffer. Every node serves the feed. Commands are passed to `SessionEvents` on
+every node; a node that does not lead answers NOT_LEADER.
 """
 
 import asyncio
@@ -41,11 +41,12 @@ from .node_connection import NodeConnection
 logger = logging.getLogger(__name__)
 
 PUSH_RECORDS_MAX = 500
-"""A broker folds a push, and acts upon it, in one turn of its loop: some 9 microseconds for each record. This node
-encodes one in a turn, too: some 0.5 microseconds for each. New partitions of one topic are all in one, however many."""
+"""Limit for the records in a push. A broker processes a push in one turn of its loop: about 9 microseconds for each
+record. This node encodes a push in one turn, too: about 0.5 microseconds for each record. The new partitions of a topic
+are always in one push, however many they are."""
 PUSH_BYTES_MAX = 512 * 1024
 _PUSHES_KEPT = 8
-#: Encoding this many records takes around a millisecond, after which the loop gets its turn.
+#: Encoding this many records takes about a millisecond, after which the loop continues.
 SNAPSHOT_RECORDS_PER_TURN = 200
 COMMANDS_IN_FLIGHT_MAX = 1024
 #: A broker has one session per incarnation; the old one's may linger while the new one opens.
@@ -54,41 +55,42 @@ SESSIONS_PER_BROKER_MAX = 4
 
 @dataclass(frozen=True, slots=True)
 class SessionEvents:
-    """Who hears what brokers say."""
+    """Callbacks for the messages of brokers."""
 
     heartbeat: Callable[["BrokerSession", SessionHeartbeat], None]
-    """A sign of life."""
+    """A heartbeat."""
     asked: Callable[["BrokerSession", int], None]
-    """The broker asks, by number, how far everybody has come."""
+    """A numbered question about the progress of all nodes."""
     asked_about_transactions: Callable[["BrokerSession", TransactionQuestion], None]
-    """The broker asks what its own image does not tell."""
+    """A question about transactions that the broker's own image does not answer."""
     asked_about_app_versions: Callable[["BrokerSession", AskAppVersions], None]
-    """The same of application versions at a cut."""
+    """A question about application versions at a cut."""
     subscribed: Callable[["BrokerSession", Subscribe], None]
-    """The broker goes on from where its image stands. It is told whether that is in this node's history if it asks."""
+    """A subscription from the offset of the broker's image. If the broker asks, it learns whether that offset is in
+    this node's history."""
     submitted: Callable[["BrokerSession", SubmitCommand], None]
-    """The broker submits a command. The answer goes to `BrokerSession.reply`."""
+    """A submitted command. The answer goes to `BrokerSession.reply`."""
     ended: Callable[["BrokerSession"], None]
-    """The connection is gone."""
+    """The end of the connection."""
 
 
 class SnapshotSource:
-    """Builds a snapshot of the image in slices, once for all who need one.
+    """The builder of the image's snapshots, in slices, once for all sessions that need one.
 
-    A finished snapshot serves later comers too, as long as the ring continues from it.
+    A finished snapshot also serves later sessions, as long as the ring continues from it.
     """
 
     def __init__(
         self, feed: MetadataFeed, image: Callable[[], ClusterImage], history: Callable[[], int] = lambda: 0
     ) -> None:
-        """`history`: the mark of what has made the image."""
+        """`history` returns the mark of the commands that made the image."""
         self._feed = feed
         self._image = image
         self._history = history
         self._build: asyncio.Task[FeedSnapshot] | None = None
 
     async def get(self) -> FeedSnapshot:
-        """A snapshot that the feed continues."""
+        """Return a snapshot that the feed continues."""
         while True:
             build = self._build
             if build is None:
@@ -117,7 +119,7 @@ class BrokerSession:
         self.incarnation = link.peer.directory_id
         #: the broker's IP address
         self.host = link.remote_host
-        #: where the broker answers probes; 0 until its first heartbeat has told
+        #: port at which the broker answers probes; 0 until its first heartbeat
         self.heartbeat_port = 0
         self.commands_in_flight = 0
         self.hears_of_settled = False
@@ -128,7 +130,7 @@ class BrokerSession:
         self._chunks: Iterator[FeedSnapshotChunk] | None = None
 
     def send(self, message: SessionMessage) -> None:
-        """Sends one message; a link that is gone swallows it."""
+        """Send one message; it is lost if the link is gone."""
         self.link.send(encode_session_message(message))
 
     def payload_received(self, link: NodeConnection, payload: bytes) -> None:
@@ -162,7 +164,7 @@ class BrokerSession:
                 link.close(f"a broker does not send {type(message).__name__}")
 
     def reply(self, reply: CommandReply) -> None:
-        """Answers one submitted command: along with the records of what it did, if they follow at once."""
+        """Answer one submitted command, in the same write as the records of its effect if they follow at once."""
         self.commands_in_flight -= 1
         self.link.send_along(encode_session_message(reply))
 
@@ -175,7 +177,7 @@ class BrokerSession:
         self._sessions.ended(self, reason)
 
     def push(self) -> None:
-        """Sends what the broker lacks, as far as the link takes it, and one piece of the feed in each turn."""
+        """Send the broker's missing records, as far as the link takes them, with one piece of the feed in each turn."""
         feed = self._sessions.feed
         while self._offset is not None and self.link.writable and not self._push_is_due:
             if self._chunks is not None:
@@ -228,7 +230,7 @@ class BrokerSession:
 
 @dataclass(frozen=True, slots=True)
 class _Push:
-    """Records for whoever stands where they begin; `is_full` if more followed when they were taken."""
+    """Encoded records for sessions at their first offset; `is_full` if more followed when they were read."""
 
     end_offset: int
     payload: bytes
@@ -246,7 +248,7 @@ class BrokerSessions:
         *,
         unacknowledged_ms_max: int,
     ) -> None:
-        """`unacknowledged_ms_max`: a session ends when the broker's machine has acknowledged nothing for so long."""
+        """A session ends when the broker's machine has acknowledged nothing for `unacknowledged_ms_max`."""
         self.feed = feed
         self.snapshots = snapshots
         self.events = events
@@ -254,12 +256,12 @@ class BrokerSessions:
         self._sessions: list[BrokerSession] = []
         self._leader = _leader(term=0, leader_id=-1)
         self._pushes: dict[int, _Push] = {}
-        """The last ones, by the offset that they begin at: what all brokers are told is encoded once."""
+        """Latest pushes by first offset, so that records for all brokers are encoded once."""
         self._encoded: tuple[FeedSlice, bytes] | None = None
-        """The newest slice of the feed that was encoded, and its bytes."""
+        """Newest encoded slice of the feed, and its bytes."""
 
     def accept(self, link: NodeConnection) -> BrokerSession | None:
-        """A broker has proved itself on this link; None if it holds too many sessions already."""
+        """Open a session for an authenticated broker; None if it has too many sessions already."""
         broker_id = link.peer.node_id
         of_broker = [session for session in self._sessions if session.broker_id == broker_id]
         for session in of_broker:
@@ -275,20 +277,21 @@ class BrokerSessions:
         return session
 
     def of(self, broker_id: int, incarnation: bytes) -> BrokerSession | None:
-        """The open session of this incarnation."""
+        """Return the open session of this incarnation, or None."""
         for session in self._sessions:
             if session.broker_id == broker_id and session.incarnation == incarnation:
                 return session
         return None
 
     def ended(self, session: BrokerSession, reason: str) -> None:
-        """Called by the session whose link is gone."""
+        """Remove a session whose link is gone."""
         self._sessions.remove(session)
         logger.info("session of broker %d ended: %s", session.broker_id, reason)
         self.events.ended(session)
 
     def tell_settled(self, transactions: Iterable[TransactionMetadata], image: ClusterImage) -> None:
-        """These have all their markers: their clients, and so the brokers they speak to, need not wait any longer."""
+        """Notify the brokers of these transactions' clients that all markers are written, so that the clients need not
+        wait."""
         by_broker: dict[int, list[SettledTransaction]] = {}
         for one in transactions:
             told = SettledTransaction(transactional_id=one.transactional_id, number=one.number)
@@ -300,24 +303,27 @@ class BrokerSessions:
                 session.send(TransactionsSettled(transactions=settled))
 
     def announce(self, term: int, leader_id: int) -> None:
-        """Tells every broker who leads (-1: nobody known); leadership of this node only once it is active."""
+        """Announce the leader to every broker (-1 if unknown); this node only once it is active."""
         if (term, leader_id) != (self._leader.term, self._leader.leader_id):
-            self._pushes.clear()  # They name the term.
+            self._pushes.clear()  # they contain the term
             self._leader = _leader(term, leader_id)
             self._encoded = None
             for session in list(self._sessions):
                 session.send(self._leader)
 
     def push(self, first: frozenset[int] = frozenset()) -> None:
-        """Something was applied. It goes to these brokers first, then to those that are told of an outcome with it:
-        somebody waits there, and who is sent something may get the processor for it at once."""
+        """Send applied records to all sessions.
+
+        The brokers in `first` come first, then brokers with a waiting reply: both have callers that wait, and a process
+        that receives data may get the processor at once.
+        """
         for session in sorted(
             self._sessions, key=lambda one: (one.broker_id not in first, not one.link.holds_something)
         ):
             session.push()
 
     def send_records(self, session: BrokerSession, offset: int) -> int:
-        """One push to one session; the offset it has then. Sessions at the same offset share the encoding."""
+        """Send one push to a session, and return its new offset. Sessions at the same offset share the encoding."""
         known = self._pushes.get(offset)
         if known is not None and (known.is_full or known.end_offset == self.feed.end_offset):
             session.link.send(known.payload)
@@ -335,7 +341,8 @@ class BrokerSessions:
         return piece.end_offset
 
     def _encoding_of(self, piece: FeedSlice) -> bytes:
-        """Brokers that are told less than all are often told the same, one after the other."""
+        """Encode a slice, reusing the last encoding: brokers with restricted records often get the same ones in
+        succession."""
         if self._encoded is None or self._encoded[0] != piece:
             message = FeedRecords(
                 first_offset=piece.first_offset,
@@ -349,7 +356,7 @@ class BrokerSessions:
         return self._encoded[1]
 
     def close_all(self, reason: str) -> None:
-        """This node stops."""
+        """Close all sessions, because this node stops."""
         for session in list(self._sessions):
             session.link.close(reason)
 

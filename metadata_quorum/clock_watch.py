@@ -1,8 +1,8 @@
-"""The clocks on the wall of all brokers, compared by the quorum's leader with each other and with its own.
+"""A comparison of all brokers' time of day by the quorum's leader, with each other and with its own.
 
-Pure. A heartbeat brings the broker's time of day. It takes a while to arrive, so a clock is at least as far ahead as
-the heartbeat that came fastest says. The right time is that of the middle of all clocks, the leader's among them: a
-leader whose own clock is wrong does not blame all brokers for it.
+Pure. A heartbeat carries the broker's time of day. It takes a while to arrive, so a clock is at least as far ahead as
+the fastest heartbeat shows. The reference is the median of all clocks, the leader's included, so a leader with a wrong
+clock does not blame all brokers.
 """
 
 from __future__ import annotations
@@ -12,21 +12,21 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 SKEW_MS_MAX = 10_000
-"""A clock that differs by more is reported. Delays of heartbeats stay far below, and what goes by the time of day goes
-wrong with more: retention, timestamps that brokers judge, tokens, certificates."""
+"""Largest tolerated difference. Delays of heartbeats stay far below. Larger differences disturb everything that depends
+on the time of day: retention, timestamps that brokers judge, tokens, certificates."""
 _RIGHT_AGAIN_MS = SKEW_MS_MAX // 2
 _HEARTBEATS = 5
-"""So many of a broker count; of these the fastest."""
+"""Number of a broker's latest heartbeats that count; the fastest of them is used."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClockRemark:
-    """A change that people should hear of. `skew_ms` is above 0 for a clock that is ahead of the others."""
+    """A change to report to people. `skew_ms` is positive for a clock that is ahead of the others."""
 
     node_id: int
     skew_ms: int
     is_wrong: bool
-    """False: it differs no longer."""
+    """False if the clock agrees with the others again."""
 
 
 class ClockWatch:
@@ -39,19 +39,19 @@ class ClockWatch:
         self._doubted: set[int] = set()
         # Clocks that differed at the end of the last round of heartbeats.
         self._heard: set[int] = set()
-        # The brokers that were heard in this round.
+        # Brokers whose heartbeats arrived in this round.
 
     def begin(self) -> None:
-        """Forget what was heard: this node has become the leader, or leads no more."""
+        """Forget all heartbeats when this node begins or ends to lead."""
         self._ahead_ms.clear()
         self._wrong.clear()
         self._doubted.clear()
         self._heard.clear()
 
     def heard(self, broker_id: int, wall_ms: int, own_wall_ms: int) -> list[ClockRemark]:
-        """Note the time of day in a broker's heartbeat, and this node's when it came. Return what has changed.
+        """Note the time of day in a broker's heartbeat, and this node's on arrival. Return the changes.
 
-        Changes are looked for when all brokers have been heard once more: if this node's clock jumps, all differ.
+        Changes are detected after a full round of all brokers, since all clocks differ if this node's clock jumps.
         """
         told = self._ahead_ms.setdefault(broker_id, deque(maxlen=_HEARTBEATS))
         told.append(wall_ms - own_wall_ms)
@@ -62,14 +62,14 @@ class ClockWatch:
         return list(self._changes())
 
     def keep(self, broker_ids: Iterable[int]) -> None:
-        """Forget all brokers but these."""
+        """Forget all brokers except these."""
         for gone in self._ahead_ms.keys() - set(broker_ids):
             del self._ahead_ms[gone]
             self._wrong.discard(gone)
             self._doubted.discard(gone)
 
     def skews_ms(self) -> dict[int, int]:
-        """Return by how much each clock is ahead of the middle of all: of the brokers, and of this node."""
+        """Return how far each clock is ahead of the median: the brokers' clocks and this node's."""
         ahead = {
             broker_id: max(told) for broker_id, told in self._ahead_ms.items() if len(told) == _HEARTBEATS
         }
@@ -78,7 +78,7 @@ class ClockWatch:
         return {node_id: ahead_ms - middle for node_id, ahead_ms in ahead.items()}
 
     def _changes(self) -> Iterator[ClockRemark]:
-        """Take the differences at the end of a round. Those of two rounds in a row count."""
+        """Yield the changes at the end of a round. A difference counts after two consecutive rounds."""
         before, self._doubted = self._doubted, set()
         for node_id, skew_ms in self.skews_ms().items():
             if node_id in self._wrong:
@@ -93,6 +93,6 @@ class ClockWatch:
 
 
 def _middle(ahead_ms: list[int]) -> int:
-    """Return the median; of two the one nearer to this node's clock."""
+    """Return the median; if there are two, the value nearer to this node's clock."""
     ordered = sorted(ahead_ms)
     return min(ordered[(len(ordered) - 1) // 2], ordered[len(ordered) // 2], key=abs)

@@ -1,4 +1,4 @@
-"""Brokers' commands on their way into the Raft log, and the replies on their way back."""
+"""The path of brokers' commands into the Raft log, and of the replies back."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ from .state.controller import Applied
 from .transactional_id_room import refusal_for_room
 
 _DECODED_ONCE = (AddToTransaction, AlterPartition, EndTransaction, ReportMarkers)
-"""Those of transactions are nearly all commands, and an ISR change may be about a thousand partitions. Nothing changes
-them on the way: they need not be decoded twice."""
+"""Commands that are decoded only once, since nothing changes them on the way. Transaction commands are nearly all
+commands, and an ISR change may cover a thousand partitions."""
 
 
 class CommandReplies:
-    """How one node replies to those who submit commands: brokers, and operators who hold the cluster secret."""
+    """The replies of one node to brokers, and to operators with the cluster secret."""
 
     def __init__(self, node_id: int, raft: RaftNode) -> None:
         self._node_id = node_id
         self._raft = raft
 
     def to_proposed(self, sequence: int, applied: object, error: Exception | None) -> CommandReply:
-        """What came of a command that this node has proposed. Raises `error` unless it is one that has a reply."""
+        """Return the reply to a command that this node has proposed. Raises `error` unless it has a reply."""
         if isinstance(error, OutcomeUnknown):
             return CommandReply(sequence=sequence, status=CommandStatus.UNKNOWN)
         if isinstance(error, NotLeader | Overloaded):
@@ -55,7 +55,7 @@ class CommandReplies:
         )
 
     def not_leader(self, sequence: int) -> CommandReply:
-        """Another node has to be asked: the leader, as far as it is known."""
+        """Return a reply that names the leader, if one is known."""
         leader_id = self._raft.leader_id
         return CommandReply(
             sequence=sequence,
@@ -65,7 +65,7 @@ class CommandReplies:
 
 
 class CommandIntake:
-    """Proposes what a broker may command while this node leads, and replies to all the rest at once."""
+    """A filter that proposes a broker's permitted commands while this node leads, and rejects all others at once."""
 
     def __init__(
         self,
@@ -81,8 +81,11 @@ class CommandIntake:
         foresee: Callable[[bytes, tuple[Session | None, Command[Any]]], None],
         forget_foreseen: Callable[[bytes], None],
     ) -> None:
-        """`tell_settled` is given decided transactions that have all their markers. `foresee` is given commands that
-        go into the log as they came, and what they say, and `forget_foreseen` those of which nothing came here."""
+        """Set the callbacks. `tell_settled` receives decided transactions that have all their markers.
+
+        `foresee` receives the decoded form of commands that go into the log unchanged; `forget_foreseen` receives
+        commands that failed here.
+        """
         self._foresee = foresee
         self._forget_foreseen = forget_foreseen
         self._raft = raft
@@ -96,7 +99,7 @@ class CommandIntake:
         self._tell_settled = tell_settled
 
     def submitted(self, session: BrokerSession, message: SubmitCommand) -> None:
-        """Into the log with it, if the broker speaks for itself and this node leads."""
+        """Propose a command, if the broker submits it in its own name and this node leads."""
         told = _speaks_for_itself(session, message.command)
         if told is None:
             session.reply(CommandReply(sequence=message.sequence, status=CommandStatus.INVALID))
@@ -107,7 +110,7 @@ class CommandIntake:
         encoded = message.command
         sender, command = told
         if isinstance(command, ElectLeaders) and command.election_type == ElectionType.UNCLEAN:
-            # Brokers do not know how far the others' logs reach; this node has heard it.
+            # Brokers do not know the ends of other brokers' logs; this node knows them from heartbeats.
             command.progress = self._duties.leaderless_progress(command.partitions)
             encoded = encode_command(sender, command)
         if not self._people.check(session.broker_id, message, command):
@@ -118,7 +121,7 @@ class CommandIntake:
 
         def done(applied: object, error: Exception | None) -> None:
             if error is not None:
-                # It is sent again as other bytes: they say which results have arrived since.
+                # A repetition has different bytes, since it lists the results that have arrived since.
                 self._forget_foreseen(encoded)
             if isinstance(applied, Applied):
                 self._people.applied(session.broker_id, message, command, applied.changes)
@@ -155,7 +158,8 @@ class CommandIntake:
 
 
 def _speaks_for_itself(session: BrokerSession, encoded: bytes) -> tuple[Session | None, Command[Any]] | None:
-    """The command, if it may be taken. A broker submits in its own name; outside of any session it only registers."""
+    """Decode a command; None if it must be refused. A broker submits in its own name; without a session it may only
+    register."""
     try:
         sender, command = decode_command(encoded)
     except MalformedMessage:

@@ -20,7 +20,7 @@ QUORUM_SIZES = (1, 3, 5)
 
 @dataclass(frozen=True, slots=True)
 class QuorumNodeConfig:
-    """What a quorum node is told. Times are in ms unless the name says otherwise."""
+    """The configuration of a quorum node. Times are in ms unless the name says otherwise."""
 
     node_id: int
     cluster_id: str
@@ -28,7 +28,7 @@ class QuorumNodeConfig:
     #: node id -> (host, port), this node included
     voters: Mapping[int, tuple[str, int]]
     directory: Path
-    #: where this node listens, TCP for Raft peers and brokers, UDP for heartbeats
+    #: the address where this node listens, TCP for Raft peers and brokers, UDP for heartbeats
     listen_host: str
     listen_port: int
     broker_session_timeout_ms: int = 3000
@@ -38,37 +38,35 @@ class QuorumNodeConfig:
     transactional_id_expiration_ms: int = 604_800_000
     transactional_id_cleanup_interval_ms: int = 3_600_000
     token_expiry_check_interval_ms: int = 3_600_000
-    #: what elections go by, for all brokers unless set dynamically
+    #: settings that elections use, for all brokers unless set dynamically
     cluster_defaults: Mapping[str, str] = field(default_factory=dict)
-    #: an operator says: this node's folder was lost and the node may join again with an empty one
+    #: an operator states that this node's folder was lost and the node may join again with an empty one
     replace_empty: bool = False
-    #: an operator says: this node's folder was put back from an older copy on purpose
+    #: an operator states that this node's folder was restored from an older copy on purpose
     restored: bool = False
-    #: a snapshot is made after so many bytes of the Raft log
+    #: bytes of the Raft log after which a snapshot is made
     snapshot_bytes: int = 20 << 20
     feed_records_max: int = 100_000
-    #: users whom an operator gives a cluster that is not formed yet
+    #: users that an operator adds to a cluster that is not formed yet
     first_users: tuple[ScramCredentialChange, ...] = ()
     #: whether a refused heartbeat port proves the death of a broker on another machine, too
     believes_any_refusal: bool = False
-    #: under the links of this node; None: they have no TLS
+    #: TLS under the links of this node; None for none
     tls: RenewedNodeTls | None = None
-    #: who may change ACLs and users; None: everybody
+    #: users who may change ACLs and users; None for everybody
     authorizer: AuthorizerSettings | None = None
 
     @staticmethod
     def from_properties(properties: Mapping[str, str]) -> "QuorumNodeConfig":
-        """Reads Kafka's properties.
+        """Read Kafka's properties.
 
         Keys: node.id, process.roles, controller.quorum.voters (id@host:port,...), listeners, cluster.id,
         cluster.secret.file, quorum.secret.file, cluster.link.encryption, metadata.log.dir or else the first of
-        log.dirs,
-        metadata.log.max.record.bytes.between.snapshots, broker.session.timeout.ms, broker.fence.on.refusal,
-        leader.imbalance.check.interval.seconds, leader.imbalance.per.broker.percentage,
-        auto.leader.rebalance.enable, transactional.id.expiration.ms,
-        transaction.remove.expired.transaction.cleanup.interval.ms, delegation.token.expiry.check.interval.ms,
-        min.insync.replicas, unclean.leader.election.enable. Known keys of other roles are left alone. Raises
-        ConfigError naming the key, the value and what is allowed.
+        log.dirs, metadata.log.max.record.bytes.between.snapshots, broker.session.timeout.ms, broker.fence.on.refusal,
+        leader.imbalance.check.interval.seconds, leader.imbalance.per.broker.percentage, auto.leader.rebalance.enable,
+        transactional.id.expiration.ms, transaction.remove.expired.transaction.cleanup.interval.ms,
+        delegation.token.expiry.check.interval.ms, min.insync.replicas, unclean.leader.election.enable. Known keys of
+        other roles are ignored. Raises ConfigError naming the key, the value and the allowed values.
         """
         check_properties(properties, Scope.QUORUM)
         roles = [role.strip() for role in properties.get("process.roles", "controller").split(",")]
@@ -119,7 +117,7 @@ class QuorumNodeConfig:
 
 
 def parse_voters(text: str) -> Mapping[int, tuple[str, int]]:
-    """`1@host:port,2@host:port,...` as id -> (host, port). Raises ConfigError."""
+    """Parse `1@host:port,2@host:port,...` to id -> (host, port). Raises ConfigError."""
     voters: dict[int, tuple[str, int]] = {}
     for voter in text.split(","):
         name, at, address = voter.strip().partition("@")
@@ -151,7 +149,7 @@ def _security(properties: Mapping[str, str]) -> LinkSecurity:
 
 
 def _listen_address(properties: Mapping[str, str], voter: tuple[str, int]) -> tuple[str, int]:
-    """The CONTROLLER listener, else this node's entry among the voters."""
+    """Return the address of the CONTROLLER listener, else of this node's entry among the voters."""
     for listener in properties.get("listeners", "").split(","):
         name, separator, address = listener.strip().partition("://")
         if separator and name == properties.get("controller.listener.names", "CONTROLLER"):

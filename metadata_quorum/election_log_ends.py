@@ -1,8 +1,8 @@
-"""What an election has to be told of where logs end, when a broker leaves all that it leads. Pure.
+"""The log ends that an election needs when a broker leaves all partitions that it leads. Pure.
 
-Of replicas in sync the one furthest along leads, and the first of those that are equally far. Where all are, nothing
-needs to be told. So it is with most of the partitions of a large cluster, and the command that fences a broker stays
-small. A command that is told less than it would need elects a replica in sync all the same.
+The replica in sync that is furthest along leads, the first of equals. If all are equal, no log ends are needed. This
+holds for most partitions of a large cluster, so the command that fences a broker stays small. A command with fewer log
+ends than needed still elects a replica in sync.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from ..protocol.cluster.cluster_image import ClusterImage, PartitionState
 from .liveness import ProgressTable, ReplicaProgress
 
 _End = tuple[int, int] | None
-"""Leader epoch of a log's last batch, and where it ends; None if that is not known."""
+"""Leader epoch of a log's last batch, and the log's end; None if unknown."""
 
 
 def election_log_ends(
     image: ClusterImage, progress: ProgressTable, leaving: int
 ) -> Iterator[ReplicaProgress]:
-    """What is known of the partitions that broker `leaving` leads, where it may decide who leads next."""
+    """Yield the known log ends of partitions that broker `leaving` leads, where they may decide the election."""
     usable = {broker_id for broker_id, broker in image.brokers.items() if broker.usable} - {leaving}
     epochs = {broker_id: broker.broker_epoch for broker_id, broker in image.brokers.items()}
     for topic in image.topics.values():
@@ -45,7 +45,7 @@ def _may_decide(
 
 
 def _end(told: ReplicaProgress | None, epochs: Mapping[int, int]) -> _End:
-    """As an election takes it: what a process told that was replaced since does not count."""
+    """Return the end as an election sees it: reports of a replaced process do not count."""
     if told is None or told.broker_epoch not in (-1, epochs[told.broker_id]):
         return None
     return told.leader_epoch, told.log_end_offset

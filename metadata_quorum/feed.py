@@ -1,10 +1,9 @@
-"""The metadata feed: what a quorum node keeps of the record stream, and snapshots for those who are further
-behind.
+"""The metadata feed: the recent part of the record stream, and snapshots for brokers that are further behind.
 
-Pure: no socket and no clock. `server` pushes what this module hands out.
+Pure: no socket and no clock. `server` sends the output of this module.
 
-A metadata offset counts records: the record at offset o is the one that took the image from o to o + 1, and
-it is the same on every node, so a broker may move from one node to another without noticing.
+A metadata offset counts records: the record at offset o took the image from o to o + 1. It is equal on every node, so a
+broker may move between nodes unnoticed.
 """
 
 from collections import deque
@@ -15,50 +14,53 @@ from typing import Final
 
 from ..protocol.cluster.partition_change import PartitionChange
 
-#: With its entry a record takes some three hundred bytes, so this is some thirty megabytes at most.
+#: With its entry a record takes about three hundred bytes, so this is about thirty megabytes at most.
 DEFAULT_CAPACITY_RECORDS = 100_000
 DEFAULT_CAPACITY_BYTES = 32 * 1024 * 1024
 SNAPSHOT_CHUNK_BYTES = 64 * 1024
 
 CHANGE_BYTES: Final = 64
-"""What a partition counts that has not been encoded, as it takes so much with three replicas or four."""
+"""Assumed size of a partition change before it is encoded: the usual size with three or four replicas."""
 
 Scope = frozenset[int] | None
-"""Which brokers a record is for; None is all of them."""
+"""Brokers that a record is for; None stands for all."""
 
 
 @dataclass(slots=True)
 class FeedEntry:
-    """One metadata record, and the brokers it is for. What became of a partition is encoded when somebody reads it:
-    a broker that dies changes tens of thousands at once, and brokers follow the leader of the quorum alone."""
+    """One metadata record, and the brokers it is for.
+
+    The state of a partition is encoded when a broker reads it. A broker that dies changes tens of thousands at once,
+    and brokers follow the quorum's leader alone.
+    """
 
     scope: Scope
     record: bytes | PartitionChange
     history: int = 0
-    """Mark of the history that ends with the command of this record; 0 unknown."""
+    """History mark after the command of this record; 0 if unknown."""
     continues: bool = False
-    """Whether nobody may have the record before without this one. So it is with a new partition: a client that heard of
-    some of a topic's would place records by how many those are."""
+    """True if no broker may have the preceding record without this one. This holds for new partitions: a client that
+    saw only some of a topic's partitions would place records by their number."""
 
     @property
     def size(self) -> int:
-        """Bytes, as far as they are known."""
+        """Size in bytes, as far as it is known."""
         return len(self.record) if isinstance(self.record, bytes) else CHANGE_BYTES
 
 
 @dataclass(frozen=True, slots=True)
 class FeedSlice:
-    """Records from `first_offset` on for one broker; after folding them its image stands at `end_offset`.
+    """The records from `first_offset` for one broker; after folding them its image is at `end_offset`.
 
-    `end_offset - first_offset` exceeds `len(records)` by the records that were for other brokers.
+    `end_offset - first_offset` exceeds `len(records)` by the number of records for other brokers.
     """
 
     first_offset: int
     end_offset: int
     records: list[bytes]
-    #: whether another broker would have been given other records
+    #: true if another broker would have received other records
     scoped: bool
-    #: marks of the history up to the two offsets; 0 unknown
+    #: history marks at the two offsets; 0 if unknown
     first_history: int = 0
     end_history: int = 0
 
@@ -85,7 +87,7 @@ class MetadataFeed:
         self._start_history = 0
 
     def append(self, entries: Iterable[FeedEntry]) -> None:
-        """Adds the records of one applied command and forgets the oldest beyond the capacity."""
+        """Add the records of one applied command, and drop the oldest beyond the capacity."""
         for entry in entries:
             self._entries.append(entry)
             self._bytes += entry.size
@@ -99,15 +101,15 @@ class MetadataFeed:
             self.start_offset += 1
 
     def restart_at(self, offset: int, history: int = 0) -> None:
-        """Empties the ring: the image jumped to `offset` by a snapshot (of this node's own Raft log). `history`: its
-        mark there, if it is known."""
+        """Empty the ring, because the image jumped to `offset` by a snapshot (of this node's own Raft log). `history`
+        is the mark there; 0 if unknown."""
         self._entries.clear()
         self._bytes = 0
         self.start_offset = self.end_offset = offset
         self._start_history = history
 
     def history_at(self, offset: int) -> int:
-        """The mark of the history up to this offset; 0 if it is not known, or not here."""
+        """Return the history mark at this offset; 0 if it is unknown or outside the ring."""
         if offset == self.start_offset:
             return self._start_history
         if self.start_offset < offset <= self.end_offset:
@@ -115,23 +117,22 @@ class MetadataFeed:
         return 0
 
     def lacks(self, offset: int, history: int) -> bool:
-        """Whether an image at `offset` of that history has what is not in this one, now."""
+        """Return whether an image at `offset` with that history mark has records that are missing here."""
         if offset > self.end_offset:
             return True
         own = self.history_at(offset)
         return history > 0 and own > 0 and own != history
 
     def covers(self, offset: int) -> bool:
-        """Whether a broker whose image stands at `offset` can go on from here without a snapshot.
+        """Return whether a broker with an image at `offset` can continue from here without a snapshot.
 
-        An offset beyond the end is covered too: the broker has seen more than this node has applied, and
-        waits.
+        An offset beyond the end is covered too: the broker is ahead of this node, and waits.
         """
         return offset >= self.start_offset
 
     def read(self, offset: int, broker_id: int, *, max_records: int, max_bytes: int) -> FeedSlice:
-        """What follows `offset` for this broker, at least one record if there is any, and more than so many only where
-        they continue each other.
+        """Return the records after `offset` for this broker, at least one if any exists. Only records that continue
+        each other may exceed the limits.
 
         Raises ValueError if the ring no longer covers the offset.
         """
@@ -159,13 +160,13 @@ class MetadataFeed:
         )
 
     def _encode(self, entry: FeedEntry, change: PartitionChange) -> bytes:
-        """For this reader and those who follow."""
+        """Encode a change and keep the bytes for later readers."""
         encoded = entry.record = change.encoded()
         self._bytes += len(encoded) - CHANGE_BYTES
         return encoded
 
     def _entries_from(self, offset: int) -> Iterator[FeedEntry]:
-        """Walks from the nearer end: subscribers are nearly always at the last few records."""
+        """Iterate from the nearer end: subscribers are nearly always at the last few records."""
         count = self.end_offset - offset
         if count <= 0:
             return iter(())
@@ -176,20 +177,16 @@ class MetadataFeed:
 
 @dataclass(frozen=True, slots=True)
 class FeedSnapshot:
-    """Records that rebuild the image as it was at `end_offset`, in chunks ready to be sent to any number of
-    brokers.
-    """
+    """A snapshot of the image at `end_offset` as records, in chunks ready to be sent to any number of brokers."""
 
     end_offset: int
     chunks: Sequence[Sequence[bytes]]
     history: int = 0
-    """Mark of the history up to the end offset; 0 unknown."""
+    """History mark at the end offset; 0 if unknown."""
 
 
 class SnapshotBuilder:
-    """Packs encoded records into chunks, a slice of work at a time, so that the caller can yield in
-    between.
-    """
+    """A builder that packs encoded records into chunks in slices of work, so that the caller can yield in between."""
 
     def __init__(
         self,
@@ -209,7 +206,7 @@ class SnapshotBuilder:
         self.finished: FeedSnapshot | None = None
 
     def work(self, records: int) -> FeedSnapshot | None:
-        """Takes up to this many records; the snapshot once there are no more."""
+        """Process up to this many records, and return the snapshot once all are processed."""
         for _ in range(records):
             record = next(self._records, None)
             if record is None:

@@ -1,4 +1,4 @@
-"""What brokers' heartbeats say, over TCP and UDP, in the terms of the leader's duties."""
+"""The translation of brokers' heartbeats, over TCP and UDP, for the leader's duties."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ logger = logging.getLogger(__name__)
 
 
 class Heartbeats:
-    """Passes heartbeats to the leader's duties, and answers them."""
+    """A link between heartbeats and the leader's duties, which also answers them."""
 
     def __init__(
         self, node_id: int, duties: LeaderDuties, now: Callable[[], float], wall_ms: Callable[[], int]
     ) -> None:
-        """`now`: monotonic seconds. `wall_ms`: the time of day."""
+        """`now` returns monotonic seconds, `wall_ms` the time of day."""
         self.clocks = ClockWatch(node_id)
         self._node_id = node_id
         self._duties = duties
@@ -29,7 +29,7 @@ class Heartbeats:
         self._wall_ms = wall_ms
 
     def datagram(self, told: DatagramHeartbeat) -> bool:
-        """A sign of life over UDP. Whether it is to be answered."""
+        """Process a heartbeat over UDP. Return whether to answer it."""
         now = self._now()
         heartbeat = Heartbeat(
             told.broker_id,
@@ -43,7 +43,7 @@ class Heartbeats:
         return self._duties.heard(heartbeat, now) and self._duties.answers(told.broker_id, told.counter, now)
 
     def heartbeat(self, session: BrokerSession, message: SessionHeartbeat) -> None:
-        """A sign of life over TCP, with the ends of the broker's logs and its wishes."""
+        """Process a heartbeat over TCP, with the ends of the broker's logs and its wishes."""
         now, duties = self._now(), self._duties
         heartbeat = Heartbeat(
             session.broker_id,

@@ -1,4 +1,5 @@
-"""Whether this quorum still has what a broker has followed: its folders may have been restored from old copies."""
+"""A check that this quorum still has all metadata that a broker has followed. Old copies of its folders may have been
+restored."""
 
 from __future__ import annotations
 
@@ -13,27 +14,28 @@ from .raft.node import RaftNode
 logger = logging.getLogger(__name__)
 
 Compared = Callable[[bool | None], None]
-"""Told whether this history lacks what the broker has followed; None if this node does not lead after all."""
+"""Callback for the result: true if this history is missing records that the broker has followed; None if this node does
+not lead."""
 
 
 class HistoryCheck:
-    """Compares what brokers have followed with the feed of the active leader."""
+    """A comparison of the brokers' histories with the feed of the active leader."""
 
     def __init__(self, raft: RaftNode, feed: MetadataFeed, publish: Callable[[], None]) -> None:
-        """`publish` brings the feed up to what has been applied."""
+        """`publish` brings the feed up to the applied commands."""
         self._raft = raft
         self._feed = feed
         self._publish = publish
 
     def lacks(self, offset: int, history: int) -> bool:
-        """Whether this node seems to lack what a broker has followed up to `offset`."""
+        """Return whether this node seems to be missing records that a broker has followed up to `offset`."""
         return self._feed.lacks(offset, history)
 
     def compare(self, broker_id: int, offset: int, history: int, compared: Compared) -> None:
-        """Find out for certain.
+        """Compare histories with certainty.
 
-        A majority confirms first that this node leads. It then has all that is committed, and so all that any broker
-        can have.
+        A majority first confirms that this node leads. It then has all committed records, and so all records that any
+        broker can have.
         """
 
         def confirmed(_: object, error: Exception | None) -> None:
@@ -56,7 +58,8 @@ class HistoryCheck:
         self._raft.submit(None, confirmed)
 
     def subscribed(self, session: BrokerSession, message: Subscribe) -> None:
-        """The leader alone answers, if the broker asks or this node seems to lack what the broker has."""
+        """Answer a subscription if this node leads, and the broker asks or this node seems to be missing its
+        records."""
         if message.history < 0 or not self._raft.is_leader:
             return
 

@@ -1,8 +1,8 @@
-"""Partitions that have lost ISR and ELR to unclean stops, and when one of their last known members may lead.
+"""Partitions that have lost ISR and ELR to unclean stops, until one of their last known members can lead.
 
-Pure. That takes all of those members: each usable, and each having told where its log ends, by the process that is
-registered now and with an image in which nobody leads the partition any more. A log moves no more then, so what
-was told is where it ends. What other replicas have told in the same way is compared too.
+Pure. This requires all of these members. Each is usable, and its currently registered process has reported its log end
+with an image in which the partition has no leader. The log no longer grows then, so the report is final. Reports of
+other replicas under the same conditions are compared too.
 """
 
 from collections.abc import Iterable, Iterator
@@ -15,18 +15,21 @@ PartitionKey = tuple[bytes, int]
 
 
 class LastKnownWatch:
-    """The partitions that wait for their last known members. A new Raft leader begins with a new one, which looks at
-    all partitions once: most of them never wait, and a leader of 100,000 has no time to look again and again."""
+    """The partitions that wait for their last known members.
+
+    A new Raft leader creates a new watch, which scans all partitions once. Most partitions never wait, and a leader of
+    100,000 has no time to scan repeatedly.
+    """
 
     def __init__(self, image: ClusterImage) -> None:
-        #: partition epoch, and the end of the metadata when the partition was first seen so
+        #: partition epoch, and the end of the metadata when the partition was first seen in that state
         self._waiting: dict[PartitionKey, tuple[int, int]] = {}
         for topic_id, topic in image.topics_by_id.items():
             for index, state in topic.partitions.items():
                 self._note((topic_id, index), state, image.offset)
 
     def changed(self, changes: Iterable[PartitionChange], offset: int) -> None:
-        """A command has made these changes, in this order; the image stands at `offset` now."""
+        """Process the changes of a command, in order; the image is now at `offset`."""
         for topic_id, index, state in changes:
             if state.leader == NO_LEADER or self._waiting:
                 self._note((topic_id, index), state, offset)
@@ -40,12 +43,12 @@ class LastKnownWatch:
             self._waiting.pop(key, None)
 
     def forget(self, topic_id: bytes) -> None:
-        """The topic was deleted."""
+        """Drop the partitions of a deleted topic."""
         for key in [key for key in self._waiting if key[0] == topic_id]:
             del self._waiting[key]
 
     def ready(self, image: ClusterImage, progress: ProgressTable) -> Iterator[list[ReplicaProgress]]:
-        """Of each partition whose last known members can be compared: how far its replicas are along."""
+        """Yield the replicas' log ends for each partition whose last known members can be compared."""
         if not self._waiting:
             return
         told_up_to = {
@@ -56,7 +59,8 @@ class LastKnownWatch:
         for key, (_, since) in self._waiting.items():
             state = image.topics_by_id[key[0]].partitions[key[1]]
             if any(told_up_to.get(member, -1) < since for member in state.last_known_elr):
-                continue  # So it is with very many while a cluster comes back; what follows takes long.
+                # this holds for very many partitions while a cluster comes back, and the following lines take long
+                continue
             told = [entry for entry in progress.of([key]) if _counts(entry, since, image, progress)]
             able = {entry.broker_id for entry in told}.difference(state.offline_replicas)
             if able.issuperset(state.last_known_elr):
@@ -64,7 +68,8 @@ class LastKnownWatch:
 
 
 def _waits(state: PartitionState) -> bool:
-    """A single last known member leads as soon as its broker is unfenced; nobody waits for this watch then."""
+    """Return whether a partition needs this watch: a single last known member leads as soon as its broker is
+    unfenced."""
     return not state.isr and not state.elr and len(state.last_known_elr) > 1
 
 

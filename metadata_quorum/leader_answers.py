@@ -1,4 +1,5 @@
-"""What the active leader answers to questions of brokers. The other nodes are silent: only the leader hears of all."""
+"""The active leader's answers to questions of brokers. Other nodes do not answer, since only the leader knows the state
+of all."""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ from .transaction_questions import TransactionAnswers
 
 
 class LeaderAnswers:
-    """Answers what a broker's own image does not tell."""
+    """The answers to questions that a broker's own image does not answer."""
 
     def __init__(
         self,
@@ -33,7 +34,7 @@ class LeaderAnswers:
         reports: MarkerReports,
         now: Callable[[], float],
     ) -> None:
-        """`now`: monotonic seconds."""
+        """`now` returns monotonic seconds."""
         self._node_id = node_id
         self._voters = voters
         self._raft = raft
@@ -47,7 +48,7 @@ class LeaderAnswers:
         self._app_versions = AppVersionAnswers()
 
     def status(self, session: BrokerSession, question: int) -> None:
-        """How far all nodes and brokers have come."""
+        """Answer with the progress of all nodes and brokers."""
         replication = self._raft.replication
         if replication is not None:
             session.send(
@@ -65,13 +66,16 @@ class LeaderAnswers:
             )
 
     def transactions(self, session: BrokerSession, question: TransactionQuestion) -> None:
-        """About transactions. A majority has heard of this leader lately, and the answer has all of which a client may
-        have been told."""
+        """Answer a question about transactions.
+
+        A majority has confirmed this leader recently, and the answer includes every outcome that a client may have
+        received.
+        """
         if self._raft.is_leader:
             self._reports.once_applied(lambda: self._tell(session, question))
 
     def app_versions(self, session: BrokerSession, question: AskAppVersions) -> None:
-        """Of transactional ids at a cut."""
+        """Answer a question about application versions at a cut."""
         if self._raft.is_leader:
             offset = self._image().offset
             session.send(
@@ -79,7 +83,7 @@ class LeaderAnswers:
             )
 
     def forget(self, broker_id: int) -> None:
-        """The session of this broker has ended."""
+        """Drop the listings of a broker whose session has ended."""
         self._transactions.forget(broker_id)
         self._app_versions.forget(broker_id)
 

@@ -1,10 +1,9 @@
-"""What the active Raft leader does on its own account: fence, unfence, let brokers stop, keep leaders
-preferred, elect from the last known members, end transactions whose time is over, forget unused transactional ids
-and delegation tokens that have ended.
+"""The actions that the active Raft leader takes on its own: fence and unfence brokers, let them stop, prefer leaders,
+elect last known members, expire transactions, remove unused transactional ids and expired delegation tokens.
 
-It decides from the image, the session clocks and what heartbeats say, and acts only by proposing commands;
-each is checked again by the state machine when it is applied, so a decision that has been overtaken does no
-harm. Whatever it has proposed is not proposed again until the answer is there.
+Decisions depend on the image, the session timers and the heartbeats, and take effect only as proposed commands. The
+state machine checks each command again when it is applied, so an outdated decision does no harm. A proposed action is
+not proposed again until its answer arrives.
 """
 
 import logging
@@ -58,27 +57,26 @@ LeaderCommand = (
     | UnfenceBroker
 )
 
-#: as many as Kafka moves per check
+#: Kafka's limit per check
 PREFERRED_ELECTIONS_MAX = 1000
 LAST_KNOWN_ELECTIONS_MAX = 1000
-#: Ticks further apart than this part of the session timeout say that this node was paused, not the brokers.
+#: Ticks further apart than this part of the session timeout show that this node was paused, not the brokers.
 _STOOD_STILL_TIMEOUTS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What a broker asks for in its heartbeats."""
+    """The requests in a broker's heartbeats."""
 
     unfence: bool
     shut_down: bool
 
 
 class LeaderDuties:
-    """The duties of this node while it is the active leader. The time, monotonic seconds, comes in as an
-    argument.
+    """The duties of this node while it is the active leader. The time, monotonic seconds, is passed in.
 
-    `propose(command, done)` puts a command of the leader's own into the log and calls `done` when its
-    outcome is known or it will never have one.
+    `propose(command, done)` puts one of the leader's commands into the log and calls `done` when its outcome is known
+    or will never be known.
     """
 
     def __init__(
@@ -96,9 +94,11 @@ class LeaderDuties:
         unused_ids_check_interval_s: float = 3600.0,
         expired_tokens_check_interval_s: float = 3600.0,
     ) -> None:
-        """`defaults`: what holds for all brokers unless it is set dynamically. A broker's partitions are
-        given back to it if more than `imbalance_percentage` of those that prefer it are led by others. `first_users`:
-        passwords that a cluster has from its beginning.
+        """Set the parameters; all intervals are in seconds.
+
+        `defaults` are settings for all brokers unless set dynamically. A broker's partitions are returned to it if
+        other brokers lead more than `imbalance_percentage` of the partitions that prefer it. `first_users` are the
+        passwords that a new cluster starts with.
         """
         self.active = False
         self.progress = ProgressTable()
@@ -113,9 +113,9 @@ class LeaderDuties:
         self._next_imbalance_check = 0.0
         self._ticked_at = 0.0
         self._proposed: set[tuple[str, int]] = set()
-        #: fenced brokers, and the end of the stream when that was noticed: their image has to pass it
+        #: fenced brokers, and the end of the stream when this was noticed: their image must pass it
         self._fenced_at: dict[int, int] = {}
-        #: brokers shutting down that lead nothing any more, and the end of the stream when that was noticed
+        #: brokers shutting down that lead nothing any more, and the end of the stream when this was noticed
         self._moved_at: dict[int, int] = {}
         self._last_known = LastKnownWatch(ClusterImage())
         self._clocks = TransactionClocks()
@@ -125,7 +125,7 @@ class LeaderDuties:
         self._expired_tokens = ExpiredTokens(check_interval_s=expired_tokens_check_interval_s)
 
     def lead(self, now: float) -> None:
-        """This node is the active leader from now on: every clock starts anew."""
+        """Begin to lead: every timer restarts."""
         image = self._image()
         self.active = True
         self.progress.clear()
@@ -153,7 +153,7 @@ class LeaderDuties:
         self._record_defaults(image)
 
     def _record_defaults(self, image: ClusterImage) -> None:
-        """Elections and brokers must go by the same values, so those of the file become the cluster's."""
+        """Make the settings of this node's file the cluster's, since elections and brokers must use the same values."""
         present = image.configs.get((ResourceType.BROKER, ""), {})
         changes = [
             ConfigChange(name=name, operation=ConfigOperation.SET, value=value)
@@ -165,13 +165,13 @@ class LeaderDuties:
             self._once("defaults", -1, AlterConfigs(resources=[resource]))
 
     def follow(self) -> None:
-        """This node no longer leads."""
+        """Stop acting, since this node no longer leads."""
         self.active = False
 
     def noted(
         self, records: Iterable[Record], now: float, partitions: Iterable[PartitionChange] = ()
     ) -> None:
-        """A command has put these into the image."""
+        """Process the changes that a command has made in the image."""
         if not self.active:
             return
         image = self._image()
@@ -186,7 +186,7 @@ class LeaderDuties:
                 self._last_known.forget(record.topic_id)
 
     def image_changed(self, now: float) -> None:
-        """Records were applied; called on every node, leader or not, so that replay counters are kept."""
+        """Process applied records; called on every node, leader or not, so that replay counters are kept."""
         image = self._image()
         for broker_id, broker_epoch, incarnation in _registrations(image):
             self._sessions.register(broker_id, broker_epoch, incarnation, image.offset, now)
@@ -213,19 +213,18 @@ class LeaderDuties:
         return {broker_id for broker_id, broker in self._image().brokers.items() if not broker.fenced}
 
     def heard(self, heartbeat: Heartbeat, now: float) -> bool:
-        """Notes a heartbeat; False if it is not one of a registered broker's present incarnation."""
+        """Note a heartbeat; False if it is not of a registered broker's current incarnation."""
         return self._sessions.heard(heartbeat, self._image().offset, now)
 
     def answers(self, broker_id: int, number: int, now: float) -> bool:
-        """Whether this node answers a heartbeat that it has noted: the active leader does, and from then on goes by
-        whether its answers are heard.
-        """
+        """Return whether this node answers an accepted heartbeat. The active leader does, and from then on checks that
+        its answers arrive."""
         if self.active:
             self._sessions.answered(broker_id, number, now)
         return self.active
 
     def wishes(self, heartbeat: Heartbeat, wish: Wish, now: float) -> bool:
-        """What to do about an accepted heartbeat's wishes; True if the broker may stop now."""
+        """Act on the requests in an accepted heartbeat. Return True if the broker may stop now."""
         broker = self._image().brokers.get(heartbeat.broker_id)
         if not self.active or broker is None or broker.broker_epoch != heartbeat.broker_epoch:
             return False
@@ -246,7 +245,7 @@ class LeaderDuties:
             return True
         if not broker.shutting_down:
             if self._is_proposed("shutdown", broker_id):
-                return False  # To look at all that it leads takes long, and heartbeats go on.
+                return False  # scanning all partitions that it leads takes long, and heartbeats continue
             self._once(
                 "shutdown",
                 broker_id,
@@ -267,15 +266,14 @@ class LeaderDuties:
         )
 
     def fence(self, broker_id: int, broker_epoch: int) -> bool:
-        """This broker is known to be gone: fence it, and elect from what is known of the other replicas. Whether
-        there was something to do.
-        """
+        """Fence a dead broker, and elect by the known log ends of the other replicas. Return whether a command was
+        proposed."""
         image = self._image()
         broker = image.brokers.get(broker_id)
         if not self.active or broker is None or broker.fenced or broker.broker_epoch != broker_epoch:
             return False
         if self._is_proposed("fence", broker_id):
-            return False  # To look at all that it leads takes long, and ticks go on.
+            return False  # scanning all partitions that it leads takes long, and ticks continue
         return self._once(
             "fence",
             broker_id,
@@ -287,11 +285,12 @@ class LeaderDuties:
         )
 
     def _progress_of(self, image: ClusterImage, broker_id: int) -> list[ReplicaLogEnd]:
-        """What is known about the replicas of the partitions that this broker leads, where it matters."""
+        """Return the known log ends for the partitions that this broker leads, where they matter."""
         return [_log_end(entry) for entry in election_log_ends(image, self.progress, broker_id)]
 
     def leaderless_progress(self, partitions: Iterable[ElectionPartition] | None) -> list[ReplicaLogEnd]:
-        """What is known about the replicas of those of these partitions (None: of all) that nobody leads."""
+        """Return the known log ends for those of these partitions that have no leader; None stands for all
+        partitions."""
         image = self._image()
         if partitions is None:
             return [_log_end(entry) for entry in self.progress.of(_led_by(image, NO_LEADER))]
@@ -301,8 +300,9 @@ class LeaderDuties:
         ]
 
     def tick(self, now: float, wall_ms: int = 0) -> None:
-        """To be called many times per session timeout; a call that is late tells that this node stood still.
-        `wall_ms`: the time of day, 0 if it is not known.
+        """Run the timed duties. Call this many times per session timeout; a late call shows that this node stood still.
+
+        `wall_ms` is the time of day, 0 if unknown.
         """
         if not self.active:
             return
@@ -320,14 +320,16 @@ class LeaderDuties:
             self._elect_preferred()
 
     def _elect_last_known(self) -> None:
-        """Where all last known members are back, and where their logs end is known, one of them may lead."""
+        """Elect one of the last known members in partitions where all of them are back and have reported their log
+        ends."""
         ready = islice(self._last_known.ready(self._image(), self.progress), LAST_KNOWN_ELECTIONS_MAX)
         told = list(chain.from_iterable(ready))
         if told:
             self._once("last known", -1, ElectLastKnown(progress=[_log_end(entry) for entry in told]))
 
     def _end_transactions(self, now: float, wall_ms: int) -> None:
-        """What is taken from the clocks while its like is under way would be lost."""
+        """Propose to expire transactions and to remove unused ids. Nothing is taken from the timers while the last
+        proposal is pending, since it would be lost."""
         if not self._is_proposed("expire") and (expire := self._clocks.expire(now)):
             self._once("expire", -1, expire)
         if not self._is_proposed("forget") and (
@@ -353,7 +355,7 @@ class LeaderDuties:
         return (what, broker_id) in self._proposed
 
     def _once(self, what: str, broker_id: int, command: LeaderCommand) -> bool:
-        """False while its like is under way."""
+        """Propose a command; False while an equal one is pending."""
         key = (what, broker_id)
         if key in self._proposed:
             return False
@@ -390,7 +392,7 @@ def _led_by(image: ClusterImage, broker_id: int) -> Iterator[tuple[bytes, int]]:
 
 
 def _not_preferred(image: ClusterImage, tolerated_percentage: int) -> Iterable[tuple[bytes, int]]:
-    """Partitions whose first replica could lead and does not, of brokers where they are too many."""
+    """Yield partitions whose first replica could lead and does not, for brokers with too many of them."""
     able = {broker_id for broker_id, state in image.brokers.items() if state.usable}
     preferring: Counter[int] = Counter()
     led_by_others: dict[int, list[tuple[bytes, int]]] = {}

@@ -1,4 +1,4 @@
-"""What begins and ends with this node's leadership, and the upkeep while it lasts."""
+"""The beginning and the end of this node's leadership, and the periodic duties in between."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Propose = Callable[[bytes, Done], None]
 
 
 class Leadership:
-    """Follows the role that Raft gives this node."""
+    """The reaction to the role that Raft gives this node."""
 
     def __init__(
         self,
@@ -38,7 +38,8 @@ class Leadership:
         tick_s: float,
         declares_restored: bool,
     ) -> None:
-        """`now`: monotonic seconds. `declares_restored`: an operator says that the quorum was restored from copies."""
+        """`now` returns monotonic seconds. `declares_restored` is true if an operator states that the quorum was
+        restored from copies."""
         self._node_id = node_id
         self._duties = duties
         self._reports = reports
@@ -48,12 +49,12 @@ class Leadership:
         self._publish = publish
         self._now = now
         self._tick_s = tick_s
-        #: nobody has put that into the log yet
+        #: true until that statement is in the log
         self._declares_restored = declares_restored
         self._upkeep: asyncio.Task[None] | None = None
 
     def role_changed(self, change: RoleChange) -> None:
-        """This node leads, or another does, or nobody is known to."""
+        """Process a change of role: this node leads, another node does, or no leader is known."""
         if change.leads:
             self._begin()
         else:
@@ -64,7 +65,7 @@ class Leadership:
         self._sessions.announce(change.term, hint)
 
     def stop(self) -> None:
-        """This node takes no further part."""
+        """End the duties, since this node stops taking part."""
         self._duties.follow()
         self._stop_upkeep()
 
@@ -88,7 +89,7 @@ class Leadership:
             self._upkeep = None
 
     def _declare_restored(self) -> None:
-        """As the first leader after an operator has restored the quorum from copies."""
+        """Declare, as the first leader afterwards, that an operator has restored the quorum from copies."""
 
         def known(_: object, error: Exception | None) -> None:
             if error is None:
@@ -104,7 +105,8 @@ class Leadership:
 
 
 def own_commands(propose: Propose) -> Callable[[LeaderCommand, Callable[[], None]], None]:
-    """Proposes commands of the leader's own, and logs them. The second argument is called when the outcome is known."""
+    """Return a function that proposes and logs the leader's own commands. Its second argument is called when the
+    outcome is known."""
 
     def propose_own(command: LeaderCommand, done: Callable[[], None]) -> None:
         encoded = encode_command(None, command)
@@ -121,7 +123,7 @@ def own_commands(propose: Propose) -> Callable[[LeaderCommand, Callable[[], None
 
 
 def _named(command: LeaderCommand) -> str:
-    """Its kind, and which broker it is about; it may be long."""
+    """Return the kind of a command, and the broker it is about; the command itself may be long."""
     kind = type(command).__name__
     if isinstance(command, FenceBroker | UnfenceBroker | BeginControlledShutdown):
         return f"{kind} of broker {command.broker_id}"

@@ -1,8 +1,8 @@
-"""Reports of markers on their way into the Raft log of the active leader.
+"""The path of marker reports into the Raft log of the active leader.
 
-That a transaction has all its markers is true once leaders have said so, before the quorum has it in writing: its
-client is told at once (rule T10). And nobody waits for the entry itself until something else is to be decided: reports
-wait a moment for the next command, and share its entry of the log, its write to disk and its way to the brokers.
+A transaction has all its markers as soon as leaders report so, before the quorum has logged it; its client is notified
+at once (rule T10). No client waits for the log entry itself until the next decision. Reports therefore wait briefly for
+the next command, and share its log entry, its disk write and its distribution to brokers.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from .raft.effects import Done
 from .state.transaction_markers import leader_epoch, reported
 
 HOLD_S = 0.005
-"""So long a report waits for company at most."""
+"""Longest time that a report waits for other commands."""
 
 
 class ToldMarkers:
-    """What leaders have told of markers, beside what the image still lacks. Pure."""
+    """Markers that leaders have reported and the image does not show yet. Pure."""
 
     def __init__(self, image: Callable[[], ClusterImage]) -> None:
         self._image = image
-        #: number of the transaction, and which writers have their markers where, by the leadership that told it
+        #: by transactional id: the transaction's number, and the leader epoch of the report for each writer's partition
         self._told: dict[str, tuple[int, dict[tuple[int, Place], int]]] = {}
 
     def note(self, command: ReportMarkers) -> list[TransactionMetadata]:
-        """The decided transactions that have their last marker by this."""
+        """Note a report, and return the decided transactions that have their last marker with it."""
         image = self._image()
         broker = image.brokers.get(command.broker_id)
         if broker is None or broker.broker_epoch != command.broker_epoch:
@@ -47,19 +47,22 @@ class ToldMarkers:
         return [one for one in named.values() if self._is_settled(one)]
 
     def changed(self, transactional_ids: Iterable[str]) -> None:
-        """The image has something new of these."""
+        """Drop transactions that the image now shows as complete."""
         decided = self._image().transactions.decided
         for name in transactional_ids:
             if name in self._told and name not in decided:
                 del self._told[name]
 
     def clear(self) -> None:
-        """This node leads no more."""
+        """Drop everything, since this node no longer leads."""
         self._told.clear()
 
     def _is_settled(self, transaction: TransactionMetadata) -> bool:
-        """A marker that an earlier leadership told of is not in this one's log for sure: it may have been elected
-        uncleanly, and tells itself of what it has written."""
+        """Return whether all markers are written, according to the current leaders.
+
+        A report of an earlier leadership does not count: the current leader may have been elected uncleanly without
+        that marker, and reports its own markers.
+        """
         _, markers = self._told[transaction.transactional_id]
         if len(markers) < sum(transaction.lacking.values()):
             return False
@@ -71,25 +74,26 @@ class ToldMarkers:
 
 
 class MarkerReports:
-    """One writer: the event loop."""
+    """The reports that wait for the log. Only the event loop uses it."""
 
     def __init__(self, told: ToldMarkers, propose: Callable[[bytes, Done], None]) -> None:
         self._told = told
         self._propose = propose
         self._held: list[tuple[bytes, Done]] = []
         self._timer: asyncio.TimerHandle | None = None
-        #: what waits for the last one proposed, while that is on its way
+        #: callbacks that wait for the last proposed report, while that is pending
         self._behind_last: list[Callable[[], None]] | None = None
 
     def take(self, command: ReportMarkers, encoded: bytes, done: Done) -> list[TransactionMetadata]:
-        """Have it proposed soon, and `done` called with what becomes of it. The transactions that are over by it."""
+        """Take a report, to be proposed soon, and return the transactions that it completes. `done` gets its
+        outcome."""
         self._held.append((encoded, done))
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(HOLD_S, self.flush)
         return self._told.note(command)
 
     def flush(self) -> None:
-        """Something else is to be proposed, or asked: what was reported before it counts for it."""
+        """Propose all waiting reports now, because a following command or question must see them."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -100,12 +104,12 @@ class MarkerReports:
             self._propose(encoded, partial(self._came_to_its_end, done, behind))
 
     def propose_behind(self, encoded: bytes, done: Done) -> None:
-        """Propose something else. What was reported before it comes before it in the log."""
+        """Propose another command; earlier reports precede it in the log."""
         self.flush()
         self._propose(encoded, done)
 
     def once_applied(self, then: Callable[[], None]) -> None:
-        """Call this when nothing is on its way of what was reported until now."""
+        """Call `then` once no earlier report is pending."""
         self.flush()
         if self._behind_last is None:
             then()

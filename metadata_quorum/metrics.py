@@ -1,7 +1,7 @@
-"""What a quorum node tells about itself and, while it leads, about the cluster.
+"""The metrics of a quorum node and, while it leads, of the cluster.
 
-`kafka_controller_kafkacontroller_*` are Kafka's beans of the controller: told by the active leader alone, so that
-a sum over all quorum nodes is the cluster's figure. `ottla_quorum_*` are told by every node.
+`kafka_controller_kafkacontroller_*` are Kafka's beans of the controller: only the active leader reports them, so that a
+sum over all quorum nodes is the cluster's figure. Every node reports `ottla_quorum_*`.
 """
 
 import time
@@ -67,13 +67,13 @@ METRICS = tuple(value for value in list(globals().values()) if isinstance(value,
 
 
 _COUNTED_AT_ONCE = 2_000
-"""Partitions; in topics of more, all of one."""
+"""Number of partitions counted without a pause; a larger topic is counted at once."""
 
 
 def quorum_families(
     raft: RaftNode, image: ClusterImage, tls: RenewedNodeTls | None, skews_ms: Mapping[int, int]
 ) -> Iterator[Family | None]:
-    """All metrics of a node, as it stands now."""
+    """Yield all metrics of a node in its current state."""
     yield Family(ACTIVE, [((), int(raft.is_leader))])
     yield Family(TERM, [((), raft.term)])
     yield Family(LEADER, [((), -1 if raft.leader_id is None else raft.leader_id)])

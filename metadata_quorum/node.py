@@ -1,4 +1,4 @@
-"""A quorum node: the list of its parts, and how they are put together."""
+"""A quorum node: its parts, and their connections."""
 
 import asyncio
 import logging
@@ -40,11 +40,11 @@ logger = logging.getLogger(__name__)
 MACHINE_FACTORY = "ottla.metadata_quorum.state.controller:Controller"
 _TICKS_PER_TIMEOUT = 20
 _UNACKNOWLEDGED_MS_LEAST = 1000
-"""TCP sends a lost segment again after 200 ms or more: it has to have a few attempts."""
+"""Least time limit. TCP retransmits a lost segment after 200 ms or more, and needs a few attempts."""
 _LEADER_SILENCE_MAX_S = 3.0
-"""A node that hears no leader for so long is not ready; elections take a small part of it."""
+"""Limit for the leader's silence, after which a node is not ready; elections take a small part of it."""
 _NEEDED_AT_ONCE = (FenceBroker, BrokerRecord, PartitionRecord, FeedRecords, LeaderChanged, CommandReply)
-"""What a failover takes: generating a codec at its first use would cost it a millisecond each."""
+"""Messages of a failover. Generating a codec at its first use would cost a millisecond each."""
 
 
 class QuorumNode:
@@ -58,7 +58,7 @@ class QuorumNode:
     def __init__(self, config: QuorumNodeConfig) -> None:
         self.config = config
         self._started = False
-        # What is agreed upon. A command that was applied is noted, and published at the end of the turn.
+        # The replicated state. An applied command is noted, and published at the end of the turn.
         self.controller = Controller(
             lambda records, history: self._publication.note(records, history), log_recovery
         )
@@ -73,13 +73,13 @@ class QuorumNode:
                 f"{config.directory}: this cluster is already formed, use 'ottla user create': only a cluster that is "
                 "formed just now takes first users (--add-scram)"
             )
-        # What the leader does of its own accord.
+        # The leader's own actions.
         told_markers = ToldMarkers(self.image)
         self._reports = MarkerReports(told_markers, self.raft.submit)
         self.tracker = SessionTracker(config.broker_session_timeout_ms / 1000)
         self.duties = self._make_duties()
         self.probes = BrokerProbes(self.duties, self.image, believes_any_refusal=config.believes_any_refusal)
-        # What brokers say, and who hears it.
+        # Messages of brokers, and their recipients.
         self.feed = MetadataFeed(capacity_records=config.feed_records_max)
         marks = OffsetMarks()
         self._heartbeats = heartbeats = Heartbeats(
@@ -108,7 +108,7 @@ class QuorumNode:
             heartbeats.datagram,
             tls=config.tls,
         )
-        # What follows from all that.
+        # Reactions to changes.
         self._publication = Publication(
             self.controller, self.raft, self.feed, marks, self.duties, told_markers, self.sessions, _now
         )
@@ -126,32 +126,32 @@ class QuorumNode:
         )
 
     def image(self) -> ClusterImage:
-        """The cluster as far as this node has applied commands."""
+        """Return the cluster's metadata as far as this node has applied commands."""
         return self.controller.image
 
     @property
     def is_leader(self) -> bool:
-        """Whether this node is the active Raft leader; advisory until a barrier."""
+        """True if this node is the active Raft leader; only a hint until a barrier."""
         return self.raft.is_leader
 
     @property
     def has_tls(self) -> bool:
-        """Whether its links have keys and certificates."""
+        """True if its links use TLS."""
         return self.config.tls is not None
 
     def look_at_keys(self) -> None:
-        """Read its keys and certificates anew. What cannot be used changes nothing."""
+        """Reload its keys and certificates. Unusable files change nothing."""
         if self.config.tls is not None:
             self.config.tls.look_again()
 
     def families(self) -> Iterator[Family | None]:
-        """Its metrics; none before `start`."""
+        """Return the node's metrics; none before `start`."""
         if not self._started:
             return iter(())
         return quorum_families(self.raft, self.image(), self.config.tls, self._heartbeats.clocks.skews_ms())
 
     def unready(self) -> str:
-        """Why it does not take part now; empty when it does."""
+        """Return the reason why the node does not take part now; empty if it does."""
         if not self._started or not self.raft.formed:
             return f"quorum node {self.config.node_id} waits for its peers"
         if self.raft.catching_up:
@@ -164,7 +164,7 @@ class QuorumNode:
         return f"quorum node {self.config.node_id} hears of no leader"
 
     async def start(self) -> None:
-        """Recovers, listens and takes part. The other nodes may start in any order, and later."""
+        """Recover, listen and take part. The other nodes may start in any order, and later."""
         self._started = True
         for message in _NEEDED_AT_ONCE:
             prepare_decoding(message, 0)
@@ -177,7 +177,7 @@ class QuorumNode:
         logger.info("quorum node %d listens on port %d", self.config.node_id, self.server.port)
 
     async def stop(self) -> None:
-        """Leaves in order: another node leads at once. To be called after a `start` that failed, too."""
+        """Leave the quorum in order, so that another node leads at once. Call this after a failed `start`, too."""
         if not self._started:
             return
         self._started = False

@@ -1,8 +1,8 @@
 """An authenticated and encrypted connection on the event loop: handshake, frames, bounded buffers, back-pressure.
 
-A `NodeConnection` is the asyncio side of `ottla.protocol.session.handshake` and `ottla.protocol.session.frames`. It
-speaks to a `NodeConnectionHandler` once the handshake is done; until then the other end gets one deadline and
-handshake-sized messages, nothing else. The role that a client names chooses the handler of its link.
+A `NodeConnection` is the asyncio side of `ottla.protocol.session.handshake` and `ottla.protocol.session.frames`. It calls a
+`NodeConnectionHandler` once the handshake is done. Until then the other end has one deadline and may only send messages
+of the handshake's size. The role that a client names chooses the handler of its link.
 """
 
 from __future__ import annotations
@@ -45,21 +45,21 @@ logger = logging.getLogger(__name__)
 
 
 class NodeConnectionHandler(Protocol):
-    """Who a ready link speaks to. All calls come from the event loop."""
+    """The recipient of a ready link's events. All calls come from the event loop."""
 
     def payload_received(self, link: NodeConnection, payload: bytes) -> None:
-        """One frame arrived. An exception closes the link and is logged."""
+        """Process one frame. An exception closes the link and is logged."""
 
     def link_writable(self, link: NodeConnection) -> None:
-        """The send buffer has drained after `NodeConnection.writable` was false."""
+        """Continue sending after the send buffer has drained; `NodeConnection.writable` was false before."""
 
     def link_closed(self, link: NodeConnection, reason: str) -> None:
-        """The link is gone; called once, and only if the handler was chosen."""
+        """Handle the end of the link; called once, and only if the handler was chosen."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeConnectionLimits:
-    """Bounds of one link. Above `send_buffer_bytes_max` waiting to be sent, the link is cut."""
+    """The limits of one link. The link is cut if more than `send_buffer_bytes_max` wait to be sent."""
 
     payload_bytes_max: int = 64 << 20
     send_buffer_high_bytes: int = 1 << 20
@@ -68,7 +68,7 @@ class NodeConnectionLimits:
 
 
 class NodeConnection(asyncio.Protocol):
-    """One connection. `choose_handler` is called when the other end has proved itself; None refuses it."""
+    """One connection. `choose_handler` is called when the other end is authenticated; None refuses it."""
 
     def __init__(
         self,
@@ -79,11 +79,11 @@ class NodeConnection(asyncio.Protocol):
         tls: NodeTls | None = None,
         is_dialled: bool = False,
     ) -> None:
-        """`on_connected` hears of the connection before the other end has said anything."""
+        """`on_connected` is called with the connection before the other end has sent anything."""
         self._on_connected = on_connected
         self._tls = tls
         self._is_dialled = is_dialled
-        #: of an accepted connection: TLS, before which there is no transport
+        #: the start of TLS on an accepted connection, before which there is no transport
         self._beginning: asyncio.Task[None] | None = None
         self._handshake = handshake
         self._choose_handler = choose_handler
@@ -100,49 +100,50 @@ class NodeConnection(asyncio.Protocol):
         self.last_received: float = self._loop.time()
         """Loop time, in seconds, at which bytes last arrived."""
         self.closed: asyncio.Future[str] = self._loop.create_future()
-        """Done, with the reason, when the connection is gone."""
+        """Future for the reason of the connection's end."""
         self.remote_host = ""
-        """The IP address of the other end."""
+        """IP address of the other end."""
         self.remote_address = "an unknown address"
         """`host:port` of the other end, for messages to people."""
         self.closed_by_peer = False
-        """Whether the other end's FIN or RST ended it: never a timeout, a local error or our own close."""
+        """True if the other end's FIN or RST ended the connection: never a timeout, a local error or a local close."""
 
     @property
     def peer(self) -> Peer:
-        """The authenticated other end. Raises RuntimeError before the handshake is done."""
+        """Authenticated other end. Raises RuntimeError before the handshake is done."""
         return self._handshake.peer
 
     @property
     def channel(self) -> Channel:
-        """The frames of this link, for deriving keys. Raises RuntimeError before it is ready."""
+        """Frames of this link, for deriving keys. Raises RuntimeError before the link is ready."""
         return self._handshake.channel
 
     @property
     def datagrams(self) -> DatagramSeal:
-        """What seals the datagrams that belong to an accepted link of a broker. RuntimeError before it is ready."""
+        """Encryption of the datagrams that belong to a broker's accepted link. RuntimeError before the link is
+        ready."""
         if self._datagrams is None:
             self._datagrams = DatagramSeal(self.channel.derive(b"datagrams"), is_broker=False)
         return self._datagrams
 
     @property
     def ready(self) -> bool:
-        """Whether payloads may be sent."""
+        """True if payloads may be sent."""
         return self._channel is not None and self._close_reason is None
 
     @property
     def writable(self) -> bool:
-        """False while more than `send_buffer_high_bytes` wait: a polite sender pauses."""
+        """False while more than `send_buffer_high_bytes` wait; senders should pause then."""
         return self._writable and self.ready
 
     @property
     def holds_something(self) -> bool:
-        """Whether something waits to be sent along with what comes next."""
+        """True if a payload waits to be sent together with the next one."""
         return bool(self._held)
 
     @property
     def transport(self) -> asyncio.Transport | None:
-        """The asyncio transport, for reading its socket's properties."""
+        """Asyncio transport, for reading its socket's properties."""
         return self._transport
 
     def send(self, *parts: Buffer) -> bool:
@@ -157,8 +158,10 @@ class NodeConnection(asyncio.Protocol):
         return True
 
     def send_along(self, payload: bytes) -> bool:
-        """The same, together with what is sent next in this turn of the loop, or else at its end: one system call less,
-        and the other end wakes up once."""
+        """Send a payload together with the next one in this turn of the loop, or else at the turn's end.
+
+        This saves a system call, and wakes up the other end only once. False when the link is gone or had to be cut.
+        """
         if not self._may_send() or self._channel is None:
             return False
         if not self._held:
@@ -180,12 +183,13 @@ class NodeConnection(asyncio.Protocol):
             self._transport.writelines(held)
 
     def set_tcp_timeout(self, unacknowledged_ms_max: int) -> None:
-        """End the connection once the other end has acknowledged nothing for so long, where the platform can."""
+        """End the connection once the other end has acknowledged nothing for `unacknowledged_ms_max`, where the
+        platform supports it."""
         if self._transport is not None:
             set_tcp_timeout(self._transport.get_extra_info("socket"), unacknowledged_ms_max)
 
     def pause_reading(self) -> None:
-        """Let the other end wait: no payload arrives until `resume_reading`."""
+        """Stop reading: no payload arrives until `resume_reading`."""
         if self._transport is not None and not self._transport.is_closing():
             self._transport.pause_reading()
 
@@ -195,7 +199,7 @@ class NodeConnection(asyncio.Protocol):
             self._transport.resume_reading()
 
     def close(self, reason: str, *, abort: bool = False) -> None:
-        """Close the connection; with `abort` what waits to be sent is dropped. Idempotent."""
+        """Close the connection; with `abort` unsent data is dropped. Idempotent."""
         if self._close_reason is None:
             self._close_reason = reason
         if self._transport is not None:
@@ -208,7 +212,7 @@ class NodeConnection(asyncio.Protocol):
             self._beginning.cancel()
 
     def accept_tls(self, sock: socket.socket, tls: NodeTls) -> None:
-        """Have TLS begin on a connection that was accepted."""
+        """Begin TLS on an accepted connection."""
         self._name(sock.getpeername())
         self._beginning = self._loop.create_task(self._accept_tls(sock, tls))
         if self._on_connected is not None:
@@ -246,7 +250,7 @@ class NodeConnection(asyncio.Protocol):
             self._transport.write(self._handshake.hello())
 
     def _has_certificate(self, transport: asyncio.Transport, tls: NodeTls) -> bool:
-        """Whether the other end may act as a node by its certificate. If not, the link is closed."""
+        """Return whether the other end may act as a node by its certificate. If not, the link is closed."""
         try:
             check_certificate(transport, tls)
         except NodeRefused as error:
@@ -273,7 +277,7 @@ class NodeConnection(asyncio.Protocol):
             self.close(str(error))
 
     def _shake_hands(self, data: bytes) -> bytes:
-        """Take handshake bytes; the result is what lies behind the handshake."""
+        """Process handshake bytes, and return the bytes after the handshake."""
         assert self._transport is not None
         answer = self._handshake.receive(data)
         if answer:
@@ -328,7 +332,7 @@ class NodeConnection(asyncio.Protocol):
 
     def connection_lost(self, error: Exception | None) -> None:
         if self._close_reason is None:
-            # TLS does not tell of the other end's FIN by itself, and nobody else ends a connection without an error.
+            # TLS does not report the other end's FIN by itself, and no other event ends a connection without an error.
             self.closed_by_peer = (
                 (self._tls is not None and error is None)
                 or isinstance(error, ConnectionResetError | BrokenPipeError)
@@ -365,7 +369,7 @@ def accepted_connection(
     on_connected: Callable[[NodeConnection], None] | None = None,
     tls: NodeTls | None = None,
 ) -> NodeConnection:
-    """An accepting link: a protocol factory for `loop.create_server`."""
+    """Return an accepting link: a protocol factory for `loop.create_server`."""
     handshake = ServerHandshake(security, identity, os.urandom(CHANCE_BYTES), limits.payload_bytes_max)
     return NodeConnection(handshake, choose_handler, limits, on_connected, tls)
 
@@ -381,7 +385,7 @@ async def dial(
     limits: NodeConnectionLimits = NodeConnectionLimits(),
     tls: NodeTls | None = None,
 ) -> NodeConnection:
-    """Connect and shake hands. Raises OSError when either fails, with the reason.
+    """Connect and complete the handshake. Raises OSError with the reason when either fails.
 
     As on an accepted link, `choose_handler` is called before the first payload is delivered.
     """

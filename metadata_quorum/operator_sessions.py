@@ -1,8 +1,8 @@
-"""What an operator may do who holds the cluster secret, when brokers let nobody in who could help: set passwords, and
-create or remove ACLs. Nothing else is taken on such a connection.
+"""Emergency connections of operators with the cluster secret, for clusters whose brokers let no administrator in: set
+passwords, and create or remove ACLs. No other command is accepted.
 
-Whoever holds the secret could pass for a broker and do the same. So this gives away nothing, and is logged: by the node
-that is asked, and by every node when the command is applied, which may be again when a node replays its log.
+An operator with the secret could pose as a broker and do the same, so this gives away nothing. It is logged by the node
+that receives the command, and by every node that applies it, which repeats when a node replays its log.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class OperatorSession:
             self._sessions.submitted(message, self._reply)
 
     def link_writable(self, link: NodeConnection) -> None:
-        """Answers are small."""
+        """Do nothing: answers are small."""
 
     def link_closed(self, link: NodeConnection, reason: str) -> None:
         self._sessions.ended(self)
@@ -67,7 +67,7 @@ class OperatorSession:
 
 
 class OperatorSessions:
-    """All operators at this node."""
+    """All operators' connections to this node."""
 
     def __init__(
         self, raft: RaftNode, replies: CommandReplies, propose: Callable[[bytes, Done], None]
@@ -78,7 +78,7 @@ class OperatorSessions:
         self._sessions: set[OperatorSession] = set()
 
     def accept(self, link: NodeConnection) -> OperatorSession | None:
-        """An operator has proved to hold the cluster secret; None if there are too many already."""
+        """Open a session for an operator who holds the cluster secret; None if there are too many already."""
         if len(self._sessions) >= SESSIONS_MAX:
             logger.warning(
                 "%d operators are connected already: %s is refused", SESSIONS_MAX, link.remote_address
@@ -90,11 +90,11 @@ class OperatorSessions:
         return session
 
     def ended(self, session: OperatorSession) -> None:
-        """Called by the session whose link is gone."""
+        """Remove a session whose link is gone."""
         self._sessions.discard(session)
 
     def submitted(self, message: SubmitCommand, reply: Callable[[CommandReply], None]) -> None:
-        """Into the log with it, if it is a command for recovery and this node leads."""
+        """Propose a command, if it is a command for recovery and this node leads."""
 
         def done(applied: object, error: Exception | None) -> None:
             reply(self._replies.to_proposed(message.sequence, applied, error))
@@ -108,7 +108,7 @@ class OperatorSessions:
 
 
 def log_recovery(command: Command[Any]) -> None:
-    """What an operator does, for the log of every node; no password."""
+    """Log the effects of an operator's command on every node, without passwords."""
     for number, what in enumerate(_told(command)):
         if number == _TOLD_MAX:
             logger.warning("an operator with the cluster secret does more, which is not told here")

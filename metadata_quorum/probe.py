@@ -1,11 +1,11 @@
-"""The second half of the fast fence: is the process behind a broker's heartbeat port really gone?
+"""The second half of the fast fence: a test whether the process of a broker's heartbeat port is really gone.
 
-A session that the peer ended is only a hint: a broker may have dropped its connection and live. So its UDP
-port is asked. Proof of death is a refusal: ECONNREFUSED on a connected socket means that the port is closed, so the
-process that held it is gone. But what tells so from another machine is an ICMP message, which anybody on the network
-can forge: whoever also cuts the session would have a living broker fenced. So a refusal counts if the broker is on
-this machine, or if an operator says that the network can be trusted. Proof of life is an authentic answer, by the keys
-of the session that ended. Silence, a timeout and every local error prove nothing.
+A session that the peer ended is only a hint: a broker may have dropped its connection and live. Its UDP port is
+therefore probed. Proof of death is a refusal: ECONNREFUSED on a connected socket means that the port is closed, so its
+process is gone. From another machine, however, the refusal is an ICMP message, which any host on the network can forge;
+an attacker who also cuts the session could have a living broker fenced. A refusal therefore counts if the broker is on
+this machine, or if an operator states that the network can be trusted. Proof of life is an authentic answer, with the
+keys of the ended session. Silence, a timeout and every local error prove nothing.
 """
 
 import asyncio
@@ -21,14 +21,14 @@ from ..protocol.session.liveness_datagrams import (
     ProbeAnswer,
 )
 
-#: When to ask, in seconds from the start: a dying process closes its sockets in any order, within ms.
+#: Times of the probes, in seconds from the start: a dying process closes its sockets in any order, within ms.
 ASK_AT_S = (0.0, 0.002, 0.005, 0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64)
 _LAST_WAIT_S = 0.64
 _ANSWER_BYTES_MAX = 512
 
 
 class ProbeResult(Enum):
-    """What asking has proved."""
+    """The result of a probe."""
 
     GONE = "the port is refused"
     ALIVE = "it answered"
@@ -36,7 +36,7 @@ class ProbeResult(Enum):
 
 
 def is_own_address(host: str) -> bool:
-    """Whether this machine has that IP address."""
+    """Return whether this machine has that IP address."""
     with socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_DGRAM) as trying:
         try:
             trying.bind((host, 0))
@@ -46,9 +46,8 @@ def is_own_address(host: str) -> bool:
 
 
 def is_refused(seal: DatagramSeal, host: str, port: int) -> bool:
-    """Whether the heartbeat port of a broker is refused at once, as it is on this very machine. Does not wait:
-    False proves nothing.
-    """
+    """Return whether a broker's heartbeat port refuses at once, as on this machine. Does not wait, so False proves
+    nothing."""
     try:
         with _connected(host, port) as asking:
             asking.send(seal.encode(Probe(os.urandom(NONCE_SIZE))))
@@ -61,7 +60,7 @@ def is_refused(seal: DatagramSeal, host: str, port: int) -> bool:
 
 
 async def probe(seal: DatagramSeal, host: str, port: int) -> ProbeResult:
-    """Asks the heartbeat port of a broker, an IP address and a port, who is there, for about a second."""
+    """Probe a broker's heartbeat port, given by IP address and port, for about a second."""
     try:
         asking = _connected(host, port)
     except OSError:
@@ -71,7 +70,7 @@ async def probe(seal: DatagramSeal, host: str, port: int) -> ProbeResult:
 
 
 def _connected(host: str, port: int) -> socket.socket:
-    """A UDP socket that hears only from there, refusals included. Raises OSError."""
+    """Return a UDP socket that receives only from that address, refusals included. Raises OSError."""
     asking = socket.socket(socket.AF_INET6 if ":" in host else socket.AF_INET, socket.SOCK_DGRAM)
     try:
         asking.setblocking(False)

@@ -1,4 +1,4 @@
-"""What commands have changed, on its way from the controller to all who follow: the feed, the duties, the sessions."""
+"""The distribution of applied changes from the controller to the feed, the duties and the sessions."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ from .state.transaction_markers import leaders_of
 from .state.workspace import Scope
 
 _PLACES_LOOKED_AT_MAX = 100
-"""Partitions of one transaction whose leaders are told first."""
+"""Number of a transaction's partitions whose leaders are notified first."""
 
 
 class Publication:
-    """Collects the changes of a turn in which the image moved, and publishes them at its end."""
+    """A collector of the changes in one turn, which publishes them at the turn's end."""
 
     def __init__(
         self,
@@ -41,7 +41,7 @@ class Publication:
         sessions: BrokerSessions,
         now: Callable[[], float],
     ) -> None:
-        """`now`: monotonic seconds."""
+        """`now` returns monotonic seconds."""
         self._controller = controller
         self._raft = raft
         self._feed = feed
@@ -50,16 +50,16 @@ class Publication:
         self._told_markers = told_markers
         self._sessions = sessions
         self._now = now
-        #: changes on their way to the feed, which end at `_noted_end`
+        #: changes for the feed, which end at `_noted_end`
         self._noted: list[FeedEntry] = []
         self._noted_end = 0
-        #: whether there is more among them than transactions
+        #: true if they include changes other than transactions
         self._is_of_more = True
-        #: brokers that others wait for: new leaders, and those that have to write markers of what was decided
+        #: brokers that others wait for: new leaders, and leaders that must write markers of a decided transaction
         self._first: set[int] = set()
 
     def note(self, changes: Sequence[tuple[Scope, Change]], history: int) -> None:
-        """A command has put these into the image."""
+        """Note the changes that a command has made in the image."""
         end = self._controller.image.offset
         if end - len(changes) != self._noted_end:
             self._noted.clear()
@@ -87,7 +87,7 @@ class Publication:
             self._note_first(changes)
 
     def publish(self) -> None:
-        """The image moved on, or jumped: a snapshot of the Raft log was restored."""
+        """Publish the noted changes, or a jump of the image: a snapshot of the Raft log was restored."""
         offset = self._controller.image.offset
         self._marks.note(offset, self._raft.applied_index)
         if self._noted_end != offset:
@@ -108,7 +108,8 @@ class Publication:
         self._sessions.push(frozenset(first))
 
     def _note_first(self, changes: Sequence[tuple[Scope, Change]]) -> None:
-        """A follower that hears of a new leader before that one does is refused, and asks again a millisecond later."""
+        """Note new leaders to notify first: a follower that learns of a new leader earlier is refused, and asks again a
+        millisecond later."""
         image = self._controller.image
         for _, change in changes:
             if isinstance(change, PartitionChange):

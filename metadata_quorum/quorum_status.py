@@ -1,7 +1,7 @@
-"""The leader's answer to a broker that asks how far everybody has come.
+"""The leader's answer to a broker that asks for the progress of all nodes.
 
-All offsets in it are Raft indices: what a voter lacks is known exactly in them, records or not. Brokers tell
-metadata offsets; `OffsetMarks` says how far into the Raft log these reach.
+All its offsets are Raft indices, which show a voter's missing entries exactly, including entries without records.
+Brokers report metadata offsets; `OffsetMarks` translates them to Raft indices.
 """
 
 from bisect import bisect_right
@@ -11,13 +11,13 @@ from ..protocol.messages.quorum_session import QuorumStatus, ReplicaStanding
 from .liveness import BrokerSighting
 from .raft.follower_contact import Replication
 
-#: A broker that was silent for longer is no observer any more; the time is Kafka's.
+#: A broker that was silent for longer is no longer an observer; the time is Kafka's.
 OBSERVER_SILENCE_S_MAX = 300.0
 _UNKNOWN = -1
 
 
 class OffsetMarks:
-    """Where the metadata offset stood when Raft indices were applied, for the latest of them. Pure."""
+    """The metadata offsets at the latest applied Raft indices. Pure."""
 
     def __init__(self, marks_max: int = 10_000) -> None:
         self._marks_max = marks_max
@@ -25,7 +25,7 @@ class OffsetMarks:
         self._indices: list[int] = []
 
     def note(self, metadata_offset: int, index: int) -> None:
-        """The image stands there with all entries up to `index` applied; neither ever goes back."""
+        """Note that the image is at this offset with all entries up to `index` applied; neither ever decreases."""
         if self._offsets and self._offsets[-1] == metadata_offset:
             self._indices[-1] = index
             return
@@ -36,7 +36,7 @@ class OffsetMarks:
         self._indices.append(index)
 
     def index_at(self, metadata_offset: int) -> int | None:
-        """The last index that an image at this offset certainly has; None if that is too long ago."""
+        """Return the last index that an image at this offset certainly includes; None if that is too long ago."""
         position = bisect_right(self._offsets, metadata_offset)
         return self._indices[position - 1] if position else None
 
@@ -52,7 +52,8 @@ def status(
     marks: OffsetMarks,
     wall_clock_ms: int,
 ) -> QuorumStatus:
-    """What the active leader `node_id` says at this time, in ms since 1970. It is caught up itself, always."""
+    """Return the answer of the active leader `node_id` at this time, in ms since 1970. The leader itself is always
+    caught up."""
     standings: list[ReplicaStanding] = []
     for voter in sorted(voters):
         if voter == node_id:

@@ -1,8 +1,8 @@
-"""What a quorum node offers on its one port: TCP for Raft peers and brokers, UDP for heartbeats.
+"""The port of a quorum node: TCP for Raft peers and brokers, UDP for heartbeats.
 
-Nobody gets further than the handshake without the cluster secret: until then a connection costs a few
-hundred bytes and ends after three seconds, and only so many are open at a time, in all and from one address. One too
-many ends the oldest: a node proves itself at once, so that is the one that waits for nothing good.
+Without the cluster secret no peer gets beyond the handshake. Until then a connection costs a few hundred bytes and ends
+after three seconds. The number of such connections is limited, in total and for each address. A connection beyond a
+limit ends the oldest, since honest nodes authenticate at once and the oldest is the most suspicious.
 """
 
 import asyncio
@@ -38,11 +38,11 @@ _ACCEPT_AGAIN_S = 0.1
 
 
 class AddressInUse(Exception):
-    """The node's port is taken, or its address is not one of this machine."""
+    """The node's port is taken, or its address does not belong to this machine."""
 
 
 class QuorumServer:
-    """Accepts connections and hands each, once authenticated, to the handler of its role."""
+    """A server that accepts connections and passes each, once authenticated, to the handler of its role."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class QuorumServer:
         strangers_max: int = STRANGERS_MAX,
         strangers_per_address_max: int = STRANGERS_PER_ADDRESS_MAX,
     ) -> None:
-        """`on_heartbeat` is called with what is authentic, and says whether to answer."""
+        """`on_heartbeat` is called with authentic heartbeats, and returns whether to answer."""
         self._host = host
         self._port = port
         self._security = security
@@ -71,7 +71,7 @@ class QuorumServer:
             strangers_max, strangers_per_address_max
         )
         self._links: dict[NodeConnection, None] = {}
-        #: the links of brokers, by the id of the key of their datagrams
+        #: the links of brokers, by the key id of their datagrams
         self._by_key_id: dict[bytes, NodeConnection] = {}
         self._server: asyncio.Server | None = None
         self._datagrams: DatagramServer | None = None
@@ -80,16 +80,16 @@ class QuorumServer:
 
     @property
     def port(self) -> int:
-        """The port, TCP and UDP."""
+        """Port number, TCP and UDP."""
         return self._port
 
     @property
     def unauthenticated(self) -> int:
-        """Connections that have not proved themselves yet."""
+        """Number of unauthenticated connections."""
         return len(self._unauthenticated)
 
     async def start(self) -> None:
-        """Listens. Raises AddressInUse."""
+        """Begin to listen. Raises AddressInUse."""
         listening, heard = _one_port(self._host, self._port)
         self._port = listening.getsockname()[1]
         self._datagrams = cast(DatagramServer, await asyncio_dgram.from_socket(heard))
@@ -103,7 +103,7 @@ class QuorumServer:
         self._reader = asyncio.create_task(self._read_datagrams(self._datagrams), name="heartbeats")
 
     async def stop(self) -> None:
-        """Stops listening and closes every connection."""
+        """Stop listening and close every connection."""
         if self._server is not None:
             self._server.close()
         if self._acceptor is not None:
@@ -127,7 +127,7 @@ class QuorumServer:
         return link
 
     async def _keep_accepting(self, listening: socket.socket, tls: NodeTls) -> None:
-        """Whoever connects counts as a stranger from its first moment, before TLS begins."""
+        """Accept connections. Each counts as unauthenticated from its first moment, before TLS begins."""
         loop = asyncio.get_running_loop()
         with listening:
             while True:
@@ -139,7 +139,7 @@ class QuorumServer:
                     continue
                 try:
                     self._accept().accept_tls(sock, tls)
-                except OSError:  # it is gone already
+                except OSError:  # the peer is gone already
                     sock.close()
 
     def _connected(self, link: NodeConnection) -> None:
@@ -173,12 +173,12 @@ class QuorumServer:
                 continue
             answer = self._heard(data)
             if answer is not None:
-                # Once: who does not hear it beats again.
+                # Sent once: a broker that misses it sends another heartbeat.
                 with suppress(OSError, asyncio_dgram.TransportClosed):
                     await datagrams.send(answer, sender)
 
     def _heard(self, data: bytes) -> bytes | None:
-        """Take a datagram; what answers it. Whatever belongs to no open link is ignored."""
+        """Process a datagram and return the answer. Datagrams that belong to no open link are ignored."""
         link = self._by_key_id.get(key_id_of(data) or b"")
         if link is None:
             return None
@@ -201,8 +201,10 @@ class QuorumServer:
 
 
 def _one_port(host: str, port: int) -> tuple[socket.socket, socket.socket]:
-    """Sockets of TCP and UDP. Whoever leaves the port to the system gets one that is free for TCP: where its datagrams
-    are somebody else's, another is tried."""
+    """Return bound sockets for TCP and UDP on one port.
+
+    If the system chooses the port, it is free for TCP; if another process has it for UDP, another port is tried.
+    """
     tries_left = 1 if port else _PORTS_TRIED
     while True:
         tries_left -= 1

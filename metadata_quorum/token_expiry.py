@@ -1,6 +1,6 @@
-"""Delegation tokens that have ended are forgotten now and then, some at a time.
+"""The periodic removal of expired delegation tokens, in limited batches.
 
-Pure. Nobody can log in with such a token, so nothing depends on when it is forgotten.
+Pure. Such tokens permit no login, so the time of their removal does not matter.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from ..protocol.messages.token_commands import RemoveExpiredTokens
 
 COMMAND_TOKENS_MAX = 1000
 LOOKS_MAX = 20_000
-"""Tokens that are looked at in one tick; what is behind them waits for the next one."""
+"""Number of tokens that are checked in one tick; the rest waits for the next tick."""
 
 
 class ExpiredTokens:
-    """Looks through all tokens each `check_interval_s`, first when this node begins to lead."""
+    """A periodic check of all tokens, every `check_interval_s`, first when this node begins to lead."""
 
     def __init__(self, *, check_interval_s: float) -> None:
         self._check_interval_s = check_interval_s
@@ -24,14 +24,15 @@ class ExpiredTokens:
         self._left: list[str] = []
 
     def begin(self, now: float) -> None:
-        """This node leads from now on. `now`: monotonic seconds."""
+        """Start a check, since this node leads from now on. `now` is in monotonic seconds."""
         self._next_check = now
         self._left = []
 
     def remove(
         self, tokens: Mapping[str, TokenState], now: float, wall_ms: int
     ) -> RemoveExpiredTokens | None:
-        """Removes those of the next tokens that have ended; None if none has. `wall_ms`: the time of day."""
+        """Return a command for the expired tokens of the next batch; None if there are none. `wall_ms` is the time of
+        day."""
         if not self._left:
             if now < self._next_check:
                 return None

@@ -1,9 +1,9 @@
-"""Transactions that are open for too long, and transactional ids that nobody uses any more.
+"""Timers of open transactions, and the detection of unused transactional ids.
 
-Pure. What is open ends when its timeout is over, counted from when this leader first saw it open, or saw that one which
-nobody owns was found again. A new leader begins anew, so that nobody's transaction is ended early because clocks differ
-(a delay is all that it costs). Brokers' clocks matter only for ids without an open transaction, and days matter there,
-not seconds.
+Pure. A transaction ends when its timeout expires. The timeout counts from when this leader first saw the transaction
+open, or saw that an ownerless one was found again. A new leader restarts all timers, so that no transaction ends early
+because clocks differ; the only cost is a delay. Brokers' clocks matter only for ids without an open transaction, where
+days matter, not seconds.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from ..protocol.messages.transaction_commands import (
 )
 
 COMMAND_IDS_MAX = 400
-"""Aborting so many holds up each quorum node for some ten milliseconds."""
+"""Limit for the transactions in one command: aborting this many delays each quorum node for about ten milliseconds."""
 LOOKS_MAX = 2000
-"""Ids that are looked at in one tick, most of them in vain perhaps. What is behind them waits for the next one."""
+"""Number of ids that are checked in one tick, most of them perhaps in vain. The rest waits for the next tick."""
 COMMAND_NAMES_LENGTH_MAX = 256 << 10
-"""Characters of ids in one command, which has to stay far below what Raft takes; clients choose their ids."""
+"""Limit for the characters of ids in one command, far below Raft's limit; clients choose their ids."""
 PROPOSED_AGAIN_S = 5.0
-"""A command may be lost: what is still open after so long is due once more."""
+"""Time after which a still open transaction is proposed again, since a command may be lost."""
 
 
 @dataclass(slots=True)
@@ -36,21 +36,21 @@ class _Open:
 
 
 class TransactionClocks:
-    """The clocks of all open transactions. Times are monotonic seconds.
+    """The timers of all open transactions. Times are monotonic seconds.
 
-    A look at the clocks takes time for those that are due, not for those that run. The heap has an entry per
-    transactional id, not per transaction, which may be earlier than what it stands for: many transactions come and go
-    before the first of them would have been due.
+    A check takes time for due timers, not for running ones. The heap has one entry for each transactional id rather
+    than each transaction. The entry may be earlier than its timer: many transactions come and go before the first would
+    be due.
     """
 
     def __init__(self) -> None:
         self._open: dict[str, _Open] = {}
-        #: when to look at an id next: its entry in the heap, if it has one
+        #: time of the next check of an id: its entry in the heap, if it has one
         self._looks: dict[str, float] = {}
         self._heap: list[tuple[float, str]] = []
 
     def begin(self, table: TransactionTable, now: float) -> None:
-        """This node leads from now on: every clock starts anew."""
+        """Restart all timers, since this node leads from now on."""
         self._open = {
             name: _Open(one.number, one.started_ms, now + one.timeout_ms / 1000)
             for name, one in table.by_id.items()
@@ -61,7 +61,7 @@ class TransactionClocks:
         heapify(self._heap)
 
     def changed(self, name: str, transaction: TransactionMetadata | None, now: float) -> None:
-        """A transactional id is like this now; None if it is gone."""
+        """Process a transactional id's new state; None if it was removed."""
         if transaction is None or transaction.phase is not Phase.ONGOING:
             self._open.pop(name, None)
             return
@@ -73,14 +73,14 @@ class TransactionClocks:
             self._look_at(name, due)
 
     def expire(self, now: float) -> ExpireTransactions | None:
-        """Ends what is due, as much of it as one command takes; None if nothing is."""
+        """Return a command for the due transactions, as many as it may hold; None if there are none."""
         batch = _Batch()
         for _ in range(LOOKS_MAX):
             if batch.is_full or not self._heap or self._heap[0][0] > now:
                 break
             look, name = heappop(self._heap)
             if self._looks.get(name) != look:
-                continue  # An earlier look was planned after this one, and made.
+                continue  # an earlier check was planned after this one, and made
             del self._looks[name]
             one = self._open.get(name)
             if one is None:
@@ -99,12 +99,12 @@ class TransactionClocks:
 
 
 class UnusedIds:
-    """Looks through all transactional ids now and then, some at a time.
+    """A periodic check of all transactional ids, in limited batches.
 
-    How long an id is unused is counted from when any client last spoke, or from the time now if that is earlier: a
-    clock of this node that is far ahead makes no id old, while the ids do not become more where no client speaks. It
-    takes a broker whose clock is behind by the whole expiration to have an id forgotten that is in use. Ids with an
-    application version are never forgotten.
+    The unused time of an id counts from the last activity of any client, or from the current time if that is earlier. A
+    clock of this node that is far ahead therefore makes no id old, and without clients the number of ids does not grow.
+    An id in use is removed only if a broker's clock is behind by the whole expiration time. Ids with an application
+    version are never removed.
     """
 
     def __init__(self, *, expiration_ms: int, check_interval_s: float) -> None:
@@ -115,19 +115,21 @@ class UnusedIds:
         self._left: list[str] = []
 
     def begin(self, table: TransactionTable, now: float) -> None:
-        """This node leads from now on; the first check is due after an interval."""
+        """Schedule the first check after an interval, since this node leads from now on."""
         self._next_check = now + self._check_interval_s
         self._newest_ms = max((one.updated_ms for one in table.by_id.values()), default=-1)
         self._left = []
 
     def changed(self, transaction: TransactionMetadata | None) -> None:
-        """A transactional id is like this now; None if it is gone."""
+        """Process a transactional id's new state; None if it was removed."""
         if transaction is not None:
             self._newest_ms = max(self._newest_ms, transaction.updated_ms)
 
     def forget(self, table: TransactionTable, now: float, wall_ms: int) -> ForgetTransactionalIds | None:
-        """Forgets those of the next few ids that are unused; None if none is. `now`: monotonic seconds; `wall_ms`: the
-        time of day, as brokers stamp transactions with it."""
+        """Return a command for the unused ids of the next batch; None if there are none.
+
+        `now` is in monotonic seconds; `wall_ms` is the time of day, by which brokers stamp transactions.
+        """
         if not self._left:
             if now < self._next_check:
                 return None
@@ -152,7 +154,7 @@ class UnusedIds:
 
 
 class _Batch:
-    """What one command is about."""
+    """The transactions of one command."""
 
     def __init__(self) -> None:
         self.transactions: list[OpenTransaction] = []

@@ -1,6 +1,5 @@
-"""What the active leader tells brokers about transactions. Each answer takes a few milliseconds at most, and fits into
-`ANSWER_BYTES_MAX`, however many transactions there are. Pure.
-"""
+"""The active leader's answers to brokers about transactions. Each answer takes a few milliseconds at most, and fits
+into `ANSWER_BYTES_MAX`, however many transactions there are. Pure."""
 
 from __future__ import annotations
 
@@ -31,26 +30,27 @@ from ..protocol.messages.transaction_questions import (
 )
 
 ANSWER_BYTES_MAX = 256 * 1024
-"""Only one writer's partitions that take more are told in one piece."""
+"""Limit for an answer. Only the partitions of a single writer may exceed it."""
 LOOKED_AT_MAX = 5_000
-"""Transactional ids for one page, or partitions for one description: a few milliseconds' work."""
+"""Number of transactional ids for one page, or of partitions for one description: a few milliseconds' work."""
 LISTED_MAX = 1_000
 _EASIER_TO_LOOK_AT = 10
-"""So many entries of partitions take the time of one transaction with its writers."""
+"""Number of partition entries that take as long to check as one transaction with its writers."""
 _FIXED_BYTES = 128
-"""More than a transaction takes beside its name and writers."""
+"""Upper bound for the size of a transaction without its name and writers."""
 _WRITER_BYTES = 16
 _PLACE_BYTES = 22
-"""A partition that is the only one of its topic."""
+"""Size of a partition that is the only one of its topic."""
 _CHARACTER_BYTES_MAX = 4
 
 
 def largest_cut(table: TransactionTable, places: Iterable[Place]) -> int:
-    """The largest commit index up to which nothing decided is outstanding in `places`; in none at all without any.
+    """Return the largest commit index up to which no decided transaction is outstanding in `places`, or anywhere if
+    empty.
 
-    It holds for ever: what is decided later has a larger index, and what was settled is not outstanding again (but
-    where an unclean election has lost markers). So a leader that was deposed and has not noticed tells a smaller one
-    at worst, which is a cut as well, only an older one.
+    It remains valid: later decisions have larger indexes, and settled partitions do not become outstanding again
+    (except where an unclean election has lost markers). A deposed leader that has not noticed returns a smaller index
+    at worst, which is an older valid cut.
     """
     wanted = frozenset(places)
     decided = [table.by_id[name] for name in table.decided]
@@ -76,19 +76,19 @@ class _Listing:
 
 
 class TransactionAnswers:
-    """Answers of this node, and the listing that each broker is in the middle of."""
+    """The answers of this node, with the unfinished listing of each broker."""
 
     def __init__(self) -> None:
         self._listings: dict[int, _Listing] = {}
 
     def forget(self, broker_id: int) -> None:
-        """The broker's session has ended."""
+        """Drop the listing of a broker whose session has ended."""
         self._listings.pop(broker_id, None)
 
     def answer(
         self, broker_id: int, question: TransactionQuestion, table: TransactionTable, metadata_offset: int
     ) -> TransactionAnswer:
-        """What the table says at an offset of the metadata, which is now."""
+        """Answer a question from the table at the current metadata offset."""
         match question:
             case AskCut():
                 cut = largest_cut(table, places_of(question.topics))
@@ -128,7 +128,7 @@ def _by_producer(question: AskTransactionIds, table: TransactionTable) -> Transa
 
 
 class _Page:
-    """What passes the filters, as far as there is room."""
+    """A page of the transactions that pass the filters, as far as there is room."""
 
     def __init__(self, question: AskTransactionIds) -> None:
         self.position = max(question.position, 0)
@@ -139,7 +139,7 @@ class _Page:
         self._room = ANSWER_BYTES_MAX
 
     def take(self, transaction: TransactionMetadata | None, producer_id: int) -> bool:
-        """Goes on to the next position; False if there is no room to."""
+        """Advance by one position; False if there is no more room."""
         if transaction is not None and self._passes(transaction):
             self._room -= _room_for(transaction)
             if self._transactions and (self._room < 0 or len(self._transactions) == LISTED_MAX):
@@ -160,13 +160,13 @@ class _Page:
         ) and transaction.started_ms < self._started_before_ms
 
     def told(self, end: int) -> TransactionIdsTold:
-        """To go on with here, unless this is the end."""
+        """Return the page, with the position to continue from, or -1 at the end."""
         position = -1 if self.position >= end else self.position
         return TransactionIdsTold(question=self._question, position=position, transactions=self._transactions)
 
 
 def _room_for(transaction: TransactionMetadata) -> int:
-    """Bytes that it takes at most, without its writers."""
+    """Return the upper bound of a transaction's size in bytes, without its writers."""
     return _FIXED_BYTES + _CHARACTER_BYTES_MAX * len(transaction.transactional_id)
 
 

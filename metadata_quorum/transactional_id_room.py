@@ -1,7 +1,7 @@
-"""How many transactional ids a cluster keeps. The leader refuses new ones beyond that, as it alone knows them all.
+"""The limit for the transactional ids of a cluster. The leader refuses more, since only it knows all.
 
-A command that is refused goes into the log all the same, since its broker's commands are numbered. In its place goes
-one that every version refuses without an effect: to go on with a known id under a producer id that it never had. Pure.
+A refused command still goes into the log, since its broker's commands are numbered. It is replaced by one that every
+version refuses without an effect: the continuation of a known id under a producer id that it never had. Pure.
 """
 
 from __future__ import annotations
@@ -14,15 +14,16 @@ from ..protocol.messages.command import Command
 from ..protocol.messages.transaction_commands import InitTransactionalId, InitTransactionalIdResult
 
 TRANSACTIONAL_IDS_MAX: Final = 2_000_000
-"""Each takes a kilobyte on every quorum node, until `transactional.id.expiration.ms` after its last use."""
+"""Limit for transactional ids. Each takes a kilobyte on every quorum node, until `transactional.id.expiration.ms` after
+its last use."""
 _NEVER_GIVEN_OUT: Final = 2**62
 
 
 def refusal_for_room(
     image: ClusterImage, command: Command[Any], ids_max: int = TRANSACTIONAL_IDS_MAX
 ) -> InitTransactionalIdResult | None:
-    """Return the answer to a command for which there is no room, None if there is. The command is made one without an
-    effect then."""
+    """Return the refusal of a command for which there is no room, else None. A refused command is changed so that it
+    has no effect."""
     known = image.transactions.by_id
     if (
         not isinstance(command, InitTransactionalId)
