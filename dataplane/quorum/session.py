@@ -44,13 +44,12 @@ from .commands import Answer, CommandSubmitter
 from .config import MetadataPosition, QuorumSessionConfig
 from .heartbeats import HeartbeatThread
 from .image_follower import Fold, ImageFollower
+from .log_end_reports import LogEndReports, LogEnds, NoLogs
 from .metadata_room import check_room
 from .offset_reports import Echo
-from .progress import LogEnds, NoLogs
 from .questions import PendingQuestions
 from .quorum_connection import QuorumConnection
 from .registration import Registration, SessionLost
-from .telling import LogTelling
 from .transaction_questions import TransactionQuestions
 
 logger = logging.getLogger(__name__)
@@ -114,7 +113,7 @@ class QuorumSession:
             config.voters,
             config.heartbeat_interval_ms,
         )
-        self._telling = LogTelling(log_ends, self._tell_leader)
+        self._log_end_reports = LogEndReports(log_ends, self._tell_leader)
         self._registration = Registration(config)
         #: each waits until the image shows this broker as such, and raises SessionLost
         self.registered = self._registration.registered
@@ -235,7 +234,7 @@ class QuorumSession:
         if self._ticker is not None:
             self._ticker.cancel()
         self._echo.stop()
-        self._telling.stop()
+        self._log_end_reports.stop()
         self._heartbeats.stop()
         await asyncio.gather(*(link.stop() for link in self._links.values()))
         self._commands.close(ErrorCode.REQUEST_TIMED_OUT, "the broker is stopping")
@@ -277,7 +276,7 @@ class QuorumSession:
             case HeartbeatAnswer():
                 self._heartbeats.answered_over_tcp(link.node_id, message.number)
                 if link is self._leader:
-                    self._telling.answered(message.number)
+                    self._log_end_reports.answered(message.number)
             case ShutdownAllowed() if link is self._leader:
                 self._shutdown_allowed.set()
             case _:
@@ -333,7 +332,7 @@ class QuorumSession:
         if self._followed is not None and self._followed is not link:
             self._send(self._followed, Unsubscribe())
         self._followed = link
-        self._telling.new_leader(takes_pieces=message.takes_pieces)
+        self._log_end_reports.new_leader(takes_pieces=message.takes_pieces)
         self._subscribe()
         if self.broker_epoch < 0:
             self._register()
@@ -484,10 +483,10 @@ class QuorumSession:
         if not link.is_open or self._registration.lost is not None:
             return
         is_heard = self._is_heard_by(link)
-        piece = self._telling.piece(self.image.offset, waits=number == 0) if is_heard else None
-        if piece is not None and self._telling.is_amid_round:
+        piece = self._log_end_reports.piece(self.image.offset, waits=number == 0) if is_heard else None
+        if piece is not None and self._log_end_reports.is_amid_round:
             number = number or self._heartbeats.next_number()
-            self._telling.sent(number)
+            self._log_end_reports.sent(number)
         self._send(
             link,
             SessionHeartbeat(
@@ -500,7 +499,7 @@ class QuorumSession:
                 question=question,
                 number=number,
                 answered=self._heartbeats.answered(link.node_id),
-                told_offset=self._telling.told_offset if is_heard else 0,
+                told_offset=self._log_end_reports.reported_offset if is_heard else 0,
                 wall_ms=wall_ms() if number else -1,
             ),
         )

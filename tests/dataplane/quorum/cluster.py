@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Self
 
 from ottla.dataplane.quorum import QuorumSession, QuorumSessionConfig
-from ottla.dataplane.quorum.progress import LogEnds, NoLogs
+from ottla.dataplane.quorum.log_end_reports import LogEnds, NoLogs
 from ottla.metadata_quorum.config import QuorumNodeConfig
 from ottla.metadata_quorum.node import QuorumNode
 from ottla.protocol.cluster.authorizer_settings import AuthorizerSettings

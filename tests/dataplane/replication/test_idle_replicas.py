@@ -7,7 +7,7 @@ from unittest import mock
 
 import pytest
 
-from ottla.dataplane.quorum.progress import ToldProgress
+from ottla.dataplane.quorum.log_end_reports import ReportedLogEnds
 from ottla.dataplane.replication.replicas.lagging_leaders import LaggingLeaders
 from ottla.dataplane.replication.replicas.replicas import Replicas
 from ottla.dataplane.replication.roles.leader import LeaderState
@@ -25,11 +25,11 @@ class Told:
 
     def __init__(self, replicas: Replicas) -> None:
         self._replicas = replicas
-        self._progress = ToldProgress(lambda: replicas.log_ends)
+        self._reported = ReportedLogEnds(lambda: replicas.log_ends)
 
     def news(self) -> dict[bytes, tuple[int, int]]:
         """By topic."""
-        news = self._progress.news(image_offset=1)
+        news = self._reported.next_piece(image_offset=1)
         return {one.topic_id: (one.leader_epoch, one.log_end_offset) for one in news}
 
 

@@ -10,7 +10,7 @@ from functools import partial
 from random import Random
 from unittest.mock import patch
 
-from ottla.dataplane.quorum import telling
+from ottla.dataplane.quorum import log_end_reports
 from ottla.dataplane.server import server
 from ottla.dataplane.server.handler import HandlerTable
 from ottla.dataplane.storage import log_closing
@@ -335,7 +335,7 @@ def play(seed: int, plan: list[Fault] | None = None, sink: Callable[[str], objec
     branches = Counter[str]()
     preparing = patch.object(server, "prepare_codecs", prepared_already)
     # The quorum's leader hears of a few logs at a time, as it does of thousands.
-    in_pieces = patch.object(telling, "LOGS_AT_ONCE", LOGS_AT_ONCE)
+    in_pieces = patch.object(log_end_reports, "LOGS_AT_ONCE", LOGS_AT_ONCE)
     # The logs of a broker that stops are flushed together in one half of the runs, as thousands are.
     together = patch.object(log_closing, "TOGETHER_FROM", Random(f"flushes {seed}").choice((1, 256)))
     with counting(branches), log_lines(machine), installed(machine), preparing, in_pieces, together:

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from unittest.mock import patch
 
 from ottla.client.admin import Admin, NewTopic
-from ottla.dataplane.quorum import telling
+from ottla.dataplane.quorum import log_end_reports
 from ottla.dataplane.server import server
 from ottla.protocol.cluster.cluster_image import ClusterImage
 from ottla.protocol.errors import KafkaError
@@ -154,7 +154,7 @@ def play(seed: int, partitions: int, brokers: int = 3) -> Report:
     machine = Machine(seed, Trace(None))
     machine.network = Network(machine)
     preparing = patch.object(server, "prepare_codecs", prepared_already)
-    in_pieces = patch.object(telling, "LOGS_AT_ONCE", LOGS_AT_ONCE)
+    in_pieces = patch.object(log_end_reports, "LOGS_AT_ONCE", LOGS_AT_ONCE)
     with installed(machine), preparing, in_pieces:
         wide = WideCluster(machine, partitions, brokers)
         wide.play()

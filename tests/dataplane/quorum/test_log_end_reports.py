@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ottla.dataplane.quorum.progress import LogEnd, LogKey
-from ottla.dataplane.quorum.telling import LOGS_AT_ONCE, LogTelling
+from ottla.dataplane.quorum.log_end_reports import LOGS_AT_ONCE, LogEnd, LogEndReports, LogKey
 from ottla.metadata_quorum import broker_sessions
 from ottla.metadata_quorum.heartbeats import Heartbeats
 from ottla.metadata_quorum.liveness import ProgressTable
@@ -17,7 +16,7 @@ from ottla.metadata_quorum.node import QuorumNode
 from ottla.protocol.messages.quorum_session import LeaderChanged, SessionHeartbeat
 
 from .cluster import QuorumAndSessions, until
-from .test_told_progress import Logs
+from .test_reported_log_ends import Logs
 
 TOPIC = b"t" * 16
 COUNT = 2 * LOGS_AT_ONCE + 500
@@ -76,33 +75,33 @@ async def test_every_log_is_told_in_a_few_messages(tmp_path: Path, heard: list[S
 async def test_the_next_piece_waits_for_the_answer_to_the_one_before() -> None:
     """A new leader hears of all logs of all brokers. What it has no time for must not gather at its door."""
     asked = asyncio.Event()
-    telling = LogTelling(logs, asked.set)
-    telling.new_leader(takes_pieces=True)
-    told = telling.piece(7, waits=True)
+    reports = LogEndReports(logs, asked.set)
+    reports.new_leader(takes_pieces=True)
+    told = reports.piece(7, waits=True)
     assert told is not None
-    assert telling.is_amid_round
-    telling.sent(5)
-    assert telling.piece(7, waits=True) is None
-    telling.answered(4)
-    assert telling.piece(7, waits=True) is None
+    assert reports.is_amid_round
+    reports.sent(5)
+    assert reports.piece(7, waits=True) is None
+    reports.answered(4)
+    assert reports.piece(7, waits=True) is None
     assert not asked.is_set()
 
-    telling.answered(5)
+    reports.answered(5)
     async with asyncio.timeout(DEADLINE_S):
         await asked.wait()
-    told += telling.piece(7, waits=True) or []
-    telling.sent(6)
-    assert telling.told_offset == 0
-    at_the_interval = telling.piece(7, waits=False)
+    told += reports.piece(7, waits=True) or []
+    reports.sent(6)
+    assert reports.reported_offset == 0
+    at_the_interval = reports.piece(7, waits=False)
     assert at_the_interval is not None
     told += at_the_interval
-    assert not telling.is_amid_round
-    assert telling.told_offset == 7
+    assert not reports.is_amid_round
+    assert reports.reported_offset == 7
     assert sorted(one.partition for one in told) == list(range(COUNT))
-    assert telling.piece(8, waits=True) == [], (
+    assert reports.piece(8, waits=True) == [], (
         "nobody waits for an answer to a piece that another has followed"
     )
-    telling.stop()
+    reports.stop()
 
 
 async def test_a_leader_of_before_is_told_all_at_once(
