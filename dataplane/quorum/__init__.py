@@ -1,10 +1,8 @@
-"""The broker's end of the metadata quorum: sessions to every quorum node, the image, commands and signs of
-life.
+"""The broker's side of the metadata quorum: sessions with all quorum nodes, the cluster image, commands and heartbeats.
 
-`QuorumSession` is what the broker uses. It follows the Raft leader's record stream and folds it into one
-`ClusterImage`, submits commands exactly once across leader changes, and keeps the broker's heartbeats going
-from a thread of their own. The one rule: the image changes only by the feed, on the event loop, a whole push
-per turn.
+The broker uses `QuorumSession`. It follows the Raft leader's record stream and folds it into one `ClusterImage`,
+submits commands exactly once across leader changes, and sends the broker's heartbeats from a dedicated thread. One rule
+holds: only the feed changes the image, on the event loop, a whole push per turn.
 """
 
 from .config import QuorumSessionConfig

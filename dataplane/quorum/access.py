@@ -1,4 +1,4 @@
-"""The one way in which the rest of the broker reaches the metadata quorum."""
+"""The interface through which the rest of the broker reaches the metadata quorum."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from ..security.peer_session import PeerSession
 
 
 class Quorum(Protocol):
-    """The cluster as this broker knows it, and a way to change it."""
+    """The cluster's image on this broker, and a method to change the cluster."""
 
     @property
     def image(self) -> ClusterImage:
-        """The cluster as this broker knows it. It changes only between turns of the event loop."""
+        """The cluster as this broker knows it. The image changes only between turns of the event loop."""
         ...
 
     @property
     def broker_epoch(self) -> int:
-        """The epoch of this broker's registration; -1 before it."""
+        """The epoch of this broker's registration; -1 before the registration."""
         ...
 
     async def submit(
@@ -29,12 +29,13 @@ class Quorum(Protocol):
         *,
         author: PeerSession | None = None,
     ) -> ResultT:
-        """Have a command applied exactly once, in the order of the calls. Without `timeout_ms` the configured time
-        limit holds. `author`: whom the quorum's log names for a change of rights, users or settings.
+        """Submit a command, which the quorum applies exactly once, in the order of the calls. Without `timeout_ms` the
+        configured time limit holds. `author` is the client that the quorum's log names for a change of rights, users or
+        settings.
 
-        Returns the result as soon as the image contains what the command changed. Raises CommandRefused, with the
-        quorum's own message, if the quorum refuses the command. Raises KafkaError where the outcome is unknown:
-        REQUEST_TIMED_OUT if it is not known in time, STALE_BROKER_EPOCH if another process has taken over this
-        broker's id, BROKER_NOT_AVAILABLE while the quorum lacks metadata that this broker has followed.
+        Returns the result as soon as the image contains the command's changes. Raises CommandRefused, with the quorum's
+        own message, if the quorum refuses the command. Raises KafkaError if the outcome is unknown: REQUEST_TIMED_OUT
+        if no outcome arrived in time, STALE_BROKER_EPOCH if another process has taken over this broker's id,
+        BROKER_NOT_AVAILABLE while the quorum is missing metadata that this broker has followed.
         """
         ...

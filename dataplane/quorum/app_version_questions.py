@@ -1,6 +1,5 @@
-"""Asking the quorum's leader which application versions there were at a cut; see
-`protocol.messages.app_version_questions`.
-"""
+"""Questions to the quorum's leader about the application versions at a cut; see
+`protocol.messages.app_version_questions`."""
 
 from __future__ import annotations
 
@@ -12,34 +11,37 @@ from ...protocol.messages.app_version_questions import AppVersionsTold, AskAppVe
 from .listings import all_pages
 
 Ask = Callable[[Callable[[int], AskAppVersions], float], Awaitable[AppVersionsTold | None]]
-"""Asks what is made of the question's number; None if there was no answer within so many seconds."""
+"""A function that asks the leader a question. Its arguments are a function that makes the question from the question's
+number, and the seconds to wait. It returns None if no answer came in time."""
 
 
 class VersionsFound(NamedTuple):
     """Application versions of transactional ids at a cut."""
 
     versions: dict[str, int]
-    """-1 for an id that has none any more."""
+    """Application version by transactional id; -1 if the id no longer has a version."""
     is_whole: bool
-    """Whether all others have none; else they are as they were."""
+    """True if ids that are not in `versions` have no version. False if their versions have not changed."""
     next_offset: int
-    """The next question's told offset."""
+    """The `told_offset` of the next question."""
 
 
 class CutUnknown(Exception):
-    """The quorum's leader does not know any more what held at that cut, or the cut is still to come."""
+    """The quorum's leader no longer knows the versions at that cut, or the cut is still to come."""
 
 
 class AppVersionQuestions:
-    """Calls that an active leader answers."""
+    """Methods that ask the active leader for application versions."""
 
     def __init__(self, ask: Ask) -> None:
         self._ask = ask
         self._one_listing = asyncio.Lock()
 
     async def at_cut(self, cut: int, told_offset: int, timeout_s: float) -> VersionsFound | None:
-        """Of the ids whose version has changed behind a metadata offset that an earlier answer named; of all if it is
-        -1, or the leader does not know what has changed since. None: no leader has answered in time. Raises CutUnknown.
+        """Return the versions that have changed after `told_offset`, a metadata offset that an earlier answer named.
+
+        The answer has the versions of all ids if `told_offset` is -1, or if the leader does not know the changes since
+        then. Returns None if no leader answered in time. Raises CutUnknown.
         """
         try:
             async with asyncio.timeout(timeout_s), self._one_listing:

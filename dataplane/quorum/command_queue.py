@@ -1,10 +1,9 @@
-"""Commands on their way to the quorum: sequence numbers, and what to send again after a leader change.
+"""Commands on their way to the quorum: their sequence numbers, and the commands to send again after a leader change.
 
-Pure. The quorum applies a command iff its sequence is the last one + 1 and answers an older one with the
-result it kept, so exactly-once needs three things here: a sequence is given when a command first leaves and
-never to another command; commands leave in the order of their sequences; and after any doubt everything
-unresolved leaves again, from the oldest on. A command that has left can be abandoned by its caller but not
-withdrawn.
+Pure. The quorum applies a command iff its sequence is the last one + 1, and answers an older one with the stored
+result. So exactly-once delivery needs three things here. A command gets its sequence when it is first sent, and no
+other command gets this sequence. Commands are sent in the order of their sequences. After any doubt all unresolved
+commands are sent again, oldest first. A caller can abandon a command that was sent, but not withdraw it.
 """
 
 from collections import deque
@@ -17,28 +16,28 @@ Ticket = TypeVar("Ticket")
 
 @dataclass(frozen=True, slots=True)
 class Departure(Generic[Ticket]):
-    """One command to send."""
+    """A command to send."""
 
     sequence: int
-    #: the results of all sequences up to here have arrived and need not be kept
+    #: the highest sequence such that all results up to it have arrived, so that the quorum may drop them
     acknowledged_sequence: int
     ticket: Ticket
 
 
 class CommandQueue(Generic[Ticket]):
-    """Tickets (whatever stands for a command) in submission order.
+    """A queue of tickets in submission order. A ticket is any object that stands for a command.
 
     The quorum never has to keep more than `in_flight_max` results.
 
-    Invariant: the sequences of `_left` rise by one; all below the first are resolved or skipped over as
-    resolved.
+    Invariant: the sequences of `_left` rise by one; all sequences below the first are resolved, or were skipped and
+    count as resolved.
     """
 
     def __init__(self, *, in_flight_max: int = 256, waiting_max: int = 10_000) -> None:
         self._waiting: deque[Ticket] = deque()
         self._left: dict[int, Ticket] = {}
         self._next_sequence = 1
-        #: sequences from here on have not been sent on the present link
+        #: the first sequence that has not been sent on the present link
         self._resume_at = 1
         self._in_flight_max = in_flight_max
         self._waiting_max = waiting_max
@@ -48,20 +47,20 @@ class CommandQueue(Generic[Ticket]):
 
     @property
     def full(self) -> bool:
-        """Whether `add` would go beyond the bound on waiting commands."""
+        """True if the queue has reached the bound on commands that were never sent."""
         return len(self._waiting) >= self._waiting_max
 
     @property
     def acknowledged_sequence(self) -> int:
-        """The results up to here have all arrived."""
+        """The highest sequence such that all results up to it have arrived."""
         return next(iter(self._left), self._next_sequence) - 1
 
     def add(self, ticket: Ticket) -> None:
-        """Queues a command; it gets its sequence when it leaves."""
+        """Queue a command. It gets its sequence when it is sent."""
         self._waiting.append(ticket)
 
     def withdraw(self, ticket: Ticket) -> bool:
-        """Takes back a command that has never left; False if it is too late for that."""
+        """Remove a command that was never sent. Returns False if it was sent already."""
         try:
             self._waiting.remove(ticket)
         except ValueError:
@@ -69,17 +68,17 @@ class CommandQueue(Generic[Ticket]):
         return True
 
     def withdraw_waiting(self) -> list[Ticket]:
-        """Takes back all that have never left."""
+        """Remove and return all commands that were never sent."""
         waiting, self._waiting = list(self._waiting), deque()
         return waiting
 
     @property
     def left(self) -> list[Ticket]:
-        """Those that have left and have no outcome."""
+        """The commands that were sent and have no outcome yet."""
         return list(self._left.values())
 
     def departures(self) -> Iterator[Departure[Ticket]]:
-        """Those that are to be sent now on the present link, in order."""
+        """Yield the commands to send now on the present link, in order."""
         for sequence in range(max(self._resume_at, self.acknowledged_sequence + 1), self._next_sequence):
             if sequence in self._left:
                 yield Departure(sequence, self.acknowledged_sequence, self._left[sequence])
@@ -92,17 +91,16 @@ class CommandQueue(Generic[Ticket]):
         self._resume_at = self._next_sequence
 
     def send_again(self) -> None:
-        """The link or the leader changed, or an outcome is unknown: everything unresolved is to leave
-        again.
-        """
+        """Have all unresolved commands sent again, because the link or the leader changed or an outcome is unknown."""
         self._resume_at = self.acknowledged_sequence + 1
 
     def resolve(self, sequence: int) -> Ticket | None:
-        """The outcome of this sequence is known; None if it was already (an answer from two leaders)."""
+        """Remove and return the command of this sequence, whose outcome is known. Returns None if it was resolved
+        before, which happens when two leaders answer."""
         return self._left.pop(sequence, None)
 
     def drain(self) -> list[Ticket]:
-        """Empties the queue, for a session that ends."""
+        """Empty the queue, and return its commands, when the session ends."""
         tickets = [*self._left.values(), *self._waiting]
         self._left.clear()
         self._waiting.clear()

@@ -1,7 +1,7 @@
-"""Submitting commands: each one is applied exactly once, whatever happens to links and leaders meanwhile.
+"""The submission of commands. Each command is applied exactly once, however often links and leaders change meanwhile.
 
-The caller is answered when two things are there, in either order: the outcome, and the record stream up to
-the command's effects. So whoever has an answer also sees it in the image.
+The caller gets its answer once two things have arrived, in either order: the outcome, and the record stream up to the
+command's effects. So a caller that has an answer also sees the effects in the image.
 """
 
 import asyncio
@@ -23,20 +23,23 @@ logger = logging.getLogger(__name__)
 Send = Callable[[SubmitCommand], bool]
 
 _REFUSED_IN_A_ROW_MAX = 3
-"""How often the oldest command without an outcome may be refused as out of order. All before it have an outcome, so
-the quorum has forgotten them; once, the answer may be a late one of a leader before."""
+"""The number of times in a row that the oldest command without an outcome may be refused as out of order. All commands
+before it have an outcome, so the refusal means that the quorum has forgotten them. A single refusal may be a late
+answer of the previous leader."""
 
 
 class Answer(Enum):
-    """What becomes of the commands without an outcome after an answer of the quorum."""
+    """Consequences of an answer of the quorum for the commands without an outcome."""
 
-    TAKEN = "nothing: they are waiting"
-    SEND_AGAIN = "they have to be sent again after a moment"
-    FORGOTTEN = "the quorum does not know any more what it had applied: sending them again is in vain"
+    TAKEN = "none: the commands go on waiting"
+    SEND_AGAIN = "the commands have to be sent again after a moment"
+    FORGOTTEN = (
+        "the quorum has forgotten commands that it had applied, so that sending them again cannot succeed"
+    )
 
 
 class Ticket(Generic[ResultT]):
-    """One submitted command and who waits for it."""
+    """A submitted command, its author, and the future that its caller awaits."""
 
     __slots__ = ("author", "command", "outcome")
 
@@ -51,8 +54,8 @@ class Ticket(Generic[ResultT]):
 class CommandSubmitter:
     """The commands of one registration (broker id, broker epoch).
 
-    `send` passes one submission to the present leader and says whether it left. `timeout_ms` is how long a caller
-    waits who does not say.
+    `send` passes a submission to the present leader and returns whether it was sent. `timeout_ms` is the time limit of
+    callers that name none.
     """
 
     def __init__(
@@ -64,7 +67,7 @@ class CommandSubmitter:
         *,
         in_flight_max: int = 256,
     ) -> None:
-        """`check` raises KafkaError for a command that is not to be sent."""
+        """`check` raises KafkaError for a command that must not be sent."""
         self.broker_epoch = -1
         self._broker_id = broker_id
         self._send = send
@@ -75,7 +78,7 @@ class CommandSubmitter:
         self._behind: list[tuple[int, int, Ticket[Any], CommandResult]] = []
         self._order = 0
         self._refused_in_a_row = 0
-        #: why no command is taken now
+        #: the error with which `submit` refuses commands now
         self._suspension: KafkaError | None = None
         self._closed = False
 
@@ -86,7 +89,7 @@ class CommandSubmitter:
         *,
         author: PeerSession | None = None,
     ) -> ResultT:
-        """As `access.Quorum.submit` says. A command that timed out may still be applied."""
+        """Submit a command as described at `access.Quorum.submit`. A command that timed out may still be applied."""
         if self._suspension is not None:
             raise KafkaError(self._suspension.code, self._suspension.message)
         if self._queue.full:
@@ -109,7 +112,7 @@ class CommandSubmitter:
                 self._queue.withdraw(ticket)
 
     def flush(self) -> None:
-        """Sends what may leave now; called when a leader is there, and after every change."""
+        """Send the commands that may be sent now. To be called when there is a leader, and after every change."""
         if self.broker_epoch < 0:
             return
         for departure in self._queue.departures():
@@ -118,13 +121,13 @@ class CommandSubmitter:
                 return
 
     def new_leader(self) -> None:
-        """Everything without an outcome goes to the new leader, in order."""
+        """Send all commands without an outcome to the new leader, in order."""
         self._refused_in_a_row = 0
         self._queue.send_again()
         self.flush()
 
     def replied(self, reply: CommandReply) -> Answer:
-        """Takes an answer."""
+        """Process an answer of the quorum."""
         status = CommandStatus(reply.status)
         if status in (CommandStatus.NOT_LEADER, CommandStatus.UNKNOWN, CommandStatus.OUT_OF_ORDER):
             self._queue.send_again()
@@ -156,7 +159,7 @@ class CommandSubmitter:
             self.image_at(self._offset)
 
     def image_at(self, offset: int) -> None:
-        """The image stands here now: answers whoever waited for it."""
+        """Note the image's offset, and answer the callers whose commands take effect up to it."""
         self._offset = offset
         while self._behind and self._behind[0][0] <= offset:
             _, _, ticket, result = heapq.heappop(self._behind)
@@ -164,8 +167,9 @@ class CommandSubmitter:
                 ticket.outcome.set_result(result)
 
     def suspend(self, code: ErrorCode, reason: str) -> None:
-        """The quorum is not followed: refuse new commands, and all that wait for an outcome. What has left goes to the
-        next leader all the same: without it the sequences would have a gap."""
+        """Refuse new commands, and fail all that wait for an outcome, because the broker does not follow the quorum.
+        Commands that were sent go to the next leader all the same, since the sequences would have a gap without them.
+        """
         if not self._closed:
             self._suspension = KafkaError(code, reason)
         self._refused_in_a_row = 0
@@ -177,12 +181,12 @@ class CommandSubmitter:
             self._fail(ticket, code, reason)
 
     def resume(self) -> None:
-        """The quorum is followed again."""
+        """Accept commands again, because the broker follows the quorum again."""
         if not self._closed:
             self._suspension = None
 
     def close(self, code: ErrorCode, reason: str) -> None:
-        """The session has ended: nothing will be answered any more. The first reason given stays."""
+        """Fail all commands for good, because the session has ended. The first reason given stays."""
         if not self._closed:
             self._suspension = KafkaError(code, reason)
         self._closed = True

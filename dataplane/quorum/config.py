@@ -1,4 +1,4 @@
-"""What a quorum session needs to know about its broker and the quorum."""
+"""Settings of a quorum session: the broker's identity, the quorum's addresses, and times."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -10,7 +10,8 @@ from ...protocol.session.handshake import LinkSecurity
 
 @dataclass(frozen=True, slots=True)
 class MetadataPosition:
-    """How far metadata has been followed: its offset, and the mark of the history up to there (0 unknown)."""
+    """A position in the metadata that the broker has followed: an offset, and the mark of the history up to it (0 if
+    unknown)."""
 
     offset: int
     history: int
@@ -25,17 +26,17 @@ class QuorumSessionConfig:
     security: LinkSecurity
     #: every quorum node: id -> (host, port)
     voters: Mapping[int, tuple[str, int]]
-    #: 16 bytes, drawn anew by every process
+    #: 16 random bytes, different for every process
     incarnation: bytes
     listeners: tuple[BrokerListener, ...]
-    #: from the clean-shutdown file; -1 if the last stop was not a clean one
+    #: the epoch in the clean-shutdown file; -1 if the last stop was not clean
     previous_broker_epoch: int = -1
-    #: under the links with the quorum; None: they have no TLS
+    #: TLS for the links with the quorum; None if they use no TLS
     tls: NodeTls | None = None
     rack: str | None = None
     host: str | None = None
     log_dirs: tuple[bytes, ...] = ()
-    #: how far this broker, in an earlier process, has followed the metadata: the quorum must have that still
+    #: the metadata position that an earlier process of this broker reached, which the quorum must still have
     reached: MetadataPosition | None = None
     #: the local address of the UDP socket that sends heartbeats and answers probes
     heartbeat_host: str = "0.0.0.0"
@@ -43,5 +44,5 @@ class QuorumSessionConfig:
     session_timeout_ms: int = 3000
     reconnect_ms: tuple[int, int] = (100, 200)
     connect_timeout_ms: int = 2000
-    #: how long a command may take before its caller is told REQUEST_TIMED_OUT
+    #: milliseconds after which a command fails with REQUEST_TIMED_OUT
     command_timeout_ms: int = 15_000

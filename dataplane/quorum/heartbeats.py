@@ -1,10 +1,11 @@
-"""The heartbeat thread: UDP signs of life to every quorum node that has a link, and answers to their probes.
+"""The heartbeat thread, which sends UDP heartbeats to every quorum node that has a link, and answers their probes.
 
-A thread of its own, so that a loop kept busy for a moment does not cost the broker its session; each
-heartbeat carries the age of the loop's last turn, so that a loop that hangs does. The quorum's leader answers,
-and each heartbeat tells a node the last answer heard from it: a broker that hears nothing is not alive, however
-well it is heard. Datagrams have the keys of the link to that node: without a link there are none. The socket
-stands as long as the process does: when a quorum node is refused there, the process is gone.
+It is a dedicated thread, so that an event loop that is busy for a moment does not cost the broker its session. Each
+heartbeat carries the age of the loop's last turn, so that a loop that hangs does cost the session. The quorum's leader
+answers, and each heartbeat names the last answer that this broker received from the node: a broker that receives no
+answers counts as dead, even if the quorum receives its heartbeats. Datagrams are sealed with the keys of the link to
+the node, so a node without a link gets none. The socket stays open as long as the process lives. If the socket refuses
+a quorum node's probe, the process is gone.
 """
 
 import select
@@ -29,12 +30,14 @@ _DATAGRAMS_PER_TURN_MAX = 64
 _DATAGRAM_BYTES_MAX = 512
 _OVERDUE_INTERVALS = 1.5
 _HASTE = 4
-"""So many times as often it beats while the answer is overdue, so that a few lost datagrams cost nobody a session."""
+"""The factor by which heartbeats are more frequent while the answer is overdue, so that a few lost datagrams cost no
+session."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Path:
-    """What the datagrams to and from one quorum node are sealed with: this link's keys, or those of the last one."""
+    """The seal of the datagrams to and from one quorum node, with the keys of the present link or else of the last
+    link."""
 
     node_id: int
     seal: DatagramSeal
@@ -42,10 +45,10 @@ class _Path:
 
 
 class HeartbeatThread(threading.Thread):
-    """Sends a heartbeat to every quorum node that has a link once per interval until stopped.
+    """A thread that sends a heartbeat per interval to every quorum node that has a link, until it is stopped.
 
-    The event loop writes `broker_epoch`, `metadata_offset`, `loop_turned_at` and, by methods, what it heard over TCP
-    and which links there are; this thread only reads that. Each is one reference, replaced whole.
+    The event loop writes `broker_epoch`, `metadata_offset` and `loop_turned_at`, and by methods the answers over TCP
+    and the links. This thread only reads them. Each is a single reference, which is replaced whole.
     """
 
     def __init__(
@@ -65,10 +68,10 @@ class HeartbeatThread(threading.Thread):
         self._quorum = dict(quorum)
         self._interval_s = interval_ms / 1000
         self._numbers = count(1)
-        #: node id -> the highest number that it was heard to answer over UDP, written by this thread, and over TCP
+        #: node id -> the highest heartbeat number that the node answered: over UDP (written by this thread), over TCP
         self._answered = dict.fromkeys(self._quorum, 0)
         self._answered_over_tcp = dict.fromkeys(self._quorum, 0)
-        #: by node id, of all that have had a link
+        #: the paths by node id, of all nodes that have had a link
         self._paths: dict[int, _Path] = {}
         self._answer_at: float | None = None
         self._stopping = False
@@ -82,36 +85,38 @@ class HeartbeatThread(threading.Thread):
         self._waker.setblocking(False)
 
     def link_opened(self, node_id: int, seal: DatagramSeal) -> None:
-        """There is a link to this node: from now on it gets heartbeats. The seal is this thread's."""
+        """Begin to send heartbeats to this node, since there is a link. The seal belongs to this thread."""
         self._paths[node_id] = _Path(node_id, seal, is_open=True)
 
     def link_lost(self, node_id: int) -> None:
-        """This node gets no heartbeats any more. If it asks whether this broker lives, it is still answered."""
+        """Stop sending heartbeats to this node. Its probes are still answered."""
         path = self._paths.get(node_id)
         if path is not None:
             self._paths[node_id] = _Path(node_id, path.seal, is_open=False)
 
     def next_number(self) -> int:
-        """A number for a heartbeat over TCP; those over UDP have the others. Callable from any thread."""
+        """Return a number for a heartbeat over TCP; heartbeats over UDP use the remaining numbers. Callable from any
+        thread."""
         return next(self._numbers)
 
     def answered(self, node_id: int) -> int:
-        """The highest number that this quorum node was heard to answer; 0 for none. Callable from any thread."""
+        """Return the highest number that this quorum node has answered; 0 if it has answered none. Callable from any
+        thread."""
         return max(self._answered[node_id], self._answered_over_tcp[node_id])
 
     def answered_over_tcp(self, node_id: int, number: int) -> None:
-        """The event loop has heard an answer."""
+        """Note an answer that the event loop received."""
         self._answered_over_tcp[node_id] = max(number, self._answered_over_tcp[node_id])
 
     def beat_now(self) -> None:
-        """Asks for a heartbeat ahead of the interval; callable from any thread."""
+        """Ask for a heartbeat ahead of the interval; callable from any thread."""
         try:
             self._waker.send(b"\0")
         except OSError:
-            return  # full: it wakes anyway; closed: the thread has ended
+            return  # If the buffer is full, the thread wakes anyway. If the socket is closed, the thread has ended.
 
     def stop(self) -> None:
-        """Ends the thread and closes its socket: from then on a probe is refused."""
+        """End the thread and close its socket. Probes are refused from then on."""
         self._stopping = True
         if self.is_alive():
             self.beat_now()
@@ -129,7 +134,7 @@ class HeartbeatThread(threading.Thread):
             while not self._stopping:
                 now = time.monotonic()
                 if now >= next_beat:
-                    self._read()  # What waits counts: this thread may have been kept from the processor.
+                    self._read()  # Waiting answers count: this thread may have had no processor time until now.
                     self._beat(now)
                     next_beat = now + (
                         self._interval_s / _HASTE if self._is_overdue(now) else self._interval_s
@@ -148,7 +153,7 @@ class HeartbeatThread(threading.Thread):
             end.close()
 
     def _is_overdue(self, now: float) -> bool:
-        """Whether a leader that answers over UDP was there, and should have been heard again."""
+        """Return whether a leader has answered over UDP before, and its next answer is overdue."""
         return self._answer_at is not None and now - self._answer_at > self._interval_s * _OVERDUE_INTERVALS
 
     def _beat(self, now: float) -> None:
@@ -169,10 +174,10 @@ class HeartbeatThread(threading.Thread):
             try:
                 self._socket.sendto(path.seal.encode(heartbeat), self._quorum[path.node_id])
             except OSError:
-                continue  # unreachable or full: the next heartbeat, or TCP, gets through
+                continue  # The node is unreachable or the buffer full: the next heartbeat, or TCP, gets through.
 
     def _read(self) -> None:
-        """Takes answers to heartbeats, and answers probes."""
+        """Receive answers to heartbeats, and answer probes."""
         for _ in range(_DATAGRAMS_PER_TURN_MAX):
             try:
                 data, sender = self._socket.recvfrom(_DATAGRAM_BYTES_MAX)

@@ -1,12 +1,13 @@
 """The broker's image: a pure fold of the record stream.
 
-Pushes are folded whole or not at all. A push that does not continue where the image stands is left alone (it
-was on its way when the broker moved to another node), and one that leaves a gap asks for a new subscription.
+A push is folded whole or not at all. A push that begins before the image's offset was on its way when the broker moved
+to another node, and is ignored. A push that leaves a gap leads to a new subscription.
 
-Of transactions a broker is told only while they concern it: while something of them is outstanding on its replicas, or
-while their client speaks through it. What it knows of others may be long past. When it is given a replica of a
-partition it forgets the others that it believes to be outstanding there, as the quorum tells it next of all that are:
-else it would owe markers that are written already, and take batches of transactions that are over.
+The quorum sends a broker the records of a transaction only while the transaction concerns it: while a marker is
+outstanding on its replicas, or while the transaction's client speaks through it. The broker's state of other
+transactions may be long out of date. When it gets a replica of a partition, it forgets the other transactions that its
+image lists as outstanding there, because the quorum next sends all that really are. Otherwise it would wait for markers
+that are written already, and accept batches of transactions that have ended.
 """
 
 from enum import Enum
@@ -19,29 +20,30 @@ from ...protocol.messages.quorum_session import FeedRecords, FeedSnapshotChunk
 
 
 class Fold(Enum):
-    """What became of a push that changed nothing."""
+    """Outcomes of a push that changed nothing."""
 
-    NOTHING = "seen before, or a snapshot that is not complete yet"
-    RESUBSCRIBE = "it does not fit: subscribe again from where the image stands"
-    DIVERGED = "it continues another history than that of the image"
+    NOTHING = "the push was folded before, or belongs to a snapshot that is not complete yet"
+    RESUBSCRIBE = "the push leaves a gap: subscribe again from the image's offset"
+    DIVERGED = "the push continues another history than the image's"
 
 
 class ImageFollower:
-    """Folds pushes into `image`, that of broker `broker_id`, which stays one and the same object.
+    """A fold of pushes into `image`, which belongs to broker `broker_id` and stays the same object.
 
-    A snapshot is folded beside it and taken over at once when complete; `snapshots` counts them.
+    A snapshot is folded into a separate image, which replaces the content at once when it is complete; `snapshots`
+    counts them.
     """
 
     def __init__(self, broker_id: int) -> None:
         self._broker_id = broker_id
         self.image = ClusterImage()
-        #: mark of the history that has made the image; 0 unknown
+        #: mark of the history that led to the image; 0 if unknown
         self.history = 0
         self.snapshots = 0
         self._building: ClusterImage | None = None
 
     def records(self, push: FeedRecords) -> ImageDelta | Fold:
-        """What these records changed."""
+        """Fold these records, and return the changes to the image, or the reason why there are none."""
         if push.end_offset <= self.image.offset:
             return Fold.NOTHING
         if push.first_offset != self.image.offset:
@@ -60,7 +62,8 @@ class ImageFollower:
         return delta
 
     def snapshot(self, chunk: FeedSnapshotChunk) -> ImageDelta | Fold:
-        """What the snapshot changed, once complete. One that is older than the image is left alone."""
+        """Fold a chunk of a snapshot, and return the changes once the snapshot is complete. A snapshot older than the
+        image is ignored."""
         if chunk.first:
             self._building = ClusterImage()
         building = self._building
@@ -81,7 +84,8 @@ class ImageFollower:
         return delta
 
     def _forget_what_was_not_told(self, place: Place) -> None:
-        """This broker has a replica of the partition from now on."""
+        """Forget the transactions at a partition that this broker got no records of, as it now gets a replica of the
+        partition."""
         if self._has_replica(place):
             return
         table = self.image.transactions

@@ -1,4 +1,4 @@
-"""Keeps a broker from acting on images of the past while the metadata feed is replayed to it."""
+"""A gate that keeps a broker from acting on outdated images while the metadata feed is replayed to it."""
 
 from __future__ import annotations
 
@@ -9,22 +9,24 @@ from ...protocol.cluster.image_delta import ImageDelta
 
 
 class ImageGate:
-    """Lets changes of the image through once the image has all that came of this process's own registration.
+    """A gate for changes of the image. It opens once the image has all consequences of this process's own registration.
 
-    Images before that are of the time of an earlier process with this broker's id. Acted on, they would have
-    this broker lead where it led then (and acknowledge alone what others decide about now), assign epochs
-    that its logs are long past, and delete logs of topics that stand at a later point of the stream.
+    Images before that belong to the time of an earlier process with this broker's id. A broker that acted on them would
+    lead where it led then (and acknowledge alone records that other brokers decide about now), assign epochs that its
+    logs passed long ago, and delete logs of topics that are created at a later point of the stream.
 
-    The record of the registration is not enough: what becomes of thousands of partitions follows it in pieces.
+    The record of the registration is not enough, since the resulting changes of thousands of partitions follow it in
+    pieces.
     """
 
     def __init__(self, is_registered: Callable[[], bool]) -> None:
-        """`is_registered`: whether the image has all that came of the registration."""
+        """`is_registered` returns whether the image has all consequences of the registration."""
         self._is_registered = is_registered
         self.open = False
 
     def passed(self, image: ClusterImage, delta: ImageDelta) -> ImageDelta | None:
-        """What there is to act on: nothing yet, everything at once, and then each change as it comes."""
+        """Return the changes to act on: None before the gate opens, then the whole image at once, then each change as
+        it comes."""
         if self.open:
             return delta
         if not self._is_registered():

@@ -1,4 +1,5 @@
-"""What the quorum's leader tells on several pages. Each leader keeps its own listings: a new one is asked anew."""
+"""Listings that the quorum's leader sends on several pages. Each leader keeps its own listings, so a new leader is
+asked from the first page on."""
 
 from __future__ import annotations
 
@@ -7,21 +8,23 @@ from typing import Protocol, TypeVar
 
 
 class Page(Protocol):
-    """An answer of the leader."""
+    """A page of a listing, in an answer of the leader."""
 
     question: int
     position: int
-    """Where the next page begins; below 0: this is the last one."""
+    """The position of the next page; negative if this is the last page."""
     began_elsewhere: bool
-    """The leader knows nothing of the listing."""
+    """True if the leader does not know the listing, which another leader began."""
 
 
 PageT = TypeVar("PageT", bound=Page)
 
 
 async def all_pages(ask: Callable[[int, int], Awaitable[PageT | None]]) -> list[PageT] | None:
-    """All pages of a listing. `ask` asks for one, by the number of the listing, 0 for a new one, and the position. None
-    if one was not answered."""
+    """Return all pages of a listing, or None if a page was not answered.
+
+    `ask` requests a page by the listing's number (0 for a new listing) and the page's position.
+    """
     pages: list[PageT] = []
     listing = position = 0
     while position >= 0:

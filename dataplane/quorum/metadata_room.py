@@ -1,7 +1,7 @@
-"""How much metadata a cluster keeps of each kind. A command that would make it more is refused before it is sent.
+"""Upper bounds of the cluster's metadata, by kind. A command that would exceed a bound is refused before it is sent.
 
-Every quorum node and every broker keeps all of it in memory. Several brokers may each send a command at the same time,
-so a bound may be passed by the commands that are on their way. Pure.
+Every quorum node and every broker keeps all metadata in memory. Several brokers may each send a command at the same
+time, so commands that are already on their way may exceed a bound. Pure.
 """
 
 from __future__ import annotations
@@ -23,18 +23,18 @@ from ...protocol.messages.user_commands import AlterScramCredentials
 
 PARTITIONS_MAX: Final = 1_000_000
 SETTINGS_MAX: Final = 1_000
-"""Of one topic, broker, group or subscription of metrics; names that no node knows are among them."""
+"""The most settings of one topic, broker, group or subscription of metrics. Names that no node knows count too."""
 SET_RESOURCES_MAX: Final = 1_000_000
 QUOTAS_MAX: Final = 100_000
 ACLS_MAX: Final = 500_000
 USERS_MAX: Final = 200_000
-"""Of passwords: a user may have two."""
+"""The most passwords of users; a user may have two."""
 MIRRORS_MAX: Final = 1_000
 _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 def check_room(image: ClusterImage, command: Command[Any]) -> None:
-    """Raise KafkaError POLICY_VIOLATION if the cluster would keep too much after a command."""
+    """Raise KafkaError POLICY_VIOLATION if the cluster would have too much metadata after this command."""
     match command:
         case CreateTopics(topics=topics):
             more = sum(len(topic.assignments) or max(topic.num_partitions, 1) for topic in topics)

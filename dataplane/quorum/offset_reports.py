@@ -1,4 +1,4 @@
-"""Telling the quorum's leader how far this broker's image is: once for many pushes of records."""
+"""Reports to the quorum's leader of this broker's image offset: one report for many pushes of records."""
 
 import asyncio
 from collections.abc import Callable
@@ -6,20 +6,22 @@ from collections.abc import Callable
 from ...protocol.cluster.image_delta import ImageDelta
 
 AFTER_S = 0.02
-"""Seconds after brokers or replicas changed: the leader waits for all to know before a broker may lead, or stop."""
+"""Seconds until the report after a change of brokers or replicas. A broker may lead or stop only when all brokers have
+reported the change to the leader."""
 OF_TRANSACTIONS_AFTER_S = 0.25
-"""Seconds after anything else: what became of a transaction the leader is not told by this."""
+"""Seconds until the report after any other change. The leader does not depend on this report to learn about
+transactions."""
 
 
 class Echo:
-    """Calls `tell` some time after the image moved; whatever moves it until then is told along."""
+    """A timer that calls `tell` some time after the image moved. One call covers all moves until then."""
 
     def __init__(self, tell: Callable[[], None]) -> None:
         self._tell = tell
         self._timer: asyncio.TimerHandle | None = None
 
     def image_moved(self, delta: ImageDelta) -> None:
-        """To be called on the event loop."""
+        """Note that the image moved. To be called on the event loop."""
         loop = asyncio.get_running_loop()
         after_s = AFTER_S if delta.concerns_brokers else OF_TRANSACTIONS_AFTER_S
         if self._timer is not None:
@@ -29,7 +31,7 @@ class Echo:
         self._timer = loop.call_later(after_s, self._now)
 
     def stop(self) -> None:
-        """Tell nothing more of what has moved until now."""
+        """Cancel the pending report."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -1,7 +1,7 @@
-"""Asking the quorum's leader what this broker's image does not tell.
+"""Questions to the quorum's leader about facts that are not in this broker's image.
 
-Only an active leader answers: a node that leads no more is silent, as is one of an earlier version. The caller's
-timeout covers both, and a new leader is asked again.
+Only an active leader answers. A node that no longer leads is silent, as is a node of an earlier version. The caller's
+timeout covers both cases, and a new leader is asked again.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ...protocol.messages.transaction_questions import TransactionAnswer
 
 Answer = QuorumStatus | TransactionAnswer | AppVersionsTold
 Send = Callable[[int], None]
-"""Passes the question of this number on to the present leader, if there is one."""
+"""A function that sends the question of this number to the present leader, if there is one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class PendingQuestions:
         self._waiting: dict[int, _Question] = {}
 
     async def ask(self, send: Send, timeout_s: float) -> Answer | None:
-        """The leader's answer; None if none came in time."""
+        """Ask a question, and return the leader's answer; None if no answer came in time."""
         self._last += 1
         number = self._last
         question = self._waiting[number] = _Question(send, asyncio.get_running_loop().create_future())
@@ -47,12 +47,12 @@ class PendingQuestions:
             del self._waiting[number]
 
     def new_leader(self) -> None:
-        """It is asked whatever waits."""
+        """Send all pending questions to the new leader."""
         for number, question in self._waiting.items():
             question.send(number)
 
     def answered(self, answer: Answer) -> None:
-        """Answers whoever asked this, if it still waits."""
+        """Pass an answer to the caller that asked the question, if it still waits."""
         question = self._waiting.get(answer.question)
         if question is not None and not question.answer.done():
             question.answer.set_result(answer)

@@ -1,6 +1,6 @@
-"""The broker's connection to one quorum node: dials, proves itself, exchanges frames, dials again.
+"""The broker's connection to one quorum node. It dials, authenticates, exchanges frames, and dials again when lost.
 
-It never gives up: a quorum node may start after the broker, or come back at any time.
+It never gives up, since a quorum node may start after the broker, or come back at any time.
 """
 
 import asyncio
@@ -24,24 +24,25 @@ logger = logging.getLogger(__name__)
 _NO_ANSWER = "no answer: is its machine gone, or does it expect TLS?"
 _SEND_BUFFER_BYTES_MAX = 64 << 20
 _UNACKNOWLEDGED_MS_LEAST = 1000
-"""TCP sends a lost segment again after 200 ms or more: it has to have a few attempts."""
+"""The shortest time in milliseconds that sent data may stay unacknowledged. TCP resends a lost segment after 200 ms or
+more, and needs a few attempts."""
 
 
 class QuorumConnectionUser(Protocol):
-    """Who the links report to, on the event loop."""
+    """The receiver of a connection's events, on the event loop."""
 
     def link_opened(self, link: "QuorumConnection") -> None:
-        """Both ends have proved themselves."""
+        """Handle a new link; both ends have authenticated each other."""
 
     def payload_received(self, link: "QuorumConnection", payload: bytes) -> None:
-        """One frame arrived. An exception cuts the link."""
+        """Handle the payload of a frame. An exception cuts the link."""
 
     def link_lost(self, link: "QuorumConnection") -> None:
-        """An open link is gone; another attempt follows by itself."""
+        """Handle the loss of an open link. The connection dials again by itself."""
 
 
 class QuorumConnection:
-    """One quorum node, connected or not."""
+    """A link to one quorum node, connected or not."""
 
     def __init__(self, config: QuorumSessionConfig, node_id: int, user: QuorumConnectionUser) -> None:
         self.node_id = node_id
@@ -54,40 +55,41 @@ class QuorumConnection:
 
     @property
     def is_open(self) -> bool:
-        """Whether payloads can be sent now."""
+        """True if payloads can be sent now."""
         return self._connection is not None
 
     @property
     def is_refused(self) -> bool:
-        """Whether the last dial was refused: no process listens at the address of this node."""
+        """True if the last dial was refused, because no process listens at this node's address."""
         return self._is_refused
 
     @property
     def channel(self) -> Channel | None:
-        """The frames of the present connection, for deriving keys."""
+        """The frame channel of the present connection, for deriving keys."""
         return None if self._connection is None else self._connection.channel
 
     @property
     def local_host(self) -> str | None:
-        """The local address that this node is reached from, while open."""
+        """The local address of the open connection to this node; None without a connection."""
         return None if self._connection is None else self._connection.local_host
 
     def start(self) -> None:
-        """Dials now and, whenever the connection is lost, again."""
+        """Dial now, and again whenever the connection is lost."""
         self._task = asyncio.create_task(self._stay_connected(), name=f"link to quorum node {self.node_id}")
 
     async def stop(self) -> None:
-        """Closes the connection for good."""
+        """Close the connection for good."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
 
     def send(self, payload: bytes) -> bool:
-        """False when there is no connection, or one that does not drain: it is cut then."""
+        """Send a payload. Returns False if there is no connection, or if its send buffer is full: the connection is cut
+        then."""
         return self._connection is not None and self._connection.send(payload)
 
     def cut(self, reason: str) -> None:
-        """Drops the present connection."""
+        """Abort the present connection."""
         if self._connection is not None:
             self._connection.cut(reason)
 
@@ -100,7 +102,8 @@ class QuorumConnection:
                 self._is_refused = False
             except (OSError, TimeoutError) as error:
                 self._is_refused = isinstance(error, ConnectionRefusedError)
-                # Ours say that it is reached and does not want this broker, or is not what the settings say.
+                # A plain ConnectionError is raised here: the node was reached, but refuses this broker or does not
+                # match the settings.
                 level = logging.WARNING if type(error) is ConnectionError else logging.INFO
                 self._note_problem(
                     level,
@@ -109,7 +112,8 @@ class QuorumConnection:
             await asyncio.sleep(random.uniform(low, high) / 1000)
 
     async def _one_connection(self, host: str, port: int) -> None:
-        """Raises OSError or TimeoutError when it does not come about; returns when it has ended."""
+        """Connect once, and return when the connection has ended. Raises OSError or TimeoutError if it cannot be
+        opened."""
         config = self._config
         connection = _Connection(
             ClientHandshake(
@@ -154,14 +158,14 @@ class QuorumConnection:
                 self._user.link_lost(self)
 
     def _note_problem(self, level: int, problem: str) -> None:
-        """Said once, not at every attempt."""
+        """Log a problem once, not at every attempt."""
         if problem != self._last_problem:
             self._last_problem = problem
             logger.log(level, "%s", problem)
 
 
 def _closed(error: Exception | None, *, is_early: bool) -> Exception:
-    """Why there was no handshake; a node says nothing to whoever does not know the secret."""
+    """Return the reason why there was no handshake. A node sends nothing to a peer that does not know the secret."""
     if isinstance(error, ssl.SSLError):
         return ConnectionError(tls_problem(error))
     if is_early:
@@ -210,7 +214,7 @@ class _Connection(asyncio.Protocol):
         return host
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)  # uvloop's derives from nothing of asyncio
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's class has no base class of asyncio
         self._slices = ReceiveSlices(self._transport, self._hand_on, asyncio.get_running_loop())
         set_tcp_timeout(transport.get_extra_info("socket"), self._unacknowledged_ms_max)
         if self._tls is not None:
@@ -240,7 +244,7 @@ class _Connection(asyncio.Protocol):
         self._slices.add(payloads)
 
     def deliver_waiting(self, announce: Callable[[], None]) -> None:
-        """From now on payloads are handed on, first those that came along with the handshake."""
+        """Begin to deliver payloads, first those that came along with the handshake."""
         assert self._slices is not None
         announce()
         self._slices.begin()

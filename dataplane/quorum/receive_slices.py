@@ -1,7 +1,8 @@
-"""What arrives on one connection, handed on for a few milliseconds in each turn of the loop.
+"""Time slices for payloads that arrive on one connection: a few milliseconds of them in each turn of the event loop.
 
-Where a broker dies that led thousands of partitions, megabytes arrive at once. A transport hands on all that has
-arrived, and what arrives meanwhile, before anybody else has a turn: libuv reads a socket up to 32 times in one.
+When a broker dies that led thousands of partitions, megabytes arrive at once. A transport delivers all data that has
+arrived, and the data that arrives meanwhile, before any other task has a turn: libuv reads a socket up to 32 times in
+one turn.
 """
 
 from __future__ import annotations
@@ -12,17 +13,18 @@ from collections.abc import Callable, Iterable
 from typing import Final, Protocol
 
 TURN_S: Final = 0.005
-"""A turn ends with the payload during which this has passed."""
+"""Seconds after which a turn ends, once the present payload is delivered."""
 
 
 class LoopTurns(Protocol):
-    """The event loop, as far as it is needed here. Its own clock does not do: uvloop's stands still within a turn."""
+    """The part of the event loop that is needed here. The loop's own clock is no use: uvloop's stands still within a
+    turn."""
 
     def call_soon(self, callback: Callable[[], None], /) -> object: ...
 
 
 class Readable(Protocol):
-    """The transport that the payloads come from."""
+    """The transport from which the payloads come."""
 
     def is_closing(self) -> bool: ...
     def pause_reading(self) -> None: ...
@@ -30,8 +32,11 @@ class Readable(Protocol):
 
 
 class ReceiveSlices:
-    """Payloads, each handed to `deliver` once and in order, until the transport closes. While some of them wait nothing
-    more is read, so that the other end is held up, and not the memory of this one filled."""
+    """A queue of payloads that delivers each to `deliver` once and in order, until the transport closes.
+
+    While payloads wait, the transport is not read. So the other end is held up, and this process's memory does not
+    fill.
+    """
 
     def __init__(
         self,
@@ -40,22 +45,22 @@ class ReceiveSlices:
         loop: LoopTurns,
         now: Callable[[], float] | None = None,
     ) -> None:
-        """`now`: seconds, of the monotonic clock if not said otherwise."""
+        """`now` returns seconds; by default those of the monotonic clock."""
         self._transport = transport
         self._deliver = deliver
         self._loop = loop
         self._now = now or time.monotonic
         self._waiting: deque[bytes] = deque()
         self._is_held = True
-        """Nothing is handed on before `begin`, nor between the end of a turn and the next one."""
+        """True before `begin`, and between the end of a turn and the next turn: then no payload is delivered."""
 
     def begin(self) -> None:
-        """Hand on what has arrived, and from now on what arrives."""
+        """Deliver the payloads that wait, and from now on all that arrive."""
         self._is_held = False
         self._hand_on()
 
     def add(self, payloads: Iterable[bytes]) -> None:
-        """These have arrived."""
+        """Take payloads that have arrived."""
         self._waiting += payloads
         if not self._is_held:
             self._hand_on()
@@ -66,7 +71,7 @@ class ReceiveSlices:
         while waiting and not self._transport.is_closing():
             self._deliver(waiting.popleft())
             if now() >= ends_at:
-                # Also where nothing waits: there may be more in the socket.
+                # Pause even if no payload waits, since there may be more data in the socket.
                 self._is_held = True
                 self._transport.pause_reading()
                 self._loop.call_soon(self._go_on)

@@ -1,4 +1,4 @@
-"""This broker's registration: how it asks the quorum for one, and what the cluster's image shows of it since."""
+"""This broker's registration: the request to the quorum, and the registration's state in the cluster image."""
 
 import asyncio
 import logging
@@ -15,11 +15,13 @@ logger = logging.getLogger(__name__)
 
 
 class SessionLost(Exception):
-    """This process is no longer the broker it registered as; it has to stop."""
+    """This process has lost its registration and has to stop, because it is no longer registered as this
+    broker."""
 
 
 class Registration:
-    """Of one process. It is registered once, fenced and unfenced many times, and perhaps lost."""
+    """The registration of one process. The process registers once, is fenced and unfenced many times, and may lose the
+    registration."""
 
     def __init__(self, config: QuorumSessionConfig) -> None:
         self._config = config
@@ -27,10 +29,10 @@ class Registration:
         self._registered = asyncio.Event()
         self._unfenced = asyncio.Event()
         self.lost: SessionLost | None = None
-        """Why this process has to stop."""
+        """The reason why this process has to stop."""
 
     def request(self) -> SubmitCommand:
-        """The command that asks for it."""
+        """Return the command that requests the registration."""
         config = self._config
         command = RegisterBroker(
             broker_id=config.broker_id,
@@ -51,31 +53,32 @@ class Registration:
         )
 
     def taken(self, metadata_offset: int) -> None:
-        """The quorum has registered this process. An image at that offset shows it."""
+        """Note that the quorum has registered this process. An image at that offset contains the registration."""
         self._taken_at = metadata_offset
 
     async def registered(self) -> None:
-        """Waits until this broker is registered and its image shows it. Raises SessionLost."""
+        """Wait until this broker is registered and its image contains the registration. Raises SessionLost."""
         await self._registered.wait()
         self._raise_if_lost()
 
     async def unfenced(self) -> None:
-        """Waits until this broker is unfenced. Raises SessionLost."""
+        """Wait until this broker is unfenced. Raises SessionLost."""
         await self._unfenced.wait()
         self._raise_if_lost()
 
     def in_image(self, image: ClusterImage) -> BrokerState | None:
-        """This registration in the image, if it is there."""
+        """Return this registration's broker state in the image, or None if the image has none."""
         broker = image.brokers.get(self._config.broker_id)
         return broker if broker is not None and broker.incarnation == self._config.incarnation else None
 
     def is_in(self, image: ClusterImage) -> bool:
-        """Whether the image has this registration, and all that came of it."""
+        """Return whether the image has this registration and all its consequences."""
         is_past = self._taken_at is not None and image.offset >= self._taken_at
         return is_past and self.in_image(image) is not None
 
     def look(self, image: ClusterImage) -> bool:
-        """Note what the image shows. False if it should show this registration, and does not."""
+        """Update `registered` and `unfenced` from the image. Returns False if the image should contain this
+        registration and does not."""
         if self._taken_at is None or image.offset < self._taken_at:
             return True
         broker = self.in_image(image)
@@ -91,7 +94,7 @@ class Registration:
         return True
 
     def lose(self, reason: str) -> SessionLost:
-        """It does not hold any more. Nobody waits for it in vain."""
+        """Note that the registration no longer holds, and wake all waiting tasks, which then raise SessionLost."""
         logger.error("%s", reason)
         self.lost = SessionLost(reason)
         self._registered.set()

@@ -1,4 +1,4 @@
-"""The broker's session with the metadata quorum, as the rest of the broker uses it."""
+"""The broker's session with the metadata quorum, for use by the rest of the broker."""
 
 import asyncio
 import logging
@@ -59,7 +59,8 @@ _LOOP_TURN_S_MAX = 0.1
 _RESEND_AFTER_S = 0.02
 _SHUTDOWN_ASK_EVERY_S = 0.05
 _QUORUM_GONE_S = 3.0
-"""A quorum none of whose nodes has listened for so long has been stopped: it moves no leaderships."""
+"""Seconds after which the quorum counts as stopped if all its nodes refuse connections. A stopped quorum moves no
+leaderships."""
 _RESTORED = (
     'its folders were put back from old copies. Put the newer folders back, or see "Restore the quorum from a '
     'backup" in docs/OPERATIONS.md'
@@ -67,12 +68,14 @@ _RESTORED = (
 
 
 class QuorumSession:
-    """Follows the quorum's leader; the image, commands, heartbeats and the broker's own state.
+    """A session that follows the quorum's leader and maintains the image, commands, heartbeats and the broker's own
+    state.
 
-    `on_delta(image, delta)` is called in the loop turn in which the image changed, and when the answer to the
-    registration comes behind what it did. `log_ends()`, which is asked once the session runs, knows how far this
-    broker's logs reach. `on_settled(transactional_id, number)`: a decided transaction has all its markers, which the
-    image will say later. `on_lost(error)` is called once if another process took over this broker's id.
+    `on_delta(image, delta)` is called in the loop turn in which the image changed. It is also called when the answer to
+    the registration arrives after the registration's changes. `log_ends()` returns the ends of this broker's logs; it
+    is called once the session runs. `on_settled(transactional_id, number)` is called when a decided transaction has all
+    its markers, before the image shows it. `on_lost(error)` is called once if another process took over this broker's
+    id.
     """
 
     def __init__(
@@ -95,10 +98,10 @@ class QuorumSession:
             config.command_timeout_ms,
             lambda command: check_room(self.image, command),
         )
-        #: as `access.Quorum` says
+        #: the method of `access.Quorum`
         self.submit = self._commands.submit
         self._questions = PendingQuestions()
-        #: what the quorum's leader tells of transactions that do not concern this broker
+        #: questions to the quorum's leader about transactions that are not in this broker's image
         self.transactions = TransactionQuestions(self._ask_about_transactions)
         self.app_versions = AppVersionQuestions(self._ask_about_app_versions)
         self._links = {node_id: QuorumConnection(config, node_id, self) for node_id in config.voters}
@@ -115,7 +118,7 @@ class QuorumSession:
         )
         self._log_end_reports = LogEndReports(log_ends, self._tell_leader)
         self._registration = Registration(config)
-        #: each waits until the image shows this broker as such, and raises SessionLost
+        #: coroutines that wait until the image shows this broker as registered or unfenced; they raise SessionLost
         self.registered = self._registration.registered
         self.unfenced = self._registration.unfenced
         self._shutdown_allowed = asyncio.Event()
@@ -123,7 +126,8 @@ class QuorumSession:
         self._wants_shutdown = False
         self._echo = Echo(self._tell_leader)
         self._ticker: asyncio.Task[None] | None = None
-        #: the leader is asked whether it has what this broker has followed; before it says so, it is not followed
+        #: the leader that was asked whether it has all metadata that this broker has followed; it is followed only
+        #: after it has confirmed this
         self._asked: LeaderChanged | None = None
         self._history_lost = ""
 
@@ -131,52 +135,53 @@ class QuorumSession:
 
     @property
     def image(self) -> ClusterImage:
-        """The cluster as far as this broker knows: one object, which changes only between loop turns."""
+        """The cluster as far as this broker knows: the same object always, which changes only between loop turns."""
         return self._follower.image
 
     @property
     def broker_epoch(self) -> int:
-        """The epoch of this registration; -1 before it."""
+        """The epoch of this registration; -1 before the registration."""
         return self._commands.broker_epoch
 
     @property
     def is_registered(self) -> bool:
-        """Whether the image has this registration, and all that came of it."""
+        """True if the image has this registration and all its consequences."""
         return self._registration.is_in(self.image)
 
     @property
     def fenced(self) -> bool:
-        """Whether this broker may not lead, as its own image says."""
+        """True if this broker may not lead, according to its own image."""
         broker = self._registration.in_image(self.image)
         return broker is None or broker.fenced
 
     @property
     def position(self) -> MetadataPosition:
-        """How far this broker, in this process or an earlier one, has followed the metadata."""
+        """The metadata position that this broker has reached, in this process or an earlier one."""
         before = self._config.reached
-        # Before the quorum has taken the registration it may be one that lacks what was followed before.
+        # Before it accepts the registration, the quorum may be missing metadata that an earlier process has followed.
         if before is not None and (self.broker_epoch < 0 or before.offset > self.image.offset):
             return before
         return MetadataPosition(self.image.offset, self._follower.history)
 
     @property
     def history_lost(self) -> str:
-        """Why the quorum is not followed: it has lost what this broker has followed. Empty while it has all of it."""
+        """The reason why the quorum is not followed: it has lost metadata that this broker has followed. Empty while it
+        has all."""
         return self._history_lost
 
     @property
     def leader_id(self) -> int | None:
-        """The quorum node that takes commands now, as far as known."""
+        """The quorum node that accepts commands now; None if unknown."""
         return None if self._leader is None else self._leader.node_id
 
     @property
     def term(self) -> int:
-        """The highest Raft term that a leader was known in; -1 before the first."""
+        """The highest Raft term of any leader so far; -1 before the first leader."""
         return self._term
 
     @property
     def voters(self) -> Mapping[int, tuple[str, int]]:
-        """Every quorum node: id -> (host, port)."""
+        """The addresses of all quorum nodes: id -> (host, port)."""
         return self._config.voters
 
     @property
@@ -185,27 +190,28 @@ class QuorumSession:
         return self._heartbeats.port
 
     async def start(self) -> None:
-        """Begins to connect; the quorum may come up later. Await `registered` and `unfenced` as needed."""
+        """Begin to connect; the quorum may start later. Await `registered` and `unfenced` as needed."""
         self._heartbeats.start()
         self._ticker = asyncio.create_task(self._tick(), name="quorum session")
         for link in self._links.values():
             link.start()
 
     def ask_to_unfence(self) -> None:
-        """The broker is ready to serve: from now on its heartbeats ask for it to be unfenced."""
+        """Ask by heartbeats, from now on, for this broker to be unfenced, since it is ready to serve."""
         self._wants_unfence = True
         self._heartbeat()
 
     async def quorum_status(self, timeout_s: float) -> QuorumStatus | None:
-        """How far the quorum's nodes and the brokers have come, from its leader; None if none answered in time."""
+        """Ask the leader for the progress of the quorum's nodes and the brokers. Returns None if no leader answered in
+        time."""
         answer = await self._questions.ask(self._ask_for_status, timeout_s)
         return answer if isinstance(answer, QuorumStatus) else None
 
     async def shut_down_controlled(self, timeout_s: float) -> bool:
-        """Has this broker's leaderships moved away; True once that is done and the other brokers know.
+        """Have this broker's leaderships moved away. Returns True once they are moved and the other brokers know.
 
-        False if it took longer than `timeout_s`, the quorum is not followed, or none of its nodes runs any more:
-        stopping now costs clients a failover.
+        Returns False if this took longer than `timeout_s`, the quorum is not followed, or none of its nodes runs any
+        more: stopping now costs clients a failover.
         """
         self._wants_shutdown = True
         if self._registration.lost is not None:
@@ -227,9 +233,9 @@ class QuorumSession:
         return True
 
     async def stop(self) -> None:
-        """Closes the heartbeat port, then all links. Commands without an outcome fail.
+        """Close the heartbeat port, then all links. Commands without an outcome fail.
 
-        In this order, so that the leader, when it sees a link end, finds the port refused and fences at once.
+        The order matters: when the leader sees a link end, it finds the port refused and fences this broker at once.
         """
         if self._ticker is not None:
             self._ticker.cancel()
@@ -242,7 +248,7 @@ class QuorumSession:
     # ------------------------------------------------------------ links
 
     def link_opened(self, link: QuorumConnection) -> None:
-        """The node says by itself whether it leads."""
+        """Begin heartbeats to this node. The node announces by itself whether it leads."""
         if link.channel is not None:
             seal = DatagramSeal(link.channel.derive(b"datagrams"), is_broker=True)
             self._heartbeats.link_opened(link.node_id, seal)
@@ -283,8 +289,12 @@ class QuorumSession:
                 return
 
     def _leader_changed(self, link: QuorumConnection, message: LeaderChanged) -> None:
-        """Only what a node says of itself counts, and the highest term wins. A leader of a lower term is one that has
-        not heard yet, unless the quorum was put back from old copies: it is asked."""
+        """Process a node's announcement of who leads. Only a node's announcement about itself counts, and the highest
+        term wins.
+
+        A leader of a lower term has not learned of its successor yet, unless the quorum was restored from old copies:
+        so it is asked.
+        """
         if message.leader_id != link.node_id:
             if link is self._leader:
                 self._leader = None
@@ -315,7 +325,7 @@ class QuorumSession:
             self._follow(link, asked)
 
     def _lose_history(self, reason: str) -> None:
-        """The quorum cannot be followed: what it decides now does not continue what this broker knows."""
+        """Stop following the quorum, since its present decisions do not continue the metadata that this broker has."""
         if not self._history_lost:
             logger.error("%s", reason)
         self._history_lost = reason
@@ -415,7 +425,7 @@ class QuorumSession:
         self._registration.taken(reply.metadata_offset)
         logger.info("registered as broker %d, epoch %d", self._config.broker_id, result.broker_epoch)
         if self.is_registered:
-            self._on_delta(self.image, ImageDelta())  # What was not acted on before may be now.
+            self._on_delta(self.image, ImageDelta())  # Changes before the registration may be acted on now.
         self._look_at_registration()
         self._commands.flush()
         return Answer.TAKEN
@@ -505,5 +515,6 @@ class QuorumSession:
         )
 
     def _is_heard_by(self, link: QuorumConnection) -> bool:
-        """Whether that node leads, and takes down what this broker tells: not before it is registered."""
+        """Return whether that node leads and accepts this broker's reports, which it does once this broker is
+        registered."""
         return link is self._leader and self.broker_epoch >= 0

@@ -1,4 +1,5 @@
-"""Questions to the quorum that let this broker's image catch up. All that wait at one time share a question."""
+"""Questions to the quorum that let this broker's image catch up. All callers that wait at the same time share a
+question."""
 
 from __future__ import annotations
 
@@ -13,10 +14,10 @@ QUESTION_TIMEOUT_S: Final = 5.0
 
 
 class SharedCatchUp:
-    """At most one question is under way, and one is to come.
+    """A method to wait for the image to catch up. At most one question is under way, and at most one is to follow.
 
     The quorum answers a `VerifyTransaction` command in the order of its log, and the answer comes once the image has
-    all that was decided before. So an answer serves every caller that came before its question was sent.
+    all earlier decisions. So an answer serves every caller that came before its question was sent.
     """
 
     def __init__(self, broker_id: int, quorum: Quorum) -> None:
@@ -26,13 +27,13 @@ class SharedCatchUp:
         self._next: asyncio.Task[None] | None = None
 
     async def wait(self) -> None:
-        """Return once the image has all that the quorum had decided when this was called.
+        """Return once the image has all decisions that the quorum had made when this was called.
 
-        Raise KafkaError as `Quorum.submit` does; REQUEST_TIMED_OUT if there is no answer in time.
+        Raises KafkaError as `Quorum.submit` does; REQUEST_TIMED_OUT if no answer came in time.
         """
         if self._next is None:
             self._next = asyncio.create_task(self._ask(), name="catching up with the quorum")
-            # The callers may all have given up: then nothing retrieves the failure.
+            # If all callers have given up, nothing else retrieves the failure.
             self._next.add_done_callback(lambda done: done.cancelled() or done.exception())
         await asyncio.shield(self._next)
 

@@ -1,6 +1,6 @@
-"""What a broker asks the quorum's leader about transactions, as calls.
+"""Questions of a broker to the quorum's leader about transactions, as asynchronous methods.
 
-What is large comes in many answers, none of which keeps the leader busy for long; see
+A large result comes in many answers, none of which keeps the leader busy for long; see
 `protocol.messages.transaction_questions`.
 """
 
@@ -28,7 +28,8 @@ from ...protocol.messages.transaction_questions import (
 from .listings import all_pages
 
 Ask = Callable[[Callable[[int], TransactionQuestion], float], Awaitable[TransactionAnswer | None]]
-"""Asks what is made of the question's number; None if there was no answer within so many seconds."""
+"""A function that asks the leader a question. Its arguments are a function that makes the question from the question's
+number, and the seconds to wait. It returns None if no answer came in time."""
 _AnswerT = TypeVar("_AnswerT", CutTold, TransactionsTold, TransactionIdsTold)
 _PLACES_PER_QUESTION = 10_000
 _IDS_PER_QUESTION = 1_000
@@ -36,29 +37,31 @@ _CHARACTERS_PER_QUESTION = 64 * 1024
 
 
 class TransactionCut(NamedTuple):
-    """Where partitions can be cut so that no transaction is torn."""
+    """A position at which partitions can be cut so that no transaction is torn."""
 
     commit_index: int
-    """The largest one such that nothing decided up to it lacks a marker; -1 if nothing was ever decided."""
+    """The largest commit index up to which every decided transaction has all its markers in the partitions; -1 if no
+    transaction was ever decided."""
     metadata_offset: int
-    """A broker that leads one of them by an image that is at least there has all these markers."""
+    """A metadata offset: a broker whose image has reached it, and that leads one of the partitions, has all these
+    markers."""
 
     def joined(self, other: TransactionCut) -> TransactionCut:
-        """Of the partitions of both."""
+        """Return the cut of the partitions of both cuts."""
         return TransactionCut(
             min(self.commit_index, other.commit_index), max(self.metadata_offset, other.metadata_offset)
         )
 
 
 class TransactionQuestions:
-    """Each call is answered by an active leader; None: none has answered in time."""
+    """Methods that ask the active leader about transactions. They return None if no leader answered in time."""
 
     def __init__(self, ask: Ask) -> None:
         self._ask = ask
         self._one_listing = asyncio.Lock()
 
     async def cut(self, places: Collection[Place], timeout_s: float) -> TransactionCut | None:
-        """The newest cut of these partitions, of all there are if none are named."""
+        """Return the newest cut of these partitions, or of all partitions if none are named."""
         clock = _Clock(timeout_s)
         wanted = iter(sorted(places))
         some = list(islice(wanted, _PLACES_PER_QUESTION))
@@ -67,7 +70,7 @@ class TransactionQuestions:
             told = await self._answer(_cutting(some), CutTold, clock)
             if told is None:
                 return None
-            # What is true of these once stays true, so the least one is true of all of them.
+            # A cut of some partitions stays valid, so the least cut is valid for all partitions.
             cut = TransactionCut(told.commit_index, told.metadata_offset)
             least = cut if least is None else least.joined(cut)
             some = list(islice(wanted, _PLACES_PER_QUESTION))
@@ -75,7 +78,7 @@ class TransactionQuestions:
                 return least
 
     async def describe(self, names: Iterable[str], timeout_s: float) -> dict[str, TransactionTold] | None:
-        """Their newest transactions, with all writers; without those that are not known."""
+        """Return the newest transaction of each transactional id, with all writers; unknown ids are left out."""
         clock = _Clock(timeout_s)
         waiting = list(dict.fromkeys(names))
         found: dict[str, TransactionTold] = {}
@@ -103,8 +106,10 @@ class TransactionQuestions:
         producer_ids: Collection[int] = (),
         started_before_ms: int = FOREVER_MS,
     ) -> list[TransactionIdTold] | None:
-        """The transactional ids that pass, in no order; by `producer_ids`, that of each whose owner's or other writer's
-        it is, once for each. One listing at a time: others wait.
+        """Return the transactional ids that pass the filters, in no order.
+
+        With `producer_ids`, each of them selects the transactional id whose owner or other writer has this producer id;
+        an id that several select is returned for each. One listing runs at a time, and other calls wait.
         """
         clock = _Clock(timeout_s)
         wanted = sorted(producer_ids)
