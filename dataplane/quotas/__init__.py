@@ -1,7 +1,8 @@
-"""Quotas of clients: how much each client may do, and how long a client has to wait that did more.
+"""Quotas of clients: the amount that each client may use, and the time that a client beyond it has to wait.
 
 `windows` measures (pure), `limits` finds the limit that applies (pure), and `client_quotas` has both for every kind of
-quota. The rule: while nobody has a quota of a kind, its attribute of `ClientQuotas` is None, and nothing is measured.
+quota. The rule: while no client has a quota of a kind, its attribute of `ClientQuotas` is None, and nothing is
+measured.
 """
 
 from .client_quotas import ClientQuotas

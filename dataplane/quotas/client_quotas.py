@@ -1,4 +1,4 @@
-"""All quotas of this broker's clients, as the quorum keeps them."""
+"""All quotas of this broker's clients, as stored in the quorum."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from .windows import QuotaWindows
 
 
 class ClientQuotas:
-    """Each attribute is None while nobody has a quota of its kind: nothing is looked up or measured then."""
+    """One quota per kind. Each attribute is None while no client has a quota of its kind, so that nothing is looked up
+    or measured."""
 
     __slots__ = ("_windows", "connections", "consumer", "mutations", "producer", "requests")
 
@@ -24,7 +25,7 @@ class ClientQuotas:
         self.mutations: MutationQuota | None = None
 
     def changed(self, quotas: Mapping[QuotaEntity, Mapping[str, float]]) -> None:
-        """Apply the quotas that the quorum keeps now."""
+        """Apply the quotas that the quorum has now."""
         self.producer = self._rates(self.producer, QuotaLimits(quotas, "producer_byte_rate"))
         self.consumer = self._rates(self.consumer, QuotaLimits(quotas, "consumer_byte_rate"))
         self.requests = self._rates(self.requests, QuotaLimits(quotas, "request_percentage"), bounded=True)
@@ -36,7 +37,8 @@ class ClientQuotas:
     def _rates(
         self, quota: RateQuota | None, limits: QuotaLimits, *, bounded: bool = False
     ) -> RateQuota | None:
-        """As in Kafka, waits for processor time and for connections take one sample at most."""
+        """Return the updated quota of a kind. As in Kafka, waits for processor time and for connections last at most
+        one sample (`bounded`)."""
         if not limits:
             return None
         if quota is None:

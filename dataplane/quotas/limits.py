@@ -1,4 +1,4 @@
-"""Which limit applies to a client: the most specific one, in Kafka's order (KIP-55)."""
+"""The limit that applies to a client: the most specific one, in Kafka's order (KIP-55)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Limit(NamedTuple):
 
 
 class QuotaLimits:
-    """All limits of one quota."""
+    """All limits of one kind of quota."""
 
     def __init__(self, quotas: Mapping[QuotaEntity, Mapping[str, float]], key: str) -> None:
         self._values = {
@@ -29,7 +29,7 @@ class QuotaLimits:
         return bool(self._values)
 
     def of(self, user: str, client_id: str) -> Limit | None:
-        """The limit of a client, None if it has none."""
+        """Return the limit of a client, or None."""
         values = self._values
         for named_user in (user, None):
             for named_client in (client_id, None):
@@ -46,7 +46,7 @@ class QuotaLimits:
         return None
 
     def of_address(self, address: str) -> Limit | None:
-        """The limit of an address, None if it has none."""
+        """Return the limit of an IP address, or None."""
         for named in (address, None):
             value = self._values.get(((IP, named),))
             if value is not None:
@@ -55,7 +55,8 @@ class QuotaLimits:
 
 
 def _as_peers_have_it(entity: QuotaEntity) -> QuotaEntity:
-    """The quorum keeps an address as it was written, and IPv6 has many ways: `2001:DB8:0::1` is `2001:db8::1`."""
+    """Return the entity with its address in normal form. The quorum keeps an address as written, and IPv6 has many
+    notations: `2001:DB8:0::1` is `2001:db8::1`."""
     kind, name = entity[0]
     if kind != IP or name is None:
         return entity

@@ -1,4 +1,4 @@
-"""Measures the processor time of requests for the quota request_percentage. 100 percent is one busy event loop."""
+"""Measurement of requests' processor time for the quota request_percentage. 100 percent is one busy event loop."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ _T = TypeVar("_T")
 
 
 class RequestMeter:
-    """Counts the time in which one request is worked on."""
+    """A stopwatch for the time in which the broker works on one request."""
 
     __slots__ = ("_client_id", "_clock", "_quota", "_spent_s", "_started_s", "_user")
 
     def __init__(
         self, quota: RateQuota, user: str, client_id: str | None, started_s: float, clock: Callable[[], float]
     ) -> None:
-        """`clock` tells seconds; `started_s` is the time on it since when the request is worked on."""
+        """`clock` returns seconds; `started_s` is the clock's time at which work on the request began."""
         self._quota = quota
         self._user = user
         self._client_id = client_id
@@ -27,11 +27,11 @@ class RequestMeter:
         self._spent_s = 0.0
 
     def resume(self) -> None:
-        """The request is worked on again."""
+        """Start the stopwatch, since work on the request goes on."""
         self._started_s = self._clock()
 
     def pause(self) -> None:
-        """The request waits for something."""
+        """Stop the stopwatch, since the request waits."""
         if self._started_s is not None:
             self._spent_s += self._clock() - self._started_s
             self._started_s = None
@@ -41,7 +41,7 @@ class RequestMeter:
         self._spent_s += seconds
 
     def charge(self) -> int:
-        """Charge what the request has cost; how long its client has to wait, in ms."""
+        """Charge the client for the request's time. Returns the milliseconds that the client has to wait."""
         self.pause()
         spent_s, self._spent_s = self._spent_s, 0.0
         return self._quota.charge(self._user, self._client_id, 100 * spent_s, self._clock() * 1000)
@@ -55,7 +55,7 @@ class Stepwise(Coroutine[Any, Any, _T]):
         self._meter = meter
 
     def send(self, value: Any) -> Any:
-        """One step."""
+        """Run one step."""
         self._meter.resume()
         try:
             return self._inner.send(value)
@@ -63,7 +63,7 @@ class Stepwise(Coroutine[Any, Any, _T]):
             self._meter.pause()
 
     def throw(self, *error: Any) -> Any:
-        """One step, which begins with an exception."""
+        """Run one step, which begins with an exception."""
         self._meter.resume()
         try:
             return self._inner.throw(*error)
@@ -71,7 +71,7 @@ class Stepwise(Coroutine[Any, Any, _T]):
             self._meter.pause()
 
     def close(self) -> None:
-        """No more steps."""
+        """End the coroutine."""
         self._inner.close()
 
     def __await__(self) -> NoReturn:

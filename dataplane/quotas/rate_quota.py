@@ -1,4 +1,4 @@
-"""One kind of quota: its limits, and the measured rate of each client that has one."""
+"""A kind of quota: its limits, and the measured rate of each client that has a limit."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from ...protocol.settings.config_key import INT_MAX
 from .limits import Limit, QuotaLimits
 from .windows import MutationTokens, QuotaWindows, Rate
 
-# Measures are dropped when nobody used them for long; looked for whenever there are twice as many as then.
+# The number of measures at which idle ones are dropped for the first time. The next time is at twice the number left.
 _MEASURES_MIN = 1024
 MEASURES_MAX = 50_000
-"""Of each quota. Beyond that the clients are forgotten whose measure was begun first."""
+"""The most measures of each quota. Beyond it, the measure that was begun first is dropped."""
 _NAME_CHARACTERS_MAX = 512
-"""A client id that is longer counts together with others that begin so."""
+"""The number of characters of a client id that count: longer ids with the same beginning share a measure."""
 
 _M = TypeVar("_M", Rate, MutationTokens)
 
@@ -29,7 +29,8 @@ class _Kept(Generic[_M]):
 
 
 class _Measures(Generic[_M]):
-    """The measure of whoever counts together. Clients choose their ids: what is idle is dropped."""
+    """The measures of all clients, or groups of clients that share a limit. Clients choose their ids, so idle measures
+    are dropped."""
 
     def __init__(
         self, windows: QuotaWindows, limits: QuotaLimits, make: Callable[[QuotaWindows], _M]
@@ -73,11 +74,11 @@ class RateQuota:
         self._throttle_ms_max = throttle_ms_max
 
     def limit_by(self, limits: QuotaLimits) -> None:
-        """Other limits from now on; what was measured stays."""
+        """Use other limits from now on; the measured rates stay."""
         self._measures.limits = limits
 
     def charge(self, user: str, client_id: str | None, amount: float, now_ms: float) -> int:
-        """Record what a client did; how long it has to wait now, in ms."""
+        """Record an amount that a client has used. Returns the milliseconds that the client has to wait now."""
         limit = self._measures.limits.of(user, client_id or "")
         if limit is None:
             return 0
@@ -86,15 +87,16 @@ class RateQuota:
         return self._bounded(rate.throttle_ms(limit.value, now_ms))
 
     def admit(self, user: str, client_id: str | None, amount: float, now_ms: float) -> int:
-        """Record what a client is about to be given, or nothing and how long it has to wait, in ms.
+        """Record an amount that a client is about to get, and return 0; or record nothing, and return the milliseconds
+        to wait.
 
-        What is more than the limit allows by itself is given to who had nothing in the whole window: it would
-        never be given otherwise.
+        An amount that exceeds the limit by itself is granted to a client that got nothing in the whole window, since it
+        would never be granted otherwise.
         """
         return self._admit(self._measures.limits.of(user, client_id or ""), amount, now_ms)
 
     def admit_address(self, address: str, amount: float, now_ms: float) -> int:
-        """The same for an address."""
+        """Record or refuse an amount like `admit`, for an IP address."""
         return self._admit(self._measures.limits.of_address(address), amount, now_ms)
 
     def _admit(self, limit: Limit | None, amount: float, now_ms: float) -> int:
@@ -108,7 +110,7 @@ class RateQuota:
         return 0
 
     def most_in_window(self, user: str, client_id: str | None) -> float | None:
-        """What the limit allows in all complete samples together; None: there is no limit."""
+        """Return the amount that the limit allows in all complete samples together; None if there is no limit."""
         limit = self._measures.limits.of(user, client_id or "")
         return None if limit is None else limit.value * self._measures.windows.whole_ms / 1000
 
@@ -117,20 +119,21 @@ class RateQuota:
 
 
 class MutationQuota:
-    """controller_mutation_rate: partitions that a client creates or deletes per second (KIP-599)."""
+    """The quota controller_mutation_rate: partitions that a client creates or deletes per second (KIP-599)."""
 
     def __init__(self, windows: QuotaWindows, limits: QuotaLimits) -> None:
         self._measures = _Measures(windows, limits, MutationTokens)
 
     def limit_by(self, limits: QuotaLimits) -> None:
-        """Other limits from now on; what was measured stays."""
+        """Use other limits from now on; the measured rates stay."""
         self._measures.limits = limits
 
     def charge(
         self, user: str, client_id: str | None, partitions: int, now_ms: float, *, strict: bool
     ) -> int:
-        """How long the client has to wait, in ms. With `strict` nothing is recorded for one that has to wait
-        already: its change must be refused.
+        """Record a number of partitions. Returns the milliseconds that the client has to wait.
+
+        With `strict`, nothing is recorded for a client that has to wait already: the caller must refuse its change.
         """
         limit = self._measures.limits.of(user, client_id or "")
         if limit is None:

@@ -1,6 +1,6 @@
-"""Measuring: a rate over a sliding window of samples, and a bucket of tokens. Both work as Kafka's do.
+"""Measures for quotas: a rate over a sliding window of samples, and a bucket of tokens. Both work as in Kafka.
 
-Times are milliseconds on a clock that never goes back.
+Times are milliseconds on a monotonic clock.
 """
 
 from __future__ import annotations
@@ -13,19 +13,20 @@ from ...protocol.settings.config_key import INT_MAX
 
 @dataclass(frozen=True, slots=True)
 class QuotaWindows:
-    """quota.window.num samples of quota.window.size.seconds each; the last one is being filled."""
+    """A window of quota.window.num samples of quota.window.size.seconds each; the last sample is being filled."""
 
     samples: int = 11
     sample_ms: int = 1000
 
     @property
     def whole_ms(self) -> int:
-        """The complete samples: what a rate is at least measured over."""
+        """The length of all complete samples, which is the shortest time over which a rate is measured."""
         return (self.samples - 1) * self.sample_ms
 
 
 def _whole_ms(wait_ms: float) -> int:
-    """Limits may be as small as numbers go: a wait without end is one of as long as answers can say."""
+    """Return a wait in whole milliseconds, at most the largest that an answer can hold. Limits may be arbitrarily
+    small, and waits unbounded."""
     return round(min(wait_ms, INT_MAX))
 
 
@@ -38,18 +39,18 @@ class _Sample:
 
 
 class Rate:
-    """An amount per second. Samples begin when something is recorded, so a pause makes none."""
+    """An amount per second. A sample begins when an amount is recorded, so a pause creates no samples."""
 
     __slots__ = ("_samples", "_windows", "total")
 
     def __init__(self, windows: QuotaWindows) -> None:
         self._windows = windows
         self._samples: deque[_Sample] = deque()
-        #: what the samples hold that are kept; those that are too old are dropped by each call
+        #: the sum of the kept samples; each call drops samples that are too old
         self.total = 0.0
 
     def record(self, amount: float, now_ms: float) -> None:
-        """Something happened."""
+        """Record an amount."""
         self._forget(now_ms)
         samples = self._samples
         if not samples or now_ms - samples[-1].start_ms >= self._windows.sample_ms:
@@ -59,7 +60,7 @@ class Rate:
         self.total += amount
 
     def measured_over_ms(self, now_ms: float) -> float:
-        """From the oldest sample until now, but not less than all complete samples would take."""
+        """Return the time from the oldest sample until now, but at least the length of all complete samples."""
         self._forget(now_ms)
         windows = self._windows
         elapsed = now_ms - self._samples[0].start_ms if self._samples else 0.0
@@ -67,9 +68,8 @@ class Rate:
         return max(elapsed + max(missing, 0) * windows.sample_ms, 1.0)
 
     def throttle_ms(self, limit: float, now_ms: float, more: float = 0.0) -> int:
-        """How long nothing may happen until the rate is within `limit` per second; 0 if it is. With `more`:
-        if that happened, too.
-        """
+        """Return the milliseconds until the rate is within `limit` per second if nothing happens; 0 if it is already.
+        `more` is counted as if it were recorded."""
         over_ms = self.measured_over_ms(now_ms)
         rate = (self.total + more) * 1000 / over_ms
         return _whole_ms((rate - limit) / limit * over_ms) if rate > limit else 0
@@ -80,11 +80,12 @@ class Rate:
         while samples and now_ms - samples[0].last_ms >= keep_ms:
             self.total -= samples.popleft().amount
         if not samples:
-            self.total = 0.0  # without what adding and subtracting numbers with fractions leaves
+            self.total = 0.0  # Removes rounding errors of the additions and subtractions.
 
 
 class MutationTokens:
-    """Tokens that come at a rate (KIP-599): a burst may take more than there are, and then waits."""
+    """A bucket of tokens that come at a rate (KIP-599). A burst may take more tokens than there are, and then has to
+    wait."""
 
     __slots__ = ("_last_ms", "_tokens", "_windows")
 
@@ -99,7 +100,7 @@ class MutationTokens:
         self._tokens = min(self._most(limit), tokens - amount)
 
     def throttle_ms(self, limit: float, now_ms: float) -> int:
-        """How long until no tokens are owed; 0 if none are."""
+        """Return the milliseconds until no tokens are owed; 0 if none are owed."""
         tokens = self._refill(limit, now_ms)
         return _whole_ms(-tokens / limit * 1000) if tokens < 0 else 0
 

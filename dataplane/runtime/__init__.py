@@ -1,1 +1,1 @@
-"""How a broker shares one process: event loop, threads, heap, clocks and sockets."""
+"""Shared use of one process by all parts of a broker: event loop, threads, heap, clocks and sockets."""

@@ -1,4 +1,4 @@
-"""What the C library does with freed memory."""
+"""Settings of the C library's memory allocator."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ _MAPPED_FROM_BYTES = 4 * 1024 * 1024
 
 
 def keep_freed_memory() -> None:
-    """Keep some freed memory for the next use instead of giving it back to the kernel.
+    """Keep some freed memory for the next use instead of returning it to the kernel.
 
-    Answers of some 64 KB come and go in bursts. By default glibc returns the end of its heap as soon as 128 KB of
-    it are free, and the kernel then clears every page again at its next use: that costs more than the copy. A C
-    library without `mallopt` is left as it is.
+    Answers of some 64 KB come and go in bursts. By default glibc returns the end of its heap as soon as 128 KB of it
+    are free, and the kernel then clears every page again at its next use, which costs more than the copy. Nothing
+    changes if the C library has no `mallopt`.
     """
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt is not None:

@@ -1,4 +1,5 @@
-"""What has moved, for whoever would otherwise look at everything from time to time, most of which is idle.
+"""A set of changed items that several readers drain independently. It spares them looking at all items, most of which
+are idle.
 
 Pure. All calls come from one thread, the event loop's.
 """
@@ -12,7 +13,7 @@ _T = TypeVar("_T")
 
 
 class ChangesSince(Generic[_T]):
-    """What has moved since one reader asked last; everything when it asks first."""
+    """One reader's view of a `ChangeSet`: the items noted since its last `take`, and all items at its first."""
 
     __slots__ = ("_everything", "_source", "_waiting")
 
@@ -22,7 +23,8 @@ class ChangesSince(Generic[_T]):
         self._waiting: dict[_T, None] | None = None
 
     def take(self) -> dict[_T, None]:
-        """Each once, in the order in which it was noted. What is gone since is among them: look at what is there."""
+        """Return and drop the changed items, each once, in the order in which they were noted. Items that no longer
+        exist may be among them."""
         self._source.share_out()
         taken, self._waiting = self._waiting, {}
         if taken is not None:
@@ -31,37 +33,37 @@ class ChangesSince(Generic[_T]):
         return dict.fromkeys(self._everything())
 
     def __contains__(self, item: _T) -> bool:
-        """Whether it is to be taken next."""
+        """Return whether the next `take` will return the item."""
         return self._waiting is None or item in self._waiting or self._source.is_fresh(item)
 
     def hear(self, moved: dict[_T, None]) -> None:
-        """Keep these until they are taken."""
+        """Add items, which are kept until the next `take`."""
         assert self._waiting is not None
         self._waiting |= moved
 
 
 class ChangeSet(Generic[_T]):
-    """Notes of what has moved. A reader costs nothing before it asks first, and must go on asking then."""
+    """A set of changed items. A reader costs nothing before its first `take`, and must go on taking after it."""
 
     __slots__ = ("_fresh", "note", "readers")
 
     def __init__(self) -> None:
         self._fresh: dict[_T, None] = {}
         self.readers: list[ChangesSince[_T]] = []
-        """Those that have asked."""
+        """The readers that have called `take`."""
         self.note: Callable[[_T], None] = self._fresh.setdefault
-        """This one has moved. It is called for each append, so it is no more than an entry in a table."""
+        """Note that an item has changed. It is called for each append, so it only adds an entry to a table."""
 
     def since(self, everything: Callable[[], Iterable[_T]]) -> ChangesSince[_T]:
-        """A new reader; `everything` is all there is at the time."""
+        """Return a new reader. `everything` returns all present items, for the reader's first `take`."""
         return ChangesSince(self, everything)
 
     def is_fresh(self, item: _T) -> bool:
-        """Whether it was noted, and not shared out yet."""
+        """Return whether the item was noted and not yet passed to the readers."""
         return item in self._fresh
 
     def share_out(self) -> None:
-        """Hand what was noted to all readers."""
+        """Pass the noted items to all readers."""
         if self._fresh:
             for reader in self.readers:
                 reader.hear(self._fresh)

@@ -1,4 +1,4 @@
-"""Garbage is looked for in new objects alone, while very many are made that stay."""
+"""Restriction of Python's garbage collector to new objects while very many lasting objects are created."""
 
 from __future__ import annotations
 
@@ -8,16 +8,19 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 _NEW_OBJECTS, _NEVER = 10_000, 2**31 - 1
-"""After how many new objects garbage is looked for in them, and never in older ones."""
+"""The number of new objects after which the collector scans them, and the threshold that keeps it from older
+objects."""
 _guard = threading.Lock()
 _before: list[tuple[int, int, int]] = []
 
 
 @contextmanager
 def only_new_garbage_collected(*, freezes: bool) -> Iterator[None]:
-    """To look through all that was made again and again is a tenth of what it takes to open thousands of logs.
+    """Keep the garbage collector from scanning older objects in the `with` block. Repeated scans of all new objects are
+    a tenth of the time to open thousands of logs.
 
-    `freezes`: later nobody looks through what is there at the end. Several threads may be in here at a time.
+    With `freezes`, later collections ignore all objects that exist at the end. Several threads may use this at the same
+    time.
     """
     with _guard:
         _before.append(gc.get_threshold())
@@ -27,7 +30,7 @@ def only_new_garbage_collected(*, freezes: bool) -> Iterator[None]:
     finally:
         with _guard:
             before = _before.pop()
-            if not _before:  # Else it is what somebody set who is still in here.
+            if not _before:  # Otherwise another thread still needs its own threshold.
                 gc.set_threshold(*before)
             if freezes:
                 gc.freeze()

@@ -1,4 +1,4 @@
-"""Patterns that are matched with many names, beside whatever else the event loop does."""
+"""Matching of patterns with many names, without keeping the event loop from other work."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from typing import Protocol
 
 
 class Matcher(Protocol):
-    """A pattern that tells how much work a text is."""
+    """A pattern that estimates the work of matching a text."""
 
     @property
     def turn_work_max(self) -> int:
-        """How much work one turn of the event loop may do."""
+        """The most work for one turn of the event loop."""
         ...
 
     def work(self, text: str) -> int:
-        """Return how much work it is at most to match a text."""
+        """Return an upper bound of the work to match a text."""
         ...
 
     def fullmatch(self, text: str) -> bool:
-        """Return whether all of the text matches."""
+        """Return whether the whole text matches."""
         ...
 
 

@@ -19,7 +19,7 @@ class RetainedBytes:
     __slots__ = ("_whole", "bytes_max", "holders", "share_max", "total")
 
     def __init__(self, bytes_max: int, whole: RetainedBytes | None = None) -> None:
-        """With `whole` this is a part of another budget, which bounds both."""
+        """With `whole`, this is a part of another budget, whose bounds hold for both."""
         self._whole = whole
         self.bytes_max = bytes_max
         self.share_max = int(bytes_max * SHARE)
@@ -30,10 +30,10 @@ class RetainedBytes:
     def claim(
         self, size: int, *holders: str, in_place_of: RetainedClaim | None = None
     ) -> RetainedClaim | None:
-        """Return a claim of `size` bytes for these holders, or None if it does not fit.
+        """Return a claim of `size` bytes for these holders, or None if the bytes do not fit.
 
-        For a piece of state that replaces another, only the difference has to fit: the claim of the replaced one,
-        `in_place_of`, goes with it.
+        If a piece of state replaces another, `in_place_of` is the claim of the replaced one. Then only the difference
+        has to fit.
         """
         more = size if in_place_of is None else size - in_place_of.size
         if more > 0 and not self.fits(more, holders):
@@ -47,11 +47,11 @@ class RetainedBytes:
         return claim
 
     def part(self) -> RetainedBytes:
-        """Return a budget whose claims count in this one as well, until it ends."""
+        """Return a budget whose claims also count in this one, until the part ends."""
         return RetainedBytes(self.bytes_max, self)
 
     def end(self) -> None:
-        """Give all back to the whole budget at once, before the claims of this part go one by one."""
+        """Give all bytes back to the whole budget at once, before the claims of this part end one by one."""
         whole, self._whole = self._whole, None
         if whole is not None:
             whole.total -= self.total
@@ -59,7 +59,7 @@ class RetainedBytes:
                 whole.add_for(holder, -size)
 
     def add(self, more: int, holders: tuple[str, ...]) -> None:
-        """Count `more` bytes, which may be fewer than none."""
+        """Count `more` bytes, which may be negative."""
         self.total += more
         for holder in holders:
             self.add_for(holder, more)
@@ -67,7 +67,7 @@ class RetainedBytes:
             self._whole.add(more, holders)
 
     def add_for(self, holder: str, more: int) -> None:
-        """Count bytes of one holder alone."""
+        """Count bytes of a single holder, but not in `total`."""
         left = self.holders.get(holder, 0) + more
         if left:
             self.holders[holder] = left
@@ -89,8 +89,8 @@ class RetainedBytes:
 
 
 class RetainedClaim:
-    """Bytes that are claimed for one piece of state. The piece refers to its claim: the bytes are given back when the
-    last reference goes, on whichever way the piece is dropped."""
+    """Bytes that are claimed for one piece of state. The piece refers to its claim. The bytes are given back when the
+    last reference is dropped, in whatever manner the piece is dropped."""
 
     __slots__ = ("_budget", "_holders", "size")
 

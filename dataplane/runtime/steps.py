@@ -1,4 +1,5 @@
-"""Work in many small steps, so many of them in each turn of the event loop: others have a turn in between."""
+"""Work in many small steps, a bounded number in each turn of the event loop, so that other tasks have turns in
+between."""
 
 from __future__ import annotations
 
@@ -8,19 +9,20 @@ from itertools import islice
 from typing import Final, Protocol
 
 PER_TURN: Final = 1_000
-"""Of what takes a few microseconds each."""
+"""The most steps per turn; a step takes a few microseconds."""
 
 
 class SoonCaller(Protocol):
-    """The event loop, as far as it is needed here."""
+    """The event loop's method that is needed here."""
 
     def call_soon(self, callback: Callable[[], None], /) -> object: ...
 
 
 class Steps:
-    """Each piece of work is an iterator, of which one item is a step. They are done in the order in which they came.
+    """A queue of work. Each piece of work is an iterator, and one item of it is a step. The pieces are done in the
+    order in which they came.
 
-    What has been taken on may go on turns later, when everything has changed: each step looks at what is there then.
+    A piece of work may go on turns later, when everything has changed. So each step must look at the present state.
     """
 
     def __init__(self, loop: SoonCaller) -> None:
@@ -29,7 +31,8 @@ class Steps:
         self._goes_on = False
 
     def take_on(self, work: Iterator[object]) -> None:
-        """Do this. Where nothing else waits, the first steps are done within this call: all, if they are few."""
+        """Add a piece of work. If no other work waits, its first steps are done within this call: all steps, if they
+        are few."""
         self._waiting.append(work)
         if not self._goes_on:
             self._go_on()
@@ -43,11 +46,11 @@ class Steps:
                 if not left:
                     self._waiting.appendleft(work)
         finally:
-            # Also where a step has failed: that ends its own work alone.
+            # Go on even after a failed step, which ends only its own piece of work.
             self._goes_on = bool(self._waiting)
             if self._goes_on:
                 self._loop.call_soon(self._go_on)
 
     def close(self) -> None:
-        """Do nothing more."""
+        """Drop all remaining work."""
         self._waiting.clear()

@@ -1,4 +1,4 @@
-"""Blocking work in a thread, for whoever lets go of something afterwards that the thread uses."""
+"""Blocking work in threads, for callers that afterwards release resources that the thread uses."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ _Result = TypeVar("_Result")
 _Item = TypeVar("_Item")
 
 _AT_ONCE = 32
-"""Items that one of several threads takes."""
+"""The number of items that a thread takes at once."""
 
 
 async def in_thread(work: Callable[[], _Result], threads: Executor | None = None) -> _Result:
-    """What `work` returns or raises, run in one of `threads`, else of the loop's own.
+    """Run `work` in one of `threads`, or else in a thread of the event loop's executor. Returns or raises its outcome.
 
-    A caller that is cancelled is so once the thread has ended, however often it is cancelled until then: with
-    `asyncio.to_thread` it would go on at once, and close files under the thread.
+    If the caller is cancelled, it is cancelled only once the thread has ended, however often it is cancelled until
+    then. With `asyncio.to_thread` the caller would go on at once, and close files that the thread uses.
     """
     running = asyncio.get_running_loop().run_in_executor(threads, work)
     cancelled: asyncio.CancelledError | None = None
@@ -32,13 +32,15 @@ async def in_thread(work: Callable[[], _Result], threads: Executor | None = None
     if cancelled is None:
         return running.result()
     if not running.cancelled():
-        running.exception()  # Else asyncio complains that nobody wanted to know.
+        running.exception()  # Otherwise asyncio logs that the exception was never retrieved.
     raise cancelled
 
 
 def spread(name: str, work: Callable[[_Item], None], items: Sequence[_Item], threads: int) -> None:
-    """Do the work for all items, in so many threads, whose names begin with `name`. Blocks. Each takes many of them at
-    a time: threads that have their turns after every small piece of work take more of the processor than the work.
+    """Do the work for all items in a number of `threads`, whose names begin with `name`. Blocks.
+
+    A thread takes many items at once: switching threads after every small piece of work takes more processor time than
+    the work.
     """
 
     def do(some: Sequence[_Item]) -> None:

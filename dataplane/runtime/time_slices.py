@@ -1,4 +1,4 @@
-"""Time slices: long work is cut into pieces, and others have a turn of the event loop between two pieces."""
+"""Time slices: long work is cut into pieces, and other tasks have a turn of the event loop between two pieces."""
 
 from __future__ import annotations
 
@@ -13,16 +13,18 @@ _T = TypeVar("_T")
 _LARGE_STRUCTS = 2000
 
 ITEMS_PER_TURN = 200
-"""Of what takes some microseconds each."""
+"""The number of items per turn if each takes some microseconds."""
 MOVED_PER_TURN = 2_000
-"""Of what has moved, by whoever takes a microsecond or less to find that there is nothing to do about it."""
+"""The number of moved items per turn, for readers that need at most a microsecond to find that an item needs no
+work."""
 
 
 async def in_time_slices(
     items: Iterable[_T], per_turn: int = ITEMS_PER_TURN, weight: Callable[[_T], int] = lambda _: 1
 ) -> AsyncIterator[_T]:
-    """The items, which may be made as they are asked for; others have a turn after every `per_turn` of them. `weight`:
-    for how many an item counts that takes longer than others.
+    """Yield the items, which may be generated lazily. Other tasks have a turn after every `per_turn` items.
+
+    `weight` returns the number of items that an item counts for if it takes longer than others.
     """
     taken = 0
     for item in items:
@@ -34,12 +36,12 @@ async def in_time_slices(
 
 
 def is_large(message: Message) -> bool:
-    """Whether it takes milliseconds to encode."""
+    """Return whether the message takes milliseconds to encode."""
     return _structs(message, 0) >= _LARGE_STRUCTS
 
 
 def _structs(message: Message, count: int) -> int:
-    """`count` and the structs in the message's arrays; no further than it matters."""
+    """Return `count` plus the number of structs in the message's arrays. Counting stops once the message is large."""
     for field in message.schema.fields:
         if field.kind == "array" and field.element is not None and field.element.kind == "struct":
             elements = getattr(message, field.name) or ()
@@ -53,5 +55,5 @@ def _structs(message: Message, count: int) -> int:
 
 
 def pieces(items: Sequence[_T], size: int) -> list[Sequence[_T]]:
-    """The items in lists of at most `size`."""
+    """Return the items in lists of at most `size`."""
     return [items[start : start + size] for start in range(0, len(items), size)]

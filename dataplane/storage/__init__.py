@@ -1,1 +1,1 @@
-"""All logs of a broker: their data folders, retention, compaction and verification."""
+"""Storage of all partition logs of a broker: data folders, retention, compaction and verification."""

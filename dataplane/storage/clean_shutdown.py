@@ -1,8 +1,8 @@
-"""What a clean stop knows of all logs of a data folder, in one file, for the next start.
+"""The states of all logs of a data folder at a clean stop, in one file, for the next start.
 
-The file stands beside the mark of a clean stop, names that mark, and goes with it before any log is written to. It is a
-short cut and no more: where it is missing, damaged, of another stop or another version, logs are opened from their own
-files. So it need not be flushed.
+The file lies beside the mark of a clean stop, names that mark, and is removed with it before any log is written to. The
+file only saves time. A missing, damaged or outdated file makes the broker open all logs from their own files. So the
+file need not be flushed.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ def write(path: Path, directory_id: bytes, logs: Mapping[TopicPartition, CleanLo
 
 
 def take(path: Path, directory_id: bytes) -> dict[TopicPartition, CleanLogState]:
-    """Read and remove the file, before the mark is taken; empty if it does not belong to the mark that is there, or
-    cannot be read."""
+    """Read and remove the file, before the mark is removed. Returns no entries if the file cannot be read, or does not
+    belong to the present mark."""
     file = path / FILE_NAME
     try:
         data = read_file(file)
@@ -62,14 +62,14 @@ def take(path: Path, directory_id: bytes) -> dict[TopicPartition, CleanLogState]
     try:
         return _decoded(data, directory_id, _mark(path))
     except FileNotFoundError:
-        return {}  # There was no clean stop.
+        return {}  # The last stop was not clean.
     except (OSError, ValueError, TypeError, KeyError, IndexError) as error:
         logger.warning("%s is passed over: %s", file, error)
         return {}
 
 
 def _mark(path: Path) -> list[int]:
-    """What tells the mark of one clean stop from any other. Raises OSError."""
+    """Return the values that distinguish the mark of one clean stop from any other. Raises OSError."""
     status = os.stat(path / CLEAN_SHUTDOWN)
     return [status.st_ino, status.st_ctime_ns, status.st_size]
 
@@ -81,7 +81,7 @@ def _row(known: CleanLogState, names: int) -> list[object]:
 
 
 def _decoded(data: bytes, directory_id: bytes, mark: list[int]) -> dict[TopicPartition, CleanLogState]:
-    """Raises ValueError, among others, if the file cannot be used."""
+    """Decode the file. Raises ValueError, among others, if the file cannot be used."""
     with memoryview(data) as view:
         if int(data[:_CRC_DIGITS], 16) != crc32c(view[_CRC_DIGITS:]):
             raise ValueError("its CRC-32C is another")
@@ -92,7 +92,9 @@ def _decoded(data: bytes, directory_id: bytes, mark: list[int]) -> dict[TopicPar
         raise ValueError(f"it is of data folder {told['directory']}")
     if told["mark"] != mark:
         raise ValueError("it is of another stop")
-    names = [tuple(map(intern, each)) for each in told["names"]]  # Most are those of all logs.
+    names = [
+        tuple(map(intern, each)) for each in told["names"]
+    ]  # Interned, since most logs share their names.
     return {(topic, index): _known(row, names) for topic, index, *row in told["logs"]}
 
 

@@ -1,4 +1,4 @@
-"""Up to where each log was compacted: `cleaner-offset-checkpoint` of each data folder, in Kafka's format."""
+"""The offsets up to which logs are compacted: `cleaner-offset-checkpoint` of each data folder, in Kafka's format."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ logger = logging.getLogger(__name__)
 
 
 class CleanerCheckpoints:
-    """Rows by data folder and partition. A row is lost with its log, also where a new one takes the name."""
+    """Clean offsets by data folder and partition. A row is lost with its log, even if a new log takes the same name."""
 
     def __init__(self) -> None:
         self._rows: dict[Path, dict[TopicPartition, int]] = {}
         self._owners: dict[Path, PartitionLog] = {}
-        # Folders whose files have rows that are lost, or too high.
+        # Folders whose files contain rows of lost logs, or offsets that are too high.
         self._outdated: set[Path] = set()
         self._writing = threading.Lock()
 
     async def load(self, folders: Iterable[Path]) -> bool:
-        """Read the files of folders that are new here; whether there were any. One that is damaged means that nothing
-        is clean."""
+        """Read the files of folders that are new here. Returns whether there were any. For a damaged file all logs
+        count as dirty."""
         new = [folder for folder in folders if folder not in self._rows]
         for folder in new:
             self._rows[folder] = {}
@@ -46,7 +46,8 @@ class CleanerCheckpoints:
         return bool(new)
 
     def get(self, key: TopicPartition, partition_log: PartitionLog) -> int | None:
-        """Up to where the log is clean, which is not above where it was cut since; None if that is not known."""
+        """Return the offset up to which the log is clean, at most the offset where it was cut since; None if
+        unknown."""
         directory = partition_log.directory
         owner = self._owners.setdefault(directory, partition_log)
         rows = self._rows.get(directory.parent, {})
@@ -64,7 +65,7 @@ class CleanerCheckpoints:
         return known
 
     def set(self, key: TopicPartition, partition_log: PartitionLog, offset: int) -> None:
-        """The log is clean up to `offset`."""
+        """Note that the log is clean up to `offset`."""
         self._owners[partition_log.directory] = partition_log
         self._rows.setdefault(partition_log.directory.parent, {})[key] = offset
         self._watch(key, partition_log, offset)
@@ -75,8 +76,11 @@ class CleanerCheckpoints:
         durability.before_compacted_goes = partial(self._cut, key, partition_log)
 
     def _cut(self, key: TopicPartition, partition_log: PartitionLog, offset: int) -> None:
-        """The log is about to be cut there. Blocking, as every cut is, and rare: what is compacted is committed. With
-        the next look it may be too late: the process is killed before, and the log was long again by then."""
+        """Lower the row of a log that is about to be cut at `offset`, and write it.
+
+        This blocks, as every cut does, and is rare, since compacted records are committed. A later write may come too
+        late: the process could be killed before it, when the log has already grown again.
+        """
         directory = partition_log.directory
         if self._owners.get(directory) is partition_log:
             self._rows[directory.parent][key] = partition_log.durability.compacted_upto = offset
@@ -94,17 +98,19 @@ class CleanerCheckpoints:
                     self._outdated.add(folder)
 
     async def write_losses(self) -> bool:
-        """Make durable that rows are lost; whether there were any. In a log that takes the name, and is there after a
-        start, keys that occur more than once would count as clean: of a deleted one the tombstone would go, and an
-        older value stay."""
+        """Make the loss of rows durable. Returns whether there was any.
+
+        Otherwise, after a start, a new log with the same name would count as clean although keys occur in it more than
+        once. A deleted key's tombstone would then be removed, and an older value would stay.
+        """
         outdated = list(self._outdated)
         for folder in outdated:
             await self.write(folder)
         return bool(outdated)
 
     async def write(self, folder: Path) -> None:
-        """Make the rows of a folder durable. A failure is logged: cleaning anew does no harm, and what is lost is
-        written with the next look."""
+        """Write the rows of a folder durably. A failure is logged: cleaning a range twice does no harm, and lost rows
+        are written at the next attempt."""
         await in_thread(partial(self._write, folder))
 
     def _write(self, folder: Path) -> None:
@@ -120,10 +126,10 @@ class CleanerCheckpoints:
 
 
 def _read(folder: Path) -> dict[TopicPartition, int]:
-    """The rows of logs that may have been there when the file was written. The process may have been killed after a log
-    was made that took the name of another, and before it had written that the other one's row is lost.
+    """Return the rows of logs that may have existed when the file was written.
 
-    Raises KafkaError: KAFKA_STORAGE_ERROR.
+    The process may have been killed after it created a log with another's name, and before it had written that the
+    other's row is lost. Raises KafkaError: KAFKA_STORAGE_ERROR.
     """
     rows = read_offsets(folder / CLEANER_OFFSETS)
     if not rows:
@@ -136,7 +142,7 @@ def _read(folder: Path) -> dict[TopicPartition, int]:
 
 
 def _made_ns(folder: Path, key: TopicPartition) -> int:
-    """When the log was made: then it is noted in its folder whose it is. 0 if that is not known."""
+    """Return the time when the log was created, since its topic id was written then; 0 if unknown."""
     topic, index = key
     try:
         return os.stat(folder / f"{topic}-{index}" / PARTITION_METADATA).st_mtime_ns

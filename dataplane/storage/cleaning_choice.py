@@ -1,4 +1,4 @@
-"""Which log is cleaned next, and between which offsets (Kafka's `LogCleanerManager`)."""
+"""The choice of the log to clean next, and of the offsets to clean (Kafka's `LogCleanerManager`)."""
 
 from __future__ import annotations
 
@@ -10,58 +10,57 @@ LONG_MAX = 2**63 - 1
 
 
 class SegmentFacts(NamedTuple):
-    """One segment; timestamps in ms, -1 where there is none."""
+    """Facts about a segment. Timestamps are in ms, -1 if there is none."""
 
     base_offset: int
     size: int
     first_timestamp: int
-    """Of its first batch; only looked at where max.compaction.lag.ms is set."""
+    """Timestamp of the first batch; only used if max.compaction.lag.ms is set."""
     max_timestamp: int
-    """Only looked at where min.compaction.lag.ms is set."""
+    """Largest timestamp; only used if min.compaction.lag.ms is set."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogFacts:
-    """A log as it stands. The last segment is the active one."""
+    """The present state of a log. The last segment is the active one."""
 
     segments: Sequence[SegmentFacts]
     log_start_offset: int
     log_end_offset: int
     last_stable_offset: int
     held_from: int | None
-    """Nothing from here on may be looked at, as the log may come to end here; None if that cannot be."""
+    """The offset from which the log must not be cleaned yet, because the log may be cut there; None if it cannot be
+    cut."""
     high_watermark: int
     checkpoint: int | None
-    """Up to where it was cleaned; None if it never was."""
+    """The offset up to which the log was cleaned; None if it was never cleaned."""
     min_cleanable_ratio: float
     min_lag_ms: int
     max_lag_ms: int
 
 
 class DirtyRange(NamedTuple):
-    """What there is to clean in a log."""
+    """The part of a log that can be cleaned."""
 
     first_dirty_offset: int
-    """Below, every key occurs once."""
+    """The offset below which every key occurs once."""
     upper_bound: int
-    """From here on nothing may be cleaned yet. The base of a segment unless it equals the first dirty
-    offset.
-    """
+    """The offset from which records must not be cleaned yet. It is a segment's base offset, unless it equals the first
+    dirty offset."""
     ratio: float
-    """Dirty bytes, by all bytes below the upper bound; 0 where there are none."""
+    """Dirty bytes divided by all bytes below the upper bound; 0 if there are none."""
     overdue: bool
-    """Whether max.compaction.lag.ms asks for it, whatever the ratio."""
+    """True if max.compaction.lag.ms requires cleaning, whatever the ratio."""
     checkpoint_was_wrong: bool
-    """The checkpoint does not fit the log any more; the first dirty offset is to take its place."""
+    """True if the checkpoint no longer fits the log, so that the first dirty offset must replace it."""
 
 
 def dirty_range(log: LogFacts, now_ms: int) -> DirtyRange:
-    """What can be cleaned: below the last stable offset, the active segment, what is held, and all that is younger
-    than min.compaction.lag.ms.
-    """
+    """Return the part of a log that can be cleaned: below the last stable offset, the active segment, the held part,
+    and all records that are younger than min.compaction.lag.ms."""
     first_dirty = log.log_start_offset if log.checkpoint is None else log.checkpoint
-    # Retention moves the start past it. An active segment below it shows that the log was truncated: what lies
-    # in older segments is still clean.
+    # Retention moves the log start past the checkpoint. An active segment below the checkpoint shows that the log was
+    # truncated; the older segments are still clean.
     active_base = max(log.segments[-1].base_offset, log.log_start_offset)
     wrong = not log.log_start_offset <= first_dirty <= active_base
     first_dirty = min(max(first_dirty, log.log_start_offset), active_base)
@@ -91,12 +90,12 @@ def dirty_range(log: LogFacts, now_ms: int) -> DirtyRange:
 
 
 def worth_cleaning(dirty: DirtyRange, min_cleanable_ratio: float) -> bool:
-    """Whether enough of a log is dirty, or some of it has been for too long."""
+    """Return whether enough of a log is dirty, or a part of it has been dirty for too long."""
     return dirty.ratio > 0 and (dirty.overdue or dirty.ratio > min_cleanable_ratio)
 
 
 def rests(log: LogFacts, dirty: DirtyRange) -> bool:
-    """Whether time alone does not make it worth cleaning: it has to change before it is looked at again."""
+    """Return whether the log becomes worth cleaning only after a change, and not merely with time."""
     return (
         log.held_from is None
         and log.min_lag_ms <= 0
@@ -107,7 +106,7 @@ def rests(log: LogFacts, dirty: DirtyRange) -> bool:
 
 
 def filthiest(logs: Iterable[tuple[LogFacts, DirtyRange]]) -> int | None:
-    """Position of the log to clean next; None if none is worth it."""
+    """Return the position of the log to clean next; None if no log is worth cleaning."""
     best, best_ratio = None, 0.0
     for number, (log, dirty) in enumerate(logs):
         if dirty.ratio > best_ratio and worth_cleaning(dirty, log.min_cleanable_ratio):
@@ -116,7 +115,8 @@ def filthiest(logs: Iterable[tuple[LogFacts, DirtyRange]]) -> int | None:
 
 
 def _segment_base_at(log: LogFacts, offset: int) -> int:
-    """Base of the segment that holds `offset`; of the active one if it is above that."""
+    """Return the base offset of the segment that contains `offset`; of the active segment if `offset` is above all
+    segments."""
     base = log.segments[0].base_offset
     for segment in log.segments:
         if segment.base_offset > offset:

@@ -1,4 +1,4 @@
-"""The child process that compacts logs: started when there is work, given one job at a time."""
+"""The child process that compacts logs. It is started when there is work, and gets one job at a time."""
 
 from __future__ import annotations
 
@@ -19,25 +19,25 @@ logger = logging.getLogger(__name__)
 
 
 class CleaningProcessDied(Exception):
-    """It ended, or answered nonsense, before the job was done."""
+    """The process ended, or sent an invalid reply, before the job was done."""
 
 
 class CleaningProcess:
-    """At most one child at a time; one that died is replaced when the next job comes."""
+    """A holder of at most one child process. A process that died is replaced when the next job comes."""
 
     def __init__(self) -> None:
         self._process: asyncio.subprocess.Process | None = None
 
     @property
     def pid(self) -> int | None:
-        """Of the running child; None if there is none."""
+        """The process id of the running child; None if there is none."""
         process = self._process
         return None if process is None or process.returncode is not None else process.pid
 
     async def run(self, job: CleaningJob) -> AsyncIterator[Reply]:
-        """The replies, as they come; the last one is no `GroupCleaned`.
+        """Yield the replies as they arrive. The last reply is not a `GroupCleaned`.
 
-        Raises CleaningProcessDied if it ends without a last reply.
+        Raises CleaningProcessDied if the process ends without a last reply.
         """
         process = await self._started()
         assert process.stdin is not None
@@ -72,7 +72,7 @@ class CleaningProcess:
         return process
 
     async def end(self) -> None:
-        """Let an idle child go; one that does not is killed."""
+        """Let an idle child process end; it is killed if it does not end in time."""
         process = self._process
         if process is not None and process.returncode is None and process.stdin is not None:
             process.stdin.close()
@@ -81,7 +81,7 @@ class CleaningProcess:
         await self.kill()
 
     async def kill(self) -> None:
-        """End the child whatever it is doing; what it has written so far is left."""
+        """Kill the child process at once; the files that it has written stay."""
         process, self._process = self._process, None
         if process is not None and process.returncode is None:
             with contextlib.suppress(ProcessLookupError):

@@ -1,4 +1,4 @@
-"""One data folder: its lock, whose it is, its checkpoints, and all logs in it."""
+"""A data folder: its lock, its identity, its checkpoints, and all logs in it."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ from .meta_properties import MetaProperties
 DELETE_SUFFIX = "-delete"
 FUTURE_SUFFIX = "-future"
 STRAY_SUFFIX = "-stray"
-"""Of folders set aside: Kafka's name for logs that the cluster does not know."""
+"""The suffix of folders that were set aside: Kafka's name for logs that the cluster does not know."""
 _NAME_MAX = 255
 _MANY = 1_000
-"""So many logs are worth that nobody looks through them for garbage."""
+"""The number of logs from which their objects are frozen, so that the garbage collector does not scan them."""
 _PARTITION_FOLDER = re.compile(r"(?P<topic>[A-Za-z0-9._-]+)-(?P<partition>\d+)")
 _FUTURE_FOLDER = re.compile(_PARTITION_FOLDER.pattern + r"\.[0-9a-f]{32}" + FUTURE_SUFFIX)
 
@@ -48,50 +48,53 @@ logger = logging.getLogger(__name__)
 class LogDirectory:
     """A data folder in use by this process.
 
-    `open` locks it and checks whose it is; `load` opens its logs. Blocking calls (`load`,
-    `checkpoint`, `remove_deleted`, `close`) belong in a thread; the others are for the event loop.
+    `open` locks it and checks its owner; `load` opens its logs. Blocking calls (`load`, `checkpoint`, `remove_deleted`,
+    `close`) belong in a thread; the others are for the event loop.
     """
 
     def __init__(self, path: Path, lock_fd: int, meta: MetaProperties) -> None:
         self.path = path
         self.meta = meta
         self.last_clean_broker_epoch: int | None = None
-        """Broker epoch of the last clean stop (-1: not recorded); None if the last stop was unclean."""
+        """Broker epoch of the last clean stop (-1 if not recorded); None if the last stop was unclean."""
         self.failed: dict[TopicPartition, KafkaError] = {}
-        """Logs that are damaged, or could not be opened, and why."""
+        """Logs that are damaged or could not be opened, each with the reason."""
         self.on_failure: Callable[[KafkaError], None] | None = None
-        """Called once, in whichever thread found out, when this folder failed."""
+        """A function that is called once when this folder failed, in the thread that noticed the failure."""
         self.failure: KafkaError | None = None
-        """Why the folder is offline: one failed log is enough, since nothing on this disk is certain then."""
+        """The reason why the folder is offline. One failed log is enough, since nothing on this disk is certain
+        then."""
         self.lack: KafkaError | None = None
-        """Why nothing can be written here for now; None while it can. The event loop sets it."""
+        """The reason why nothing can be written here for now; None while writes succeed. The event loop sets it."""
         self.on_lack: Callable[[LogDirectory, KafkaError], None] | None = None
-        """Called, in the thread that found out, whenever something could not be written for want of room."""
+        """A function that is called whenever a write failed for lack of room, in the thread that noticed it."""
         self.futures: dict[TopicPartition, PartitionLog] = {}
-        """Logs that grow here to take the place of those of the same partitions in other folders."""
+        """Future logs: they grow here to replace the logs of the same partitions in other folders."""
         self.retired: set[TopicPartition] = set()
-        """Whose former logs still have their folders here; their names are not free for others."""
+        """Partitions whose former logs still have their folders here, so that their names are not free for
+        other logs."""
         self.interrupted_moves: set[TopicPartition] = set()
-        """Whose future logs an earlier process left here; they are dropped, to begin anew."""
+        """Partitions whose future logs an earlier process left here. These logs are dropped, and the moves
+        begin again."""
         self._lock_fd = lock_fd
         self._logs: dict[TopicPartition, PartitionLog] = {}
         self._topic_ids: dict[TopicPartition, bytes] = {}
         self._files = FileCache()
         self._doomed_folders: list[Path] = []
         self._closed: dict[TopicPartition, PartitionLog] = {}
-        # Logs that were closed here, as long as a thread may still flush one.
+        # Logs that were closed here, while a thread may still flush them.
         self._left_folders: set[Path] = set()
-        # Of logs that are used no more, were not flushed, and have their names still: the next start finds them.
+        # Folders of unused logs that were not flushed and could not be renamed, so that the next start finds them.
         self.checkpoints = FolderCheckpoints(path, self._logs, self.failed)
 
     # Opening
 
     @classmethod
     def open(cls, path: Path, cluster_id: str, node_id: int, *, new_directory_id: bytes) -> LogDirectory:
-        """Create or lock a data folder; a new one gets `new_directory_id` (16 bytes).
+        """Create or lock a data folder; a new folder gets `new_directory_id` (16 bytes).
 
-        Raises KafkaError: KAFKA_STORAGE_ERROR if it cannot be used or another process has it, INCONSISTENT_CLUSTER_ID
-        if it belongs to another node or cluster.
+        Raises KafkaError: KAFKA_STORAGE_ERROR if the folder cannot be used or another process has it,
+        INCONSISTENT_CLUSTER_ID if it belongs to another node or cluster.
         """
         fd, meta = claim_folder(path, cluster_id, node_id, new_directory_id=new_directory_id)
         return cls(path, fd, meta)
@@ -101,12 +104,12 @@ class LogDirectory:
     ) -> None:
         """Open every log in the folder. Blocking.
 
-        `configs` gives the configuration of topics that differ from `default`. Logs that are damaged are
-        left out and listed in `failed`. Where the disk refuses more than to read a log, a later start may find
-        it in a better state, and until then nothing of it is in use.
+        `configs` has the configuration of topics that differ from `default`. Damaged logs are left out and listed in
+        `failed`. If the disk refuses more than reading a log, the whole folder is refused, since a later start may find
+        it in a better state.
 
-        Raises KafkaError: KAFKA_STORAGE_ERROR if the folder or its checkpoints cannot be read, or a log not be opened
-        since there is no room on the disk, or no descriptor or memory left, or it is read-only.
+        Raises KafkaError: KAFKA_STORAGE_ERROR if the folder or its checkpoints cannot be read, or if a log cannot be
+        opened because the disk has no room or is read-only, or no descriptor or memory is left.
         """
         recovery_points, log_starts = self.checkpoints.read()
         found = self._scan()
@@ -145,7 +148,7 @@ class LogDirectory:
             if isinstance(error.__cause__, OSError):
                 if not is_unreadable(error):
                     raise error
-                # What the disk cannot read is damaged: unlike what it has no room for now, it stays so.
+                # A log that the disk cannot read is damaged for good, unlike a log for which there is no room now.
                 self.failed[key] = KafkaError(error.code, error.message)
 
     def _scan(self) -> dict[TopicPartition, Path]:
@@ -192,16 +195,16 @@ class LogDirectory:
                 self.on_failure(error)
 
     def fail(self, error: KafkaError) -> None:
-        """The disk refused something outside of any log: the folder is offline from now on."""
+        """Take the folder offline, since the disk refused an operation outside of any log."""
         self._failed(error)
 
     def lacks(self, error: KafkaError) -> None:
-        """Report that something could not be written for want of room, descriptors or memory."""
+        """Report that a write failed for lack of room, descriptors or memory."""
         if self.failure is None and self.on_lack is not None:
             self.on_lack(self, error)
 
     def condemn(self, topic: str, partition: int, error: KafkaError) -> None:
-        """This log proved to be damaged: close it, and count it among those that could not be opened."""
+        """Close a log that proved to be damaged, and add it to `failed`."""
         self.failed[topic, partition] = error
         self._close((topic, partition), self._logs.pop((topic, partition)))
 
@@ -211,13 +214,13 @@ class LogDirectory:
         self._closed = {name: closed for name, closed in self._closed.items() if closed.is_being_flushed}
 
     def is_being_left(self, topic: str, partition: int) -> bool:
-        """Return True while a thread still flushes a closed log of this name. It writes by name, so that it would
-        give its leader epochs to a log that took the name now."""
+        """Return True while a thread still flushes a closed log of this name. That thread writes by name, so it would
+        overwrite the leader epochs of a new log with this name."""
         former = self._closed.get((topic, partition))
         return former is not None and former.is_being_flushed
 
     def let_go(self) -> dict[TopicPartition, bytes | None]:
-        """Close all logs of this failed folder, from which nothing is to be expected; whose they were."""
+        """Close all logs of this failed folder, and return their partitions with the topic ids."""
         failure = self.failure
         assert failure is not None, f"{self.path} is in use"
         owners = {key: self._topic_ids.get(key) for key in [*self._logs, *self.failed]}
@@ -238,9 +241,9 @@ class LogDirectory:
         return MappingProxyType(self._logs)
 
     def get(self, topic: str, partition: int) -> PartitionLog | None:
-        """The log, if this folder has it open.
+        """Return the log if this folder has it open.
 
-        Raises KafkaError: KAFKA_STORAGE_ERROR if the folder has it, but it could not be opened.
+        Raises KafkaError: KAFKA_STORAGE_ERROR if the folder has the log, but could not open it.
         """
         failure = self.failed.get((topic, partition))
         if failure is not None:
@@ -248,15 +251,16 @@ class LogDirectory:
         return self._logs.get((topic, partition))
 
     def topic_id(self, topic: str, partition: int) -> bytes | None:
-        """The topic id that the partition was created for; None if it is not known."""
+        """Return the topic id that the partition was created for; None if it is unknown."""
         return self._topic_ids.get((topic, partition))
 
     def create(
         self, topic: str, partition: int, topic_id: bytes, config: LogConfig, *, now_ms: int
     ) -> PartitionLog:
-        """An empty log in a new folder, or the one that is open already.
+        """Create an empty log in a new folder, or return the log that is open already.
 
-        Raises KafkaError: KAFKA_STORAGE_ERROR; also if a log of an older topic with the same name is still here.
+        Raises KafkaError: KAFKA_STORAGE_ERROR; INCONSISTENT_TOPIC_ID if a log of an older topic with the same name is
+        still here.
         """
         key = (topic, partition)
         existing = self.get(topic, partition)
@@ -281,8 +285,8 @@ class LogDirectory:
         return log
 
     def _free_folder(self, key: TopicPartition) -> Path:
-        """The folder for a log that is not here yet. What a former one left under that name, since it could not be
-        renamed then, is set aside. Raises KafkaError: KAFKA_STORAGE_ERROR."""
+        """Return the path for a new log's folder. A former log's folder that has this name, because it could not be
+        renamed, is set aside. Raises KafkaError: KAFKA_STORAGE_ERROR."""
         folder = self.path / f"{key[0]}-{key[1]}"
         if not os.path.lexists(folder):
             return folder
@@ -295,7 +299,8 @@ class LogDirectory:
 
     @staticmethod
     def future_name(topic: str, partition: int) -> str:
-        """A name for the folder of a future log. Raises KafkaError: INVALID_TOPIC_EXCEPTION if it is too long."""
+        """Return a name for the folder of a future log. Raises KafkaError: INVALID_TOPIC_EXCEPTION if it is too
+        long."""
         name = f"{topic}-{partition}.{os.urandom(16).hex()}{FUTURE_SUFFIX}"
         if len(name) > _NAME_MAX:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"the name of {topic} is too long to move it")
@@ -304,7 +309,7 @@ class LogDirectory:
     def create_future(
         self, topic: str, partition: int, topic_id: bytes, config: LogConfig, *, now_ms: int
     ) -> PartitionLog:
-        """An empty log that is to replace the one in another folder. Blocking.
+        """Create an empty log that is to replace the log in another folder. Blocking.
 
         Raises KafkaError: INVALID_TOPIC_EXCEPTION, KAFKA_STORAGE_ERROR.
         """
@@ -320,7 +325,7 @@ class LogDirectory:
         return log
 
     def settle_future(self, topic: str, partition: int, config: LogConfig, *, now_ms: int) -> PartitionLog:
-        """Give the future log its lasting name, flushed. Blocking. It is not in use before `adopt_future`.
+        """Flush the future log and give it its lasting name. Blocking. The log is not in use before `adopt_future`.
 
         Raises KafkaError: KAFKA_STORAGE_ERROR.
         """
@@ -352,13 +357,13 @@ class LogDirectory:
         return settled
 
     def adopt_future(self, topic: str, partition: int, topic_id: bytes) -> PartitionLog:
-        """From now on the settled future log is this folder's log of the partition."""
+        """Make the settled future log this folder's log of the partition."""
         log = self.futures.pop((topic, partition))
         self._adopt((topic, partition), log, topic_id)
         return log
 
     def retire(self, topic: str, partition: int) -> PartitionLog:
-        """Use this log no longer, since one in another folder took its place; it stays until `discard`."""
+        """Stop using this log, since a log in another folder replaced it. Its folder stays until `discard`."""
         self._topic_ids.pop((topic, partition), None)
         self.retired.add((topic, partition))
         log = self._logs.pop((topic, partition))
@@ -366,7 +371,7 @@ class LogDirectory:
         return log
 
     def discard(self, retired: PartitionLog) -> None:
-        """The log in the other folder is durable: rename the retired one away.
+        """Rename a retired log's folder for deletion, since the log in the other folder is durable.
 
         Raises KafkaError: KAFKA_STORAGE_ERROR.
         """
@@ -376,7 +381,7 @@ class LogDirectory:
         self._doomed_folders.append(self._renamed(retired.directory, os.urandom(16), DELETE_SUFFIX))
 
     def drop_future(self, topic: str, partition: int) -> None:
-        """Give up a move: rename the future log away; `remove_deleted` frees the space later.
+        """Abandon a move: rename the future log's folder for deletion; `remove_deleted` frees the space later.
 
         Raises KafkaError: KAFKA_STORAGE_ERROR.
         """
@@ -386,9 +391,9 @@ class LogDirectory:
             self._doomed_folders.append(self._renamed(log.directory, os.urandom(16), DELETE_SUFFIX))
 
     def delete(self, topic: str, partition: int) -> None:
-        """Rename the log's folder so that it is gone at once; `remove_deleted` frees the space later.
+        """Rename the log's folder so that the log is gone at once; `remove_deleted` frees the space later.
 
-        Does nothing if there is no such log. A log that could not be opened is deleted all the same.
+        Does nothing if there is no such log. A log that could not be opened is deleted, too.
 
         Raises KafkaError: KAFKA_STORAGE_ERROR.
         """
@@ -397,7 +402,8 @@ class LogDirectory:
             self._doomed_folders.append(target)
 
     def set_aside(self, topic: str, partition: int) -> Path | None:
-        """Rename the log's folder so that nobody uses it, and keep it; where it is now, None if there is none.
+        """Rename the log's folder so that no process uses it, and keep it. Returns the new path, or None without such a
+        log.
 
         Raises KafkaError: KAFKA_STORAGE_ERROR.
         """
@@ -413,7 +419,7 @@ class LogDirectory:
             self._topic_ids.pop(key, None)
             self._close(key, log)
         target = self._renamed(self.path / f"{topic}-{partition}", topic_id, suffix)
-        # A damaged log that cannot be renamed stays one, with its recovery point.
+        # A damaged log that cannot be renamed stays in `failed`, with its recovery point.
         self.failed.pop(key, None)
         self._topic_ids.pop(key, None)
         return target
@@ -430,9 +436,8 @@ class LogDirectory:
         return target
 
     def remove_deleted(self) -> None:
-        """Remove the folders that were renamed for deletion. Blocking; failures are logged and tried again at
-        the next start.
-        """
+        """Remove the folders that were renamed for deletion. Blocking. Failures are logged and tried again at the next
+        start."""
         while self._doomed_folders:
             folder = self._doomed_folders.pop()
             _remove(folder)
@@ -442,7 +447,7 @@ class LogDirectory:
     def checkpoint(self) -> None:
         """Flush rolled segments, then write recovery points and log start offsets. Blocking.
 
-        Raises KafkaError: KAFKA_STORAGE_ERROR if a checkpoint cannot be written; a log that cannot be flushed goes
+        Raises KafkaError: KAFKA_STORAGE_ERROR if a checkpoint cannot be written. A log that cannot be flushed goes
         offline by itself.
         """
         for key, log in list(self._logs.items()):
@@ -450,7 +455,7 @@ class LogDirectory:
                 try:
                     log.flush()
                 except KafkaError as error:
-                    if self._logs.get(key) is log:  # Else it was deleted meanwhile, and with it its files.
+                    if self._logs.get(key) is log:  # Otherwise the log and its files were deleted meanwhile.
                         logger.error("%s cannot be flushed: %s", log.directory.name, error.message)
         self.checkpoints.write_recovery_points({})
         self.checkpoints.write_log_starts()
@@ -460,7 +465,7 @@ class LogDirectory:
     def close(self, *, clean: bool, broker_epoch: int = -1, threads: int = 4) -> None:
         """Close all logs; `clean` flushes them and leaves the clean-shutdown marker. Blocking.
 
-        No marker is left if any log that the next start finds was not flushed; the folder is unlocked in any case.
+        No marker is left if any log that the next start finds was not flushed. The folder is unlocked in any case.
         """
         try:
             logs = list(self._logs.values())
@@ -483,7 +488,8 @@ class LogDirectory:
             os.close(self._lock_fd)
 
     def _tell_next_start(self) -> None:
-        """It does not need to know, so that nothing that goes wrong here is a failure."""
+        """Write the logs' states for the next start. The next start can do without them, so an error here is only
+        logged."""
         try:
             known = {
                 key: settled
@@ -498,7 +504,7 @@ class LogDirectory:
 
 
 def _remove(folder: Path) -> None:
-    from shutil import rmtree  # which loads what archives are packed with
+    from shutil import rmtree  # Imported only here, since it loads the compression modules.
 
     rmtree(folder, ignore_errors=True)
     if folder.exists():

@@ -1,4 +1,4 @@
-"""The checkpoint files of one data folder: how far its logs are flushed and committed, and where they start."""
+"""The checkpoint files of one data folder: recovery points, high watermarks and log start offsets of its logs."""
 
 from __future__ import annotations
 
@@ -19,33 +19,38 @@ from ..log.partition_log import PartitionLog
 
 
 class Checkpointed(NamedTuple):
-    """What the files said when the folder was opened."""
+    """The content of the checkpoint files when the folder was opened."""
 
     recovery_points: Mapping[TopicPartition, int]
     log_starts: Mapping[TopicPartition, int]
 
 
 class FolderCheckpoints:
-    """Writes the files from the logs as they stand; each method blocks and may be called in any thread.
+    """The writer of a folder's checkpoint files from the present state of its logs. Each method blocks and may be
+    called in any thread.
 
-    All raise KafkaError, KAFKA_STORAGE_ERROR, if a file cannot be read or written.
+    All methods raise KafkaError, KAFKA_STORAGE_ERROR, if a file cannot be read or written.
     """
 
     def __init__(
         self, path: Path, logs: Mapping[TopicPartition, PartitionLog], failed: Collection[TopicPartition] = ()
     ) -> None:
-        """`logs` is the folder's own table, which changes, and so is `failed`: the logs that are here and not open.
-        What the files say of these stays as it is. Without its recovery point the next start would take a damaged log
-        for one that was never flushed, and cut it. A log that fails is among `failed` before it leaves `logs`."""
+        """`logs` is the folder's table of open logs, and `failed` has the logs that are here and not open. Both change.
+
+        The rows of failed logs stay unchanged in the files. Without its recovery point the next start would take a
+        damaged log for a log that was never flushed, and cut it. A log that fails is in `failed` before it leaves
+        `logs`.
+        """
         self._path = path
         self._logs = logs
         self._failed = failed
         self._writing = threading.Lock()
-        # Who has rows in each of the files, which know no topic ids. Replaced whenever the file is: logs come and go.
+        # The logs that have rows in each file; the files have no topic ids. A set is replaced whenever its file is,
+        # since logs are added and removed.
         self._rows: dict[str, frozenset[TopicPartition]] = {}
-        # What each file says, as it was read or written last.
+        # The content of each file, as it was read or written last.
         self._said: dict[str, Mapping[TopicPartition, int]] = {}
-        # Those that this process wrote: a broker with nothing to do writes nothing.
+        # Names of files that this process wrote, so that an idle broker writes no file twice.
         self._written: set[str] = set()
 
     @property
@@ -54,7 +59,7 @@ class FolderCheckpoints:
         return frozenset().union(*self._rows.values())
 
     def read(self) -> Checkpointed:
-        """What an earlier process left."""
+        """Read the files that an earlier process left."""
         recovery_points = read_offsets(self._path / RECOVERY_POINTS)
         log_starts = read_offsets(self._path / LOG_START_OFFSETS)
         self._said = {
@@ -66,31 +71,33 @@ class FolderCheckpoints:
         return Checkpointed(recovery_points, log_starts)
 
     def read_high_watermarks(self) -> dict[TopicPartition, int]:
-        """As last written."""
+        """Return the high watermarks as last written."""
         return read_offsets(self._path / HIGH_WATERMARKS)
 
     def write_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
-        """Those of logs that are here."""
+        """Write the high watermarks of the logs that are in this folder; others are left out."""
         with self._writing:
             here = self._logs
             present = {key: offset for key, offset in high_watermarks.items() if key in here}
             self._write(HIGH_WATERMARKS, present)
 
     def write_log_starts(self) -> None:
-        """Where the logs start now."""
+        """Write the present log start offsets."""
         with self._writing:
             starts = {key: log.log_start_offset for key, log in list(self._logs.items())}
             self._write(LOG_START_OFFSETS, {key: start for key, start in starts.items() if start > 0})
 
     def write_recovery_points(self, lowered: Mapping[TopicPartition, int]) -> None:
-        """How far the logs are flushed now, those in `lowered` only so far."""
+        """Write the recovery points, up to which the logs are flushed. Logs in `lowered` get the lower value given
+        there."""
         with self._writing:
             points = {key: log.recovery_point for key, log in list(self._logs.items())}
             self._write(RECOVERY_POINTS, {**points, **lowered})
 
     def make_room_for(self, key: TopicPartition) -> None:
-        """A log is about to be made: drop the rows of logs that are gone, if it has the name of one. A recovery
-        point or a log start of the old one would condemn or hide what the new one holds.
+        """Drop the rows of logs that are gone, if the log that is about to be created has the name of one of them.
+
+        The old log's recovery point or log start would condemn or hide records of the new log.
         """
         if not any(key in rows for rows in self._rows.values()):
             return
@@ -101,7 +108,7 @@ class FolderCheckpoints:
                 self._write(name, {key: rows[key] for key in rows.keys() & self._logs.keys()})
 
     def _write(self, name: str, offsets: dict[TopicPartition, int]) -> None:
-        """Replace one of the files, unless it says the same already. `offsets` belong to this object from now on."""
+        """Replace a file, unless its content stays the same. `offsets` belong to this object from now on."""
         said = self._said.get(name, {})
         for key in list(self._failed):
             if key in said:
@@ -109,7 +116,7 @@ class FolderCheckpoints:
         if name in self._written and said == offsets:
             return
         self._written.discard(name)
-        # Should the file not be written, it has old rows or new ones.
+        # If the write fails, the file has either the old rows or the new ones.
         self._rows[name] = self._rows.get(name, frozenset()).union(offsets)
         write_offsets(self._path / name, offsets)
         self._rows[name] = frozenset(offsets)

@@ -1,4 +1,4 @@
-"""Taking a data folder into use: locked against other processes, and refused if it is another node's."""
+"""The claim of a data folder by a process: a lock against other processes, and a check that it belongs to this node."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ LOCK_FILE = ".lock"
 def claim_folder(
     path: Path, cluster_id: str, node_id: int, *, new_directory_id: bytes
 ) -> tuple[int, MetaProperties]:
-    """Create or lock a data folder; a new one gets `new_directory_id` (16 bytes). It stays locked until the
-    descriptor that is returned is closed.
+    """Create or lock a data folder; a new folder gets `new_directory_id` (16 bytes). It stays locked until the returned
+    descriptor is closed.
 
-    Raises KafkaError: KAFKA_STORAGE_ERROR if it cannot be used or another process has it, INCONSISTENT_CLUSTER_ID if it
-    belongs to another node or cluster, or is new and has data folders of brokers in it.
+    Raises KafkaError: KAFKA_STORAGE_ERROR if the folder cannot be used or another process has it,
+    INCONSISTENT_CLUSTER_ID if it belongs to another node or cluster, or if it is new and contains data folders of
+    brokers.
     """
     try:
         make_directory(path)
@@ -43,7 +44,8 @@ def claim_folder(
 
 
 def _check_new(path: Path) -> None:
-    """A folder named `broker-1` would be taken for a log of the topic `broker`, and renamed."""
+    """Refuse a new folder that contains data folders of brokers. Otherwise a folder named `broker-1` would be taken for
+    a log of the topic `broker`, and renamed."""
     try:
         found = min(path.glob(f"broker-*/{FILE_NAME}"), default=None)
     except OSError as error:
@@ -59,7 +61,7 @@ def _check_new(path: Path) -> None:
 def _lock(path: Path, fd: int) -> None:
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)  # What a JVM's FileLock respects.
+        fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)  # A JVM's FileLock respects this lock only.
     except BlockingIOError:
         raise KafkaError(
             ErrorCode.KAFKA_STORAGE_ERROR, f"data folder {path} is in use by another process"

@@ -14,18 +14,18 @@ _ALL = "*"
 
 
 def move_bytes_per_second(settings: BrokerSettings) -> float:
-    """How fast replicas may be copied from one folder into another."""
+    """Return the maximum rate, in bytes per second, at which replicas are copied from one folder to another."""
     return settings.number(MOVE_RATE)
 
 
 def cordoned_folders(settings: BrokerSettings, log_dirs: Sequence[Path]) -> frozenset[Path]:
-    """The folders that new replicas shall stay out of (KIP-1066)."""
+    """Return the folders that get no new replicas (KIP-1066)."""
     named = _items(settings.text(CORDONED))
     return frozenset(path for path in log_dirs if _ALL in named or _names(path) & set(named))
 
 
 def check_cordoned(text: str, log_dirs: Sequence[Path]) -> None:
-    """Raises ConfigError unless it is `*`, or names folders of `log.dirs`, each once; Kafka's words."""
+    """Raise ConfigError, with Kafka's text, unless `text` is `*` or names folders of `log.dirs`, each once."""
     named = _items(text)
     if len(set(named)) < len(named):
         raise ConfigError(f"Configuration '{CORDONED}' values must not be duplicated.")
@@ -43,7 +43,7 @@ def check_cordoned(text: str, log_dirs: Sequence[Path]) -> None:
 
 
 def _names(path: Path) -> set[str]:
-    """As log.dirs has it, and as DescribeLogDirs tells it."""
+    """Return the folder's names, as in log.dirs and as in DescribeLogDirs."""
     return {str(path), str(path.absolute())}
 
 

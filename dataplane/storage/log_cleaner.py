@@ -1,7 +1,9 @@
-"""Compaction of this broker's logs: looks for the dirtiest, has the cleaning process rewrite it, swaps the result in.
+"""Compaction of this broker's logs: it picks the dirtiest log, has the cleaning process rewrite it, and swaps the
+result in.
 
-The child only reads segments and writes new files beside them; the log itself is changed here, on the loop, one
-group of segments at a time. A log that was cut, or had old segments deleted, meanwhile refuses the swap.
+The child process only reads segments and writes new files beside them. The log itself is changed here, on the event
+loop, one group of segments at a time. If a log was cut, or its old segments were deleted meanwhile, the swap is
+refused.
 """
 
 from __future__ import annotations
@@ -49,7 +51,7 @@ class CleanerSettings:
 
     @classmethod
     def of(cls, broker: BrokerSettings) -> Self:
-        """As they are in force now."""
+        """Return the settings that are in force now."""
         return cls(
             enabled=broker.truth("log.cleaner.enable"),
             backoff_ms=broker.number("log.cleaner.backoff.ms"),
@@ -63,11 +65,12 @@ class CleanerSettings:
 
 
 class _Aborted(Exception):
-    """The log is not what it was when the job began."""
+    """The log has changed since the job began, so that the result cannot be used."""
 
 
 class LogCleaner(Generic[_Replica]):
-    """One log at a time. A log that cannot be cleaned is left alone until the broker restarts, as in Kafka."""
+    """The task that compacts logs, one at a time. A log that cannot be cleaned is skipped until the broker restarts, as
+    in Kafka."""
 
     def __init__(
         self,
@@ -76,13 +79,13 @@ class LogCleaner(Generic[_Replica]):
         wall_ms: Callable[[], int],
         held_from: Callable[[str, int], int | None],
     ) -> None:
-        """`held_from` tells of a topic's partition from which offset on it is not compacted yet, if there is one."""
+        """`held_from` returns the offset from which a topic's partition must not be compacted yet, or None."""
         self._settings = settings
         self._replicas = replicas
         self._moved = replicas.moved.since(lambda: replicas)
         self._candidates: dict[_Replica, PartitionLog] = {}
-        """Compacted logs that may be worth cleaning, or come to be so with time. The others are looked at when they
-        have moved."""
+        """Compacted logs that are worth cleaning, or may become so with time. Other logs are checked when they have
+        moved."""
         self._some_are_gone = False
         self._held_from = held_from
         self._wall_ms = wall_ms
@@ -92,27 +95,27 @@ class LogCleaner(Generic[_Replica]):
         self._reconfigured = asyncio.Event()
         self.process = CleaningProcess()
         self.uncleanable: dict[PartitionLog, str] = {}
-        """Logs that are left alone, and why."""
+        """Logs that are skipped, each with the reason."""
         self.unreadable: dict[PartitionLog, int] = {}
-        """How many batches of a log could not be read when it was compacted last, and were copied as they are."""
+        """The number of batches by log that could not be read in its last compaction, and were copied unchanged."""
 
     def start(self) -> None:
-        """Look for work from now on."""
+        """Start the task, if the cleaner is enabled."""
         if self._settings.enabled:
             self._task = asyncio.create_task(self._clean_for_ever(), name="log cleaner")
 
     def reconfigure(self, settings: CleanerSettings) -> None:
-        """Go by these from the next log on; whether logs are compacted at all is decided at the start."""
+        """Use these settings from the next log on. Whether logs are compacted at all is decided at the start."""
         if settings != self._settings:
             self._settings = settings
             self._reconfigured.set()
 
     def uncleanable_in(self, folder: Path) -> int:
-        """How many logs of a data folder are left alone."""
+        """Return the number of skipped logs in a data folder."""
         return sum(partition_log.directory.parent == folder for partition_log in self.uncleanable)
 
     def unreadable_in(self, folder: Path) -> int:
-        """How many batches in a data folder could not be read when their logs were compacted last."""
+        """Return the number of batches in a data folder that could not be read in the last compaction of their logs."""
         return sum(
             count
             for partition_log, count in self.unreadable.items()
@@ -120,7 +123,7 @@ class LogCleaner(Generic[_Replica]):
         )
 
     async def close(self) -> None:
-        """Drop the work under way and end the child."""
+        """Drop the present job and end the child process."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -143,7 +146,7 @@ class LogCleaner(Generic[_Replica]):
                 await self._back_off()
 
     async def _back_off(self) -> None:
-        """Wait log.cleaner.backoff.ms, or until settings change: the wait may be among them."""
+        """Wait log.cleaner.backoff.ms, or until settings change, since the wait may be among them."""
         self._reconfigured.clear()
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._reconfigured.wait(), self._settings.backoff_ms / 1000)
@@ -151,10 +154,10 @@ class LogCleaner(Generic[_Replica]):
     # Choosing
 
     async def clean_filthiest(self) -> bool:
-        """Clean the log that needs it most; False if none does, or it cannot be cleaned now.
+        """Clean the dirtiest log. Returns False if no log is worth cleaning, or the log cannot be cleaned now.
 
-        Raises CleaningProcessDied if the child died over it. After three times the log counts as uncleanable. Raises
-        OSError if no child can be started, or a folder not be read.
+        Raises CleaningProcessDied if the child process died during the job. After three such deaths the log counts as
+        uncleanable. Raises OSError if no child process can be started, or a folder cannot be read.
         """
         await self._note_moved()
         if await self._checkpoints.write_losses():
@@ -162,7 +165,7 @@ class LogCleaner(Generic[_Replica]):
         compacted = list(self._candidates)
         if not compacted:
             return False
-        # The file may have rows of logs that are not here.
+        # The files may have rows of logs that do not exist any more.
         self._some_are_gone |= await self._checkpoints.load(
             {log.directory.parent for log in self._candidates.values()}
         )
@@ -184,8 +187,8 @@ class LogCleaner(Generic[_Replica]):
         return await self._clean(compacted[number], *looked_at[number], now_ms)
 
     async def _note_moved(self) -> None:
-        """Find out which logs may be cleaned now, and forget those that are gone. All have moved where a broker starts,
-        and most where another dies: others have turns meanwhile."""
+        """Update the candidates, and forget the logs that are gone. At a broker's start all logs have moved, and most
+        when another broker dies; so other tasks have turns meanwhile."""
         async for replica in in_time_slices(self._moved.take(), MOVED_PER_TURN):
             if not self._replicas.holds(replica):
                 self._candidates.pop(replica, None)
@@ -221,7 +224,7 @@ class LogCleaner(Generic[_Replica]):
                 del table[gone]
 
     def _all_facts(self, replicas: Iterable[StoredReplica]) -> Iterator[LogFacts]:
-        """Of each that can be looked at; the others are given up."""
+        """Yield the facts of each log that can be read; the other logs are given up."""
         for replica in replicas:
             try:
                 facts = self._facts(replica)
@@ -287,10 +290,10 @@ class LogCleaner(Generic[_Replica]):
         return False
 
     async def _note_clean(self, replica: StoredReplica, done: LogCleaned, cuts: int) -> None:
-        """Make durable what has taken the place of the old segments, then up to where that is clean.
+        """Make the new segments durable, then the offset up to which they are clean.
 
-        The other way round, power that fails might bring the old ones back, and they would count as clean: of a deleted
-        key the tombstone would go, and an older value stay. Raises _Aborted: the disk refuses.
+        In the reverse order a power failure might bring the old segments back, and they would count as clean. A deleted
+        key's tombstone would then be removed, and an older value would stay. Raises _Aborted if the disk refuses.
         """
         partition_log = replica.log
         try:
@@ -361,7 +364,7 @@ def _segment_facts(segment: Segment, *, with_first: bool, with_max: bool) -> Seg
 def _swap(
     partition_log: PartitionLog, segments: Mapping[int, Segment], done: GroupCleaned, cuts: int
 ) -> None:
-    """Raises _Aborted: the log moved on, and nothing has changed."""
+    """Replace a group of segments by the cleaned one. Raises _Aborted, and changes nothing, if the log has changed."""
     if partition_log.failure is not None:
         raise _Aborted(partition_log.failure.message)
     if partition_log.durability.cuts != cuts:
@@ -375,6 +378,6 @@ def _swap(
 
 
 def _remove_leftovers(directory: Path) -> None:
-    """Files of a job that did not end: nobody writes to them any more."""
+    """Remove the files of an unfinished job, to which no process writes any more."""
     for path in directory.glob("*" + CLEANED_SUFFIX):
         path.unlink(missing_ok=True)

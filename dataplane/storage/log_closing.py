@@ -1,4 +1,4 @@
-"""Closes the logs of a data folder: after a clean stop the next start trusts all that is in their files."""
+"""The closing of a data folder's logs. After a clean stop the next start trusts all content of their files."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from ..log.storage_errors import disk_error
 from ..runtime.threads import spread
 
 TOGETHER_FROM = 256
-"""So many logs share the flushes of a file system. Fewer are flushed one by one: others may have written much there."""
+"""The number of logs from which they share flushes of a whole file system. Fewer logs are flushed one by one, since
+other programs may have written much to the file system."""
 
 logger = logging.getLogger(__name__)
 
 
 def close_logs(logs: Sequence[PartitionLog], path: Path, open_fd: int, *, clean: bool, threads: int) -> bool:
-    """Close all logs of the data folder `path`; `clean` flushes them. Whether all of them are as a clean stop leaves
-    them. `open_fd`: a file in the folder that is open since before anything was written. Blocking.
-    """
+    """Close all logs of the data folder `path`; `clean` flushes them. Returns whether all logs are in the state of a
+    clean stop. `open_fd` is a file in the folder that was opened before any write. Blocking."""
     if clean:
         _settle_many(logs, path, open_fd)
     failed: list[PartitionLog] = []
@@ -40,7 +40,7 @@ def close_logs(logs: Sequence[PartitionLog], path: Path, open_fd: int, *, clean:
 
 
 def _settle_many(logs: Sequence[PartitionLog], path: Path, open_fd: int) -> None:
-    """Settle the logs that need it, if they are many. What goes wrong here is found again when each is closed."""
+    """Settle the logs that need it, if they are many. An error here occurs again when the log is closed."""
     unsettled = [log for log in logs if log.failure is None and log.needs_settling]
     if len(unsettled) < TOGETHER_FROM or not filesystem_sync.is_supported(open_fd):
         return

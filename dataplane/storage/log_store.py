@@ -1,7 +1,8 @@
-"""The partition logs of one broker, over all its data folders (`log.dirs`), and their upkeep off the loop.
+"""The partition logs of one broker in all its data folders (`log.dirs`), and their upkeep off the event loop.
 
-A folder that fails goes offline with its logs; the others go on (KIP-112). Which partitions were in a folder
-that cannot even be opened is not known: whatever has no log then is taken to be in there, and is not made anew.
+A folder that fails goes offline with its logs; the other folders continue (KIP-112). If a folder cannot be opened at
+all, its partitions are unknown. Then every partition without a log is assumed to be in it, and no new log is created
+for it.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ TopicPartition = tuple[str, int]
 
 
 class LogStore:
-    """What `Replicas` needs of the disks. Its one writer is the loop; blocking upkeep has its own thread."""
+    """The store of logs that `Replicas` uses. The event loop is its only writer; blocking upkeep has a dedicated
+    thread."""
 
     def __init__(
         self,
@@ -37,25 +39,25 @@ class LogStore:
         unopened: Mapping[Path, KafkaError] | None = None,
     ) -> None:
         self.directories = list(directories)
-        """In use, or failed since."""
+        """Data folders that are in use, or that have failed since the start."""
         self.unopened = dict(unopened or {})
-        """Folders that failed before they could be opened, and why."""
+        """Folders that failed before they could be opened, each with the reason."""
         self.wishes: dict[TopicPartition, LogDirectory] = {}
-        """Where the logs of partitions shall go that are not here yet (KIP-113)."""
+        """The folders chosen for partitions that have no log here yet (KIP-113)."""
         self.cordoned: frozenset[Path] = frozenset()
-        """Folders that take no new logs while others can (KIP-1066)."""
+        """Folders that get no new logs while another folder can take them (KIP-1066)."""
         self._lost: dict[TopicPartition, bytes | None] = {}
-        # Whose logs went with folders that failed, and of which topic each was, if that is known.
+        # The partitions whose logs were lost with failed folders, with the topic ids where they are known.
         self._wall_ms = wall_ms
         self._high_watermarks: dict[TopicPartition, int] = {}
         self._upkeep = ThreadPoolExecutor(1, thread_name_prefix="log-upkeep")
         self._checkpoint: Future[None] | None = None
         self._is_checkpoint_behind = False
-        """Whether the high watermarks are others than were written down, or could not be."""
+        """True if the high watermarks have changed since they were written, or could not be written."""
         self.on_failure: Callable[[KafkaError], None] | None = None
-        """Called, in whichever thread found out, when a folder failed."""
+        """A function that is called when a folder failed, in the thread that noticed the failure."""
         self.on_lack: Callable[[LogDirectory, KafkaError], None] | None = None
-        """Called, in the thread that found out, whenever something could not be written for want of room."""
+        """A function that is called whenever a write failed for lack of room, in the thread that noticed it."""
         for directory in self.directories:
             directory.on_failure = self._failed
             directory.on_lack = self._lacks
@@ -71,8 +73,8 @@ class LogStore:
     ) -> Self:
         """Lock the data folders and load every log in them (blocking).
 
-        A folder that the disk refuses is left out, unless all are. One that is in use, or another node's, is a
-        mistake of the configuration in any case.
+        A folder that the disk refuses is left out, unless the disk refuses all of them. A folder that is in use, or
+        that belongs to another node, is a configuration error in any case.
 
         Raises KafkaError: KAFKA_STORAGE_ERROR, INCONSISTENT_CLUSTER_ID.
         """
@@ -104,8 +106,11 @@ class LogStore:
         return store
 
     def _settle_duplicates(self) -> None:
-        """A move between folders that a crash cut short leaves two logs; so does a folder that was taken out
-        of `log.dirs` and put back. The one further along has all that the other has."""
+        """Keep one log of each partition that has logs in two folders, and set the other aside.
+
+        A move between folders that a crash interrupted leaves two logs; so does a folder that was taken out of
+        `log.dirs` and put back. The log that is further along contains all records of the other.
+        """
         found: dict[TopicPartition, LogDirectory] = {}
         for directory in self.directories:
             for key in list(directory.logs):
@@ -114,7 +119,7 @@ class LogStore:
                     found[key] = directory
                     continue
                 if directory.topic_id(*key) != other.topic_id(*key):
-                    continue  # Of topics of one name: which is today's is not known yet.
+                    continue  # Both topics have this name; which one exists now is not known yet.
                 best, worse = (
                     (directory, other) if _end(directory, key) > _end(other, key) else (other, directory)
                 )
@@ -139,20 +144,22 @@ class LogStore:
 
     @property
     def directory_ids(self) -> tuple[bytes, ...]:
-        """16-byte ids, one for each data folder in use."""
+        """The 16-byte ids of the data folders in use."""
         return tuple(directory.meta.directory_id for directory in self.directories)
 
     @property
     def previous_broker_epoch(self) -> int:
-        """The epoch of the registration that stopped cleanly here; -1 if any folder was not closed so."""
+        """The epoch of the registration that stopped cleanly here; -1 if any folder was not closed cleanly."""
         epochs = {directory.last_clean_broker_epoch for directory in self.directories}
         (epoch,) = epochs if len(epochs) == 1 and not self.unopened else (None,)
         return -1 if epoch is None else epoch
 
     def get(self, topic: str, topic_id: bytes, index: int) -> PartitionLog | None:
-        """The log of this very topic, if there is one. A log of an older topic of the same name is set aside.
+        """Return the log of this topic's partition, if there is one. A log of an older topic with the same name is set
+        aside.
 
-        Raises KafkaError: KAFKA_STORAGE_ERROR if it is there and cannot be opened, or its folder has just failed.
+        Raises KafkaError: KAFKA_STORAGE_ERROR if there is a log that cannot be opened, or if its folder has just
+        failed.
         """
         key = (topic, index)
         for directory in self.directories:
@@ -177,9 +184,9 @@ class LogStore:
         return None
 
     def create(self, topic: str, topic_id: bytes, index: int, config: LogConfig) -> PartitionLog:
-        """An empty log in the folder that was chosen for it, else in the one that has the fewest.
+        """Create an empty log in the folder that was chosen for it, or else in the folder with the fewest logs.
 
-        Raises KafkaError: KAFKA_STORAGE_ERROR if no folder can take it; OSError if none can now.
+        Raises KafkaError: KAFKA_STORAGE_ERROR if no folder can take the log; OSError if no folder can take it now.
         """
         while True:
             directory = self._place(topic, index)
@@ -203,7 +210,7 @@ class LogStore:
         if not self.usable:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no data folder is left")
         if not usable:
-            # It passes: a topic of the same name was deleted while it moved, or while it was flushed.
+            # This state passes: a topic of the same name was deleted during a move or a flush of its log.
             raise OSError(errno.EBUSY, f"a log of another {topic}-{index} is still there")
         wish = self.wishes.get((topic, index))
         if wish is not None and wish in usable:
@@ -213,7 +220,7 @@ class LogStore:
         return min(open_ones or with_room, key=lambda directory: len(directory.logs))
 
     def delete(self, topic: str, topic_id: bytes, index: int) -> None:
-        """Rename the log's folder away at once, and free its space later."""
+        """Rename the log's folder at once, so that the log is gone, and free its space later."""
         self.wishes.pop((topic, index), None)
         for directory in self.usable:
             if directory.topic_id(topic, index) == topic_id:
@@ -222,11 +229,12 @@ class LogStore:
     def set_strays_aside(
         self, belongs: Callable[[bytes, int], bool], is_needed: Callable[[str, int], bool]
     ) -> None:
-        """Rename the logs whose (topic id, partition) does not belong here. They are not deleted: were the
-        quorum's data lost, they would be all that is left.
+        """Rename the logs whose (topic id, partition) does not belong here.
 
-        A log that power failed before its first flush may not know the topic id that it was made for. It may be of an
-        older topic with the same name. So it stays only where the partition of that name `is_needed` from here.
+        They are not deleted, since they are the last copies if the quorum has lost its data.
+
+        After a power failure before the first flush, a log may have no topic id. It may belong to an older topic with
+        the same name. So it stays only if the partition of that name `is_needed` here.
         """
         for directory in self.directories:
             for topic, index in [*directory.logs, *directory.failed]:
@@ -238,14 +246,14 @@ class LogStore:
                     self._set_aside(directory, topic, index, _NOT_OURS)
 
     def condemn(self, topic: str, topic_id: bytes, index: int, error: KafkaError) -> None:
-        """Close a log that proved to be damaged; from now on `get` raises `error`."""
+        """Close a log that proved to be damaged. From then on `get` raises `error`."""
         for directory in self.usable:
             if (topic, index) in directory.logs and directory.topic_id(topic, index) == topic_id:
                 directory.condemn(topic, index, error)
 
     def set_damaged_aside(self, topic: str, topic_id: bytes, index: int) -> None:
-        """Rename the folder of a damaged log, so that another can be made. It is not deleted: what can be read of
-        it is an operator's last resort.
+        """Rename the folder of a damaged log, so that a new log can be created. The folder is not deleted: its readable
+        part is an operator's last resort.
 
         Raises KafkaError: KAFKA_STORAGE_ERROR.
         """
@@ -277,12 +285,12 @@ class LogStore:
     # Folders
 
     def directory_of(self, topic: str, index: int) -> LogDirectory | None:
-        """The folder that the partition's log is in."""
+        """Return the folder with the partition's log, or None."""
         return next((d for d in self.directories if (topic, index) in d.logs), None)
 
     def missing(self, assigned: Mapping[TopicPartition, bytes]) -> list[TopicPartition]:
-        """Of partitions that should be here, with their topic ids, those without a log that had one: it went with a
-        folder, or must be in a folder that could not be opened."""
+        """Return the assigned partitions whose logs are lost: they were in a failed folder, or must be in a folder that
+        could not be opened. `assigned` has the topic ids."""
         known = {
             key: directory.topic_id(*key)
             for directory in self.directories
@@ -300,7 +308,7 @@ class LogStore:
         ]
 
     def without_room(self) -> list[tuple[bytes, int]]:
-        """The partitions, by topic id and index, whose logs are in folders that cannot be written for now."""
+        """Return the partitions, by topic id and index, whose logs are in folders that cannot be written for now."""
         return [
             (topic_id, key[1])
             for directory in self.usable
@@ -310,7 +318,7 @@ class LogStore:
         ]
 
     def let_failed_go(self) -> list[TopicPartition]:
-        """Close what is in the folders that have failed since the last call: whose logs went."""
+        """Close all logs in folders that have failed since the last call, and return their partitions."""
         gone: list[TopicPartition] = []
         for directory in self.directories:
             if directory.failure is not None:
@@ -320,7 +328,7 @@ class LogStore:
         return gone
 
     def disk_refused(self, directory: LogDirectory, error: KafkaError) -> None:
-        """Something could not be written outside of any log: the folder has failed, unless it may pass."""
+        """Handle a failed write outside of any log: the folder fails, unless the cause may pass."""
         if not isinstance(error.__cause__, OSError):
             return
         if may_pass(error):
@@ -329,7 +337,7 @@ class LogStore:
             directory.fail(error)
 
     def free_later(self, directory: LogDirectory) -> None:
-        """Delete, off the loop, what was renamed for deletion."""
+        """Delete, off the event loop, the folders that were renamed for deletion."""
         self._upkeep.submit(directory.remove_deleted)
 
     # Upkeep
@@ -342,14 +350,15 @@ class LogStore:
             partition_log.producers.expire(self._wall_ms(), expiration_ms)
 
     def high_watermark(self, topic: str, index: int) -> int:
-        """As told last, by this process or an earlier one; 0 if it was not."""
+        """Return the high watermark that was checkpointed last, by this process or an earlier one; 0 if there
+        is none."""
         return self._high_watermarks.get((topic, index), 0)
 
     def checkpoint_high_watermarks(self, moved: Mapping[TopicPartition, int]) -> None:
-        """Write all of them down, off the loop, if any is news; `moved` are those that may be. While the last write
-        still runs they wait for the next one.
+        """Write all high watermarks off the event loop, if any has changed; `moved` are those that may have changed.
+        During a write, changes wait for the next call.
 
-        What an earlier process wrote stays for logs that have no replica here yet.
+        Values that an earlier process wrote stay for logs that have no replica here yet.
         """
         if moved:
             self._high_watermarks |= moved
@@ -372,11 +381,11 @@ class LogStore:
                 self.disk_refused(directory, error)
 
     def checkpoint(self) -> Future[None]:
-        """Flush rolled segments and write recovery points, off the loop."""
+        """Flush rolled segments and write recovery points, off the event loop."""
         return self._upkeep.submit(self._checkpoint_all)
 
     def checkpoint_log_starts(self) -> Future[None]:
-        """Write log start offsets, off the loop: records were deleted, and not only in memory."""
+        """Write log start offsets, off the event loop, so that a deletion of records is durable."""
         return self._upkeep.submit(self._write_log_starts)
 
     def _write_log_starts(self) -> None:
@@ -405,8 +414,8 @@ class LogStore:
             self.on_lack(directory, error)
 
     def close(self, *, clean: bool, broker_epoch: int = -1) -> None:
-        """Close every log (blocking); `clean` flushes them and leaves the mark of a clean stop, except in
-        folders that have failed."""
+        """Close every log (blocking). `clean` flushes them and leaves the mark of a clean stop, except in folders that
+        have failed."""
         self._upkeep.shutdown(wait=True)
         if self._is_checkpoint_behind:
             self._write_high_watermarks(self._high_watermarks)
@@ -428,6 +437,6 @@ def _opened(path: Path, cluster_id: str, node_id: int, now_ms: int, threads: int
 
 
 def _end(directory: LogDirectory, key: TopicPartition) -> tuple[int, int]:
-    """How far a log is along, as elections compare it."""
+    """Return the position by which elections compare logs: the last leader epoch and the log end offset."""
     found = directory.logs[key]
     return found.leader_epochs.last_written(found.log_end_offset), found.log_end_offset

@@ -1,8 +1,8 @@
-"""What logs need from time to time: segments that retention need not keep are dropped, their files unlinked, and
-where logs start now is written down.
+"""Periodic upkeep of logs: it drops segments that retention no longer keeps, unlinks their files, and checkpoints log
+start offsets.
 
-Deciding and renaming happen on the event loop, a few milliseconds at a time; unlinking, which may take the disk
-long, in a thread, file.delete.delay.ms after the renaming.
+Decisions and renames happen on the event loop, a few milliseconds at a time. Unlinking may take the disk long, so it
+happens in a thread, file.delete.delay.ms after the rename.
 """
 
 from __future__ import annotations
@@ -55,14 +55,14 @@ class LogUpkeep(Generic[_Replica]):
         self._tasks: list[asyncio.Task[None]] = []
 
     def start(self) -> None:
-        """Check and sweep from now on."""
+        """Start the retention checks and the sweeps."""
         self._tasks = [
             asyncio.create_task(self._check_for_ever(), name="retention"),
             asyncio.create_task(self._sweep_for_ever(), name="unlink old segments"),
         ]
 
     async def close(self) -> None:
-        """Stop, once the disk has answered; what is not unlinked yet goes at the next start."""
+        """Stop, once the disk has answered. Files that are not unlinked yet are unlinked at the next start."""
         for task in self._tasks:
             task.cancel()
         if self._tasks:
@@ -105,7 +105,7 @@ class LogUpkeep(Generic[_Replica]):
         return dropped
 
     async def _flushed_for(self, partition_log: PartitionLog) -> bool:
-        """Whether more may go, now that the log was flushed."""
+        """Flush the log if retention waits for a flush. Returns whether more segments may be dropped now."""
         if not partition_log.old_segments.awaits_flush or partition_log.failure is not None:
             return False
         partition_log.old_segments.awaits_flush = False
@@ -117,9 +117,8 @@ class LogUpkeep(Generic[_Replica]):
         return True
 
     async def sweep(self) -> None:
-        """Note the files that were renamed for deletion since, and unlink those that are due; have log starts
-        that moved since (here, or after the leader's) written down.
-        """
+        """Collect the files that were renamed for deletion since the last sweep, unlink those that are due, and
+        checkpoint log start offsets if any has moved (here, or following the leader)."""
         now_ms, has_new_start = self._wall_ms(), False
         async for replica in in_time_slices(self._moved.take(), MOVED_PER_TURN):
             partition_log = replica.log

@@ -1,8 +1,9 @@
-"""Reads the closed segments of all logs again and again, slowly, and checks every batch: its CRC, and that offsets
-and leader epochs, which no CRC covers, are those of the log.
+"""A slow, continuous check of all closed segments. It verifies each batch's CRC, and offsets and leader epochs, which
+no CRC covers.
 
-Bytes that rot where nobody reads them would be found when they are needed: when the other replicas are gone. A log
-that proves to be damaged goes to whom it is told to, to be copied anew while others have what it had.
+Without it, bytes that rot in unread segments would be noticed only when they are needed, after the other replicas are
+gone. A log that proves to be damaged is passed to a callback, so that it is copied again while other replicas have its
+records.
 """
 
 from __future__ import annotations
@@ -35,7 +36,7 @@ _FIRST_ROUND_S = 30.0
 
 
 class LogVerifier(Generic[_Replica]):
-    """One task that goes through all logs, in another order each time, and rests between rounds."""
+    """A task that reads all logs, in a different order each round, and rests between rounds."""
 
     def __init__(
         self,
@@ -52,7 +53,7 @@ class LogVerifier(Generic[_Replica]):
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin, unless nothing may be read."""
+        """Start the task, unless the read rate is 0."""
         if self._bytes_per_second:
             self._task = asyncio.create_task(self._verify_for_ever(), name="verify logs")
 
@@ -63,7 +64,7 @@ class LogVerifier(Generic[_Replica]):
             await asyncio.sleep(self._rest_s)
 
     async def verify_all(self) -> None:
-        """One round. Most logs have no closed segment, and are not gone through."""
+        """Verify all logs once. Most logs have no closed segment, and are skipped."""
         held = in_time_slices(list(self._replicas()))
         partitions = [partition async for partition in held if len(partition.log.segment_list) > 1]
         self._chance.shuffle(partitions)
@@ -80,11 +81,11 @@ class LogVerifier(Generic[_Replica]):
         cuts = partition_log.durability.cuts
         segments = partition_log.segments
         if segment not in segments[:-1]:
-            return  # Dropped, or cut and open again, while others were read.
+            return  # The segment was dropped, or cut and reopened, while other segments were read.
         try:
             descriptor = segment.descriptor()
         except KafkaError:
-            return  # Dropped meanwhile, or the disk refuses: whoever needs it finds out.
+            return  # The segment was dropped meanwhile, or the disk refuses, which the next reader will notice.
         try:
             walk = walk_file(
                 descriptor.fd,
@@ -120,7 +121,7 @@ class LogVerifier(Generic[_Replica]):
 
 
 def _walk_on(walk: Iterator[tuple[int, BatchHeader]]) -> tuple[int, bool]:
-    """Check a piece; how many bytes that were, and whether it was the last one."""
+    """Check a piece of the segment. Returns the number of bytes, and whether this was the last piece."""
     read = 0
     for _, header in walk:
         read += header.size

@@ -1,4 +1,4 @@
-"""`meta.properties`: to which cluster and node a data folder belongs."""
+"""The file `meta.properties`, which names the cluster and node that a data folder belongs to."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class MetaProperties:
 
     @classmethod
     def read(cls, directory: Path) -> Self | None:
-        """The identity of `directory`; None if it has none yet.
+        """Read the identity of `directory`; None if it has none yet.
 
         Raises KafkaError: KAFKA_STORAGE_ERROR if the file cannot be read or understood.
         """
@@ -52,7 +52,7 @@ class MetaProperties:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{path} is damaged: {error}") from None
 
     def write(self, directory: Path) -> None:
-        """Raises KafkaError: KAFKA_STORAGE_ERROR."""
+        """Write the file into `directory`. Raises KafkaError: KAFKA_STORAGE_ERROR."""
         text = (
             "#\n"
             f"cluster.id={self.cluster_id}\n"
@@ -63,9 +63,9 @@ class MetaProperties:
         write_atomically(directory / FILE_NAME, text.encode(), sync=True)
 
     def check(self, directory: Path, cluster_id: str, node_id: int) -> None:
-        """Refuse a folder of somebody else.
+        """Refuse a folder of another node or cluster.
 
-        Raises KafkaError: INCONSISTENT_CLUSTER_ID, saying whose it is and who asked.
+        Raises KafkaError: INCONSISTENT_CLUSTER_ID, which names the folder's owner and the node that asked.
         """
         if (self.cluster_id, self.node_id) != (cluster_id, node_id):
             raise KafkaError(

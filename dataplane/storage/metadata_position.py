@@ -1,8 +1,8 @@
-"""How far this broker has followed the cluster's metadata, written down in its data folders.
+"""The position up to which this broker has followed the cluster's metadata, as a file in its data folders.
 
-A broker learns all metadata anew at each start. By this it notices that the quorum has less than it had before: that
-folders of quorum nodes were put back from old copies. Written now and then and at a stop, so a broker that was killed
-knows of a little less than it had followed.
+A broker receives all metadata at each start. With the file it notices when the quorum has less metadata than before,
+because folders of quorum nodes were restored from old copies. The file is written from time to time and at a stop, so
+it may be slightly behind if the broker was killed.
 """
 
 from __future__ import annotations
@@ -23,8 +23,10 @@ _VERSION = 0
 
 
 def read(folders: Iterable[Path]) -> MetadataPosition | None:
-    """The furthest of what the folders say; None if none says anything. One that cannot be read is passed over, with a
-    warning: it is a safeguard, and no reason not to start."""
+    """Return the furthest position in the folders; None if no folder has one.
+
+    A file that cannot be read is skipped with a warning: the position is a safeguard, and no reason not to start.
+    """
     found = [position for folder in folders if (position := _read_one(folder / FILE_NAME)) is not None]
     return max(found, key=lambda position: position.offset, default=None)
 
@@ -43,7 +45,7 @@ def _read_one(path: Path) -> MetadataPosition | None:
 
 
 def write(folders: Iterable[Path], position: MetadataPosition) -> None:
-    """Write it down in every folder. Blocks. A folder that refuses is left to those who need it more."""
+    """Write the position to every folder. Blocks. A failure in a folder is logged and not raised."""
     told = {"version": _VERSION, "offset": position.offset, "history": position.history}
     for folder in folders:
         try:
@@ -53,6 +55,7 @@ def write(folders: Iterable[Path], position: MetadataPosition) -> None:
 
 
 def forget(folders: Iterable[Path]) -> None:
-    """An operator says that the quorum was put back from copies on purpose. Blocks. Raises OSError."""
+    """Remove the position, because an operator has restored the quorum from copies on purpose. Blocks. Raises
+    OSError."""
     for folder in folders:
         (folder / FILE_NAME).unlink(missing_ok=True)

@@ -1,4 +1,4 @@
-"""Replicas, as far as the care of their logs goes: compaction, retention and verification."""
+"""The interface of replicas for the upkeep of their logs: compaction, retention and verification."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _Replica = TypeVar("_Replica")
 
 
 class StoredReplica(Protocol):
-    """A partition whose log is on this broker's disk. The log changes when the replica moves to another folder."""
+    """A partition whose log is on this broker's disk. A move to another folder replaces the log."""
 
     @property
     def topic(self) -> str: ...
@@ -23,18 +23,18 @@ class StoredReplica(Protocol):
     @property
     def high_watermark(self) -> int: ...
     def log_start_moved(self) -> None:
-        """The log begins at a later offset now: whoever follows it has to hear of that."""
+        """Notify all readers that follow the log of its later start offset."""
 
 
 class StoredReplicas(Protocol[_Replica]):
-    """All that are on this broker's disk."""
+    """All replicas on this broker's disk."""
 
     @property
     def moved(self) -> ChangeSet[_Replica]:
-        """Those whose log or high watermark has changed, that have come or gone."""
+        """The replicas whose log or high watermark has changed, or that were added or removed."""
         ...
 
     def __iter__(self) -> Iterator[_Replica]: ...
     def holds(self, replica: _Replica, /) -> bool:
-        """Whether it is still there."""
+        """Return whether the replica still exists."""
         ...

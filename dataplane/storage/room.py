@@ -1,4 +1,4 @@
-"""Room in a data folder: a trial that finds out whether it can be written, and how long it has to go well."""
+"""Free space in a data folder: a trial write, and the time for which trials have to succeed after a shortage."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from ...protocol.errors import KafkaError
 from ..log.storage_errors import disk_error
 
 TRIAL_BYTES = 4 << 20
-"""Bytes that a trial writes: a quota can refuse what the file system has room for."""
+"""Bytes that a trial writes, since a quota can refuse a write even if the file system has free space."""
 _FREE_BYTES_MAX = 256 << 20
 _SHARE = 100
 _TRIAL_NAME = "room-trial.tmp"
 _PIECE_BYTES = 1 << 20
 
 HOLDS_S = 2.0
-"""Seconds for which trials have to go well before a folder counts as having room."""
+"""Seconds for which trials have to succeed before a folder counts as having room."""
 HOLDS_S_MAX = 120.0
 _RELAPSE_S = 120.0
-"""Seconds after the end of one shortage within which another one is a relapse."""
+"""Seconds after the end of a shortage within which another shortage counts as a relapse."""
 
 
 def try_room(folder: Path) -> None:
     """Write a file in `folder` and delete it. Blocking.
 
-    The file system must have 1 % of its size free, 256 MiB at most. With less the next records would fill it again.
-    Raises KafkaError: KAFKA_STORAGE_ERROR, caused by the OSError that says why there is no room.
+    The file system must have 1 % of its size free, at most 256 MiB. With less, the next records would fill it again.
+    Raises KafkaError: KAFKA_STORAGE_ERROR, caused by the OSError that names the reason.
     """
     path = folder / _TRIAL_NAME
     try:
@@ -52,7 +52,8 @@ def try_room(folder: Path) -> None:
 
 @dataclass(slots=True)
 class Room:
-    """The shortage of room in one folder, as a state of its trials. Times are seconds of one steady clock."""
+    """The shortage of room in one folder, as a state machine of its trials. Times are seconds of one monotonic
+    clock."""
 
     lack: KafkaError | None = None
     """The reason why the folder cannot be written; None while it can."""
@@ -61,7 +62,7 @@ class Room:
     _ended_at: float | None = None
 
     def ran_out(self, error: KafkaError, now_s: float) -> None:
-        """Begin a shortage. After a relapse room has to hold for twice as long."""
+        """Begin a shortage. After a relapse, trials have to succeed for twice as long."""
         if self.lack is None:
             is_relapse = self._ended_at is not None and now_s - self._ended_at < _RELAPSE_S
             self._holds_s = min(self._holds_s * 2, HOLDS_S_MAX) if is_relapse else HOLDS_S
@@ -69,7 +70,7 @@ class Room:
         self._good_since = None
 
     def tried(self, error: KafkaError | None, now_s: float) -> bool:
-        """Note the outcome of a trial. Return True if the shortage ends with it."""
+        """Note the outcome of a trial. Returns True if the shortage ends with it."""
         if error is not None:
             self.ran_out(error, now_s)
             return False
