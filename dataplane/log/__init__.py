@@ -1,9 +1,9 @@
 """The log of one partition, as files in Kafka's on-disk layout.
 
-`PartitionLog` is the log: segments, indexes, leader epochs and producer state. `segments` are its files, `producers`
-what it knows of those who write to it; `recovery` opens its folder, `compaction` rewrites old segments. The one rule:
-bytes that were appended are never changed, and never served if they cannot be trusted. Only truncation, deletion and
-compaction remove them.
+`PartitionLog` is the log: segments, indexes, leader epochs and producer state. `segments` has its files, and
+`producers` the state of the producers that write to it. `recovery` opens its folder, and `compaction` rewrites old
+segments. One rule holds: appended bytes are never changed, and never served if they cannot be trusted. Only truncation,
+deletion and compaction remove them.
 """
 
 from .append_checks import RefusedRecords, TakesLong

@@ -1,4 +1,4 @@
-"""What a partition's log needs of its topic's configuration."""
+"""Settings of a partition's log, from its topic's configuration."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ _LONG_MAX = 2**63 - 1
 _EXPANSION_MAX = 64
 _EXPANDED_BYTES_MIN = 16 << 20
 OFFSETS_MAX = 2**31
-"""So many a segment has at most, those that are left out among them: indexes hold them relative to its base."""
+"""The most offsets of a segment, gaps included: indexes store offsets relative to the segment's base offset."""
 
 
 class StoredCompression(NamedTuple):
-    """How the batches of a topic are to be compressed, whatever their producers did."""
+    """The compression of a topic's stored batches, whatever their producers used."""
 
     codec: Compression
     level: int | None
-    """By the codec's own scale; None where it has none."""
+    """The level on the codec's own scale; None if the codec has no levels."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,19 +38,19 @@ class LogConfig:
     message_timestamp_after_max_ms: int = 3600 * 1000
     cleanup_policy: str = "delete"
     retention_ms: int = 7 * 24 * 3600 * 1000
-    """-1: records do not grow too old."""
+    """The age in ms at which records are deleted; -1 for no limit."""
     retention_bytes: int = -1
-    """-1: logs do not grow too large."""
+    """The size from which a log's old segments are deleted; -1 for no limit."""
     file_delete_delay_ms: int = 60_000
     delete_retention_ms: int = 24 * 3600 * 1000
-    """How long a tombstone stays after compaction first met it."""
+    """The time in ms for which a tombstone stays after compaction first met it."""
     min_cleanable_dirty_ratio: float = 0.5
     min_compaction_lag_ms: int = 0
     max_compaction_lag_ms: int = _LONG_MAX
     flush_messages: int = _LONG_MAX
-    """Records between flushes; 1 means durable before acknowledged."""
+    """Records between flushes; 1 makes records durable before they are acknowledged."""
     flush_ms: int = _LONG_MAX
-    """How long a record may wait for a flush."""
+    """The longest time in ms that a record may wait for a flush."""
     producer_id_expiration_ms: int = 24 * 3600 * 1000
     compression_type: str = "producer"
     compression_gzip_level: int = -1
@@ -59,18 +59,18 @@ class LogConfig:
 
     @property
     def expanded_bytes_max(self) -> int:
-        """How far one compressed batch may expand: 64 times `max.message.bytes`, at least 16 MiB, and no further than
-        clients read."""
+        """The most bytes that one compressed batch may expand to: 64 times `max.message.bytes`, at least 16 MiB, and at
+        most the limit of clients."""
         return min(max(_EXPANSION_MAX * self.max_message_bytes, _EXPANDED_BYTES_MIN), DECOMPRESSED_BYTES_MAX)
 
     @property
     def stamps_at_append(self) -> bool:
-        """Whether the log, not the producer, sets the timestamps."""
+        """True if the log, not the producer, sets the timestamps."""
         return self.message_timestamp_type == "LogAppendTime"
 
     @property
     def stored_compression(self) -> StoredCompression | None:
-        """None: batches stay as their producers compressed them."""
+        """The compression of stored batches; None if they keep the compression of their producers."""
         match self.compression_type:
             case "producer":
                 return None
@@ -87,19 +87,20 @@ class LogConfig:
 
     @property
     def deletes(self) -> bool:
-        """Whether old segments are deleted."""
+        """True if old segments are deleted."""
         return "delete" in self.cleanup_policy
 
     @property
     def compacted(self) -> bool:
-        """Whether compaction may leave gaps between offsets."""
+        """True if compaction may leave gaps between offsets."""
         return "compact" in self.cleanup_policy
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> Self:
-        """Build from topic configs by Kafka's names, already validated; names of other concerns are ignored.
+        """Return the settings in validated topic configs by Kafka's names; names that do not concern the log are
+        ignored.
 
-        Raises ValueError if a number is expected and the value is none.
+        Raises ValueError if a number is expected and the value is not a number.
         """
         values: dict[str, str | int | float] = {}
         for field, annotation in cls.__annotations__.items():
@@ -121,6 +122,6 @@ class LogConfig:
                 values[field] = text
         config = cls(**values)  # type: ignore[arg-type]
         if config.compacted and config.max_compaction_lag_ms < config.segment_ms:
-            # What is in the active segment is not compacted: it has to be closed in time (KIP-354).
+            # The active segment is not compacted, so it has to be rolled in time (KIP-354).
             return replace(config, segment_ms=config.max_compaction_lag_ms)
         return config

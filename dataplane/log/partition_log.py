@@ -1,7 +1,7 @@
-"""One partition's log: appended at its end, read anywhere, cut and flushed.
+"""A partition's log: it is appended to at its end, read anywhere, truncated and flushed.
 
-Everything but `open` and `flush` is called from one thread, the event loop's. `flush` may run in another thread at the
-same time. Invariant: log start offset <= log end offset, and recovery point <= log end offset.
+All methods but `open` and `flush` are called from one thread, the event loop's. `flush` may run in another thread at
+the same time. Invariant: log start offset <= log end offset, and recovery point <= log end offset.
 """
 
 from __future__ import annotations
@@ -45,23 +45,27 @@ def _nobody_looks() -> None:
 
 
 class PartitionLog:
-    """Segments, leader epochs and producer state of a partition, its two ends, and whether its disk still works.
+    """A partition's segments, leader epochs and producer state, its start and end offsets, and whether its disk still
+    works.
 
-    Opened with `open`, closed with `close`.
+    It is opened with `open` and closed with `close`.
     """
 
     def __init__(self, request: OpenRequest) -> None:
         self.directory: Path = request.directory
         self.config: LogConfig = request.config
         self.failure: KafkaError | None = None
-        """Why the log is offline: set by a disk error after which its content is not certain."""
+        """The reason why the log is offline: a disk error after which its content is not certain."""
         self.on_failure: OnFailure | None = None
-        """Called once when the log goes offline while in use, in the thread that found out."""
+        """A function that is called once when the log goes offline while in use, in the thread that noticed the
+        failure."""
         self.on_lack: OnFailure | None = None
-        """Called when something could not be written for want of room, descriptors or memory, in that thread."""
+        """A function that is called when a write failed for lack of room, descriptors or memory, in the thread that
+        noticed it."""
         self.on_move: Callable[[], object] = _nobody_looks
-        """Called by whatever changes one of its ends, its epochs or its files. It must be cheap, as each append does,
-        and not look yet: some call it before they are through."""
+        """A function that is called after each change of the log's start or end, epochs or files. It must be cheap,
+        since each append calls it. It must not read the log yet, since some callers are not finished with their change.
+        """
         opened = open_folder(request)
         self.segment_list = SegmentList(
             self.directory,
@@ -76,21 +80,22 @@ class PartitionLog:
             max(request.log_start_offset, opened.segments[0].base_offset), opened.next_offset
         )
         self.start_moved = self.log_start_offset != request.log_start_offset
-        """Whether its start is another than was written down; whoever has it written down sets this to False."""
+        """True if the log start offset differs from the checkpoint. The writer of the checkpoint sets it to False."""
         self.durability = Durability(self.directory, request.recovery_point, is_named=opened.is_named)
         self.leader_epochs: LeaderEpochs = opened.leader_epochs
         self.producers: ProducerStates = opened.producers
         self.produced = ProducedBatches(self)
-        """What clients produce enters here."""
+        """The entrance for batches of clients."""
         self.transactions = LogTransactions(self)
-        """What it has to say of the transactions in it."""
+        """The state of the transactions in the log."""
         self.old_segments = OldSegments(self, self.transactions)
-        """Its oldest segments, and what drops them."""
+        """The oldest segments, and the methods that drop them."""
         self.truncation = Truncation(self, self.durability)
-        """What cuts its end off."""
+        """The methods that cut off the end of the log."""
         self._settled = self._extent() if opened.is_settled else None
         self.fingerprint = None if request.settled is None else request.settled.fingerprint
-        """Of the files that it was opened from, if it has settled in none since."""
+        """The fingerprint of the files that the log was opened from, unless the log has been settled in other files
+        since."""
 
     @classmethod
     def open(
@@ -105,10 +110,10 @@ class PartitionLog:
         files: FileCache | None = None,
         settled: CleanLogState | None = None,
     ) -> Self:
-        """Open or create the log in `directory`, recovering it after an unclean stop. Blocking, but for a log of which
-        all is known: `settled` is what a clean stop knew of the very files that are there.
+        """Open or create the log in `directory`, and recover it after an unclean stop.
 
-        Raises KafkaError: KAFKA_STORAGE_ERROR if the folder cannot be read, or is damaged where it had been flushed.
+        It blocks, unless `settled` is given: the state of these very files that a clean stop recorded. Raises
+        KafkaError: KAFKA_STORAGE_ERROR if the folder cannot be read, or is damaged in a part that had been flushed.
         """
         return cls(
             OpenRequest(
@@ -128,32 +133,34 @@ class PartitionLog:
 
     @property
     def recovery_point(self) -> int:
-        """Offset below which everything was flushed."""
+        """The offset below which all records were flushed."""
         return self.durability.recovery_point
 
     @property
     def is_contiguous(self) -> bool:
-        """Whether each batch begins where the one before ended: it was never compacted, nor copied from such a log."""
+        """True if each batch begins where the batch before ended: the log was never compacted, nor copied from a
+        compacted log."""
         return not (self.config.compacted or self.segment_list.has_gaps)
 
     @property
     def size(self) -> int:
-        """Bytes of all segments."""
+        """The bytes of all segments."""
         return sum(segment.size for segment in self.segment_list)
 
     @property
     def doomed(self) -> list[Path]:
-        """Files renamed for deletion; whoever unlinks them, off the loop, takes them out of this list."""
+        """Files that were renamed for deletion. The task that unlinks them, off the event loop, removes them from this
+        list."""
         return self.segment_list.doomed
 
     @property
     def segments(self) -> tuple[Segment, ...]:
-        """From the oldest to the active one; to look at, not to change."""
+        """The segments from the oldest to the active one, for reading only."""
         return tuple(self.segment_list)
 
     @property
     def needs_flush(self) -> bool:
-        """Whether a rolled segment, a new file or an epoch of records still waits for a flush."""
+        """True if a rolled segment, a new file or an epoch of records still waits for a flush."""
         return (
             self.segment_list.changed
             or self.leader_epochs.lacks_a_save(self.log_end_offset)
@@ -161,8 +168,8 @@ class PartitionLog:
         )
 
     def check(self) -> None:
-        """AssertionError if the parts contradict each other. Looks at every segment and producer; a log that is
-        offline may look as it likes."""
+        """Raise AssertionError if the parts contradict each other. Every segment and producer is checked. An offline
+        log always passes."""
         if self.failure is not None:
             return
         start, end = self.log_start_offset, self.log_end_offset
@@ -177,30 +184,31 @@ class PartitionLog:
         self.producers.check(end)
 
     def _extent(self) -> tuple[int, int, int]:
-        """What differs after whatever is done to the records."""
+        """Return values that differ after any change of the records."""
         return self.segment_list.first_base, self.log_end_offset, self.durability.cuts
 
     @property
     def needs_settling(self) -> bool:
-        """Whether a clean stop has to write or flush something: many partitions are idle, and each flush waits."""
+        """True if a clean stop has to write or flush a file of this log. Many partitions are idle, and each flush takes
+        time."""
         return self._settled != self._extent() or self.needs_flush
 
     # Going offline
 
     def check_usable(self) -> None:
-        """Raises KafkaError if the log is offline or closed: KAFKA_STORAGE_ERROR."""
+        """Raise KafkaError, KAFKA_STORAGE_ERROR, if the log is offline or closed."""
         if self.failure is not None:
             raise self.failure
 
     def fail(self, error: KafkaError) -> None:
-        """Take the log offline; one that was closed meanwhile has no files left to be certain about."""
+        """Take the log offline. Nothing happens if it was closed meanwhile, since it has no open files any more."""
         if self.failure is None:
             self.failure = error
             if self.on_failure is not None:
                 self.on_failure(error)
 
     def refused(self, error: KafkaError) -> None:
-        """Report a system call that failed under this log. After an error that does not pass the log is offline."""
+        """Report a system call that failed under this log. The log goes offline, unless the error may pass."""
         if not may_pass(error):
             self.fail(error)
         elif self.failure is None and self.on_lack is not None:
@@ -211,16 +219,15 @@ class PartitionLog:
     def append_sole(
         self, batch: memoryview, header: BatchHeader, leader_epoch: int, now_ms: int
     ) -> AppendResult:
-        """As leader, append one batch in which nothing but its place is to be patched.
-        Raises KafkaError: KAFKA_STORAGE_ERROR; nothing was appended.
-        """
+        """Append, as the leader, one batch of which only the offset and the epoch have to be patched. Raises
+        KafkaError: KAFKA_STORAGE_ERROR; nothing was appended."""
         patch_place(batch, header, self.log_end_offset, leader_epoch)
         return self._append_sole(batch, header, leader_epoch, now_ms)
 
     def _append_sole(
         self, batch: memoryview, header: BatchHeader, leader_epoch: int, now_ms: int
     ) -> AppendResult:
-        """Write one batch of that epoch, no marker, at the end of the log, then note it."""
+        """Write one batch of that epoch, not a marker, at the end of the log, then note it."""
         offset, size, max_timestamp = self.log_end_offset, len(batch), header.max_timestamp
         next_offset = offset + header.last_offset_delta + 1
         segment = self._segment_for(size, max_timestamp, next_offset, now_ms)
@@ -240,7 +247,8 @@ class PartitionLog:
     def append_placed(
         self, batches: memoryview, placement: PlacedBatches, leader_epoch: int, now_ms: int
     ) -> AppendResult:
-        """As leader, append what has its place. Raises KafkaError: KAFKA_STORAGE_ERROR; nothing was appended."""
+        """Append, as the leader, batches that have their offsets. Raises KafkaError: KAFKA_STORAGE_ERROR; nothing was
+        appended."""
         first_offset = self.log_end_offset
         max_timestamp = self._append(batches, placement, now_ms)
         if leader_epoch > self.leader_epochs.latest_epoch:
@@ -257,11 +265,11 @@ class PartitionLog:
     def append_as_follower(
         self, batches: memoryview, now_ms: int, leader_epoch: int | None = None
     ) -> AppendResult:
-        """Append what the leader sent, byte for byte: offsets and epochs are as in the batches, none above
-        `leader_epoch`, that of the leader.
+        """Append batches of the leader, byte for byte. Offsets and epochs are as in the batches; no epoch is above
+        `leader_epoch`, the leader's epoch.
 
-        A log that starts, empty, within the first of them begins with that: it can have the batch only as a
-        whole (DeleteRecords may have put the leader's log start there).
+        If the log is empty and starts within the first batch, the log start moves to that batch, which can only be
+        stored as a whole. (DeleteRecords may have moved the leader's log start into the batch.)
 
         Raises KafkaError: CORRUPT_MESSAGE for damaged bytes, INVALID_RECORD if they do not continue at the log end;
         KAFKA_STORAGE_ERROR. Nothing was appended.
@@ -290,7 +298,7 @@ class PartitionLog:
         return AppendResult(first_offset, self.log_end_offset - 1, -1, max_timestamp, len(batches), False)
 
     def _append(self, batches: memoryview, placement: PlacedBatches, now_ms: int) -> int:
-        """Write, then note; the max timestamp."""
+        """Write the batches, then note them. Returns the largest timestamp."""
         size, segments, config = len(batches), self.segment_list, self.config
         segment = self._segment_for(size, placement.max_timestamp, placement.next_offset, now_ms)
         start = segment.size
@@ -349,9 +357,8 @@ class PartitionLog:
             raise
 
     def _undo_write(self, position: int, error: OSError, failure: KafkaError) -> None:
-        """Cut a partial write. A full disk may have room again later; after any other error the log is
-        offline.
-        """
+        """Cut off a partial write. A full disk may have room again later; after any other error the log goes
+        offline."""
         logger.error("%s", failure.message)
         try:
             os.ftruncate(self.segment_list.fd, position)
@@ -365,9 +372,9 @@ class PartitionLog:
     # Reading
 
     def read(self, offset: int, max_bytes: int, upto_offset: int, *, at_least_one: bool) -> LogSlice:
-        """Whole batches from the one that holds `offset`, all below `upto_offset`, at most `max_bytes`.
+        """Return whole batches, from the batch that contains `offset`, all below `upto_offset`, at most `max_bytes`.
 
-        With `at_least_one` the first batch comes even if it is larger. The slice must be released.
+        With `at_least_one` the first batch is included even if it is larger. The slice must be released.
 
         Raises KafkaError: OFFSET_OUT_OF_RANGE outside log start to log end; KAFKA_STORAGE_ERROR.
         """
@@ -408,9 +415,8 @@ class PartitionLog:
     # Rolling and dropping
 
     def roll(self, now_ms: int) -> None:
-        """Start a new segment at the log end, unless the active one is still empty.
-        Raises KafkaError: KAFKA_STORAGE_ERROR; the active segment stays. The log is offline unless the error may pass.
-        """
+        """Start a new segment at the log end, unless the active segment is still empty. Raises KafkaError:
+        KAFKA_STORAGE_ERROR; the active segment stays. The log is offline unless the error may pass."""
         active = self.segment_list.active
         if active.size == 0:
             return
@@ -424,8 +430,8 @@ class PartitionLog:
         self.on_move()
 
     def advance_log_start_offset(self, offset: int) -> None:
-        """Hide the records below `offset` (retention, DeleteRecords) and drop the segments that held only
-        those.
+        """Hide the records below `offset` (retention, DeleteRecords), and drop the segments that have only hidden
+        records.
 
         Raises KafkaError: OFFSET_OUT_OF_RANGE above the log end.
         """
@@ -444,8 +450,8 @@ class PartitionLog:
     # Flushing and closing
 
     def flush(self) -> int:
-        """Make everything appended before the call durable; the new recovery point. Blocking: run it off
-        the loop.
+        """Make all records durable that were appended before the call. Returns the new recovery point. Blocking: run it
+        off the event loop.
 
         Raises KafkaError: KAFKA_STORAGE_ERROR; the log is then offline, since the kernel may have dropped the bytes.
         """
@@ -471,27 +477,25 @@ class PartitionLog:
 
     @property
     def is_being_flushed(self) -> bool:
-        """Whether a thread flushes it. No flush begins after `close`."""
+        """True while a thread flushes the log. No flush begins after `close`."""
         return self.durability.flushing.locked()
 
     def wait_for_flush(self) -> None:
-        """Return once no thread flushes it. Blocking."""
+        """Return once no thread flushes the log. Blocking."""
         with self.durability.flushing:
             return
 
     def close(self, *, clean: bool) -> None:
-        """Let go of all files; `clean` flushes first and leaves indexes and a producer snapshot that say
-        all.
-        Raises KafkaError: KAFKA_STORAGE_ERROR.
-        """
+        """Release all files. `clean` first flushes them, and leaves complete indexes and a producer snapshot. Raises
+        KafkaError: KAFKA_STORAGE_ERROR."""
         try:
             if clean:
                 self.check_usable()
             if clean and self.needs_settling:
                 active = self.segment_list.active
                 active.finish()
-                # The next start recovers nothing, and trusts all files: so they are durable before that is promised,
-                # the indexes here, the log and all names by the flush, the snapshot by itself.
+                # The next start recovers nothing and trusts all files, so all of them must be durable first: the
+                # indexes here, the log and all names by the flush, the snapshot by its own sync.
                 for path in active.files:
                     if path != active.path:
                         sync_file(path)
@@ -504,7 +508,7 @@ class PartitionLog:
             self._release_files()
 
     def note_settled(self) -> None:
-        """What is in the files, flushed, is as a clean stop leaves it."""
+        """Note that the flushed files are in the state that a clean stop leaves."""
         self._settled, self.fingerprint = self._extent(), None
 
     def _release_files(self) -> None:

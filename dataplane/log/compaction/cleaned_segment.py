@@ -1,4 +1,4 @@
-"""A segment being written by compaction: `<base>.log.cleaned` with its indexes, under the same suffix."""
+"""A segment that compaction writes: `<base>.log.cleaned` with its indexes, under the same suffix."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ from ..segments.transaction_index import TransactionIndex
 
 
 class CleanedSegment:
-    """Appended to, then finished or abandoned. `spent` is called with every number of bytes written."""
+    """A new segment that is appended to, then finished or abandoned. `spent` is called with every number of bytes
+    written."""
 
     def __init__(
         self,
@@ -56,11 +57,11 @@ class CleanedSegment:
 
     @property
     def size(self) -> int:
-        """Bytes appended."""
+        """The number of appended bytes."""
         return self._segment.size
 
     def append(self, batch: bytes | memoryview) -> None:
-        """Raises OSError."""
+        """Append a batch. Raises OSError."""
         header = parse_header(batch)
         segment = self._segment
         segment.note_batch(header, header.last_offset, segment.size, self._interval)
@@ -70,7 +71,7 @@ class CleanedSegment:
             self._write()
 
     def note_abort(self, aborted: AbortedTransaction) -> None:
-        """The marker appended last is that of an aborted transaction."""
+        """Index an aborted transaction, whose marker was appended last."""
         self._segment.transaction_index.append(aborted)
 
     def _write(self) -> None:
@@ -82,10 +83,11 @@ class CleanedSegment:
         self._buffer.clear()
 
     def finish(self, like: Path, *, had_aborts: bool) -> Path:
-        """Write the rest and the indexes, flush all, and take the modification time of `like`; the log
-        file's path. Where what this takes the place of `had_aborts` in its index, this has an index of them, too.
+        """Write the rest and the indexes, flush all, and take the modification time of `like`. Returns the log file's
+        path.
 
-        Raises OSError, KafkaError.
+        If the replaced segments had aborted transactions in their index (`had_aborts`), this segment has an index of
+        them even if it is empty. Raises OSError, KafkaError.
         """
         self._write()
         segment = self._segment
@@ -101,7 +103,7 @@ class CleanedSegment:
         return segment.path
 
     def abandon(self) -> None:
-        """Leave nothing behind."""
+        """Delete all files of this segment."""
         self._close()
         segment = self._segment
         for path in segment.files:

@@ -1,6 +1,7 @@
-"""Clean one log's files: learn its transactions, map the keys of its dirty part, then copy what stays.
+"""The cleaning of one log's files: find its transactions, map the keys of its dirty part, then copy the records that
+stay.
 
-Sources are only read. The cleaned files lie beside them, flushed, until the broker puts them in their place.
+Sources are only read. The cleaned files lie beside them, flushed, until the broker swaps them in.
 """
 
 from __future__ import annotations
@@ -31,23 +32,23 @@ logger = logging.getLogger(__name__)
 
 
 class SourceChanged(Exception):
-    """A file is gone or shorter than the job says: the log moved on, and the job is void."""
+    """A file is gone or shorter than the job says, so the log has changed, and the job is void."""
 
 
 class LogCleaning:
-    """One job. `spent` is called with every number of bytes read or written, and may wait or raise."""
+    """One cleaning job. `spent` is called with every number of bytes read or written, and may wait or raise."""
 
     def __init__(self, job: CleaningJob, spent: Callable[[int], None]) -> None:
         self._job = job
         self._spent = spent
         self._read = self._kept = 0
-        self._unreadable: list[int] = []  # the first offsets of batches that were copied without being read
+        self._unreadable: list[int] = []  # base offsets of batches that were copied without being read
 
     def run(self, cleaned: Callable[[GroupCleaned], None]) -> LogCleaned:
-        """Clean; `cleaned` hears of each group of segments as soon as its file is complete.
+        """Clean the log. `cleaned` is called with each group of segments as soon as its file is complete.
 
-        Raises SourceChanged if the log moved on. Raises KafkaError: KAFKA_STORAGE_ERROR or CORRUPT_MESSAGE if the log
-        cannot be read, or is damaged. Raises OSError if the disk took or gave nothing.
+        Raises SourceChanged if the log has changed. Raises KafkaError: KAFKA_STORAGE_ERROR or CORRUPT_MESSAGE if the
+        log cannot be read, or is damaged. Raises OSError if the disk refused to read or write.
         """
         job = self._job
         aborted, largest_batch, dirty_records = self._scan_dirty()
@@ -88,7 +89,7 @@ class LogCleaning:
         return fd
 
     def _sizes(self) -> list[SegmentSizes]:
-        """Of the segments below the upper bound."""
+        """Return the sizes of the segments below the upper bound."""
         return [
             SegmentSizes(
                 base, size, self._size_of(base, OFFSET_INDEX_SUFFIX), self._size_of(base, TIME_INDEX_SUFFIX)
@@ -104,7 +105,7 @@ class LogCleaning:
             raise SourceChanged(f"{self._path(base_offset, suffix)} is gone") from None
 
     def _headers(self, base: int, size: int) -> Iterator[tuple[int, int, BatchHeader]]:
-        """(descriptor, position, header) of the batches of a segment."""
+        """Yield (descriptor, position, header) of the batches of a segment."""
         fd = self._open(base, size)
         try:
             for position, header in walk_file(fd, 0, size, next_offset=base):
@@ -115,14 +116,14 @@ class LogCleaning:
             os.close(fd)
 
     def _broken(self, base: int, size: int, broken: BrokenBatch) -> Exception:
-        """A truncation may have cut the file under the walk; else it is damaged."""
+        """Return the error for a broken batch: the file is damaged. Raises SourceChanged if a truncation cut the file
+        meanwhile."""
         os.close(self._open(base, size))
         return damage(self._path(base), broken.position, broken.reason)
 
     def _batches(self, base: int, size: int) -> Iterator[tuple[BatchHeader, memoryview]]:
-        """Each batch with its bytes, valid until the next; the CRC is checked, since rewriting would hide
-        damage under a new one.
-        """
+        """Yield each batch with its bytes, valid until the next one. The CRC is checked, since rewriting would hide
+        damage under a new CRC."""
         fd = self._open(base, size)
         chunk = self._job.limits.io_buffer_bytes
         held, held_at = memoryview(b""), 0
@@ -148,14 +149,15 @@ class LogCleaning:
     # First pass: what is dirty
 
     def _dirty(self) -> list[tuple[int, int]]:
-        """The segments that reach above the first dirty offset, below the upper bound."""
+        """Return the segments that reach above the first dirty offset, below the upper bound."""
         job = self._job
         below = [segment for segment in job.segments if segment[0] < job.upper_bound]
         first = max((n for n, (base, _) in enumerate(below) if base <= job.first_dirty_offset), default=0)
         return below[first:]
 
     def _scan_dirty(self) -> tuple[list[AbortedRange], int, int]:
-        """Aborted transactions, records of the largest batch, records of all; by headers only."""
+        """Return the aborted transactions, the record count of the largest batch, and the count of all records. Only
+        headers and markers are read."""
         found = TransactionScan()
         largest = total = 0
         for base, size in self._dirty():
@@ -167,7 +169,7 @@ class LogCleaning:
             self._spent(0)
         above = [segment for segment in self._job.segments if segment[0] >= self._job.upper_bound]
         for base, size in above:
-            # Whatever began below the upper bound has its marker below the high watermark.
+            # All transactions that began below the upper bound have their markers below the high watermark.
             if not found.open or base >= self._job.high_watermark:
                 break
             for fd, position, header in self._headers(base, size):
@@ -178,8 +180,8 @@ class LogCleaning:
         return found.aborted, largest, total
 
     def _record_count(self, fd: int, position: int, header: BatchHeader) -> int:
-        """How many records a batch has. Memory is taken for their keys: a claim that needs more than is meant for that
-        is believed only if they are there."""
+        """Return the number of records in a batch. Memory is allocated for their keys, so a count that would need more
+        than the limit is only believed if the records are there."""
         if 0 <= header.record_count <= self._job.limits.dedupe_bytes // SLOT_BYTES:
             return header.record_count
         try:
@@ -192,7 +194,7 @@ class LogCleaning:
     def _map_keys(self, aborted: Sequence[AbortedRange], largest_batch: int, dirty_records: int) -> OffsetMap:
         job = self._job
         load = job.limits.load_factor
-        # The keys of one batch must fit in any case, or the log would never get clean.
+        # The keys of one batch must fit in any case, otherwise the log would never become clean.
         least = int((largest_batch + 1) / load + 1) * SLOT_BYTES
         needed = int((dirty_records + 1) / load + 1) * SLOT_BYTES
         offsets = OffsetMap(max(least, min(needed, job.limits.dedupe_bytes)), load)
@@ -203,14 +205,15 @@ class LogCleaning:
                 if not self._map_batch(offsets, transactions, header, batch):
                     return offsets
             following = dirty[number + 1][0] if number + 1 < len(dirty) else job.upper_bound
-            # Offsets up to the next segment that no batch has are as clean as can be.
+            # Offsets without a batch, up to the next segment, are clean.
             offsets.latest_offset = max(offsets.latest_offset, following - 1)
         return offsets
 
     def _map_batch(
         self, offsets: OffsetMap, transactions: TransactionFilter, header: BatchHeader, batch: memoryview
     ) -> bool:
-        """False if the map is full: the rest of the log stays dirty."""
+        """Put the keys of a batch into the map. Returns False if the map is full, so that the rest of the log stays
+        dirty."""
         first_dirty, counts = self._job.first_dirty_offset, header.last_offset >= self._job.first_dirty_offset
         if header.is_control:
             if _control_type(batch) is not None:
@@ -247,7 +250,7 @@ class LogCleaning:
                     if kept is None:
                         continue
                     out.append(kept)
-                    # What readers hear of they forget at its marker: it must not outlive that.
+                    # Readers forget an aborted transaction at its marker, so its index entry goes with the marker.
                     if (
                         header.is_control
                         and header.base_offset in aborted
@@ -266,7 +269,7 @@ class LogCleaning:
         )
 
     def _aborted_in(self, members: Sequence[SegmentSizes]) -> dict[int, AbortedTransaction]:
-        """The aborted transactions in the indexes of some segments, by the offsets of their markers."""
+        """Return the aborted transactions in the indexes of some segments, by the offsets of their markers."""
         found = {}
         for segment in members:
             path = self._path(segment.base_offset, TRANSACTION_INDEX_SUFFIX)
@@ -280,8 +283,8 @@ class LogCleaning:
     def _clean_batch(
         self, keeper: Keeper, header: BatchHeader, batch: memoryview
     ) -> bytes | memoryview | None:
-        """What stays of a batch: itself, fewer records, its header, or nothing. One whose records cannot be read stays
-        as it is."""
+        """Return the batch itself, a batch with fewer records, its header alone, or None. A batch whose records cannot
+        be read stays unchanged."""
         control = _control_type(batch) if header.is_control else None
         judgement = keeper.judge(header, control)
         kept: list[Span] = []
@@ -309,7 +312,8 @@ class LogCleaning:
 
 
 def _readable_spans(batch: memoryview, header: BatchHeader) -> list[Span]:
-    """None if one of its records cannot be read: then no reader gets those before it for certain, either."""
+    """Return the spans of all records, or none if one record cannot be read: then no reader is certain to get the
+    records before it."""
     try:
         return readable_records(batch, header)[1]
     except KafkaError:
@@ -317,7 +321,7 @@ def _readable_spans(batch: memoryview, header: BatchHeader) -> list[Span]:
 
 
 def _kept_records(keeper: Keeper, header: BatchHeader, spans: list[Span]) -> tuple[list[Span], bool]:
-    """The spans that stay, and whether a tombstone is among them."""
+    """Return the spans that stay, and whether a tombstone is among them."""
     if header.is_control:
         return spans, False
     base_offset, is_newest = header.base_offset, keeper.is_newest
@@ -340,7 +344,7 @@ def _note_transaction(found: TransactionScan, fd: int, position: int, header: Ba
 
 
 def _control_type(batch: bytes | memoryview) -> ControlType | None:
-    """What a control batch says; None if its record is not about a transaction or cannot be read, or it has none."""
+    """Return the type of a transaction marker; None if the control record is of another kind, missing or unreadable."""
     try:
         control = read_control_record(batch)
     except KafkaError:

@@ -1,4 +1,4 @@
-"""Which neighbouring segments become one when they are cleaned (Kafka's `groupSegmentsBySize`)."""
+"""The grouping of neighbouring segments that compaction joins into one (Kafka's `groupSegmentsBySize`)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ..config import OFFSETS_MAX
 
 
 class SegmentSizes(NamedTuple):
-    """A segment before it is cleaned; sizes in bytes."""
+    """The sizes of a segment before it is cleaned, in bytes."""
 
     base_offset: int
     size: int
@@ -20,9 +20,8 @@ class SegmentSizes(NamedTuple):
 def group(
     segments: Sequence[SegmentSizes], end_offset: int, segment_bytes: int, index_bytes: int
 ) -> list[list[SegmentSizes]]:
-    """Neighbours that together stay within `segment_bytes`, `index_bytes` and 2^31 offsets even if
-    nothing goes; the last of `segments` ends below `end_offset`.
-    """
+    """Return groups of neighbours that together stay within `segment_bytes`, `index_bytes` and 2^31 offsets even if no
+    record is removed. The last of `segments` ends below `end_offset`."""
     groups: list[list[SegmentSizes]] = []
     size = offset_index = time_index = 0
     for number, segment in enumerate(segments):

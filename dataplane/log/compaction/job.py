@@ -1,4 +1,4 @@
-"""What the broker and its cleaning process say to each other: a line of JSON each."""
+"""The messages between the broker and its cleaning process, each a line of JSON."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from typing import IO
 from .keeping import LastRecord
 
 LINE_BYTES_MAX = 64 << 20
-"""Longest line: a log with the largest number of segments and producers."""
+"""The longest line: a job for a log with the largest number of segments and producers."""
 
 
 class MalformedLine(ValueError):
-    """The line is cut short, too long, or says nothing that is known."""
+    """The line is cut short, too long, or not a known message."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """What one round may use, by the broker's log.cleaner settings."""
+    """Limits of one round of cleaning, from the broker's log.cleaner settings."""
 
     dedupe_bytes: int = 128 << 20
     load_factor: float = 0.9
@@ -30,15 +30,15 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class CleaningJob:
-    """Clean one log between two offsets."""
+    """A job to clean one log between two offsets."""
 
     directory: Path
     segments: Sequence[tuple[int, int]]
-    """(base offset, size in bytes) of all inactive segments and of the active one, rising."""
+    """Pairs (base offset, size in bytes) of all inactive segments and of the active one, rising."""
     first_dirty_offset: int
     upper_bound: int
     high_watermark: int
-    """Markers of the transactions below the upper bound lie below."""
+    """The offset below which all markers lie of transactions that begin below the upper bound."""
     now_ms: int
     delete_retention_ms: int
     segment_bytes: int
@@ -48,7 +48,7 @@ class CleaningJob:
     limits: Limits = Limits()
 
     def encode(self) -> bytes:
-        """As a line."""
+        """Encode the job as a line."""
         fields = {
             **asdict(self),
             "directory": str(self.directory),
@@ -59,7 +59,7 @@ class CleaningJob:
 
     @classmethod
     def decode(cls, line: bytes) -> CleaningJob:
-        """Raises MalformedLine."""
+        """Decode a line. Raises MalformedLine."""
         try:
             fields = json.loads(line)
             return cls(
@@ -77,10 +77,10 @@ class CleaningJob:
 
 @dataclass(frozen=True, slots=True)
 class GroupCleaned:
-    """Neighbouring segments are cleaned into one file, which is flushed."""
+    """A reply: neighbouring segments were cleaned into one file, which is flushed."""
 
     segments: tuple[int, ...]
-    """Bases of the old ones; the new one has the first of them."""
+    """Base offsets of the old segments. The new segment has the first of these base offsets."""
     file: Path
     bytes_before: int
     bytes_after: int
@@ -88,25 +88,25 @@ class GroupCleaned:
 
 @dataclass(frozen=True, slots=True)
 class LogCleaned:
-    """All groups are done."""
+    """The last reply: all groups are done."""
 
     clean_offset: int
-    """Below, every key now occurs once."""
+    """The offset below which every key now occurs once."""
     records_read: int
     records_kept: int
     unreadable_batches: int = 0
-    """Copied as they are, as their records cannot be read."""
+    """The number of batches that were copied unchanged, because their records cannot be read."""
     first_unreadable_offset: int = -1
-    """Of the first of them."""
+    """The base offset of the first unreadable batch; -1 if there was none."""
 
 
 @dataclass(frozen=True, slots=True)
 class CleaningFailed:
-    """The rest is not cleaned. What came before stands."""
+    """The last reply after a failure: the rest is not cleaned. Groups that were reported before stay valid."""
 
     reason: str
     may_pass: bool
-    """The log was cut or deleted meanwhile, or the disk is full: nothing is wrong with the log."""
+    """True if the log itself has no fault: it was cut or deleted meanwhile, or the disk is full."""
 
 
 Reply = GroupCleaned | LogCleaned | CleaningFailed
@@ -116,7 +116,7 @@ _REPLIES: Mapping[str, type[Reply]] = {
 
 
 def encode_reply(reply: Reply) -> bytes:
-    """As a line."""
+    """Encode a reply as a line."""
     fields = asdict(reply)
     if isinstance(reply, GroupCleaned):
         fields["file"] = str(reply.file)
@@ -124,7 +124,7 @@ def encode_reply(reply: Reply) -> bytes:
 
 
 def decode_reply(line: bytes) -> Reply:
-    """Raises MalformedLine."""
+    """Decode a line. Raises MalformedLine."""
     try:
         name, fields = json.loads(line)
         reply = _REPLIES[name]
@@ -136,7 +136,7 @@ def decode_reply(line: bytes) -> Reply:
 
 
 def read_line(stream: IO[bytes]) -> bytes | None:
-    """The next whole line, None at the end. Raises MalformedLine."""
+    """Read the next whole line; None at the end. Raises MalformedLine."""
     line = stream.readline(LINE_BYTES_MAX)
     if not line:
         return None

@@ -1,4 +1,4 @@
-"""Which batches and records of a log stay when it is compacted (Kafka's `Cleaner.cleanInto`)."""
+"""The choice of batches and records that stay when a log is compacted (Kafka's `Cleaner.cleanInto`)."""
 
 from __future__ import annotations
 
@@ -13,47 +13,49 @@ from .transactions import TransactionFilter
 
 
 class LastRecord(NamedTuple):
-    """What the log's newest state of a producer rests on."""
+    """The position of a producer's last record in a log, which the producer's newest state depends on."""
 
     last_data_offset: int
-    """Last offset of its newest data batch; -1 if there has been none in its epoch."""
+    """The last offset of its newest data batch; -1 if it wrote no data in its epoch."""
     producer_epoch: int
 
 
 class Judgement(NamedTuple):
-    """What becomes of a batch; its records are asked for one by one unless it drops them all."""
+    """The decision about a batch. Unless all its records are dropped, each record is judged separately."""
 
     drops_records: bool
     stays_empty: bool
-    """Whether the header stays where no record does."""
+    """True if the batch header stays even if no record does."""
     marker_without_data: bool
-    """A transaction marker that waits for its delete horizon only."""
+    """True for a transaction marker that only waits for its delete horizon."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """What holds for one round of cleaning a log."""
+    """The rules of one round of cleaning a log."""
 
     now_ms: int
     delete_retention_ms: int
     ends: frozenset[int]
-    """Where the new segments are to end: where the next ones begin, and the first offset that is not looked at."""
+    """The offsets where the new segments must end: the base offsets of the following segments, and the upper bound of
+    the cleaned range."""
     producers: Mapping[int, LastRecord]
-    """Of each producer id that the log remembers."""
+    """The last record of each producer id that the log remembers."""
 
     @property
     def new_horizon_ms(self) -> int:
-        """When the tombstones that are met for the first time may go."""
+        """The time from which tombstones may be removed that are met for the first time."""
         return self.now_ms + self.delete_retention_ms
 
 
 def delete_horizon(header: BatchHeader) -> int | None:
-    """When the batch's tombstones, or the marker in it, may go, in ms; None if that was not set (KIP-534)."""
+    """Return the time, in ms, from which the batch's tombstones or marker may be removed; None if it was not set
+    (KIP-534)."""
     return header.base_timestamp if header.has_delete_horizon else None
 
 
 class Keeper:
-    """Judges the batches of one log, to be given in offset order, and their records."""
+    """The judge of one log's records, and of its batches, which must be given in offset order."""
 
     def __init__(self, rules: Rules, offsets: OffsetMap, transactions: TransactionFilter) -> None:
         self.rules = rules
@@ -61,21 +63,20 @@ class Keeper:
         self._transactions = transactions
 
     def judge(self, header: BatchHeader, control: ControlType | None) -> Judgement:
-        """What becomes of a batch; `control` is the type of a control batch's record, None if it is another
-        type, or there is none.
-        """
+        """Decide about a batch. `control` is the type of a control batch's record; None for another type or no
+        record."""
         marker_without_data = False
         if header.is_control:
             drops = header.record_count == 0
             if control is not None and self._transactions.discards_marker(header.producer_id):
                 marker_without_data = True
-                # A producer's last one tells which of its transactions was the last to end here.
+                # A producer's last marker stays: it names the producer's last transaction that ended here.
                 drops = self._horizon_passed(header) and not self._is_last_of_producer(header)
         else:
             drops = header.is_transactional and self._transactions.discards_data(
                 header.producer_id, header.last_offset
             )
-        # The last batch of a segment stays: that the next one continues it tells recovery that nothing was lost.
+        # The last batch of a segment stays, so that recovery sees that the next segment continues it without loss.
         stays_empty = header.next_offset in self.rules.ends or self._is_last_of_producer(header)
         return Judgement(drops, stays_empty, marker_without_data)
 
@@ -92,11 +93,12 @@ class Keeper:
         return horizon is not None and horizon <= self.rules.now_ms
 
     def keeps_tombstones(self, header: BatchHeader) -> bool:
-        """Whether records without a value in this batch still stay if they are the last of their key."""
+        """Return whether records without a value in this batch still stay if they are the last of their key."""
         return not self._horizon_passed(header)
 
     def is_newest(self, key: bytes | None, offset: int) -> bool:
-        """Whether no newer record of `key` is known; records without a key have no place in such a log."""
+        """Return whether no newer record of `key` is known. Records without a key are dropped, since a compacted log
+        must have none."""
         if offset > self._offsets.latest_offset:
             return True
         return key is not None and offset >= self._offsets.get(key)

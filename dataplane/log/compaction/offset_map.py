@@ -1,4 +1,4 @@
-"""The last offset of each key, in a bounded amount of memory."""
+"""A map from each key to its last offset, in a bounded amount of memory."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ LEAST_BYTES = 1024 * SLOT_BYTES
 
 
 class OffsetMap:
-    """Key hash to offset, by open addressing in one block of memory, as Kafka's `SkimpyOffsetMap`.
+    """A map from key hashes to offsets, by open addressing in one block of memory, like Kafka's `SkimpyOffsetMap`.
 
-    Keys themselves are not kept: two keys with the same 128-bit hash would pass for one. Offsets must be put
-    in rising order. Invariant: at least one slot is free.
+    Keys are not stored, so two keys with the same 128-bit hash would count as one. Offsets must be put in rising order.
+    Invariant: at least one slot is free.
     """
 
     __slots__ = ("_most", "_slots", "_table", "latest_offset", "size")
 
     def __init__(self, memory_bytes: int, load_factor: float) -> None:
-        """`load_factor` (0 to 1) says how much of the memory is filled before the map calls itself full."""
+        """`load_factor` (0 to 1) is the part of the memory that is filled before the map counts as full."""
         self._slots = max(memory_bytes, LEAST_BYTES) // SLOT_BYTES
         self._most = min(int(self._slots * load_factor), self._slots - 1)
         self._table = bytearray(self._slots * SLOT_BYTES)
         self.size = 0
         self.latest_offset = -1
-        """Up to which offset, inclusive, every record of the walked range has been put."""
+        """The offset up to which, inclusive, every record of the scanned range has been put."""
 
     @property
     def full(self) -> bool:
-        """Whether no new key may be put."""
+        """True if no new key may be put."""
         return self.size >= self._most
 
     def put(self, key: bytes, offset: int) -> bool:
-        """Note the record of `key` at `offset`; False, and nothing noted, if the map is full."""
+        """Note the record of `key` at `offset`. Returns False, and notes nothing, if the map is full."""
         if self.size >= self._most:
             return False
         digest = blake2b(key, digest_size=_HASH_BYTES).digest()
@@ -57,7 +57,7 @@ class OffsetMap:
         return True
 
     def get(self, key: bytes) -> int:
-        """The last offset put for `key`; -1 if there is none."""
+        """Return the last offset put for `key`; -1 if there is none."""
         digest = blake2b(key, digest_size=_HASH_BYTES).digest()
         table, slots = self._table, self._slots
         slot = int.from_bytes(digest[:8], "big") % slots

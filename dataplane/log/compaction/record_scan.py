@@ -1,7 +1,7 @@
-"""Records of a batch as spans of bytes: what compaction needs to keep or drop them without building them.
+"""Records of a batch as spans of bytes, so that compaction keeps or drops them without decoding them.
 
-A record that stays is copied as it is, so only its length, timestamp delta, offset delta, key and whether it
-has a value are read; its headers and its value are passed over.
+A record that stays is copied unchanged. So only its length, timestamp delta, offset delta and key are read, and whether
+it has a value. Its headers and value are skipped.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from ....protocol.wire.primitives import Buffer, MalformedMessage, read_varlong
 
 _INT64_END = 1 << 63
 Span = tuple[int, int, int, int, int, bytes | None, bool]
-"""Start (at its length), start of its fields behind the length, end, timestamp delta in ms, offset delta, key,
-and whether it has a value."""
+"""A record's start (at its length), the start of its fields after the length, its end, timestamp delta in ms, offset
+delta, key, and whether it has a value."""
 
 
 def records_of(batch: Buffer, header: BatchHeader, bytes_max: int = DECOMPRESSED_BYTES_MAX) -> bytes:
-    """The records of the batch that `batch` is, uncompressed.
+    """Return the records of a batch, uncompressed.
 
     Raises KafkaError: CORRUPT_MESSAGE, UNSUPPORTED_COMPRESSION_TYPE.
     """
@@ -33,7 +33,7 @@ def scan(body: bytes, count: int) -> Iterator[Span]:
     try:
         for _ in range(count):
             start = position
-            # Each varint is read in line while it is one byte, as calls would take most of the time.
+            # One-byte varints are read inline, since function calls would take most of the time.
             size = body[position]
             if size < 0x80:
                 size, position = (size >> 1) ^ -(size & 1), position + 1
@@ -74,9 +74,9 @@ def scan(body: bytes, count: int) -> Iterator[Span]:
 
 
 def readable_records(batch: Buffer, header: BatchHeader) -> tuple[bytes, list[Span]]:
-    """The records of the batch that `batch` is, uncompressed, and the span of each: all of them, or none is used.
+    """Return the uncompressed records of a batch and the span of each. Either all records are used, or none.
 
-    Raises KafkaError: as `records_of` and `scan`; CORRUPT_MESSAGE where offsets or times cannot be those of the batch.
+    Raises KafkaError as `records_of` and `scan` do; CORRUPT_MESSAGE if offsets or times cannot belong to the batch.
     """
     body = records_of(batch, header)
     spans = list(scan(body, header.record_count))

@@ -1,8 +1,8 @@
-"""Bytes of a batch that lost records: offsets, order, producer, sequence and codec stay as they were.
+"""The bytes of a batch that lost records: offsets, order, producer, sequence and codec stay unchanged.
 
-What Apache Kafka's cleaner leaves of the same batches has the same records, offsets, timestamps and headers, but for
-one field: Kafka writes the records that stay anew, with the first one's timestamp as the base timestamp; here they are
-copied, and the base timestamp stays.
+Apache Kafka's cleaner leaves the same records, offsets, timestamps and headers of the same batches, but for one field.
+Kafka rewrites the records that stay, with the first one's timestamp as the base timestamp. Here they are copied, and
+the base timestamp stays.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ _FLAGS_OF_EMPTY = LOG_APPEND_TIME_FLAG | TRANSACTIONAL_FLAG | CONTROL_FLAG
 
 
 def empty_batch(header: BatchHeader) -> bytes:
-    """The batch without any record: what is left of a producer's last one, so that its sequence is known."""
+    """Return the batch without any record. It stays as a producer's last batch, so that its sequence is known."""
     return _seal(header, header.attributes & _FLAGS_OF_EMPTY, NO_TIMESTAMP, header.max_timestamp, 0, b"")
 
 
 def reduced_batch(
     header: BatchHeader, body: bytes, kept: Sequence[Span], new_horizon_ms: int | None
 ) -> bytes:
-    """The batch with the `kept` records of its uncompressed `body`, one or more.
+    """Return the batch with the `kept` records of its uncompressed `body`, one or more.
 
-    Records are copied as they are. Only where a delete horizon is set, which takes the place of the base
-    timestamp, their timestamp deltas are written anew.
+    Records are copied unchanged. If a delete horizon is set, it replaces the base timestamp, and only then the
+    timestamp deltas are rewritten.
     """
     base_ms = header.base_timestamp
     attributes = header.attributes
@@ -61,7 +61,7 @@ def reduced_batch(
 
 
 def _restamped(body: bytes, span: Span, shift: int) -> bytes:
-    """The record with its timestamp delta changed by `shift`."""
+    """Return the record with its timestamp delta changed by `shift`."""
     _, fields, stop, later_ms, *_ = span
     _, rest = read_varlong(body, fields + 1)
     changed = b"".join((body[fields : fields + 1], zigzag(later_ms + shift), body[rest:stop]))

@@ -1,4 +1,4 @@
-"""Holds reading and writing to so many bytes a second."""
+"""A limit of the bytes per second that compaction reads and writes."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ _WINDOW_S = 0.3
 
 
 class CompactionThrottle:
-    """Counts bytes; once a third of a second has passed, waits for as long as they should have taken."""
+    """A byte counter that, after a third of a second, sleeps until the counted bytes are within the rate."""
 
     def __init__(
         self, bytes_per_second: float, clock: Callable[[], float], sleep: Callable[[float], None]
     ) -> None:
-        """`clock` and `sleep` in seconds."""
+        """`clock` returns seconds, and `sleep` takes seconds."""
         self._rate = bytes_per_second
         self._clock = clock
         self._sleep = sleep
@@ -21,7 +21,7 @@ class CompactionThrottle:
         self._bytes = 0
 
     def spent(self, size: int) -> None:
-        """`size` bytes were read or written."""
+        """Count `size` bytes that were read or written, and sleep if they exceed the rate."""
         self._bytes += size
         elapsed = self._clock() - self._since
         if elapsed < _WINDOW_S and self._bytes / self._rate < _WINDOW_S:

@@ -1,7 +1,8 @@
-"""Transactions as compaction meets them: data of aborted ones goes, markers stay until their data is gone.
+"""Transactions during compaction: data of aborted transactions is removed, and markers stay until their data is
+removed.
 
-Which transactions were aborted is read from the markers in the log itself. A batch is only ever cleaned below
-the last stable offset, so that each transaction with data in reach has its marker below the high watermark.
+Aborted transactions are found by the markers in the log itself. Batches are only cleaned below the last stable offset,
+so each transaction with data in the cleaned range has its marker below the high watermark.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from typing import NamedTuple
 
 
 class AbortedRange(NamedTuple):
-    """Data of `producer_id` from `first_offset` up to the marker at `marker_offset` does not count."""
+    """The range of an aborted transaction: data of `producer_id` from `first_offset` up to the marker at
+    `marker_offset` is not valid."""
 
     producer_id: int
     first_offset: int
@@ -20,37 +22,36 @@ class AbortedRange(NamedTuple):
 
 
 class TransactionScan:
-    """Learns the aborted transactions from batches given in offset order. Those without data count for
-    nothing.
-    """
+    """A scan that finds the aborted transactions in batches given in offset order. Transactions without data are
+    ignored."""
 
     def __init__(self) -> None:
         self._open: dict[int, int] = {}
         self.aborted: list[AbortedRange] = []
-        """In the order of their markers."""
+        """The aborted transactions, in the order of their markers."""
 
     @property
     def open(self) -> bool:
-        """Whether some transaction's marker has not come yet."""
+        """True if the marker of some transaction has not come yet."""
         return bool(self._open)
 
     def data(self, producer_id: int, first_offset: int) -> None:
-        """A transactional data batch."""
+        """Note a transactional data batch."""
         self._open.setdefault(producer_id, first_offset)
 
     def marker(self, producer_id: int, offset: int, *, aborts: bool) -> None:
-        """A control batch that ends a transaction."""
+        """Note a control batch that ends a transaction."""
         first_offset = self._open.pop(producer_id, None)
         if aborts and first_offset is not None:
             self.aborted.append(AbortedRange(producer_id, first_offset, offset))
 
 
 class TransactionFilter:
-    """Says of each batch, in offset order, whether its transaction lets it go (Kafka's
+    """A filter that decides for each batch, in offset order, whether it may be removed (Kafka's
     `CleanedTransactionMetadata`).
 
-    A batch that lost its records still counts as data: were its marker gone, a replay would take the
-    transaction for an open one.
+    A batch that lost its records still counts as data. Without its marker a replay would take its transaction for an
+    open one.
     """
 
     def __init__(self, aborted: Iterable[AbortedRange]) -> None:
@@ -59,7 +60,7 @@ class TransactionFilter:
         self._with_data: set[int] = set()
 
     def discards_data(self, producer_id: int, last_offset: int) -> bool:
-        """Whether a transactional data batch belongs to an aborted transaction."""
+        """Return whether a transactional data batch belongs to an aborted transaction."""
         to_come = self._to_come
         while to_come and to_come[0].first_offset <= last_offset:
             self._aborted.add(to_come.popleft().producer_id)
@@ -67,9 +68,8 @@ class TransactionFilter:
         return producer_id in self._aborted
 
     def discards_marker(self, producer_id: int) -> bool:
-        """Whether no data of the transaction that this marker ends was met: the marker may go once its delete
-        horizon has passed.
-        """
+        """Return whether the transaction that this marker ends had no data. Then the marker may be removed once its
+        delete horizon has passed."""
         self._aborted.discard(producer_id)
         met = producer_id in self._with_data
         self._with_data.discard(producer_id)

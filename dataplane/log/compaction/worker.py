@@ -1,7 +1,7 @@
 """The cleaning process: `python -m ottla.dataplane.log.compaction.worker <parent's process id>`.
 
-It takes jobs from its standard input, one at a time, answers on its standard output, and logs to its standard
-error. It gives way to everybody else (nice), and ends when its input does, or its parent.
+It reads jobs from its standard input, one at a time, writes replies to its standard output, and logs to its standard
+error. It has a low priority (nice), and ends when its input ends, or its parent.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ logger = logging.getLogger(__name__)
 
 
 class Orphaned(Exception):
-    """The broker is gone: its successor may be using the files."""
+    """The broker is gone, and its successor may be using the files."""
 
 
 def serve(jobs: IO[bytes], replies: IO[bytes], parent: int) -> None:
-    """Do jobs until there are no more; touches nothing of the process it runs in. Raises MalformedLine, Orphaned."""
+    """Do jobs until the input ends. Global state of the process is not changed. Raises MalformedLine, Orphaned."""
     while (line := read_line(jobs)) is not None:
         job = CleaningJob.decode(line)
         throttle = CompactionThrottle(job.limits.io_bytes_per_second, time.monotonic, time.sleep)
@@ -56,7 +56,7 @@ def serve(jobs: IO[bytes], replies: IO[bytes], parent: int) -> None:
 
 
 def _may_pass(error: BaseException | None) -> bool:
-    """Whether a file is gone, as when a topic is deleted, or the disk is full."""
+    """Return whether a file is gone, as after the deletion of a topic, or the disk is full."""
     return isinstance(error, FileNotFoundError) or (isinstance(error, OSError) and error.errno in DISK_FULL)
 
 
@@ -75,10 +75,10 @@ def _die_with(parent: int) -> None:
 
 
 def main(arguments: list[str]) -> None:
-    """`parent`: the process id of the broker."""
+    """Run the process. The argument is the process id of the broker."""
     (parent,) = arguments
     logging.basicConfig(format="cleaner: %(message)s", level=logging.WARNING)
-    # Ctrl-C reaches the whole foreground group; the broker says when to end.
+    # Ctrl-C reaches the whole foreground group, but only the broker ends this process.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.nice(_NICENESS)
     try:
