@@ -1,4 +1,4 @@
-"""What a topic's configuration allows a producer to append."""
+"""Checks of produced batches against the topic's configuration."""
 
 from __future__ import annotations
 
@@ -16,12 +16,13 @@ from ...protocol.records.record_batch import BatchHeader
 from .config import LogConfig
 
 EXPANDED_ON_LOOP_MAX = 256 << 10
-"""So many bytes of compressed records are gone over on the event loop: less than 1 ms with every codec."""
+"""The most bytes of compressed records that are checked on the event loop: less than 1 ms with every codec."""
 _EVER_MS = 2**63 - 1
 
 
 class RefusedRecords(KafkaError):
-    """A batch is refused for some of its records: their positions in the batch, and what is wrong with each."""
+    """A batch is refused because of some of its records. `records` has their positions in the batch, and each one's
+    fault."""
 
     def __init__(self, code: ErrorCode, message: str, records: Sequence[tuple[int, str]]) -> None:
         super().__init__(code, message)
@@ -29,16 +30,15 @@ class RefusedRecords(KafkaError):
 
 
 class TakesLong(KafkaError):
-    """A batch expands further than is gone over on the event loop. Where nobody moves it to a thread, its producer is
-    to send it again.
-    """
+    """A batch expands too far for a check on the event loop. If it is not checked in a thread, its producer must send
+    it again."""
 
     def __init__(self) -> None:
         super().__init__(ErrorCode.REQUEST_TIMED_OUT, "the batch takes long to validate")
 
 
 class ProducedRules(NamedTuple):
-    """What a topic's configuration says of produced records, worked out once and not for each of them."""
+    """A topic's rules for produced records, computed once and not for each record."""
 
     stamps: bool
     keyed: bool
@@ -47,7 +47,7 @@ class ProducedRules(NamedTuple):
 
     @classmethod
     def of(cls, config: LogConfig) -> ProducedRules:
-        """Those of a topic."""
+        """Return the rules of a topic."""
         return cls(
             config.stamps_at_append,
             config.compacted,
@@ -56,7 +56,7 @@ class ProducedRules(NamedTuple):
         )
 
     def times_at(self, now_ms: int) -> tuple[int, int]:
-        """The earliest and the latest timestamp that producers may give."""
+        """Return the earliest and the latest timestamp that producers may use."""
         if self.stamps:
             return -_EVER_MS, _EVER_MS
         return max(-_EVER_MS, now_ms - self.before_max_ms), min(_EVER_MS, now_ms + self.after_max_ms)
@@ -70,9 +70,11 @@ def check_records(
     expanded_bytes_max: int = DECOMPRESSED_BYTES_MAX,
     expanded: list[bytes] | None = None,
 ) -> int:
-    """Check every record of a batch whose header and CRC are right, as Kafka's `LogValidator` does: its form, its key
-    where the topic is compacted (one without would be lost), its timestamp where producers stamp. Returns the largest
-    timestamp, -1 if no record has one. `expanded` takes the records where they were compressed.
+    """Check every record of a batch whose header and CRC are right, as Kafka's `LogValidator` does.
+
+    Checked are a record's format, its key if the topic is compacted (compaction would remove a record without one), and
+    its timestamp if producers set timestamps. Returns the largest timestamp, -1 if no record has one. `expanded`
+    receives the records if they were compressed.
 
     Raises KafkaError: INVALID_RECORD, INVALID_TIMESTAMP, UNSUPPORTED_COMPRESSION_TYPE. Raises ExpandsTooFar if they
     expand to more than `expanded_bytes_max` bytes.
@@ -90,7 +92,7 @@ def check_records(
 
 
 def check_records_on_loop(batch: memoryview, header: BatchHeader, config: LogConfig, now_ms: int) -> int:
-    """`check_records` within what the event loop has time for. Raises KafkaError: TakesLong beyond that."""
+    """Check like `check_records`, within the limit of the event loop. Raises KafkaError: TakesLong beyond it."""
     try:
         return check_records(batch, header, config, now_ms, EXPANDED_ON_LOOP_MAX)
     except ExpandsTooFar:
@@ -127,9 +129,9 @@ def _refusal(broken: BrokenRules, latest_ms: int, config: LogConfig) -> RefusedR
 
 
 def check_limits(batches: Sequence[tuple[int, BatchHeader]], size: int, config: LogConfig) -> None:
-    """Check sizes.
+    """Check the sizes of batches.
 
-    Raises KafkaError: MESSAGE_TOO_LARGE first, upon which alone some producers split a batch (KIP-126); then
+    Raises KafkaError: MESSAGE_TOO_LARGE first, since some producers split a batch only after this error (KIP-126); then
     RECORD_LIST_TOO_LARGE.
     """
     for _, header in batches:

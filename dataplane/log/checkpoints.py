@@ -1,4 +1,4 @@
-"""The small text files beside the segments, as Kafka writes them, each replaced atomically."""
+"""The small text files beside the segments, in Kafka's format, each replaced atomically."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def _unreadable(path: Path, reason: str) -> KafkaError:
 
 
 def _read_rows(path: Path, columns: int) -> list[list[str]]:
-    """Rows of a checkpoint: a version line, a count line, then that many rows. A missing file has none.
+    """Return the rows of a checkpoint: a version line, a count line, then that many rows. A missing file has no rows.
 
     Raises KafkaError: KAFKA_STORAGE_ERROR if it cannot be read or is not well formed.
     """
@@ -63,7 +63,7 @@ def _encode_rows(rows: list[str]) -> bytes:
 
 
 def read_offsets(path: Path) -> dict[TopicPartition, int]:
-    """An offset per partition; empty if there is no file. Raises KafkaError: KAFKA_STORAGE_ERROR."""
+    """Return an offset per partition; empty if there is no file. Raises KafkaError: KAFKA_STORAGE_ERROR."""
     return {(topic, int(partition)): int(offset) for topic, partition, offset in _read_rows(path, 3)}
 
 
@@ -74,7 +74,7 @@ def write_offsets(path: Path, offsets: Mapping[TopicPartition, int], *, sync: bo
 
 
 def read_leader_epochs(directory: Path) -> list[tuple[int, int]]:
-    """(epoch, start offset) pairs; empty if there is no file. Raises KafkaError: KAFKA_STORAGE_ERROR."""
+    """Return (epoch, start offset) pairs; empty if there is no file. Raises KafkaError: KAFKA_STORAGE_ERROR."""
     return [(int(epoch), int(start)) for epoch, start in _read_rows(directory / LEADER_EPOCHS, 2)]
 
 
@@ -84,17 +84,17 @@ def write_leader_epochs(directory: Path, entries: Iterable[tuple[int, int]], *, 
 
 
 def encode_leader_epochs(entries: Iterable[tuple[int, int]]) -> bytes:
-    """The bytes of the file."""
+    """Return the bytes of a leader epoch file."""
     return _encode_rows([f"{epoch} {start}" for epoch, start in entries])
 
 
 def encode_uuid(value: bytes) -> str:
-    """16 bytes as Kafka prints them: URL-safe base64 without padding."""
+    """Return 16 bytes in Kafka's notation: URL-safe base64 without padding."""
     return base64.urlsafe_b64encode(value).decode().rstrip("=")
 
 
 def decode_uuid(text: str) -> bytes:
-    """Raises ValueError unless `text` is 16 bytes in URL-safe base64."""
+    """Return the 16 bytes. Raises ValueError unless `text` is 16 bytes in URL-safe base64."""
     try:
         value = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
     except binascii.Error:
@@ -105,8 +105,8 @@ def decode_uuid(text: str) -> bytes:
 
 
 def read_topic_id(directory: Path) -> bytes | None:
-    """The topic id in `partition.metadata`; None if there is no file, or nothing in it: a power failure before
-    the log's first flush leaves the name without the bytes.
+    """Return the topic id in `partition.metadata`; None if the file is missing or empty. A power failure before the
+    log's first flush leaves the name without the bytes.
 
     Raises KafkaError: KAFKA_STORAGE_ERROR.
     """
@@ -134,18 +134,15 @@ def write_topic_id(directory: Path, topic_id: bytes, *, sync: bool = False) -> N
 
 
 def write_clean_shutdown(directory: Path, broker_epoch: int) -> None:
-    """Leave the marker that everything in `directory` was flushed. Raises KafkaError:
-    KAFKA_STORAGE_ERROR.
-    """
+    """Write the marker that all files in `directory` were flushed. Raises KafkaError: KAFKA_STORAGE_ERROR."""
     marker = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
     write_atomically(directory / CLEAN_SHUTDOWN, marker.encode(), sync=True)
 
 
 def take_clean_shutdown(directory: Path) -> int | None:
-    """Read and remove the marker: the broker epoch (-1 if it names none), or None if the last stop was
-    unclean.
+    """Read and remove the marker. Returns its broker epoch (-1 if it names none), or None if the last stop was unclean.
 
-    Raises KafkaError: KAFKA_STORAGE_ERROR if it cannot be removed, so that a crash would pass for a clean stop.
+    Raises KafkaError: KAFKA_STORAGE_ERROR if it cannot be removed, since a later crash would pass for a clean stop.
     """
     path = directory / CLEAN_SHUTDOWN
     try:

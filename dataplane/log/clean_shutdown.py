@@ -1,8 +1,8 @@
-"""Many logs become what a clean stop leaves, and share their flushes; and what is known of a log then.
+"""A clean stop of many logs that share their flushes, and the state of a log after it.
 
-What each has to write is written, and not flushed. One flush of the file system makes that durable. Then what replaces
-other files takes their names, and a second flush makes the names durable. A crash before leaves what an unclean stop
-leaves: the old files, or whole new ones.
+First each log writes its files, without a flush. One flush of the file system makes them durable. Then the replacements
+of old files take their names, and a second flush makes the names durable. A crash before that leaves the state of an
+unclean stop: the old files, or whole new ones.
 """
 
 from __future__ import annotations
@@ -31,22 +31,23 @@ if TYPE_CHECKING:
 
 _PRODUCERS_BYTES_MAX = 4096
 _SEGMENTS_MAX = 16
-"""A log that has more of either is opened from its files."""
+"""The most segments of a recorded log; `_PRODUCERS_BYTES_MAX` bounds its producers. A log beyond either is opened from
+its files."""
 _KINDS = (
     *(LOG_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX, SNAPSHOT_SUFFIX),
     *(LEADER_EPOCHS, PARTITION_METADATA, GAPS_MARK),
 )
-"""Of the files that a log has. To open it from them deletes what else may be left."""
+"""Names and suffixes of a log's files. Opening a log from its files deletes other leftovers."""
 
 logger = logging.getLogger(__name__)
 
 
 def shut_down_together(logs: Sequence[PartitionLog], flush: Callable[[], None]) -> None:
-    """Settle logs that nobody appends to any more. `flush` makes all durable that was written before; it may raise
+    """Settle logs to which nothing is appended any more. `flush` makes all earlier writes durable; it may raise
     KafkaError. Blocking.
 
-    A log that refuses is left as it is: to close it tells why. Raises KafkaError if a flush fails; no log is settled
-    then.
+    A log that fails stays unsettled, and closing it reports the reason. Raises KafkaError if a flush fails; then no log
+    is settled.
     """
     written = [one for log in logs if (one := _written(log)) is not None]
     flush()
@@ -65,12 +66,12 @@ def _written(log: PartitionLog) -> _Shutdown | None:
 
 
 class _Shutdown:
-    """One log on the way."""
+    """One log during the clean stop."""
 
     __slots__ = ("_cuts", "_log", "_replaced", "_segments", "_target")
 
     def __init__(self, log: PartitionLog) -> None:
-        """Write. Raises KafkaError: KAFKA_STORAGE_ERROR."""
+        """Write the log's files. Raises KafkaError: KAFKA_STORAGE_ERROR."""
         log.check_usable()
         self._log = log
         self._cuts, self._target = log.durability.cuts, log.log_end_offset
@@ -89,7 +90,7 @@ class _Shutdown:
         self._replaced.append(path)
 
     def takes_names(self) -> bool:
-        """Whether what was written has its names."""
+        """Rename the written files to their names. Returns whether all renames succeeded."""
         try:
             for path in self._replaced:
                 take_name(path)
@@ -99,7 +100,7 @@ class _Shutdown:
         return True
 
     def is_durable(self) -> None:
-        """All was flushed."""
+        """Note that all files were flushed."""
         log = self._log
         log.durability.flushed(self._cuts, self._target, self._segments)
         log.durability.synced_the_rest(log.segment_list, log.leader_epochs)
@@ -107,8 +108,8 @@ class _Shutdown:
 
 
 def clean_log_state(log: PartitionLog, topic_id: bytes | None) -> CleanLogState | None:
-    """What is known of a log that was closed cleanly; None if that is too much to tell, or opening it has something
-    to do. `topic_id`: whose log its folder says it is.
+    """Return the state of a log that was closed cleanly; None if it is too large, or if opening the log has work to do.
+    `topic_id` is the id in the log's folder.
 
     Raises OSError.
     """
@@ -146,9 +147,12 @@ def clean_log_state(log: PartitionLog, topic_id: bytes | None) -> CleanLogState 
 
 
 def _fingerprint(log: PartitionLog) -> Fingerprint | None:
-    """None if there are files that opening the log deletes, but for snapshots: those are deleted here, so that they do
-    not gather. As there, those at the bases of segments stay, and the newest. That before it stays for the case that
-    the newest gets damaged. Raises OSError."""
+    """Return the fingerprint of the log's files, or None if there are files that opening the log would delete.
+    Superfluous snapshots are deleted here, so that they do not accumulate.
+
+    As in opening, the snapshots at the base offsets of segments stay, and the newest. The one before it stays in case
+    the newest gets damaged. Raises OSError.
+    """
     folder = os.fspath(log.directory)
     names = set(os.listdir(folder))
     if not all(name.endswith(_KINDS) for name in names):

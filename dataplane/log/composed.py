@@ -1,4 +1,4 @@
-"""What a broker composes itself, on its way into a log that it leads."""
+"""Batches that a broker composes itself and appends to a log that it leads."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 
 def append_unsequenced(log: OpenLog, batches: memoryview, leader_epoch: int, now_ms: int) -> AppendResult:
-    """Append batches (writable: offsets and epochs are patched in place): no producer's sequence is looked at, nor what
-    the topic's configuration allows. So go the offsets that are committed in a transaction.
+    """Append batches (writable: offsets and epochs are patched in place) without checks of producer sequences or of the
+    topic's configuration. It serves for offsets that are committed in a transaction.
 
     Raises KafkaError: KAFKA_STORAGE_ERROR; nothing was appended.
     """
@@ -35,10 +35,10 @@ def append_marker(
     leader_epoch: int,
     now_ms: int,
 ) -> AppendResult:
-    """Append the marker that ends a producer's transaction; who may do so has been decided.
+    """Append the marker that ends a producer's transaction. The caller has checked that this is allowed.
 
-    `number` is the transaction's; with `NO_NUMBER` the one that the log has of the producer stays.
-    Raises KafkaError: KAFKA_STORAGE_ERROR; nothing was appended.
+    `number` is the transaction's number; with `NO_NUMBER` the log keeps the producer's present number. Raises
+    KafkaError: KAFKA_STORAGE_ERROR; nothing was appended.
     """
     log.check_usable()
     marker = ControlRecord(ControlType.COMMIT if commit else ControlType.ABORT, number, commit_index)

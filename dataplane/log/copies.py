@@ -1,4 +1,4 @@
-"""The log of a copy: a partition of another cluster, whose batches keep their offsets."""
+"""The log of a copy: a partition that mirrors another cluster's partition, whose batches keep their offsets."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from .storage_errors import BrokenBatch, damage
 
 
 def append_copied(log: PartitionLog, batches: memoryview, leader_epoch: int, now_ms: int) -> None:
-    """As leader, append whole batches of the source (writable: the epoch is patched in place). Their offsets stay as
-    they are; some may be left out.
+    """Append, as the leader, whole batches of the source (writable: the epoch is patched in place). Offsets stay
+    unchanged, and there may be gaps between them.
 
-    Raises KafkaError: as `place_copied`; KAFKA_STORAGE_ERROR. Nothing was appended.
+    Raises KafkaError as `place_copied` does; KAFKA_STORAGE_ERROR. Nothing was appended.
     """
     log.check_usable()
     first = parse_header(batches)
@@ -27,8 +27,11 @@ def append_copied(log: PartitionLog, batches: memoryview, leader_epoch: int, now
 
 
 def _step_back_over_gap(log: PartitionLog, offset: int) -> None:
-    """The source's log starts within a batch, which can only be had as a whole: it may begin where ours has nothing.
-    Where ours has something, nothing happens."""
+    """Move the log end back to the beginning of the source's batch, if this log has no records there.
+
+    The source's log starts within a batch, which can only be copied as a whole. If this log has records there, nothing
+    happens.
+    """
     if log.log_start_offset == log.log_end_offset:
         log.truncation.truncate_fully_and_start_at(offset)
     elif log.segment_list.is_empty_from(offset):
@@ -36,8 +39,9 @@ def _step_back_over_gap(log: PartitionLog, offset: int) -> None:
 
 
 def look_for_marker(log: PartitionLog, offset: int, batches_max: int) -> tuple[int | None, int]:
-    """Look for the first transaction marker at or behind `offset`, in so many batches at most. Where it lies, else
-    None; and up to where there is none, which is the log end if there is none at all.
+    """Look for the first transaction marker at or after `offset`, in at most `batches_max` batches. Returns the
+    marker's offset or None, and the offset up to which there is no marker, which is the log end if there is no marker
+    at all.
 
     Raises KafkaError: KAFKA_STORAGE_ERROR if a segment cannot be read, or is damaged.
     """
@@ -61,8 +65,8 @@ def look_for_marker(log: PartitionLog, offset: int, batches_max: int) -> tuple[i
 
 
 def end_at(log: PartitionLog, offset: int) -> None:
-    """Have the log end at `offset`: what is behind goes, what is missing is left out. A batch that holds the offset
-    goes as a whole.
+    """Make the log end at `offset`: later records are removed, and missing offsets are left out. A batch that contains
+    the offset is removed as a whole.
 
     Raises KafkaError: KAFKA_STORAGE_ERROR; the log is then offline.
     """
@@ -74,6 +78,6 @@ def end_at(log: PartitionLog, offset: int) -> None:
         log.truncation.truncate_fully_and_start_at(offset)
     elif offset > log.log_end_offset:
         log.truncation.leave_out_to(offset)
-    # Who led and wrote nothing has no offsets now that some are left out: followers, which know of no such epoch, would
-    # be told again and again that they diverge there.
+    # A leadership that wrote nothing has no offsets after a gap, so its epoch is removed. Followers do not have this
+    # epoch, and the leader would report again and again that they diverge there.
     log.leader_epochs.truncate_from_end(min(before, log.log_end_offset))

@@ -1,4 +1,4 @@
-"""How much of one log is known to be on the disk: flushes, and the cuts that take some of it back."""
+"""The part of one log that is known to be on the disk: flushes raise it, and cuts lower it."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ BeforeRecoveryPointFalls = Callable[[int], None]
 BeforeCompactedGoes = Callable[[int], None]
 
 NOT_CUT: Final = 2**63 - 1
-"""Above all offsets."""
+"""A number above all offsets."""
 
 
 class Durability:
-    """The recovery point, below which everything was flushed.
+    """The recovery point of a log, below which all records were flushed.
 
-    Cuts are the event loop's; a flush may run in another thread at the same time, one at a time.
+    Only the event loop cuts. A flush may run in another thread at the same time, one flush at a time.
     """
 
     __slots__ = (
@@ -46,36 +46,37 @@ class Durability:
         self._directory = directory
         self.recovery_point = recovery_point
         self.before_recovery_point_falls: BeforeRecoveryPointFalls | None = None
-        """Called with the new recovery point before records below the current one are cut; must make it
-        durable.
-        """
+        """A function that is called with the new recovery point before records below the present one are cut. It must
+        make the new point durable."""
         self.compacted_upto = 0
-        """Up to where a file says that the log is compacted."""
+        """The offset up to which the log is compacted, according to a file."""
         self.before_compacted_goes: BeforeCompactedGoes | None = None
-        """Called with the lowest offset before records below that are cut. It raises nothing."""
+        """A function that is called with the lowest offset of a cut, before compacted records are cut. It raises
+        nothing."""
         self.flushing = threading.Lock()
         self._guard = threading.Lock()
         self._cuts = 0
-        # Rises when a cut begins and when it ends: odd while one is under way. A flush that overlapped one
-        # must not raise the recovery point, since what it flushed may be gone.
+        # Rises when a cut begins and when it ends, so it is odd during a cut. A flush that overlapped a cut must not
+        # raise the recovery point, since the flushed records may be gone.
         self._lowest_cut = NOT_CUT
         self._is_named = is_named
-        # Whether the folder's own name and whose log it holds are durable. A folder is only renamed while its log
-        # is closed, so that one flush of each opened log sees to it.
+        # True if the folder's own name and its topic id are durable. A folder is only renamed while its log is closed,
+        # so one flush of each opened log makes them durable.
 
     @property
     def cuts(self) -> int:
-        """A flush notes this before it looks at the log, and gives it to `flushed`."""
+        """The number of begun and ended cuts. A flush notes it before it looks at the log, and passes it to
+        `flushed`."""
         return self._cuts
 
     def take_lowest_cut(self) -> int:
-        """The lowest offset at which the log was cut since this was asked last, `NOT_CUT` if it was not."""
+        """Return the lowest offset at which the log was cut since the last call; `NOT_CUT` if it was not cut."""
         with self._guard:
             lowest, self._lowest_cut = self._lowest_cut, NOT_CUT
         return lowest
 
     def begin_cut(self, offset: int) -> None:
-        """Records from `offset` on are about to go. Raises KafkaError: nothing may be cut then."""
+        """Announce that records from `offset` on will be cut. Raises KafkaError: then nothing may be cut."""
         with self._guard:
             self._cuts += 1
             self._lowest_cut = min(self._lowest_cut, offset)
@@ -85,22 +86,22 @@ class Durability:
             try:
                 self.before_recovery_point_falls(offset)
             except KafkaError:
-                self.end_cut()  # Nothing is cut; there may be room for the checkpoint later.
+                self.end_cut()  # Nothing is cut. A later attempt may find room for the checkpoint.
                 raise
         if offset < self.compacted_upto and self.before_compacted_goes is not None:
             self.before_compacted_goes(offset)
 
     def end_cut(self) -> None:
-        """They are gone."""
+        """Note that the records are cut."""
         with self._guard:
             self._cuts += 1
 
     def sync_cut(self, cut: Path) -> None:
-        """Make it durable that the file `cut` ends where it ends now, and that the files behind it are gone.
+        """Make durable that the file `cut` ends at its present end, and that the later files are gone.
 
-        Before anything is appended: of what comes in the place of the records that were cut the disk may get a later
-        file first, and if power failed then, the records that were cut would stand before those. What a snapshot told
-        of their producers would be taken for true again, too, once the log reached as far.
+        This must happen before any append. Otherwise the disk might write a later file of new records first; after a
+        power failure then, the cut records would precede the new ones. Producer snapshots of the cut records would also
+        be trusted again, once the log reached their offsets.
 
         Raises KafkaError: KAFKA_STORAGE_ERROR.
         """
@@ -108,7 +109,8 @@ class Durability:
         sync_directory(self._directory)
 
     def flushed(self, cuts: int, target: int, segments: Sequence[Segment]) -> int:
-        """`segments`, all there were, are flushed up to offset `target`; the recovery point now."""
+        """Note that `segments`, all segments at the time, are flushed up to offset `target`. Returns the present
+        recovery point."""
         with self._guard:
             if cuts == self._cuts and cuts % 2 == 0:
                 self.recovery_point = max(self.recovery_point, target)
@@ -117,9 +119,8 @@ class Durability:
             return self.recovery_point
 
     def sync_segments(self, segments: Sequence[Segment]) -> None:
-        """Flush the active segment, and those that were not yet with what the log knew of producers at their end.
-        Raises KafkaError: KAFKA_STORAGE_ERROR.
-        """
+        """Flush the active segment, and each older unflushed segment with the producer snapshot at its end. Raises
+        KafkaError: KAFKA_STORAGE_ERROR."""
         for segment, following in pairwise(segments):
             if not segment.synced:
                 for path in (*segment.files, snapshot_path(self._directory, following.base_offset)):
@@ -127,16 +128,18 @@ class Durability:
         sync_file(segments[-1].path)
 
     def synced_the_rest(self, segments: SegmentList, epochs: LeaderEpochs) -> None:
-        """Leader epochs, which were written as they are, and all names were flushed together with other logs'."""
+        """Note that leader epochs, written in their present state, and all names were flushed together with those of
+        other logs."""
         epochs.dirty, epochs.saved = False, epochs.entries
         segments.changed = False
         self._is_named = True
 
     def sync_the_rest(self, segments: SegmentList, epochs: LeaderEpochs) -> None:
-        """Leader epochs and names. Raises KafkaError: KAFKA_STORAGE_ERROR; the next flush tries again."""
+        """Flush leader epochs and names. Raises KafkaError: KAFKA_STORAGE_ERROR; the next flush tries again."""
         dirty, changed = epochs.dirty, segments.changed
         try:
-            # Lowered first, and only if seen raised: what the event loop adds meanwhile raises them again.
+            # Flags are cleared before the write, and only if they were set: changes that the event loop makes meanwhile
+            # set them again.
             if dirty:
                 epochs.dirty, entries = False, epochs.entries
                 write_leader_epochs(self._directory, entries, sync=True)

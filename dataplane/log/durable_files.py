@@ -1,4 +1,5 @@
-"""Files and folders that survive a power failure: made, replaced and flushed so that their names do, too."""
+"""Files and folders that survive a power failure: they are made, replaced and flushed so that their names
+survive, too."""
 
 from __future__ import annotations
 
@@ -9,12 +10,12 @@ from pathlib import Path
 from .storage_errors import disk_error
 
 TEMPORARY_SUFFIX = ".tmp"
-"""Of a file that is about to replace another."""
+"""The suffix of a file that is about to replace another."""
 _SMALL_BYTES, _LARGE_BYTES = 4 << 10, 1 << 20
 
 
 def make_directory(path: Path) -> None:
-    """Create a directory and what leads to it. Its name is durable afterwards even if an earlier process made it.
+    """Create a directory and its parents. Its name is durable afterwards even if an earlier process made it.
 
     Raises OSError if it cannot be made. Raises KafkaError: KAFKA_STORAGE_ERROR.
     """
@@ -22,13 +23,13 @@ def make_directory(path: Path) -> None:
         folder.mkdir(exist_ok=True)
         sync_directory(folder.parent)
     path.mkdir(exist_ok=True)
-    if os.access(path.parent, os.R_OK):  # Else an administrator made it.
+    if os.access(path.parent, os.R_OK):  # Otherwise an administrator made it.
         sync_directory(path.parent)
 
 
 def read_file(path: str | os.PathLike[str]) -> bytes:
-    """All of a file, in three system calls if it is small: a broker reads tens of thousands of them when it starts.
-    Raises OSError."""
+    """Read a whole file, in three system calls if it is small: a broker reads tens of thousands of files when it
+    starts. Raises OSError."""
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
         data = os.read(fd, _SMALL_BYTES)
@@ -55,11 +56,11 @@ def sync_directory(path: Path) -> None:
 
 
 def sync_file(path: Path) -> None:
-    """fdatasync by a descriptor of its own, so that it does not matter who closes which meanwhile.
+    """Flush a file with fdatasync by a separate descriptor, so that other users may close theirs meanwhile.
 
-    A file that is gone is no error: it was cut or deleted since the flush began. When it fails, what is cached is let
-    go of: the kernel may take pages for clean that the disk never got, and a broker that starts would take them for
-    durable.
+    A missing file is no error: it was cut or deleted since the flush began. After a failure the cached pages are
+    dropped. Otherwise the kernel might count pages as clean that the disk never got, and a broker that starts would
+    take them for durable.
 
     Raises KafkaError: KAFKA_STORAGE_ERROR.
     """
@@ -99,7 +100,7 @@ def write_atomically(path: Path, data: bytes | bytearray, *, sync: bool) -> None
 
 
 def write_beside(path: str, data: bytes | bytearray) -> None:
-    """Write what is to replace a file, under another name. `take_name` puts it there, once its bytes are durable.
+    """Write the replacement of a file under a temporary name. `take_name` renames it once its bytes are durable.
 
     Raises KafkaError: KAFKA_STORAGE_ERROR.
     """
@@ -115,7 +116,8 @@ def write_beside(path: str, data: bytes | bytearray) -> None:
 
 
 def take_name(path: str) -> None:
-    """What `write_beside` wrote replaces the file. Raises KafkaError: KAFKA_STORAGE_ERROR; the old file is intact."""
+    """Replace a file by the one that `write_beside` wrote. Raises KafkaError: KAFKA_STORAGE_ERROR; the old file is
+    intact."""
     try:
         os.replace(path + TEMPORARY_SUFFIX, path)
     except OSError as error:

@@ -1,6 +1,7 @@
-"""One call that flushes a file system: less than a flush of each file, where thousands have changed.
+"""One call that flushes a whole file system, which is cheaper than a flush of each file when thousands have changed.
 
-What others have written there is flushed, too. So it is for a broker that stops, and has as much to flush anyway.
+It also flushes data that other programs have written there. So it suits a broker that stops, and has to flush as much
+anyway.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ from collections.abc import Callable
 from functools import cache
 
 _REPORTS_FAILURES = (5, 8)
-"""Linux before that says that all is well, also where the disk has refused pages."""
+"""The first Linux version whose call reports failures. Earlier versions report success even if the disk has refused
+pages."""
 _TRUSTED = {
     0xEF53: "ext2, ext3, ext4",
     0x58465342: "XFS",
@@ -19,21 +21,20 @@ _TRUSTED = {
     0xF2F52010: "F2FS",
     0x01021994: "tmpfs",
 }
-"""File systems, by the number that `statfs` has of them, that flush to a disk of their own and tell of its failures.
-FUSE says that all is well and does not ask its server to flush. Overlayfs does, although the disk below has refused
-pages."""
+"""File systems, by their number in `statfs`, that flush to their own disk and report its failures. FUSE reports success
+and does not ask its server to flush. Overlayfs reports success although the disk below has refused pages."""
 _STATFS_BYTES = 512
-"""More than any Linux writes."""
+"""A size larger than any Linux version's `statfs` result."""
 
 
 def is_supported(fd: int) -> bool:
-    """Whether there is such a call here, and it can be trusted on the file system of an open file."""
+    """Return whether the call exists here, and can be trusted on the file system of an open file."""
     return _system_call() is not None and _file_system(fd) in _TRUSTED
 
 
 def syncfs(fd: int) -> None:
-    """Flush the file system of an open file, where that is supported. Raises OSError; also if the disk has refused
-    anything that was written there since the file was opened."""
+    """Flush the file system of an open file, if that is supported. Raises OSError; also if the disk has refused any
+    write to this file system since the file was opened."""
     call = _system_call()
     assert call is not None, "it is not supported"
     call(fd)
@@ -43,7 +44,7 @@ def syncfs(fd: int) -> None:
 def _system_call() -> Callable[[int], None] | None:
     if sys.platform != "linux" or not _is_recent(os.uname().release):
         return None
-    import ctypes  # loaded late: a broker needs it as it stops
+    import ctypes  # Imported late, since a broker needs it only when it stops.
 
     function = getattr(ctypes.CDLL(None, use_errno=True), "syncfs", None)
     if function is None:
@@ -58,7 +59,7 @@ def _system_call() -> Callable[[int], None] | None:
 
 
 def _file_system(fd: int) -> int | None:
-    """The kind of the file system of an open file; None if it cannot be told."""
+    """Return the number of an open file's file system type; None if unknown."""
     import ctypes
 
     status = ctypes.create_string_buffer(_STATFS_BYTES)

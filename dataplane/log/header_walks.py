@@ -1,4 +1,5 @@
-"""Walks over many batch headers of a segment that look for a time. A thread makes them: a segment may have millions."""
+"""Walks over many batch headers of a segment in search of a timestamp. They run in a thread, since a segment may have
+millions of batches."""
 
 from __future__ import annotations
 
@@ -11,23 +12,24 @@ from .segments.segment import Segment
 from .storage_errors import BrokenBatch, damage, disk_error
 
 HEADERS_SHORT: Final = 2_000
-"""The event loop goes over so many in a few milliseconds."""
+"""The number of headers that the event loop reads in a few milliseconds."""
 
 
 class HeaderWalk(ABC):
-    """A walk from a batch on. Made and closed in the event loop's thread; `find` blocks, and belongs in another one."""
+    """A walk from a batch on. It is created and closed in the event loop's thread; `find` blocks, and belongs in
+    another thread."""
 
     def __init__(self, segment: Segment, position: int) -> None:
-        """Raise KafkaError: KAFKA_STORAGE_ERROR."""
+        """Open the segment for the walk. Raises KafkaError: KAFKA_STORAGE_ERROR."""
         self._segment = segment
         self._position = position
         self._end = segment.size
         self._file = segment.descriptor()
 
     def find(self) -> int:
-        """Return the position of the batch that the lookup is to go on with, else the end of the walk.
+        """Return the position of the batch from which the lookup should continue, or else the end of the walk.
 
-        Raise KafkaError: KAFKA_STORAGE_ERROR if the segment cannot be read, or is damaged.
+        Raises KafkaError: KAFKA_STORAGE_ERROR if the segment cannot be read, or is damaged.
         """
         path, next_offset = self._segment.path, self._segment.base_offset
         found = self._end
@@ -46,12 +48,12 @@ class HeaderWalk(ABC):
         return found
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Release the file."""
         self._file.release()
 
     @abstractmethod
     def takes(self, header: BatchHeader) -> bool:
-        """Return whether the lookup is to go on with this batch, unless with a later one."""
+        """Return whether the lookup should continue at this batch, unless a later batch takes its place."""
 
     @abstractmethod
     def is_over(self, header: BatchHeader) -> bool:
@@ -71,7 +73,7 @@ class FirstSince(HeaderWalk):
         return may_have(header, self._timestamp, self._log_start_offset)
 
     def is_over(self, header: BatchHeader) -> bool:
-        """Return whether it is found."""
+        """Return whether such a batch is found."""
         return self.takes(header)
 
 
@@ -85,7 +87,7 @@ class LatestBelow(HeaderWalk):
         self._latest_ms = -1
 
     def takes(self, header: BatchHeader) -> bool:
-        """Return whether no batch before has so large a timestamp."""
+        """Return whether no earlier batch has as large a timestamp."""
         counts = self._log_start_offset <= header.last_offset and header.base_offset < self._upto_offset
         if not counts or header.latest_known_ms <= self._latest_ms:
             return False
@@ -99,6 +101,6 @@ class LatestBelow(HeaderWalk):
 
 def may_have(header: BatchHeader, timestamp: int, log_start_offset: int) -> bool:
     """Return whether a batch may have a record at or after a timestamp and the log start."""
-    # A batch that does not tell its largest timestamp may have any.
+    # A batch whose header has no largest timestamp may have any timestamp.
     is_late = header.max_timestamp >= timestamp or header.max_timestamp < 0 <= header.base_timestamp
     return is_late and header.last_offset >= log_start_offset

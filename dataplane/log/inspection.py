@@ -1,6 +1,6 @@
-"""Looks at the files of a log from outside: what they hold, and whether they fit together. Nothing is changed.
+"""Inspection of a log's files from outside: their content, and whether they are consistent. Nothing is changed.
 
-For tools that run beside a broker or on a copy of its files; the broker itself opens logs by `recovery`.
+It serves tools that run beside a broker or on a copy of its files; the broker itself opens logs by `recovery`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _OFFSET_ENTRY, _TIME_ENTRY = struct.Struct(">ii"), struct.Struct(">qi")
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """Something that does not fit, in which file, and where if that can be said (a byte position)."""
+    """A fault in a file, with its byte position if there is one."""
 
     path: Path
     what: str
@@ -40,7 +40,7 @@ class Problem:
 
 @dataclass(slots=True)
 class SegmentContents:
-    """What a walk through a segment found: where batches start, their offsets and timestamps."""
+    """The result of a scan of a segment: the positions of batches, their offsets and timestamps."""
 
     base_offset: int
     next_offset: int
@@ -48,14 +48,14 @@ class SegmentContents:
     positions: dict[int, BatchHeader] = field(default_factory=dict)
     last_offsets: list[int] = field(default_factory=list)
     highest_timestamps: list[int] = field(default_factory=list)
-    """The largest timestamp up to and with each batch, in ms."""
+    """The largest timestamp up to and including each batch, in ms."""
     latest_known_ms: int = -1
-    """The largest of all, with what is known of batches that do not tell it."""
+    """The largest timestamp of all batches, including bounds for batches whose headers have none."""
     markers: dict[int, int] = field(default_factory=dict)
-    """Producer id by offset."""
+    """The producer id of each marker by offset."""
 
     def note(self, position: int, header: BatchHeader) -> None:
-        """Take one batch in."""
+        """Add a batch."""
         self.positions[position] = header
         self.last_offsets.append(header.last_offset)
         if header.is_control:
@@ -67,13 +67,13 @@ class SegmentContents:
         self.records += header.record_count
 
     def highest_timestamp_below(self, offset: int) -> int:
-        """The largest timestamp of the batches that end at or below `offset`; -1 without any."""
+        """Return the largest timestamp of the batches that end at or below `offset`; -1 if there are none."""
         count = bisect_right(self.last_offsets, offset)
         return self.highest_timestamps[count - 1] if count else -1
 
 
 def base_offset_of(path: Path) -> int:
-    """The offset in the name of a segment's file. Raises KafkaError for other names."""
+    """Return the offset in the name of a segment's file. Raises KafkaError for other names."""
     if not path.stem.isdigit():
         code = ErrorCode.INVALID_REQUEST
         raise KafkaError(code, f"{path} is not named as a segment: 20 digits before {path.suffix}")
@@ -81,9 +81,9 @@ def base_offset_of(path: Path) -> int:
 
 
 def walk_segment(path: Path) -> Iterator[tuple[int, BatchHeader, memoryview]]:
-    """(position, header, bytes) of each batch of a `.log` file; a batch's bytes are valid until the next one.
+    """Yield (position, header, bytes) of each batch of a `.log` file; a batch's bytes are valid until the next one.
 
-    Raises BrokenBatch at bytes that are no batch that continues the log; CRCs are not looked at. Raises OSError if the
+    Raises BrokenBatch at bytes that are not a batch that continues the log; CRCs are not checked. Raises OSError if the
     file cannot be read.
     """
     with _mapped(path) as (fd, data):
@@ -108,10 +108,10 @@ def _mapped(path: Path) -> Iterator[tuple[int, mmap.mmap | bytes]]:
 
 
 def index_entries(path: Path) -> list[tuple[int, int]]:
-    """The entries of an index: (offset, position) of an `.index`, (timestamp, offset) of a `.timeindex`.
+    """Return the entries of an index: (offset, position) of an `.index`, (timestamp, offset) of a `.timeindex`.
 
-    Zeros behind the last entry, which Kafka puts there ahead of time, are left out. Raises KafkaError for a size
-    that no index has, OSError.
+    Zeros after the last entry, which Kafka allocates in advance, are left out. Raises KafkaError for a size that no
+    index has, OSError.
     """
     base = base_offset_of(path)
     entry = _OFFSET_ENTRY if path.suffix == OFFSET_INDEX_SUFFIX else _TIME_ENTRY
@@ -128,7 +128,7 @@ def index_entries(path: Path) -> list[tuple[int, int]]:
 
 
 def verify_segment(path: Path) -> tuple[SegmentContents, list[Problem]]:
-    """Check a `.log` file, each batch and record of it, and the indexes beside it. Raises OSError."""
+    """Check a `.log` file, each batch and record in it, and the indexes beside it. Raises OSError."""
     base = base_offset_of(path)
     contents, problems = SegmentContents(base, base), []
     try:
@@ -156,7 +156,8 @@ def verify_segment(path: Path) -> tuple[SegmentContents, list[Problem]]:
 
 
 def _aborted_faults(path: Path, contents: SegmentContents) -> Iterator[Problem]:
-    """A reader leaves out what is listed: each entry ends at a marker of its producer. Raises OSError."""
+    """Yield entries of a transaction index that do not end at a marker of their producer, since readers skip the data
+    of all entries. Raises OSError."""
     try:
         for aborted in decode_transactions(read_if_there(path)):
             if contents.markers.get(aborted.last_offset) != aborted.producer_id:
@@ -167,7 +168,7 @@ def _aborted_faults(path: Path, contents: SegmentContents) -> Iterator[Problem]:
 
 
 def _records_at_fault(path: Path, position: int, header: BatchHeader, batch: memoryview) -> list[Problem]:
-    """Records whose offsets do not rise within the batch. Raises KafkaError for damaged ones."""
+    """Return the first record whose offset does not rise within the batch. Raises KafkaError for damaged records."""
     previous = header.base_offset - 1
     for record in decode_records(batch):
         if not previous < record.offset <= header.last_offset:
@@ -178,7 +179,8 @@ def _records_at_fault(path: Path, position: int, header: BatchHeader, batch: mem
 
 
 def _offset_faults(entries: list[tuple[int, int]], contents: SegmentContents) -> Iterator[str]:
-    """A search begins at the entry's position: the batch there must not lie behind the entry's offset."""
+    """Yield faulty entries. A search begins at an entry's position, so the batch there must not begin after the entry's
+    offset."""
     for (offset, position), (later, further) in pairwise(entries):
         if later <= offset or further <= position:
             yield f"entry ({later}, {further}) does not rise above ({offset}, {position})"
@@ -191,7 +193,8 @@ def _offset_faults(entries: list[tuple[int, int]], contents: SegmentContents) ->
 
 
 def _time_faults(entries: list[tuple[int, int]], contents: SegmentContents) -> Iterator[str]:
-    """A search skips what lies below the entry's offset: nothing there may be later than the entry."""
+    """Yield faulty entries. A search skips all batches below an entry's offset, so none of them may be later than the
+    entry."""
     for (timestamp, offset), (later, further) in pairwise(entries):
         if later <= timestamp or further < offset:
             yield f"entry ({later}, {further}) does not rise above ({timestamp}, {offset})"
@@ -205,18 +208,18 @@ def _time_faults(entries: list[tuple[int, int]], contents: SegmentContents) -> I
 
 
 def segments_in(folder: Path) -> list[Path]:
-    """The `.log` files of a partition's folder, in order. Raises OSError."""
+    """Return the `.log` files of a partition's folder, in order. Raises OSError."""
     found = [path for path in folder.iterdir() if path.suffix == LOG_SUFFIX and path.stem.isdigit()]
     return sorted(found, key=base_offset_of)
 
 
 def partition_folders(folder: Path) -> list[Path]:
-    """The folders of partitions in a data folder, in order of their names. Raises OSError."""
+    """Return the folders of partitions in a data folder, in order of their names. Raises OSError."""
     return sorted(path for path in folder.iterdir() if path.is_dir() and segments_in(path))
 
 
 def verify_partition(folder: Path) -> tuple[list[SegmentContents], list[Problem]]:
-    """Check a partition's folder: segments, that they follow each other, and the small files. Raises OSError."""
+    """Check a partition's folder: its segments, their order, and the small files. Raises OSError."""
     found: list[SegmentContents] = []
     problems: list[Problem] = []
     for path in segments_in(folder):

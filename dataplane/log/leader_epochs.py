@@ -1,4 +1,4 @@
-"""Where each leader epoch starts in a partition's log (KIP-101, KIP-279)."""
+"""The start offsets of leader epochs in a partition's log (KIP-101, KIP-279)."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ _start = itemgetter(1)
 class LeaderEpochs:
     """The (epoch, start offset) pairs of one log.
 
-    Invariant: epochs rise strictly and start offsets rise strictly. Pure; `dirty` says that the checkpoint
-    file is behind, and whoever writes it clears the flag.
+    Invariant: epochs rise strictly and start offsets rise strictly. Pure. `dirty` is True if the checkpoint file is
+    outdated; the writer of the file clears it.
     """
 
     __slots__ = ("_entries", "dirty", "saved")
@@ -29,7 +29,7 @@ class LeaderEpochs:
             self.assign(epoch, start_offset)
         self.dirty = False
         self.saved = self.entries
-        """What the checkpoint has."""
+        """The entries in the checkpoint file."""
 
     @property
     def entries(self) -> tuple[tuple[int, int], ...]:
@@ -37,19 +37,19 @@ class LeaderEpochs:
 
     @property
     def latest_epoch(self) -> int:
-        """The epoch of the last entry; -1 if there is none."""
+        """The epoch of the last entry; -1 if none exists."""
         return self._entries[-1][0] if self._entries else UNDEFINED_EPOCH
 
     def last_written(self, log_end_offset: int) -> int:
-        """The epoch of the last record, -1 if none is known. A leadership that has written nothing does not count,
-        unless all before it is gone."""
+        """Return the epoch of the last record, -1 if unknown. A leadership that has written nothing does not count,
+        unless all earlier epochs are gone."""
         entries = self._entries
         if len(entries) > 1 and entries[-1][1] >= log_end_offset:
             return entries[-2][0]
         return self.latest_epoch
 
     def lacks_a_save(self, log_end_offset: int) -> bool:
-        """Whether epochs of records are not in the checkpoint as they are. A leadership that has written nothing does
+        """Return whether the checkpoint differs in epochs that have records. A leadership that has written nothing does
         not count: each start of a broker may begin one for thousands of logs."""
         if not self.dirty:
             return False
@@ -59,11 +59,11 @@ class LeaderEpochs:
         return entries != saved
 
     def copy(self) -> LeaderEpochs:
-        """As they are now, for another thread."""
+        """Return a copy of the present state, for another thread."""
         return LeaderEpochs(self._entries)
 
     def check(self, log_start_offset: int, log_end_offset: int) -> None:
-        """AssertionError if this cannot be what a log from `log_start_offset` to `log_end_offset` has."""
+        """Raise AssertionError if these epochs cannot belong to a log from `log_start_offset` to `log_end_offset`."""
         entries = self._entries
         for (epoch, start), (next_epoch, next_start) in pairwise(entries):
             if not (epoch < next_epoch and start < next_start):
@@ -76,10 +76,10 @@ class LeaderEpochs:
             raise AssertionError(f"epoch {entries[-1]} starts past the log end {log_end_offset}")
 
     def assign(self, epoch: int, start_offset: int) -> None:
-        """Record that `epoch` starts at `start_offset`; an epoch already known keeps its first start.
+        """Record that `epoch` starts at `start_offset`; a known epoch keeps its first start.
 
-        Entries that the new one contradicts (a later or equal epoch, or a start at or after it) are
-        dropped, as after an unclean election.
+        Entries that contradict the new one (a later or equal epoch, or a start at or after it) are dropped, as after an
+        unclean election.
         """
         entries = self._entries
         if entries:
@@ -92,15 +92,15 @@ class LeaderEpochs:
         self.dirty = True
 
     def start_of(self, epoch: int) -> int:
-        """Where the first epoch begins that is not below `epoch`; UNDEFINED_OFFSET if there is none."""
+        """Return the start of the first epoch that is not below `epoch`; UNDEFINED_OFFSET if none exists."""
         return next((start for known, start in self._entries if known >= epoch), UNDEFINED_OFFSET)
 
     def end_offset_for(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
-        """The largest known epoch at or below `epoch`, and where it ends.
+        """Return the largest known epoch at or below `epoch`, and its end offset.
 
-        (-1, -1) if the epoch is undefined or newer than all: the asker must then decide without us. An epoch
-        older than all is answered with itself and the start of the first known. The latest ends at the log
-        end.
+        Returns (-1, -1) if the epoch is undefined or newer than all known epochs: the asker must then decide without
+        this log. For an epoch older than all, the result is itself and the start of the first known epoch. The latest
+        epoch ends at the log end.
         """
         entries = self._entries
         if epoch == UNDEFINED_EPOCH or not entries:
@@ -116,14 +116,13 @@ class LeaderEpochs:
         return entries[following - 1][0], entries[following][1]
 
     def epoch_at(self, offset: int) -> int:
-        """The leader epoch of the record at `offset`; -1 if it is older than all known."""
+        """Return the leader epoch of the record at `offset`; -1 if the record is older than all known epochs."""
         following = bisect_right(self._entries, offset, key=_start)
         return self._entries[following - 1][0] if following else UNDEFINED_EPOCH
 
     def fault_of(self, epoch: int, offset: int) -> str | None:
-        """Why a batch at `offset` cannot be of `epoch`, its header's word, which no checksum covers; None if it
-        can. Of batches below all that is known only that they are not newer.
-        """
+        """Return why a batch at `offset` cannot have the `epoch` of its header, which no checksum covers; None if it
+        can. For a batch below all known epochs it is only known that its epoch is not newer."""
         entries = self._entries
         if not entries:
             return None
@@ -134,7 +133,7 @@ class LeaderEpochs:
         return None if epoch == known else f"its leader epoch is {epoch}, the log has {known} there"
 
     def first_above(self, epoch: int) -> int | None:
-        """Where the first epoch above `epoch` starts; None if there is none."""
+        """Return the start of the first epoch above `epoch`; None if none exists."""
         following = bisect_right(self._entries, epoch, key=_epoch)
         return self._entries[following][1] if following < len(self._entries) else None
 
@@ -145,7 +144,7 @@ class LeaderEpochs:
             self.dirty = True
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """Forget what lies below `start_offset`; the epoch that spans it now starts there."""
+        """Forget the epochs below `start_offset`; an epoch that spans the offset now starts there."""
         following = bisect_right(self._entries, start_offset, key=_start)
         if following == 0 or (following == 1 and self._entries[0][1] == start_offset):
             return
@@ -154,7 +153,7 @@ class LeaderEpochs:
         self.dirty = True
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Forget all epochs."""
         if self._entries:
             self._entries.clear()
             self.dirty = True

@@ -1,6 +1,7 @@
-"""The segments of a log that nothing is appended to any more: dropped by retention, replaced by compaction.
+"""The inactive segments of a log, which retention drops and compaction replaces.
 
-Whole segments go, each with its indexes. What only they tell of producers must be durable elsewhere before.
+Whole segments are dropped, each with its indexes. Producer state that only they contain must be durable elsewhere
+first.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ if TYPE_CHECKING:
     from .transactions import LogTransactions
 
 _DROPPED_AT_ONCE = 16
-"""Segments that one call drops; retention finds the others."""
+"""The most segments that one call drops; later calls find the others."""
 
 
 class OldSegments:
-    """Drops the oldest ones, a few at a time, and swaps compacted ones in."""
+    """The methods that drop the oldest segments, a few at a time, and swap compacted segments in."""
 
     __slots__ = ("_log", "_transactions", "awaits_flush")
 
@@ -35,20 +36,21 @@ class OldSegments:
         self._log = log
         self._transactions = transactions
         self.awaits_flush = False
-        """Whether segments that might go are kept until the log was flushed."""
+        """True if segments that could be dropped are kept until the log was flushed."""
 
     def retain(self, high_watermark: int, now_ms: int) -> int:
-        """Drop what retention need not keep; how many segments. The caller calls again while there are any.
+        """Drop segments that retention no longer keeps, and return their number. The caller repeats the call until it
+        returns 0.
 
-        Nothing of a transaction goes before the transaction has ended, so that a commit finds all of it. How long it
-        may stay open is bounded (`transaction.max.timeout.ms`).
+        No part of a transaction is dropped before the transaction has ended, so that a commit finds all of it. The time
+        that it may stay open is bounded (`transaction.max.timeout.ms`).
 
         Raises KafkaError: KAFKA_STORAGE_ERROR.
         """
         return self._retain_from(self._transactions.last_stable_offset(high_watermark), now_ms)
 
     def _retain_from(self, upper_bound: int, now_ms: int) -> int:
-        """Drop what retention need not keep, and nothing from `upper_bound` on."""
+        """Drop segments that retention no longer keeps, and nothing from `upper_bound` on."""
         log = self._log
         log.check_usable()
         segments = log.segment_list.copy()
@@ -71,7 +73,7 @@ class OldSegments:
         return dropped
 
     def _note_producers(self, offset: int, now_ms: int) -> None:
-        """See to it that there is a snapshot, at `offset` or above, that the next flush makes durable."""
+        """Ensure that there is a snapshot, at `offset` or above, that the next flush makes durable."""
         log = self._log
         segments = log.segment_list.copy()
         if any(
@@ -82,8 +84,8 @@ class OldSegments:
         self.keep_producers(now_ms)
 
     def keep_producers(self, now_ms: int) -> None:
-        """Write a snapshot of the producers as they are, which the next flush makes durable at the latest: the batches
-        of the log do not tell all of them.
+        """Write a snapshot of the present producers, since the batches of the log do not contain all of them. The next
+        flush makes it durable at the latest.
 
         Raises KafkaError: KAFKA_STORAGE_ERROR.
         """
@@ -91,15 +93,15 @@ class OldSegments:
         if log.segment_list.active.size:
             log.roll(now_ms)
         else:
-            # Flushed here: a flush that is under way may be past it, and would count it as flushed.
+            # Flushed here, since a flush under way may have passed this file, and would count it as flushed.
             write_snapshot(log.directory, log.log_end_offset, log.producers, sync=True)
 
     def drop_below(self, upto_offset: int) -> int:
-        """Drop the first inactive segments that lie wholly below `upto_offset`; how many.
+        """Drop the first inactive segments that lie wholly below `upto_offset`, and return their number.
 
-        Producers are remembered even if all they wrote is gone: their next sequence is still the next (KIP-360), and
-        what they had in flight is still a duplicate. That must hold after a power failure, too. So a segment stays
-        until the snapshot that alone will tell of its producers is flushed.
+        Producers are remembered even if all their records are gone: their next sequence stays the same (KIP-360), and
+        batches that they had in flight are still duplicates. This must hold after a power failure, too. So a segment
+        stays until the snapshot is flushed that alone will contain its producers.
 
         Raises KafkaError: KAFKA_STORAGE_ERROR.
         """
@@ -121,14 +123,14 @@ class OldSegments:
         return dropped
 
     def replace(self, old: Sequence[Segment], new_files: Sequence[Path]) -> None:
-        """Put compacted segments in the place of adjoining inactive ones (`segment_swap` says how).
+        """Replace adjoining inactive segments by compacted ones (see `segment_swap`).
 
-        `old` are segments of the log; `new_files` are their successors, `<base>.log.cleaned` beside them,
-        flushed, with both indexes under the same suffix. The first takes the base of the first of `old`, the others
-        that of any. Each ends where what it replaces does: what lies behind a segment that ends early counts as lost
-        with its end after a crash. Whoever reads the old ones through a slice goes on.
+        `old` are segments of the log. `new_files` are their successors, `<base>.log.cleaned` beside them, flushed, with
+        both indexes under the same suffix. The first has the base offset of the first of `old`, the others those of
+        any. Each ends at the same offset as the segments that it replaces: after a crash, segments after an early end
+        count as lost. Readers of the old segments through a slice can continue.
 
-        Raises ValueError if the log has moved on since (retention, a truncation), or the files do not fit; nothing has
+        Raises ValueError if the log has changed (retention, a truncation), or the files do not fit. Then nothing has
         changed, and the files are still there. Raises KafkaError: KAFKA_STORAGE_ERROR; the log is then offline, and
         opening it finishes or undoes the swap.
         """
@@ -146,7 +148,7 @@ class OldSegments:
         log.on_move()
 
     def _producers_durable_without(self) -> int:
-        """The offset below which segments tell nothing of producers that is not durable elsewhere."""
+        """Return the offset below which segments have no producer state that is not durable elsewhere."""
         log = self._log
         told = told_by_batches_from(log.producers, log.log_end_offset)
         for following, segment in pairwise(reversed(log.segment_list.copy())):

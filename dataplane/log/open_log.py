@@ -1,4 +1,4 @@
-"""A log that is open, as its own parts see it."""
+"""The interface of an open log for its own parts."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 
 class AppendResult(NamedTuple):
-    """What an append did; offsets and times are those of the original if it was a duplicate."""
+    """The result of an append; offsets and times are those of the original if the batch was a duplicate."""
 
     first_offset: int
     last_offset: int
     append_time_ms: int
-    """When the log stamped the records; -1 if their producer did."""
+    """The time at which the log stamped the records; -1 if their producer stamped them."""
     max_timestamp: int
     size: int
     """Bytes appended; 0 for a duplicate."""
@@ -29,7 +29,7 @@ class AppendResult(NamedTuple):
 
 
 class OpenLog(Protocol):
-    """`PartitionLog`, as far as the parts need it that work on the whole of it."""
+    """The members of `PartitionLog` that the parts need which work on the whole log."""
 
     config: LogConfig
     producers: ProducerStates
@@ -43,10 +43,10 @@ class OpenLog(Protocol):
     @property
     def segment_list(self) -> SegmentList: ...
     def check_usable(self) -> None:
-        """Raises KafkaError: KAFKA_STORAGE_ERROR."""
+        """Raise KafkaError, KAFKA_STORAGE_ERROR, if the log is offline or closed."""
 
     def on_move(self) -> object:
-        """Called by whatever changes an end of the log, its epochs or its files."""
+        """Handle a change of the log's start or end, its epochs or its files."""
 
     def fail(self, error: KafkaError) -> None:
         """Take the log offline."""
@@ -54,14 +54,15 @@ class OpenLog(Protocol):
     def append_placed(
         self, batches: memoryview, placement: PlacedBatches, leader_epoch: int, now_ms: int
     ) -> AppendResult:
-        """As leader, append what has its place. Raises KafkaError: KAFKA_STORAGE_ERROR; nothing was appended."""
+        """Append, as the leader, batches that have their offsets. Raises KafkaError: KAFKA_STORAGE_ERROR; nothing was
+        appended."""
         ...
 
     def append_sole(
         self, batch: memoryview, header: BatchHeader, leader_epoch: int, now_ms: int
     ) -> AppendResult:
-        """As leader, append one batch in which nothing but its place is to be patched. Raises KafkaError:
-        KAFKA_STORAGE_ERROR; nothing was appended."""
+        """Append, as the leader, one batch of which only the offset and the epoch have to be patched. Raises
+        KafkaError: KAFKA_STORAGE_ERROR; nothing was appended."""
         ...
 
     def roll(self, now_ms: int) -> None:

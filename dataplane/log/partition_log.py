@@ -321,7 +321,8 @@ class PartitionLog:
         return placement.max_timestamp
 
     def _segment_for(self, size: int, max_timestamp: int, next_offset: int, now_ms: int) -> Segment:
-        """The active segment, after a roll if it is not for `size` bytes that end before `next_offset`."""
+        """Return the active segment for `size` bytes that end before `next_offset`, rolled first if it cannot take
+        them."""
         segment = self.segment_list.active
         if segment.size == 0:
             return segment

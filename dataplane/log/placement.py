@@ -1,4 +1,5 @@
-"""Where batches go that are about to be appended: offsets, epochs and stamps, decided before a byte is written."""
+"""The placement of batches that are about to be appended: offsets, epochs and timestamps, decided before a byte is
+written."""
 
 from __future__ import annotations
 
@@ -34,27 +35,27 @@ _EPOCH_MAX = 2**31 - 1
 
 
 class PlacedBatch(NamedTuple):
-    """A batch of a buffer; its header is as it will lie in the log."""
+    """A batch in a buffer; its header has the values that it will have in the log."""
 
     position: int
-    """In the buffer, in bytes."""
+    """The batch's byte position in the buffer."""
     base_offset: int
     header: BatchHeader
     marker: ControlRecord | None = None
-    """What it says if it is a marker."""
+    """The content of a transaction marker; None for other batches."""
 
 
 class PlacedBatches(NamedTuple):
-    """One or more batches that continue the log, and where it ends after them."""
+    """One or more batches that continue the log, and the log's end after them."""
 
     batches: list[PlacedBatch]
     next_offset: int
     has_gaps: bool = False
-    """Whether offsets are left out before or between them."""
+    """True if there are gaps between the offsets of the batches, or before them."""
 
     @property
     def max_timestamp(self) -> int:
-        """The largest of all, in ms."""
+        """The largest timestamp of all batches, in ms."""
         batches = self.batches
         if len(batches) == 1:
             return batches[0].header.max_timestamp
@@ -70,9 +71,9 @@ def place_produced(
     now_ms: int,
     max_timestamps: Sequence[int] | None = None,
 ) -> PlacedBatches:
-    """Give validated batches of a producer their offsets from `offset` on, patching them in place.
+    """Assign offsets, from `offset` on, to a producer's validated batches, and patch them in place.
 
-    `max_timestamps` are the largest of each batch's records; with None those in the headers are true.
+    `max_timestamps` has the largest timestamp of each batch's records; with None the headers' values are right.
     """
     stamps = config.stamps_at_append
     placed = []
@@ -91,9 +92,10 @@ def place_produced(
 def place_fetched(
     batches: memoryview, log_name: str, log_end_offset: int, latest_epoch: int, leader_epoch: int | None
 ) -> PlacedBatches:
-    """Check batches of a leader, which carry their offsets and epochs; no checksum covers these. Offsets may be left
-    out, where the leader's log was compacted, but never go back. Epochs never fall below `latest_epoch`, that of
-    the log's end, nor rise above `leader_epoch`, the one that is followed.
+    """Check batches of a leader, which carry their offsets and epochs; no checksum covers these fields.
+
+    There may be gaps between offsets, if the leader's log was compacted, but offsets never fall. Epochs never fall
+    below `latest_epoch`, the epoch at the log's end, nor rise above `leader_epoch`, the epoch of the followed leader.
 
     Raises KafkaError: CORRUPT_MESSAGE for damaged bytes, INVALID_RECORD if they do not continue the log.
     """
@@ -131,9 +133,9 @@ def place_fetched(
 def sole_fetched(
     batch: memoryview, log_end_offset: int, latest_epoch: int, leader_epoch: int | None
 ) -> BatchHeader | None:
-    """The header of a batch that comes alone, begins where the log ends, is no marker, and passes all checks of
-    `place_fetched`: so it is with one record in flight. None for everything else: what is wrong then, that finds out.
-    """
+    """Return the header of a single batch that begins at the log end, is not a marker, and passes all checks of
+    `place_fetched`, which is the usual case with one record in flight. Returns None in all other cases; `place_fetched`
+    then finds the fault, if there is one."""
     size = len(batch)
     if size < HEADER_SIZE:
         return None
@@ -154,8 +156,8 @@ def sole_fetched(
 
 
 def place_copied(batches: memoryview, log_name: str, log_end_offset: int, leader_epoch: int) -> PlacedBatches:
-    """Check batches of another cluster (writable), which keep their offsets; patch in place that they are of our leader
-    epoch, and that their markers have no place among our decisions.
+    """Check batches of another cluster (writable), which keep their offsets. Patch in place that they belong to this
+    cluster's leader epoch, and that their markers have no commit index of this cluster.
 
     Raises KafkaError: CORRUPT_MESSAGE for damaged bytes, UNSUPPORTED_FOR_MESSAGE_FORMAT for older formats,
     INVALID_RECORD if they do not continue the log.
@@ -184,10 +186,10 @@ def place_copied(batches: memoryview, log_name: str, log_end_offset: int, leader
 
 
 def roll_jitter_ms(config: LogConfig, directory: Path, active: Segment) -> int:
-    """How much earlier than `segment.ms` the active segment is old (`segment.jitter.ms`).
+    """Return the time by which the active segment is rolled earlier than `segment.ms` (`segment.jitter.ms`).
 
-    The jitter follows from the log and the segment, and differs between logs, so that the logs of one start do not all
-    roll at once.
+    The jitter follows from the log and the segment, and differs between logs, so that logs of one start do not all roll
+    at once.
     """
     most = min(config.segment_jitter_ms, config.segment_ms)
     if most == 0:
@@ -204,10 +206,11 @@ def must_roll(
     jitter_ms: int,
     now_ms: int,
 ) -> bool:
-    """Whether batches of `size` bytes that end before `next_offset` need a new segment: the active one is full, or old.
+    """Return whether batches of `size` bytes that end before `next_offset` need a new segment, because the active one
+    is full or old.
 
-    Age counts from the first batch's timestamp to the new ones', or by the clock where there are none, as in
-    Kafka; `jitter_ms` makes a segment old that much earlier.
+    The age is the time from the first batch's timestamp to the new batches', or by the clock if they have no
+    timestamps, as in Kafka. A segment is old `jitter_ms` earlier.
     """
     held = segment.size
     if held == 0:

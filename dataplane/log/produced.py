@@ -1,4 +1,4 @@
-"""What clients produce, on its way into one log: a look for duplicates, the checks of its records, its place."""
+"""The path of clients' batches into a log: search for duplicates, checks of the records, and their offsets."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class ProducedBatches:
-    """Appends to a log that this broker leads."""
+    """A front of a log that this broker leads, for batches that clients produce."""
 
     __slots__ = ("_config", "_log", "_rules")
 
@@ -36,13 +36,13 @@ class ProducedBatches:
     def append(
         self, batches: memoryview, leader_epoch: int, now_ms: int, max_timestamp: int | None = None
     ) -> AppendResult:
-        """Validate what a client produced, assign offsets in place, and append.
+        """Validate a client's batches, assign offsets in place, and append them.
 
-        `batches` is patched (offsets, leader epoch, perhaps timestamps); no byte is copied. With `max_timestamp` it
-        is one batch that was validated before, and that is the largest timestamp of its records.
+        `batches` is patched (offsets, leader epoch, perhaps timestamps); no byte is copied. With `max_timestamp` it is
+        one batch that was validated before, and `max_timestamp` is the largest timestamp of its records.
 
-        Raises TakesLong if its records expand further than is gone over here. Raises KafkaError with the code that
-        answers the client. Nothing was appended.
+        Raises TakesLong if its records expand beyond the limit of the event loop. Raises KafkaError with the code for
+        the client. Nothing was appended.
         """
         log = self._log
         log.check_usable()
@@ -54,7 +54,7 @@ class ProducedBatches:
             if result is not None:
                 return result
         parsed = validate_produced(batches) if max_timestamp is None else [(0, parse_header(batches))]
-        # Duplicates first: what is in the log already is acknowledged, however clock and configuration have changed.
+        # Duplicates first: a batch that is in the log already is acknowledged, even if it would be refused now.
         if parsed[0][1].producer_id != NO_PRODUCER_ID:
             if len(parsed) > 1:
                 raise KafkaError(ErrorCode.INVALID_RECORD, "an idempotent producer sends one batch at a time")
@@ -71,10 +71,10 @@ class ProducedBatches:
         return log.append_placed(batches, placement, leader_epoch, now_ms)
 
     def _append_sole(self, batch: memoryview, leader_epoch: int, now_ms: int) -> AppendResult | None:
-        """The same, where it is one sound batch in which nothing but its place is to be patched, as almost always:
-        the same checks in the same order, at a part of the cost.
+        """Append a single sound batch of which only the offset and the epoch have to be patched, which is the usual
+        case. The checks and their order are those of `append`, at a part of the cost.
 
-        None for everything else; nothing was appended then.
+        Returns None in all other cases; nothing was appended then.
         """
         rules = self._rules
         earliest_ms, latest_ms = rules.times_at(now_ms)
@@ -96,16 +96,17 @@ class ProducedBatches:
         return self._log.append_sole(batch, header, leader_epoch, now_ms)
 
     def has(self, batches: bytearray | memoryview) -> bool:
-        """Whether the log has a batch already, as far as its header tells. To be asked before anything that would
-        refuse it: clients take most refusals for a proof that nothing was appended."""
+        """Return whether the log has a batch already, judged by its header. Callers must ask before they refuse a batch
+        for any reason: clients take most refusals as proof that nothing was appended."""
         with suppress(KafkaError):
             return self._log.producers.is_duplicate(parse_header(batches))
         return False
 
     def original_of(self, batches: memoryview) -> AppendResult | None:
-        """Where in the log a batch is, None if it is not there.
+        """Return the position of a batch that is in the log already, or None.
 
-        Raises KafkaError: UNKNOWN_PRODUCER_ID if its transaction has ended; what a damaged batch is answered with.
+        Raises KafkaError: UNKNOWN_PRODUCER_ID if its transaction has ended; the errors of `validate_produced` for a
+        damaged batch.
         """
         if not self.has(batches):
             return None
@@ -122,9 +123,8 @@ class ProducedBatches:
         return AppendResult(original.first_offset, original.last_offset, stamp, original.timestamp, 0, True)
 
     def refused_for_now(self, batches: memoryview) -> None:
-        """What a client produced is not appended yet, but will be sent again: what it produces behind that must not
-        overtake it. Damaged or forbidden batches say nothing that could be relied on, and are not remembered.
-        """
+        """Note a client's batch that is not appended yet, but will be sent again. Later batches of its producer must
+        not overtake it. Damaged or forbidden batches are not noted, since their headers cannot be relied on."""
         with suppress(KafkaError):
             parsed = validate_produced(batches)
             if len(parsed) == 1:

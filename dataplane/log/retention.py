@@ -1,8 +1,8 @@
-"""Which segments a log need not keep: by its log start offset, its size, and the age of its records.
+"""The choice of segments that retention drops: by log start offset, log size, and age of records.
 
-Pure. As in Kafka whole segments go, the oldest first, and never one that reaches above the high watermark; the
-active one goes too when all of it is over, and an empty one takes its place. A segment is as old as its largest
-timestamp: one timestamp in the future keeps its segment, and those behind it, until that time has passed, too.
+Pure. As in Kafka whole segments are dropped, the oldest first, and never a segment that reaches above the high
+watermark. The active segment is dropped, too, when all its records are expired, and an empty one replaces it. A segment
+is as old as its largest timestamp: one timestamp in the future keeps its segment, and all later ones, until that time.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from .config import LogConfig
 
 
 class Retained(Protocol):
-    """A segment, as far as it matters here."""
+    """The properties of a segment that matter for retention."""
 
     @property
     def base_offset(self) -> int: ...
     @property
     def size(self) -> int: ...
     def largest_timestamp_ms(self) -> int:
-        """Asked only of a segment that may go by its age."""
+        """Return the largest timestamp. Called only for a segment that may be dropped because of its age."""
 
 
 def segments_to_drop(
@@ -33,9 +33,9 @@ def segments_to_drop(
     upper_bound: int,
     now_ms: int,
 ) -> int:
-    """How many of `segments`, from the first on, are to go; all of them if the active one is to be rolled
-    before. Without `delete` in the cleanup policy only those below the log start offset are.
-    """
+    """Return the number of `segments`, from the first on, that should be dropped; the number of all if the active
+    segment must be rolled first. Without `delete` in the cleanup policy only segments below the log start offset are
+    dropped."""
     last = len(segments) - 1
     going = 0
 

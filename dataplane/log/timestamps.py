@@ -1,4 +1,4 @@
-"""Find offsets by timestamp: time index, then offset index, then the headers of a few batches."""
+"""Search for offsets by timestamp: time index, then offset index, then the headers of a few batches."""
 
 from __future__ import annotations
 
@@ -37,22 +37,22 @@ _WalkKey = tuple[int, int]
 
 @dataclass(slots=True)
 class Known:
-    """Results of the long pieces of one lookup."""
+    """Results of the long parts of one lookup."""
 
     records: dict[tuple[int, int], TimestampOffset | None] = field(default_factory=dict)
-    """By base offset of the batch, and the timestamp that was looked for."""
+    """Found records by the batch's base offset and the timestamp that was looked for."""
     places: dict[_WalkKey, int] = field(default_factory=dict)
     """Positions of the batches that walks have found, or their ends."""
 
     def go_on_at(self, key: _WalkKey, walk: Callable[[], HeaderWalk]) -> int:
-        """Return where a walk has come to. Raise TakesWalk if it was not made."""
+        """Return the position that a walk has found. Raises TakesWalk if the walk was not made yet."""
         if key not in self.places:
             raise TakesWalk(key, walk())
         return self.places[key]
 
 
 class BatchLookup(NamedTuple):
-    """A batch whose records are to be gone over for the first one at or after a timestamp and the log start."""
+    """A batch to search for its first record at or after a timestamp and the log start."""
 
     batch: bytes
     header: BatchHeader
@@ -61,17 +61,17 @@ class BatchLookup(NamedTuple):
 
     @property
     def key(self) -> tuple[int, int]:
-        """The key among those that are `Known`."""
+        """The key of this lookup in `Known.records`."""
         return self.header.base_offset, self.timestamp
 
     @property
     def is_long(self) -> bool:
-        """Whether it may take more than a millisecond: compressed records expand up to a thousand times."""
+        """True if the search may take more than a millisecond: compressed records expand up to a thousand times."""
         return self.header.size > (_COMPRESSED_SHORT_BYTES if self.header.compression else _SHORT_BYTES)
 
     def find(self) -> TimestampOffset | None:
-        """Go over the records. If they cannot be read, the header stands for them: it says that such a record is in the
-        batch, which begins at its base offset."""
+        """Search the records. If they cannot be read, the header stands for them: it claims that the batch has such a
+        record, and the result is the batch's base offset."""
         header = self.header
         epoch = header.partition_leader_epoch
         stamped_ms = header.max_timestamp if header.is_log_append_time else None
@@ -88,7 +88,8 @@ class BatchLookup(NamedTuple):
 
 
 class TakesLookup(Exception):
-    """A lookup comes to a batch whose records take long to go over. It is to be made again once this is `Known`."""
+    """A lookup has come to a batch whose records take long to search. It must be repeated once this result is
+    `Known`."""
 
     def __init__(self, lookup: BatchLookup) -> None:
         super().__init__(f"the batch at offset {lookup.header.base_offset} has to be gone over")
@@ -96,7 +97,7 @@ class TakesLookup(Exception):
 
 
 class TakesWalk(Exception):
-    """A lookup has to go over many batch headers. It is to be made again once the walk's end is `Known`."""
+    """A lookup has to read many batch headers. It must be repeated once the walk's end is `Known`."""
 
     def __init__(self, key: _WalkKey, walk: HeaderWalk) -> None:
         super().__init__(f"many batches have to be gone over in the segment at offset {key[0]}")
@@ -107,10 +108,10 @@ class TakesWalk(Exception):
 def offset_for_timestamp(
     log: OpenLog, timestamp: int, upto_offset: int, known: Known | None = None
 ) -> TimestampOffset | None:
-    """The first record below `upto_offset` whose timestamp is at or after `timestamp` (ms); None if none is.
+    """Return the first record below `upto_offset` whose timestamp is at or after `timestamp` (ms), or None.
 
-    Raises KafkaError: KAFKA_STORAGE_ERROR. With `known` raises TakesLookup for a long batch that is not in it,
-    and TakesWalk for many batches.
+    Raises KafkaError: KAFKA_STORAGE_ERROR. With `known`, raises TakesLookup for a long batch that is not in it, and
+    TakesWalk for many batches.
     """
     log.check_usable()
     found = find_timestamp(log.segment_list.copy(), timestamp, log.log_start_offset, known)
@@ -120,10 +121,11 @@ def offset_for_timestamp(
 def max_timestamp_offset(
     log: OpenLog, upto_offset: int | None = None, known: Known | None = None
 ) -> TimestampOffset | None:
-    """The record with the largest timestamp below `upto_offset` (None: the log end); None if there is none.
+    """Return the record with the largest timestamp below `upto_offset` (None: the log end), or None if there is no
+    record.
 
-    Raises KafkaError: KAFKA_STORAGE_ERROR. With `known` raises TakesLookup for a long batch that is not in it,
-    and TakesWalk for many batches.
+    Raises KafkaError: KAFKA_STORAGE_ERROR. With `known`, raises TakesLookup for a long batch that is not in it, and
+    TakesWalk for many batches.
     """
     log.check_usable()
     return largest_timestamp(
@@ -137,7 +139,7 @@ def max_timestamp_offset(
 def find_timestamp(
     segments: Sequence[Segment], timestamp: int, log_start_offset: int, known: Known | None = None
 ) -> TimestampOffset | None:
-    """The first record at or after `log_start_offset` whose timestamp is at or after `timestamp`.
+    """Return the first record at or after `log_start_offset` whose timestamp is at or after `timestamp`, or None.
 
     Raises KafkaError: KAFKA_STORAGE_ERROR.
     """
@@ -156,7 +158,7 @@ def find_timestamp(
 def largest_timestamp(
     segments: Sequence[Segment], upto_offset: int, log_start_offset: int, known: Known | None = None
 ) -> TimestampOffset | None:
-    """The first record with the largest timestamp from `log_start_offset` to below `upto_offset`.
+    """Return the first record with the largest timestamp from `log_start_offset` to below `upto_offset`, or None.
 
     Raises KafkaError: KAFKA_STORAGE_ERROR.
     """
@@ -178,10 +180,12 @@ def largest_timestamp(
 def _perhaps_latest(
     segment: Segment, upto_offset: int, log_start_offset: int, known: Known | None
 ) -> Iterator[tuple[int, BatchHeader]]:
-    """Batches of which one has the largest timestamp below `upto_offset`; few, as a rule: a segment has millions.
+    """Yield batches of which one has the largest timestamp below `upto_offset`. They are usually few, though a segment
+    has millions.
 
-    While records come, the latest one of all is above the high watermark. Before each entry of the offset index the
-    time index was told the largest timestamp so far: what is left is that one, and what has come since.
+    While records arrive, the latest record of all is above the high watermark. With each entry of the offset index, the
+    time index gets the largest timestamp before this entry. So the candidates are the record with that timestamp, and
+    the batches after the entry.
     """
     if log_start_offset <= segment.max_timestamp_offset < upto_offset:
         yield from islice(_batches_from(segment, segment.max_timestamp_offset), 1)
@@ -221,7 +225,7 @@ def _scan(
 def _batches_since(
     segment: Segment, offset: int, timestamp: int, log_start_offset: int, known: Known | None
 ) -> Iterator[tuple[int, BatchHeader]]:
-    """Yield the batches that may have such a record. With `known` many headers are not gone over here."""
+    """Yield the batches that may have such a record. With `known`, a walk over many headers is left to a thread."""
     place = segment.find(offset)
     start = segment.size if place is None else place[0]
     left = HEADERS_SHORT
@@ -259,12 +263,12 @@ def _record_in_batch(
     log_start_offset: int,
     known: Known | None,
 ) -> TimestampOffset | None:
-    """The first record of a batch at or after `timestamp` and the log start.
+    """Return the first record of a batch at or after `timestamp` and the log start.
 
-    Only here are records decoded, of one batch, as the answer is a record and headers do not suffice.
+    Records are decoded only here, of one batch, as the answer is a record and headers do not suffice.
     """
     epoch = header.partition_leader_epoch
-    # Compaction takes records out, and may put a delete horizon in the place of the base timestamp.
+    # Compaction removes records, and may replace the base timestamp by a delete horizon.
     whole = header.record_count == header.last_offset_delta + 1 and not header.has_delete_horizon
     if whole and header.is_log_append_time:
         return TimestampOffset(header.max_timestamp, max(header.base_offset, log_start_offset), epoch)

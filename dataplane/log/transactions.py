@@ -1,4 +1,4 @@
-"""What a log has to say of the transactions in it: how far read-committed readers get, and what they leave out."""
+"""The transactions in a log: the offset up to which read-committed readers may read, and the data that they skip."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class LogTransactions:
-    """A view of the log. Who appends which marker when is decided elsewhere."""
+    """A view of the log. Which markers are appended is decided elsewhere."""
 
     __slots__ = ("_log",)
 
@@ -25,21 +25,19 @@ class LogTransactions:
 
     @property
     def open(self) -> Mapping[int, int]:
-        """First offset of the transactions without a marker by their producer id, in the order of the log. It may lie
-        below the log start by now.
-        """
+        """The first offset of each transaction without a marker by producer id, in the order of the log. It may be
+        below the log start by now."""
         return self._log.producers.transactions.open
 
     @property
     def last_commit_index(self) -> int:
-        """The highest commit index of any marker that was appended, -1 for none. They rise along a log: what was
-        decided up to then, and concerns this partition, has its marker.
-        """
+        """The highest commit index of any appended marker, -1 if none exists. Commit indexes rise along a log: all
+        transactions up to this index that concern this partition have their markers."""
         return self._log.producers.transactions.last_commit_index
 
     def marker_above(self, commit_index: int) -> FirstMarker | MarkerSearch | None:
-        """The first marker with a higher commit index, None if there is none, or how to look for it in the files. It
-        may lie above the high watermark. All markers up to `commit_index` lie below.
+        """Return the first marker with a higher commit index, None if none exists, or a search for it in the files.
+        It may be above the high watermark. All markers up to `commit_index` are below it.
 
         Raises KafkaError: KAFKA_STORAGE_ERROR.
         """
@@ -50,14 +48,15 @@ class LogTransactions:
         return MarkerSearch(self._log.directory, self._log.segment_list.copy(), commit_index)
 
     def high_watermark_moved(self, high_watermark: int) -> None:
-        """Forget the transactions that have ended below. To be called on followers too, lest they gather there."""
+        """Forget the transactions that have ended below the high watermark. To be called on followers, too, otherwise
+        they would accumulate there."""
         self._log.producers.transactions.forget(high_watermark)
 
     def first_unstable_offset(self, high_watermark: int) -> int | None:
-        """First readable offset of the first transaction that is open, or whose marker is not below
-        `high_watermark`; None if there is none. It may lie above the high watermark.
+        """Return the first readable offset of the first transaction that is open, or whose marker is not below
+        `high_watermark`; None if there is no such transaction. It may be above the high watermark.
 
-        Costs next to nothing, unless the high watermark is lower than before: then the log is read.
+        The call is cheap, unless the high watermark is lower than before: then the log is read.
 
         Raises KafkaError: KAFKA_STORAGE_ERROR.
         """
@@ -70,7 +69,8 @@ class LogTransactions:
         return None if first is None else max(first, self._log.log_start_offset)
 
     def last_stable_offset(self, high_watermark: int) -> int:
-        """Up to where a read-committed reader may get: the high watermark, or the first unstable offset.
+        """Return the offset up to which a read-committed reader may read: the high watermark, or the first unstable
+        offset.
 
         Raises KafkaError: KAFKA_STORAGE_ERROR.
         """
@@ -80,8 +80,8 @@ class LogTransactions:
         return high_watermark if first is None else min(first, high_watermark)
 
     def aborted(self, fetch_offset: int, upper_bound_offset: int) -> list[AbortedTransaction]:
-        """The aborted transactions of which something may lie from `fetch_offset` to below `upper_bound_offset`,
-        in the order of their markers.
+        """Return the aborted transactions that may have data from `fetch_offset` to below `upper_bound_offset`, in the
+        order of their markers.
 
         Raises KafkaError: KAFKA_STORAGE_ERROR.
         """
@@ -90,11 +90,11 @@ class LogTransactions:
     def aborted_among(
         self, records: LogSlice, fetch_offset: int, last_stable_offset: int
     ) -> list[AbortedTransaction]:
-        """The aborted transactions of which something may lie among `records`, which were read from
-        `fetch_offset` to below `last_stable_offset`, in the order of their markers. A few may begin behind, as
-        that is looked up in the sparse index; Kafka does the same.
+        """Return the aborted transactions that may have data among `records`, in the order of their markers. The
+        records were read from `fetch_offset` to below `last_stable_offset`.
 
-        Raises KafkaError: KAFKA_STORAGE_ERROR.
+        A few transactions may begin after the records, since the sparse index is used; Kafka does the same. Raises
+        KafkaError: KAFKA_STORAGE_ERROR.
         """
         segments = self._log.segment_list
         if not segments.aborting:

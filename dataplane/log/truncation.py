@@ -1,4 +1,4 @@
-"""The end of a log moved by other than appends: cut off, begun anew elsewhere, or left out to."""
+"""Changes of a log's end other than appends: it is cut off, restarted at another offset, or moved over a gap."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 
 class Truncation:
-    """Of one log. What is cut is durably gone when a call returns, and so are its epochs and what it told of
-    producers."""
+    """The cutting methods of one log. When a call returns, cut records are durably gone, with their epochs and producer
+    state."""
 
     __slots__ = ("_durability", "_log")
 
@@ -28,10 +28,8 @@ class Truncation:
         self._durability = durability
 
     def leave_out_to(self, offset: int) -> None:
-        """Have the log end at `offset`, with nothing between its last record and there: what it is a copy of
-        ends so.
-        Raises KafkaError: KAFKA_STORAGE_ERROR; the log is then offline.
-        """
+        """Make the log end at `offset`, with a gap after its last record, because the log is a copy of a log with this
+        gap. Raises KafkaError: KAFKA_STORAGE_ERROR; the log is then offline."""
         log = self._log
         log.check_usable()
         log.on_move()
@@ -46,9 +44,8 @@ class Truncation:
         log.log_end_offset = offset
 
     def truncate_to(self, offset: int) -> None:
-        """Cut the log so that it ends at `offset`, or at the start of the batch that holds it.
-        Raises KafkaError: KAFKA_STORAGE_ERROR; the log is then offline.
-        """
+        """Cut the log so that it ends at `offset`, or at the start of the batch that contains it. Raises KafkaError:
+        KAFKA_STORAGE_ERROR; the log is then offline."""
         log, segments = self._log, self._log.segment_list
         log.check_usable()
         if offset >= log.log_end_offset:
@@ -63,7 +60,7 @@ class Truncation:
                 segments.forget_gaps(cut)
                 self._truncate(segment, position, cut)
             else:
-                # Offsets were left out before the cut: only the name of a segment can tell where the log ends.
+                # There is a gap before the cut, so only the name of a new segment can record the log's end.
                 segments.note_gap(left_end, cut)
                 self._truncate(segment, position, cut)
                 segment.finish()
@@ -91,9 +88,8 @@ class Truncation:
             )
 
     def truncate_fully_and_start_at(self, offset: int) -> None:
-        """Drop everything and continue, empty, at `offset`.
-        Raises KafkaError: KAFKA_STORAGE_ERROR; the log is then offline.
-        """
+        """Drop all records and continue, empty, at `offset`. Raises KafkaError: KAFKA_STORAGE_ERROR; the log is then
+        offline."""
         log = self._log
         log.check_usable()
         now_ms = log.segment_list.active.created_ms
@@ -110,8 +106,8 @@ class Truncation:
 
     @contextmanager
     def _cutting(self, offset: int) -> Iterator[None]:
-        """Records from `offset` on go within the block. After an error it is not certain which have gone: the log
-        goes offline."""
+        """Announce that records from `offset` on are cut within the block. After an error it is uncertain which records
+        are gone, so the log goes offline."""
         self._durability.begin_cut(offset)
         self._log.on_move()
         try:

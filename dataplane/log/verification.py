@@ -1,5 +1,5 @@
-"""Whether what a log would hand out is what was written, which nobody looks at on the way: every batch's CRC, and
-what no CRC covers."""
+"""A check of records before they leave the log: every batch's CRC, and the header fields that no CRC covers. Reads for
+consumers and followers do not check them."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from .storage_errors import BrokenBatch, damage
 def check_slice(
     piece: LogSlice, of: Path, epochs: LeaderEpochs, *, offset: int, contiguous: bool
 ) -> KafkaError | None:
-    """What is wrong with the bytes of a slice of the log in the folder `of`, read from `offset`; None if nothing is.
-    `epochs` are those of the log when it was read, `contiguous` says that it leaves no offset out. Blocking.
+    """Return the fault in the bytes of a log slice, or None. Blocking.
 
-    Raises OSError if the disk refused to read them.
+    The slice was read from `offset` of the log in folder `of`; `epochs` are the log's epochs when it was read.
+    `contiguous` is True if the log has no gaps. Raises OSError if the disk refused to read the bytes.
     """
     if piece.size == 0:
         return None

@@ -10,7 +10,7 @@ LONG_MAX = 2**63 - 1
 
 
 class SegmentFacts(NamedTuple):
-    """Facts about a segment. Timestamps are in ms, -1 if there is none."""
+    """Facts about a segment. Timestamps are in ms, -1 if none exists."""
 
     base_offset: int
     size: int

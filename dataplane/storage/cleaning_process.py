@@ -30,7 +30,7 @@ class CleaningProcess:
 
     @property
     def pid(self) -> int | None:
-        """The process id of the running child; None if there is none."""
+        """The process id of the running child; None if none exists."""
         process = self._process
         return None if process is None or process.returncode is not None else process.pid
 

@@ -97,8 +97,8 @@ class Keeper:
         return not self._horizon_passed(header)
 
     def is_newest(self, key: bytes | None, offset: int) -> bool:
-        """Return whether no newer record of `key` is known. Records without a key are dropped, since a compacted log
-        must have none."""
+        """Return whether no newer record of `key` is known. Records without a key are dropped up to the map's latest
+        offset, since a compacted log must have none."""
         if offset > self._offsets.latest_offset:
             return True
         return key is not None and offset >= self._offsets.get(key)

@@ -57,7 +57,7 @@ class OffsetMap:
         return True
 
     def get(self, key: bytes) -> int:
-        """Return the last offset put for `key`; -1 if there is none."""
+        """Return the last offset put for `key`; -1 if none exists."""
         digest = blake2b(key, digest_size=_HASH_BYTES).digest()
         table, slots = self._table, self._slots
         slot = int.from_bytes(digest[:8], "big") % slots

@@ -1,1 +1,1 @@
-"""What a log remembers of idempotent and transactional producers."""
+"""The state that a log keeps of idempotent and transactional producers."""

@@ -1,4 +1,4 @@
-"""Look for a transaction marker in the files of a log, where it is too old to be listed in memory."""
+"""Search for a transaction marker in the files of a log, if it is too old to be listed in memory."""
 
 from __future__ import annotations
 
@@ -18,26 +18,25 @@ _ABOVE_ALL: Final = 2**63
 
 
 class MarkerSearch:
-    """For the first marker above a commit index. Made and closed in the event loop's thread; `find` blocks, for as long
-    as it takes to read the headers of a segment, and belongs in another one.
-    """
+    """A search for the first marker above a commit index. It is created and closed in the event loop's thread. `find`
+    blocks while it reads the headers of a segment, and belongs in another thread."""
 
     def __init__(self, directory: Path, segments: Sequence[Segment], commit_index: int) -> None:
-        """`segments`: those of the log in `directory`, from the oldest to the active one.
+        """`segments` are those of the log in `directory`, from the oldest to the active one.
 
         Raises KafkaError: KAFKA_STORAGE_ERROR.
         """
         self._directory = directory
         self._segments = segments
         self._commit_index = commit_index
-        # While this is held the active segment's descriptor is not closed under `find`, whoever rolls it.
+        # Keeps the active segment's descriptor open during `find`, even if the segment is rolled meanwhile.
         self._pin = segments[-1].descriptor()
 
     def find(self) -> FirstMarker | None:
-        """The marker; the start of the first segment if that is behind it; None if there is none.
+        """Return the marker; the start of the first segment if the marker is before it; None if none exists.
 
-        Raises KafkaError: KAFKA_STORAGE_ERROR if a segment cannot be read, perhaps as it was deleted since, or is
-        damaged.
+        Raises KafkaError: KAFKA_STORAGE_ERROR if a segment cannot be read, perhaps because it was deleted meanwhile, or
+        is damaged.
         """
         first = self._first_to_read()
         if first is None:
@@ -51,12 +50,15 @@ class MarkerSearch:
         return None
 
     def close(self) -> None:
-        """Let go of the files."""
+        """Release the files."""
         self._pin.release()
 
     def _first_to_read(self) -> int | None:
-        """Number of the last segment that is known to begin below the marker, else the first one; None if that is known
-        to begin above. As commit indexes rise along a log, not every snapshot has to be read."""
+        """Return the number of the last segment that is known to begin before the marker, or else of the first one.
+        Returns None if the first segment is known to begin after the marker.
+
+        As commit indexes rise along a log, only some snapshots have to be read.
+        """
         snapshots = set(snapshot_offsets(self._directory))
         known = [number for number, segment in enumerate(self._segments) if segment.base_offset in snapshots]
         below = bisect_right(known, self._commit_index, key=self._last_commit_index_before)
@@ -67,8 +69,8 @@ class MarkerSearch:
         return 0
 
     def _last_commit_index_before(self, number: int) -> int:
-        """That of the last marker below a segment. A damaged snapshot counts as one that is too high: then an earlier
-        segment is read."""
+        """Return the commit index of the last marker before a segment. A damaged snapshot counts as too high, so that
+        an earlier segment is read."""
         try:
             producers = read_snapshot(snapshot_path(self._directory, self._segments[number].base_offset))
         except ValueError:
@@ -76,8 +78,8 @@ class MarkerSearch:
         return producers.transactions.last_commit_index
 
     def _before(self, number: int) -> OpenTransactions:
-        """The transactions where a segment begins. Without a snapshot none is known: then it is the first segment, and
-        what lies before it cannot be read."""
+        """Return the transactions at the start of a segment. Without a snapshot there are none: then it is the first
+        segment, and earlier records cannot be read."""
         offset = self._segments[number].base_offset
         if offset not in snapshot_offsets(self._directory):
             return OpenTransactions()
@@ -87,7 +89,8 @@ class MarkerSearch:
             return OpenTransactions()
 
     def _find_in(self, segment: Segment, transactions: OpenTransactions) -> FirstMarker | None:
-        """Brings `transactions` up to the end of the segment, if the marker is not in it."""
+        """Return the marker if it is in this segment. Otherwise update `transactions` to the segment's end, and return
+        None."""
         try:
             for position, header in segment.walk(0, segment.base_offset):
                 offset = header.base_offset

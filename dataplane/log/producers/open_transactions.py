@@ -1,8 +1,9 @@
-"""Transactions of a log that may not be shown to read-committed readers yet: those without a marker, and those
-whose marker may still be lost, as it is not below the high watermark.
+"""Transactions of a log that read-committed readers must not see yet: open transactions, and ended ones whose marker
+may still be lost, since it is not below the high watermark.
 
-Pure. The last stable offset is the lesser of the high watermark and the first offset of any of these. In other words:
-it is where the first transaction begins that was open once all below the high watermark had been appended.
+Pure. The last stable offset is the lesser of the high watermark and the first offset of any of these transactions. In
+other words, it is the start of the first transaction that was open when all records below the high watermark had been
+appended.
 """
 
 from __future__ import annotations
@@ -28,14 +29,15 @@ class Ended(NamedTuple):
 
 
 _NONE: Final[deque[Ended]] = deque()
-"""Stays empty. A deque takes 0.8 KB, and brokers have thousands of logs without transactions."""
+"""An empty deque, which is never changed. A deque takes 0.8 KB, and brokers have thousands of logs without
+transactions."""
 
 
 class OpenTransactions:
-    """Those of one log. Offsets are noted in the order of the log.
+    """The open and recently ended transactions of one log. Offsets are noted in the order of the log.
 
-    Transactions that ended wait until the high watermark has passed their marker. Of these only such are kept as no
-    later one hides: one whose marker lies further on although it began earlier, or at the same time.
+    Ended transactions are kept until the high watermark has passed their marker. One is dropped earlier if a later one
+    hides it, which began no later, and whose marker is further on.
     """
 
     __slots__ = ("_ended", "_open", "forgotten_below", "last_offset", "markers")
@@ -45,43 +47,45 @@ class OpenTransactions:
         self._ended = _NONE
         # Invariant: the first offsets rise in both, and so do the marker offsets.
         self.forgotten_below = 0
-        """Transactions that ended below are not known any more: of a lower high watermark nothing can be said."""
+        """The offset below which ended transactions are no longer known, so that a lower high watermark cannot be
+        answered."""
         self.markers = RecentMarkers()
-        """Where the newest are."""
+        """The positions of the newest markers."""
         self.last_offset = NOWHERE
-        """Last offset of the newest transactional batch, as far as is known; none is above."""
+        """Last offset of the newest transactional batch, as far as known; no transactional batch is above."""
 
     @property
     def open(self) -> Mapping[int, int]:
-        """First offset of the transactions without a marker by their producer id, in the order of the log."""
+        """The first offset of each transaction without a marker by producer id, in the order of the log."""
         return MappingProxyType(self._open)
 
     @property
     def ended(self) -> tuple[Ended, ...]:
-        """Those whose marker the high watermark had not passed when it was last asked for."""
+        """The transactions whose marker was not below the high watermark at the last request."""
         return tuple(self._ended)
 
     @property
     def behind_last_end(self) -> int:
-        """The offset behind the last marker that ended a transaction with data; 0 without any."""
+        """The offset after the last marker that ended a transaction with data; 0 if none exists."""
         return self._ended[-1].marker_offset + 1 if self._ended else self.forgotten_below
 
     @property
     def last_commit_index(self) -> int:
-        """The highest of any marker; they rise along a log."""
+        """The highest commit index of any marker; commit indexes rise along a log."""
         return self.markers.last_commit_index
 
     @property
     def is_pristine(self) -> bool:
-        """Whether no marker was ever noted."""
+        """True if no marker was ever noted."""
         return not self._ended and not self.forgotten_below and self.last_commit_index == NO_COMMIT_INDEX
 
     def begin(self, producer_id: int, first_offset: int) -> None:
-        """The first batch of a transaction is at the log end."""
+        """Note the first batch of a transaction, at the log end."""
         self._open[producer_id] = first_offset
 
     def end(self, producer_id: int, marker: ControlRecord, offset: int) -> AbortedTransaction | None:
-        """A marker is at the log end; what to note in the index of aborted transactions, if it ends one with data."""
+        """Note a marker at the log end. Returns the entry for the index of aborted transactions if the marker aborts a
+        transaction with data, or else None."""
         self.last_offset = offset
         open_from = next(iter(self._open.values()), offset)
         self.markers.note(marker.commit_index, FirstMarker(offset, open_from, self.behind_last_end))
@@ -100,19 +104,18 @@ class OpenTransactions:
         return AbortedTransaction(producer_id, first_offset, offset, stable)
 
     def forget(self, high_watermark: int) -> None:
-        """The high watermark has passed the markers below."""
+        """Forget the ended transactions whose markers are below the high watermark."""
         ended = self._ended
         while ended and ended[0].marker_offset < high_watermark:
             self.forgotten_below = ended.popleft().marker_offset + 1
 
     def are_over(self, high_watermark: int) -> bool:
-        """Whether it is known without a look that there is no unstable offset, as in a log without transactions."""
+        """Return whether there is certainly no unstable offset, as in a log without transactions. A cheap check."""
         return not (self._open or self._ended) and high_watermark >= self.forgotten_below
 
     def first_unstable(self, high_watermark: int) -> int | None:
-        """First offset of the first transaction that is open, or whose marker is not below `high_watermark`, which
-        must not be below `forgotten_below`; None if there is none.
-        """
+        """Return the first offset of the first transaction that is open, or whose marker is not below `high_watermark`;
+        None if none exists. `high_watermark` must not be below `forgotten_below`."""
         ended = self._ended
         if ended:
             self.forget(high_watermark)
@@ -129,24 +132,25 @@ class OpenTransactions:
         forgotten_below: int,
         last_commit_index: int,
     ) -> None:
-        """Take what a snapshot says: (producer id, first offset) of those that are open, in any order."""
+        """Load the content of a snapshot; `open_` has (producer id, first offset) of the open transactions, in any
+        order."""
         self._open = OrderedDict(sorted(open_, key=lambda one: one[1]))
         self._ended = deque(ended) or _NONE
         self.forgotten_below = forgotten_below
         self.markers = RecentMarkers(last_commit_index)
 
     def remember(self, earlier: OpenTransactions) -> None:
-        """Take over those that ended from `earlier`, which knows more of the same log."""
+        """Take over the ended transactions of `earlier`, which has more of them for the same log."""
         self._ended = deque(earlier._ended) or _NONE
         self.forgotten_below = earlier.forgotten_below
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Forget all transactions."""
         self.restore((), (), forgotten_below=0, last_commit_index=NO_COMMIT_INDEX)
         self.last_offset = NOWHERE
 
     def check(self, log_end_offset: int) -> None:
-        """AssertionError if this cannot be what a log that ends there has."""
+        """Raise AssertionError if this cannot be the state of a log that ends at `log_end_offset`."""
         self.markers.check(log_end_offset)
         firsts = list(self._open.values())
         if any(one >= other for one, other in pairwise(firsts)) or any(

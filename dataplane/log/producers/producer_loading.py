@@ -1,6 +1,6 @@
-"""Find out again what was only in memory of producers and transactions: from snapshots, and from the log since.
+"""Restoration of the state of producers and transactions: from snapshots, and from the log after them.
 
-Headers tell it all but for markers, whose one record is read.
+Headers contain all of it except for markers, whose record is read.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 
 
 _Batch = tuple[Segment, BatchHeader, ControlRecord | None]
-"""A batch, where it lies, and what it says if it is a marker."""
+"""A segment, the header of a batch in it, and the content of the batch if it is a marker."""
 
 
 def load_producers(
@@ -35,11 +35,12 @@ def load_producers(
     config: LogConfig,
     now_ms: int,
 ) -> ProducerStates:
-    """Producer state at `next_offset`, where the log ends: the latest snapshot that is not above it, then the batches
-    since. `snapshots`: the offsets of those there are, rising.
+    """Return the producer state at `next_offset`, where the log ends: the latest snapshot that is not above it, then
+    the batches after it. `snapshots` has the offsets of all snapshots, rising.
 
-    Snapshots above it, damaged ones, and those neither newest nor at the base of a segment are deleted; those above it
-    durably, before the log grows as far again, with other records.
+    Deleted are snapshots above the log end, damaged ones, and those that are neither the newest nor at the base offset
+    of a segment. Snapshots above the log end are deleted durably, before the log grows to their offsets again, with
+    other records.
 
     Raises KafkaError: KAFKA_STORAGE_ERROR.
     """
@@ -55,7 +56,7 @@ def load_producers(
 
 
 def told_by_batches_from(producers: ProducerStates, log_end_offset: int) -> int:
-    """The offset from which on batches tell the window of every producer; 0 where that takes a snapshot."""
+    """Return the offset from which batches contain the window of every producer; 0 if a snapshot is needed for that."""
     if not producers.transactions.is_pristine:
         return 0
     entries = producers.entries()
@@ -69,7 +70,7 @@ def told_by_batches_from(producers: ProducerStates, log_end_offset: int) -> int:
 
 
 def load_transactions(directory: Path, segments: Sequence[Segment], high_watermark: int) -> OpenTransactions:
-    """The transactions of the log, with those that ended at `high_watermark` or above.
+    """Return the transactions of the log, including those that ended at `high_watermark` or above.
 
     Raises KafkaError: KAFKA_STORAGE_ERROR.
     """
@@ -80,8 +81,8 @@ def load_transactions(directory: Path, segments: Sequence[Segment], high_waterma
 
 
 def rebuild_transaction_indexes(directory: Path, segments: Sequence[Segment]) -> None:
-    """Fill the indexes of aborted transactions that were reset, where there are markers. All but that of the last
-    segment are written and flushed.
+    """Fill the indexes of aborted transactions that were reset, if there are markers. All of them but the last
+    segment's are written and flushed.
 
     Raises KafkaError: KAFKA_STORAGE_ERROR.
     """
@@ -132,7 +133,8 @@ def _load_snapshot(
 
 
 def _snapshot_below(directory: Path, segments: Sequence[Segment], offset: int) -> tuple[ProducerStates, int]:
-    """The newest state at `offset` or below that there is a snapshot of, or that from which the log begins."""
+    """Return the newest state that has a snapshot at `offset` or below, or the empty state at the log's first
+    segment."""
     first = segments[0].base_offset
     for found in reversed(snapshot_offsets(directory)):
         if first <= found <= offset:
@@ -143,7 +145,7 @@ def _snapshot_below(directory: Path, segments: Sequence[Segment], offset: int) -
 
 
 def _read(directory: Path, offset: int) -> ProducerStates | None:
-    """None for a damaged file."""
+    """Read a snapshot; None for a damaged file."""
     path = snapshot_path(directory, offset)
     try:
         producers = read_snapshot(path)
@@ -154,7 +156,8 @@ def _read(directory: Path, offset: int) -> ProducerStates | None:
 
 
 def ending_at(producers: ProducerStates, offset: int) -> ProducerStates:
-    """These, of which a snapshot knows where they are, but not where they end."""
+    """Return `producers` with the end of their transactions bounded by the snapshot's `offset`. A snapshot has the
+    starts of transactions, but not their last offsets."""
     transactions = producers.transactions
     if not transactions.is_pristine or any(entry.is_transactional for entry in producers.entries()):
         transactions.last_offset = offset - 1

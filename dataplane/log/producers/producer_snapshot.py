@@ -1,10 +1,12 @@
-"""`.snapshot`: producer state at an offset, in Kafka's format version 1.
+"""The file `.snapshot`: producer state at an offset, in Kafka's format version 1.
 
-Kafka's entries hold only the last batch of each producer, and their field for the coordinator epoch has the number of
-the producer's last marker. What follows them Kafka's readers pass over: the commit indexes of markers, the transactions
-that ended above the high watermark, and the producers' whole windows. In the log a window cannot be found again: its
-older batches may have been deleted, and one of them that is sent again is still a duplicate. Nor can it be found out
-there any more whether a producer of which only markers are left has written anything under its epoch.
+Kafka's entries hold only the last batch of each producer. Their field for the coordinator epoch here has the number of
+the producer's last marker. A trailer, which Kafka's readers skip, has the commit indexes of markers, the transactions
+that ended above the high watermark, and the producers' whole windows.
+
+A window cannot be restored from the log: its older batches may have been deleted, and one of them is still a duplicate
+if it is sent again. If the log has only markers of a producer, it also cannot show whether the producer has written
+anything under its epoch.
 """
 
 from __future__ import annotations
@@ -37,12 +39,12 @@ _BATCH = struct.Struct(">qiiq")  # first offset, first sequence, last offset del
 
 
 def snapshot_path(directory: Path, offset: int) -> Path:
-    """Where the snapshot of the producer state below `offset` is kept."""
+    """Return the path of the snapshot of the producer state below `offset`."""
     return directory / f"{offset:020d}{SUFFIX}"
 
 
 def encode_snapshot(producers: ProducerStates) -> bytes:
-    """The file's bytes."""
+    """Return the file's bytes."""
     out = bytearray(_PREFIX.pack(_VERSION, 0, len(producers)))
     for entry in producers.entries():
         last = entry.batches[-1] if entry.batches else None
@@ -94,7 +96,7 @@ def _encode_window(entry: ProducerEntry) -> bytes:
 
 
 def decode_snapshot(data: bytes) -> ProducerStates:
-    """Producer state from a file's bytes. Raises ValueError if they are damaged or of another version."""
+    """Return the producer state in a file's bytes. Raises ValueError if they are damaged or of another version."""
     if len(data) < _PREFIX.size:
         raise ValueError(f"{len(data)} bytes are too few")
     version, crc, count = _PREFIX.unpack_from(data)
@@ -124,7 +126,7 @@ def decode_snapshot(data: bytes) -> ProducerStates:
 
 
 def _decode_trailer(data: memoryview, producers: ProducerStates) -> None:
-    """Raises ValueError."""
+    """Decode the trailer into `producers`. Raises ValueError."""
     commit_index, forgotten_below, ended = NO_COMMIT_INDEX, 0, []
     if data:
         if len(data) < _TRAILER.size:
@@ -154,7 +156,7 @@ def _decode_trailer(data: memoryview, producers: ProducerStates) -> None:
 
 
 def _decode_windows(data: memoryview, producers: ProducerStates) -> None:
-    """Raises ValueError."""
+    """Decode the windows into the entries of `producers`. Raises ValueError."""
     at = 0
     for entry in producers.entries():
         if at == len(data):
@@ -174,12 +176,12 @@ def _decode_windows(data: memoryview, producers: ProducerStates) -> None:
 
 
 def write_snapshot(directory: Path, offset: int, producers: ProducerStates, *, sync: bool) -> None:
-    """Write the state of everything below `offset`. Raises KafkaError: KAFKA_STORAGE_ERROR."""
+    """Write the producer state of all records below `offset`. Raises KafkaError: KAFKA_STORAGE_ERROR."""
     write_atomically(snapshot_path(directory, offset), encode_snapshot(producers), sync=sync)
 
 
 def read_snapshot(path: Path) -> ProducerStates:
-    """Raises ValueError for a damaged file, KafkaError for one that cannot be read."""
+    """Read a snapshot. Raises ValueError for a damaged file, KafkaError for a file that cannot be read."""
     try:
         return decode_snapshot(read_file(path))
     except OSError as error:
@@ -187,7 +189,7 @@ def read_snapshot(path: Path) -> ProducerStates:
 
 
 def snapshot_offsets(directory: Path) -> list[int]:
-    """Offsets of the snapshots in `directory`, rising; none if it is gone."""
+    """Return the offsets of the snapshots in `directory`, rising; none if the directory is gone."""
     try:
         names = os.listdir(directory)
     except FileNotFoundError:
@@ -196,7 +198,7 @@ def snapshot_offsets(directory: Path) -> list[int]:
 
 
 def snapshot_offsets_among(names: Iterable[str]) -> list[int]:
-    """Offsets of the snapshots among the names of files, rising."""
+    """Return the offsets of the snapshots among file names, rising."""
     stems = (name.removesuffix(SUFFIX) for name in names if name.endswith(SUFFIX))
     return sorted(int(stem) for stem in stems if stem.isdigit())
 

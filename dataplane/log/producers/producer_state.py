@@ -1,8 +1,8 @@
-"""What a partition remembers of idempotent producers: who wrote, with which epoch, the last five batches, and which
-transaction is open or was the last to end.
+"""A partition's state of idempotent producers: their epochs, their last five batches, and their open or last ended
+transaction.
 
-Pure: the checks of sequences and epochs (KIP-98, KIP-360) and the state they need. Snapshots on disk are
-`producer_snapshot`; walking the log to rebuild the state is `recovery`.
+Pure: the checks of sequences and epochs (KIP-98, KIP-360) and the state that they need. `producer_snapshot` writes the
+state to disk, and `producer_loading` restores it from the log.
 """
 
 from __future__ import annotations
@@ -30,9 +30,10 @@ NO_OFFSET: Final = -1
 NO_NUMBER: Final = -1
 _TRANSACTIONAL_OR_CONTROL: Final = TRANSACTIONAL_FLAG | CONTROL_FLAG
 PRODUCERS_MAX: Final = 50_000
-"""Producers of one partition that are remembered until they expire. Beyond that the most silent ones are forgotten."""
+"""The most producers of one partition that are remembered until they expire. Beyond that the longest silent ones are
+forgotten."""
 REFUSED_MAX: Final = 1000
-"""Producers without a known sequence of which a refused batch is remembered."""
+"""The most producers without a known sequence of which a refused batch is remembered."""
 
 
 class ProducedBatch(NamedTuple):
@@ -43,11 +44,11 @@ class ProducedBatch(NamedTuple):
     first_offset: int
     last_offset: int
     timestamp: int
-    """When the log stamped or first saw it, in ms."""
+    """The time, in ms, at which the log stamped the batch or first saw it."""
 
 
 class ProducerEntry:
-    """One producer on one partition."""
+    """The state of one producer on one partition."""
 
     __slots__ = (
         "batches",
@@ -65,24 +66,26 @@ class ProducerEntry:
         self.producer_epoch = producer_epoch
         self.last_seen_ms = last_seen_ms
         self.epoch_began_here = False
-        """Whether this log had something of a lower epoch before: then all that it wrote under its epoch is known."""
+        """True if this log had records of a lower epoch of the producer before. Then all its records under the present
+        epoch are known."""
         self.marker_number = NO_NUMBER
-        """Number of the transaction that its last marker in this log ended."""
+        """Number of the transaction that the producer's last marker in this log ended."""
         self.marker_commit_index = NO_COMMIT_INDEX
         """Commit index of that marker."""
         self.transaction_first_offset = NO_OFFSET
-        """Where its open transaction begins."""
-        # No deque, which has room for 64: a log may know thousands of producers.
+        """First offset of its open transaction; `NO_OFFSET` without one."""
+        # A list, since a deque has room for 64 items, and a log may have thousands of producers.
         self.batches: list[ProducedBatch] = []
-        # Invariant: at most WINDOW, all of the entry's producer epoch, with rising offsets. Their sequences join,
-        # unless compaction took some between, or a leader that had forgotten the producer let it leave some out.
+        # Invariant: at most WINDOW batches, all of the entry's producer epoch, with rising offsets. Their sequences are
+        # consecutive, unless compaction removed batches, or a leader that had forgotten the producer accepted a gap.
 
     @property
     def last_sequence(self) -> int:
         return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
 
     def original_of(self, header: BatchHeader) -> ProducedBatch | None:
-        """The batch in the window that has the sequences of this one, which is of the same epoch."""
+        """Return the batch in the window with the same sequences as this one, which has the same epoch; None if there
+        is none."""
         first, last = header.base_sequence, header.last_sequence
         for batch in self.batches:
             if batch.first_sequence == first and batch.last_sequence == last:
@@ -90,38 +93,39 @@ class ProducerEntry:
         return None
 
     def has_ended(self, batch: ProducedBatch) -> bool:
-        """Whether a transactional batch of the window lies before the producer's last marker: every such batch is of
-        the transaction that is open here, or of one that a marker has ended."""
+        """Return whether a transactional batch of the window is before the producer's last marker. Every such batch
+        belongs either to the open transaction, or to a transaction that a marker has ended."""
         return not NO_OFFSET < self.transaction_first_offset <= batch.first_offset
 
     @property
     def is_transactional(self) -> bool:
-        """Whether it has a transaction in this log, or had one: then it need not have a batch with a sequence."""
+        """True if the producer has or had a transaction in this log, so that it need not have a batch with a
+        sequence."""
         return self.transaction_first_offset != NO_OFFSET or self.marker_number != NO_NUMBER
 
     @property
     def next_sequence(self) -> int | None:
-        """That of its next batch under its epoch. None if it is not known: there are only markers of the producer,
-        and what it wrote before them under the same epoch may have been deleted."""
+        """The sequence of its next batch under its epoch. None if unknown: the log has only markers of the producer,
+        and its earlier records under the same epoch may have been deleted."""
         if self.batches:
             return (self.last_sequence + 1) & SEQUENCE_MAX
         return 0 if self.epoch_began_here else None
 
     def begin_epoch(self, producer_epoch: int) -> None:
-        """It goes on under another epoch."""
+        """Continue under another epoch."""
         self.producer_epoch = producer_epoch
         self.epoch_began_here = True
         self.batches.clear()
 
     def took(self, batch: ProducedBatch) -> None:
-        """Remember one more, and of all the last few."""
+        """Add a batch to the window, and drop the oldest if the window is full."""
         batches = self.batches
         if len(batches) == WINDOW:
             del batches[0]
         batches.append(batch)
 
     def check(self, log_end_offset: int) -> None:
-        """AssertionError if this cannot be what a log that ends there has of a producer."""
+        """Raise AssertionError if this cannot be a producer's state in a log that ends at `log_end_offset`."""
         if len(self.batches) > WINDOW:
             raise AssertionError(f"producer {self.producer_id}: {len(self.batches)} batches are remembered")
         after = 0
@@ -151,8 +155,10 @@ class ProducerStates:
     def __init__(self) -> None:
         self._entries: dict[int, ProducerEntry] = {}
         self.transactions = OpenTransactions()
-        """Of all of them. Invariant: those that are open are those of the entries."""
-        self._refused: dict[int, tuple[int, int]] = {}  # epoch and first sequence of what is to come first
+        """The transactions of all producers. Invariant: its open transactions are those of the entries."""
+        self._refused: dict[
+            int, tuple[int, int]
+        ] = {}  # producer id -> epoch and first sequence of the refused batch
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -164,7 +170,7 @@ class ProducerStates:
         return self._entries.values()
 
     def check(self, log_end_offset: int) -> None:
-        """AssertionError if this cannot be what a log that ends there has of its producers."""
+        """Raise AssertionError if this cannot be the producer state of a log that ends at `log_end_offset`."""
         for producer_id, entry in self._entries.items():
             if entry.producer_id != producer_id:
                 raise AssertionError(f"producer {entry.producer_id} is filed under {producer_id}")
@@ -181,7 +187,7 @@ class ProducerStates:
             )
 
     def is_duplicate(self, header: BatchHeader) -> bool:
-        """Whether a batch is one of those in the window, sent again."""
+        """Return whether a batch repeats a batch of the window."""
         entry = self._entries.get(header.producer_id)
         return (
             entry is not None
@@ -190,18 +196,18 @@ class ProducerStates:
         )
 
     def original_of(self, header: BatchHeader) -> ProducedBatch | None:
-        """Whether a batch may be appended now; the original if it is a duplicate of one in the window.
+        """Return None if a batch may be appended now, or the original if it is a duplicate of a batch in the window.
 
-        A producer that is not known, or only by its markers, may start with any sequence (KIP-360), unless an earlier
-        batch of it was refused and will come again.
+        A producer that is unknown, or known only by its markers, may start with any sequence (KIP-360), unless an
+        earlier batch of it was refused and will be sent again.
 
-        Nothing is a duplicate of a batch before the producer's last marker. A client that aborts may give the sequence
-        of a batch without an answer to a record of its next transaction (librdkafka does): that record is not in the
-        log. UNKNOWN_PRODUCER_ID makes clients abort, and begin a new epoch (KIP-360).
+        No batch is a duplicate of a batch before the producer's last marker. A client that aborts may give the sequence
+        of an unanswered batch to a record of its next transaction (librdkafka does): that record is not in the log.
+        UNKNOWN_PRODUCER_ID makes clients abort, and begin a new epoch (KIP-360).
 
         Raises KafkaError: INVALID_PRODUCER_EPOCH for an older epoch; OUT_OF_ORDER_SEQUENCE_NUMBER for a gap;
-        UNKNOWN_PRODUCER_ID for a sequence of a transaction that has ended; INVALID_TXN_STATE for what is not part of
-        the transaction that its producer has open here.
+        UNKNOWN_PRODUCER_ID for a sequence of a transaction that has ended; INVALID_TXN_STATE for a batch outside the
+        transaction that its producer has open here.
         """
         entry = self._entries.get(header.producer_id)
         first, epoch = header.base_sequence, header.producer_epoch
@@ -217,7 +223,7 @@ class ProducerStates:
                 and first == (batches[-1].last_sequence + 1) & SEQUENCE_MAX
                 and (header.is_transactional or entry.transaction_first_offset == NO_OFFSET)
             ):
-                return None  # Almost always: it is the next one.
+                return None  # The usual case: the next batch.
         elif entry is not None and epoch < entry.producer_epoch:
             raise KafkaError(
                 ErrorCode.INVALID_PRODUCER_EPOCH,
@@ -242,8 +248,10 @@ class ProducerStates:
         return None
 
     def will_come_again(self, header: BatchHeader) -> None:
-        """A batch was refused for now. If nobody knows which sequence is its producer's next, those that it had sent
-        behind that batch must not be taken for the first: that would leave a gap, and refuse the batch itself for good.
+        """Note a batch that was refused for now, and will be sent again.
+
+        If its producer's next sequence is unknown, later batches that were already on their way must not be accepted as
+        the first. Otherwise there would be a gap, and the batch itself would be refused for good.
         """
         producer_id, epoch = header.producer_id, header.producer_epoch
         if producer_id == NO_PRODUCER_ID or _next_sequence(self._entries.get(producer_id), epoch) is not None:
@@ -257,9 +265,8 @@ class ProducerStates:
         self._refused[producer_id] = epoch, first
 
     def record(self, header: BatchHeader, first_offset: int, now_ms: int) -> None:
-        """Note an appended batch; the caller has checked it, or read it from a log that was. Markers are for
-        `record_marker`; of other control batches, and of such as compaction emptied, only the epoch counts.
-        """
+        """Note an appended batch; the caller has checked it, or read it from a log. `record_marker` is for markers. Of
+        other control batches, and of batches that compaction emptied, only the epoch counts."""
         producer_id = header.producer_id
         if producer_id == NO_PRODUCER_ID:
             return
@@ -291,7 +298,8 @@ class ProducerStates:
     def record_marker(
         self, header: BatchHeader, marker: ControlRecord, offset: int, now_ms: int
     ) -> AbortedTransaction | None:
-        """Note an appended marker; what to note in the index of aborted transactions, if it aborts one with data.
+        """Note an appended marker. Returns the entry for the index of aborted transactions if the marker aborts a
+        transaction with data, or else None.
 
         The window stays, unless the marker raises the producer's epoch: then sequences begin at 0.
         """
@@ -303,7 +311,7 @@ class ProducerStates:
         return self.transactions.end(header.producer_id, marker, offset)
 
     def _note_epoch(self, header: BatchHeader, now_ms: int) -> ProducerEntry:
-        """What a control batch says of its producer. Its epoch never falls by that."""
+        """Note the producer's epoch in a control batch, which never lowers it, and return the producer's entry."""
         entry = self._entries.get(header.producer_id)
         if entry is None:
             entry = self._add(header, now_ms)
@@ -320,8 +328,8 @@ class ProducerStates:
         return entry
 
     def _forget_idle(self) -> None:
-        """Forget a part of the producers, as if they had expired: of those that were never in a transaction, the ones
-        that were silent longest."""
+        """Forget a part of the producers, as if they had expired: the longest silent of those that were never in a
+        transaction."""
         idle = [
             entry
             for entry in self._entries.values()
@@ -332,13 +340,13 @@ class ProducerStates:
             del self._entries[entry.producer_id]
 
     def load(self, entry: ProducerEntry) -> None:
-        """Take an entry from a snapshot; the open transactions are taken apart from it."""
+        """Add an entry from a snapshot; the open transactions are loaded separately."""
         self._entries[entry.producer_id] = entry
 
     def forget_from(self, offset: int) -> bool:
-        """Undo the batches at or after `offset`; False if the log must be walked to know the state before.
+        """Undo the batches at or after `offset`. Returns False if the log must be read to restore the earlier state.
 
-        That is so where a producer's whole window was cut off, or part of a transaction, or a marker.
+        This is so if a producer's whole window was cut off, or a part of a transaction, or a marker.
         """
         if offset <= self.transactions.last_offset:
             return False
@@ -355,9 +363,13 @@ class ProducerStates:
         return complete
 
     def forget_copied(self, below: int) -> None:
-        """Below this offset the log is a copy of another cluster's, whose producer ids have nothing to do with ours:
-        forget those that have no transaction open and have written nothing since. A producer of ours may have the id of
-        one of them: of its batches those stay that are its own, or one of its own would be taken for sent again."""
+        """Forget the producers of another cluster, whose records are below this offset, as the log is a copy up to
+        there.
+
+        Their producer ids are unrelated to those of this cluster. Producers with an open transaction, or with later
+        records, stay. A producer of this cluster may have the id of a foreign one. Only its own batches stay then,
+        since otherwise one of its new batches would count as a duplicate.
+        """
         foreign = [
             entry.producer_id
             for entry in self._entries.values()
@@ -375,7 +387,7 @@ class ProducerStates:
                 del entry.batches[0]
 
     def expire(self, now_ms: int, expiration_ms: int) -> int:
-        """Forget producers silent for `expiration_ms` that have no open transaction; how many."""
+        """Forget producers silent for `expiration_ms` that have no open transaction. Returns their number."""
         expired = [
             entry.producer_id
             for entry in self._entries.values()
@@ -392,19 +404,19 @@ class ProducerStates:
 
 
 def _next_sequence(entry: ProducerEntry | None, epoch: int) -> int | None:
-    """That of a producer's next batch, if it has this epoch; None if any may be the next."""
+    """Return the sequence of a producer's next batch under this epoch; None if any sequence may be next."""
     if entry is None:
         return None
     return entry.next_sequence if epoch == entry.producer_epoch else 0
 
 
 def _is_behind(sequence: int, other: int) -> bool:
-    """Whether a producer gives `sequence` after `other`, perhaps after it has begun at 0 again."""
+    """Return whether a producer uses `sequence` after `other`, perhaps after sequences wrapped to 0."""
     return 0 < (sequence - other) & SEQUENCE_MAX <= SEQUENCE_MAX // 2
 
 
 def _repeats_ended_transaction(entry: ProducerEntry | None, header: BatchHeader, expected: int) -> bool:
-    """Whether the first batch of a transaction begins with a sequence that one before it has used."""
+    """Return whether the first batch of a transaction begins with a sequence that an earlier transaction has used."""
     if entry is None or not entry.batches or header.producer_epoch != entry.producer_epoch:
         return False
     begins = header.is_transactional and entry.transaction_first_offset == NO_OFFSET

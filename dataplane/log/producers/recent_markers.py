@@ -1,7 +1,7 @@
-"""Where the newest transaction markers of a log lie, by their commit index.
+"""The positions of the newest transaction markers of a log, by commit index.
 
-Pure. Commit indexes rise along a log, so the first marker above a given one cuts the log in two: what was decided up to
-there lies below. Older markers are looked for in the log itself, see `marker_search`.
+Pure. Commit indexes rise along a log, so the first marker above a given index cuts the log in two: markers of all
+earlier decisions are below it. Older markers are searched in the log itself, see `marker_search`.
 """
 
 from __future__ import annotations
@@ -17,25 +17,26 @@ LISTED_MAX: Final = 4096
 
 
 class FirstMarker(NamedTuple):
-    """The first marker above a commit index: where the log is cut."""
+    """The first marker above a commit index, at which the log can be cut."""
 
     offset: int
     open_from: int
-    """Where the first transaction begins that is open just before the marker; the marker's own offset if none is."""
+    """The start of the first transaction that is open just before the marker; the marker's offset if none is open."""
     least_offset: int
-    """Behind the last marker before it that ended a transaction with data: between the two the log may be cut anywhere.
-    """
+    """The offset after the last earlier marker that ended a transaction with data. Between this offset and the marker
+    the log may be cut anywhere."""
 
 
 class RecentMarkers:
-    """Of each commit index its first marker, as more than one writer of a transaction may have written to the log."""
+    """The first marker of each commit index; there may be several, since more than one writer of a transaction may have
+    written to the log."""
 
     __slots__ = ("_commit_indexes", "_least_offsets", "_offsets", "_open_from", "unlisted_to")
 
     def __init__(self, unlisted_to: int = NO_COMMIT_INDEX) -> None:
         self.unlisted_to = unlisted_to
-        """The commit index up to which markers may be in the log that are not listed. Invariant: those that are listed
-        have a higher one; indexes and offsets rise."""
+        """The highest commit index of markers that may be in the log without being listed. Invariant: listed markers
+        have a higher index; indexes and offsets rise."""
         self._commit_indexes = array("q")
         self._offsets = array("q")
         self._open_from = array("q")
@@ -43,11 +44,11 @@ class RecentMarkers:
 
     @property
     def last_commit_index(self) -> int:
-        """The highest of any marker."""
+        """The highest commit index of any marker."""
         return self._commit_indexes[-1] if self._commit_indexes else self.unlisted_to
 
     def note(self, commit_index: int, marker: FirstMarker) -> None:
-        """A marker is at the log end. One that has no higher commit index than those before is passed over."""
+        """Note a marker at the log end. It is ignored unless its commit index is higher than all before."""
         if commit_index <= self.last_commit_index:
             return
         if len(self._offsets) == LISTED_MAX:
@@ -63,18 +64,18 @@ class RecentMarkers:
         self._least_offsets.append(marker.least_offset)
 
     def knows(self, commit_index: int) -> bool:
-        """Whether all markers above it are listed."""
+        """Return whether all markers above the commit index are listed."""
         return commit_index >= self.unlisted_to
 
     def first_above(self, commit_index: int) -> FirstMarker | None:
-        """The first marker above a commit index that this `knows`; None if there is none."""
+        """Return the first marker above a commit index for which `knows` is true; None if none exists."""
         position = bisect_right(self._commit_indexes, commit_index)
         if position == len(self._offsets):
             return None
         return FirstMarker(self._offsets[position], self._open_from[position], self._least_offsets[position])
 
     def check(self, log_end_offset: int) -> None:
-        """AssertionError if this cannot be what a log that ends there has."""
+        """Raise AssertionError if this cannot be the state of a log that ends at `log_end_offset`."""
         indexes = [self.unlisted_to, *self._commit_indexes]
         offsets = [-1, *self._offsets, log_end_offset]
         for rising in (indexes, offsets):

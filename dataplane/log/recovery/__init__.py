@@ -1,1 +1,1 @@
-"""Opening the folder of a log, and mending what a crash left there."""
+"""The opening of a log's folder, and repairs after a crash."""

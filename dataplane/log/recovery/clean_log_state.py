@@ -1,7 +1,7 @@
-"""What a clean stop knows of one log, so that the next start need not read it again from the log's files.
+"""The state of one log at a clean stop, so that the next start need not read it from the log's files.
 
-It holds for the very files that were there at the stop. Whoever has changed, replaced, added or removed one since has
-left another fingerprint, and the log is opened from its files.
+It holds only for the very files of the stop. A change, replacement, addition or removal of a file gives another
+fingerprint, and the log is then opened from its files.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ _DIGEST_BYTES = 8
 
 
 class Fingerprint(NamedTuple):
-    """Which files a log's folder has, and what tells that none of them was touched since."""
+    """The file names in a log's folder, and a digest that shows whether any of the files has changed."""
 
     names: tuple[str, ...]
     digest: bytes
 
     @classmethod
     def of(cls, folder: str, names: Iterable[str]) -> Fingerprint:
-        """Of a folder that has files of these names: sizes, inodes and the times of their last change, which nobody
-        can set. Raises OSError."""
+        """Return the fingerprint of a folder with files of these names: sizes, inodes and change times (ctime), which
+        programs cannot set. Raises OSError."""
         names = tuple(names)
         status = os.stat(folder)
         found = [pack("<QQ", status.st_ino, status.st_ctime_ns)]
@@ -43,7 +43,7 @@ class Fingerprint(NamedTuple):
         return cls(names, blake2b(b"".join(found), digest_size=_DIGEST_BYTES).digest())
 
     def fits(self, folder: str) -> bool:
-        """Whether the folder is as it was. A folder itself changes when a name in it does."""
+        """Return whether the folder is unchanged. A folder itself changes when a name in it does."""
         try:
             return Fingerprint.of(folder, self.names) == self
         except OSError:
@@ -51,7 +51,7 @@ class Fingerprint(NamedTuple):
 
 
 class KnownSegment(NamedTuple):
-    """One segment: entries are those in the files of its indexes."""
+    """A segment; the numbers of entries are those in its index files."""
 
     base_offset: int
     size: int
@@ -61,7 +61,8 @@ class KnownSegment(NamedTuple):
 
 
 class CleanLogState(NamedTuple):
-    """A log, as opening it from its files would find it. `topic_id`: whose it is, None if its folder does not say."""
+    """The state that opening the log from its files would find. `topic_id` is None if the folder does not
+    contain it."""
 
     topic_id: bytes | None
     fingerprint: Fingerprint
@@ -73,12 +74,13 @@ class CleanLogState(NamedTuple):
     max_timestamp: int
     max_timestamp_offset: int
     since_index_entry: int
-    """These four of the last segment."""
+    """The last of four attributes of the last segment: `first_timestamp`, `max_timestamp`, `max_timestamp_offset` and
+    this."""
     producers: bytes
-    """A snapshot; empty if there are none."""
+    """A producer snapshot; empty if there are no producers."""
 
     def open_segments(self, directory: Path, files: FileCache, now_ms: int) -> list[Segment]:
-        """As they are in the files. The last one is not active yet."""
+        """Return the segments as they are in the files. The last one is not active yet."""
         segments = []
         for known in self.segments:
             segment = Segment(directory, known.base_offset, files, size=known.size, now_ms=now_ms)
@@ -95,7 +97,7 @@ class CleanLogState(NamedTuple):
         return segments
 
     def open_producers(self) -> ProducerStates:
-        """Those at the end of the log."""
+        """Return the producer state at the end of the log."""
         if not self.producers:
             return ProducerStates()
         return ending_at(decode_snapshot(self.producers), self.end_offset)

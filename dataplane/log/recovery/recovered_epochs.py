@@ -1,8 +1,8 @@
-"""Leader epochs of a log that is being recovered: those of the checkpoint, then those of the batches.
+"""Leader epochs of a log during recovery: first those of the checkpoint, then those of the batches.
 
-No checksum covers the epoch in a batch's header. Of what had been flushed the checkpoint tells which it is; from
-there on epochs must not fall, or either batch is damaged. That of the last batches nothing here contradicts: whoever
-gives the replica its role knows the highest there can be.
+No checksum covers the epoch in a batch's header. For flushed batches the checkpoint has the right epochs. After these,
+epochs must not fall; if they do, one of the two batches is damaged. Nothing here can contradict the epoch of the last
+batches. The replica's role, which is assigned later, has an upper bound of epochs.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from ..storage_errors import BrokenBatch
 
 
 class EpochFell(BrokenBatch):
-    """A batch is of a lower leader epoch than one before it; the first that is above it starts at `since`."""
+    """A batch has a lower leader epoch than an earlier batch. `since` is the start of the first epoch above it."""
 
     def __init__(self, position: int, reason: str, since: int) -> None:
         super().__init__(position, reason)
@@ -21,16 +21,17 @@ class EpochFell(BrokenBatch):
 
 
 class RecoveredEpochs:
-    """`epochs` are those of the checkpoint; they take what the batches say in addition."""
+    """The epochs of the checkpoint (`epochs`), to which the epochs of batches are added."""
 
     def __init__(self, epochs: LeaderEpochs, recovery_point: int) -> None:
-        epochs.truncate_from_end(recovery_point)  # The others may be of records that were cut off.
+        epochs.truncate_from_end(recovery_point)  # Later epochs may belong to records that were cut off.
         self.epochs = epochs
         self._checkpoint = epochs.copy()
         self._recovery_point = recovery_point
 
     def take(self, header: BatchHeader, position: int) -> None:
-        """The next batch, at byte `position`. Raises BrokenBatch if its epoch is not that of its offset."""
+        """Add the epoch of the next batch, at byte `position`. Raises BrokenBatch if the epoch does not fit its
+        offset."""
         epoch, offset, epochs = header.partition_leader_epoch, header.base_offset, self.epochs
         if offset < self._recovery_point and self._checkpoint.entries:
             reason = self._checkpoint.fault_of(epoch, offset)

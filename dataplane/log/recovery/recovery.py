@@ -1,9 +1,10 @@
-"""Open a partition's folder: find its segments, mend what a crash left, rebuild what was only in memory.
+"""The opening of a partition's folder: it finds the segments, repairs what a crash left, and rebuilds state that was
+only in memory.
 
-After a clean stop everything is trusted. Otherwise only what lies below the recovery point is, but for the last batch
-there; from that one on every batch is read and its CRC checked, and the log ends before the first that is not whole, or
-of a leader epoch that others contradict. Damage below the recovery point is an error, never repaired silently: those
-records had been flushed, so they may have been acknowledged, and another replica has them.
+After a clean stop all files are trusted. Otherwise only records below the recovery point are trusted, except for the
+last batch there. From that batch on every batch is read and its CRC checked. The log ends before the first batch that
+is not whole, or whose leader epoch other batches contradict. Damage below the recovery point is an error, never
+repaired silently: those records had been flushed, so they may have been acknowledged, and another replica has them.
 """
 
 from __future__ import annotations
@@ -48,23 +49,23 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class OpenedLog:
-    """What a folder holds. The last segment is not active yet."""
+    """The content of a folder. The last segment is not active yet."""
 
     segments: list[Segment]
     next_offset: int
     leader_epochs: LeaderEpochs
     producers: ProducerStates
     has_gaps: bool
-    """Whether offsets may be left out between batches."""
+    """True if there may be gaps between the offsets of batches."""
     is_settled: bool
-    """Whether what is in the files is as a clean stop leaves it."""
+    """True if the files are in the state that a clean stop leaves."""
     is_named: bool
-    """Whether their names are durable, too."""
+    """True if the names of the files are durable, too."""
 
 
 @dataclass(frozen=True, slots=True)
 class OpenRequest:
-    """How to open a folder; `recovery_point` is the offset below which everything had been flushed."""
+    """A request to open a folder; `recovery_point` is the offset below which all records had been flushed."""
 
     directory: Path
     config: LogConfig
@@ -74,16 +75,16 @@ class OpenRequest:
     log_start_offset: int
     now_ms: int
     settled: CleanLogState | None = None
-    """What the clean stop knew of these very files."""
+    """The state of these very files that a clean stop recorded."""
 
     @property
     def contiguous(self) -> bool:
-        """Whether each batch must start where the one before ended. Else that holds of segments alone."""
+        """True if each batch must start where the batch before ended. Otherwise this holds only between segments."""
         return not (self.config.compacted or has_gaps(self.directory))
 
 
 def open_folder(request: OpenRequest) -> OpenedLog:
-    """Load and, if need be, recover a partition. Blocking.
+    """Load and, if necessary, recover a partition. Blocking.
 
     Raises KafkaError: KAFKA_STORAGE_ERROR if the folder cannot be read or is damaged below the recovery point.
     """
@@ -127,8 +128,8 @@ def open_folder(request: OpenRequest) -> OpenedLog:
 
 
 def _check_end(request: OpenRequest, segments: list[Segment], next_offset: int, epochs: LeaderEpochs) -> None:
-    """See to it that the epochs are those of what is there. Raises KafkaError: KAFKA_STORAGE_ERROR, if that is less
-    than was flushed."""
+    """Cut leader epochs to the recovered log. Raises KafkaError, KAFKA_STORAGE_ERROR, if the log is shorter than what
+    was flushed."""
     if next_offset < request.recovery_point:
         raise KafkaError(
             ErrorCode.KAFKA_STORAGE_ERROR,
@@ -141,7 +142,7 @@ def _check_end(request: OpenRequest, segments: list[Segment], next_offset: int, 
 
 
 def _reopened(request: OpenRequest, known: CleanLogState) -> OpenedLog:
-    """What the folder holds, without a look into it."""
+    """Return the content of the folder from its recorded state, without reading the folder."""
     segments = known.open_segments(request.directory, request.files, request.now_ms)
     epochs = LeaderEpochs(known.epochs)
     _check_end(request, segments, known.end_offset, epochs)
@@ -160,8 +161,8 @@ def _make(directory: Path) -> None:
 
 
 def _new_log(request: OpenRequest) -> OpenedLog:
-    """What a folder holds that was just made. Nothing can be in it: to look for that takes longer than to make all of a
-    log, and thousands of logs may be made at once."""
+    """Return the content of a folder that was just made. It must be empty: a check would take longer than making the
+    whole log, and thousands of logs may be made at once."""
     segment = _new_segment(request, request.log_start_offset)
     segment.open(creates=True)
     return OpenedLog(
@@ -192,17 +193,18 @@ def _find_segments(request: OpenRequest, names: Collection[str]) -> list[Segment
                 segment.size = os.stat(f"{folder}/{name}").st_size
                 segments.append(segment)
             elif dot + suffix in _INDEXES and stem + LOG_SUFFIX not in names:
-                os.unlink(f"{folder}/{name}")  # Its log was renamed for deletion, then the process died.
+                os.unlink(f"{folder}/{name}")  # The process died after it had renamed the log for deletion.
     except OSError as error:
         raise disk_error("read", request.directory, error) from error
     return sorted(segments, key=lambda segment: segment.base_offset)
 
 
 def _names_in(directory: Path) -> frozenset[str] | None:
-    """After what a compaction had left there was finished or undone; None if there is no such folder. With one look:
-    a broker opens tens of thousands of folders at its start, and what is known not to be there is not looked for.
+    """Return the file names in the folder, after interrupted compactions were finished or undone; None if there is no
+    folder.
 
-    Raises KafkaError: KAFKA_STORAGE_ERROR.
+    The folder is listed once, since a broker opens tens of thousands of folders at its start. Files that are not in the
+    list are not searched for. Raises KafkaError: KAFKA_STORAGE_ERROR.
     """
     try:
         names = os.listdir(directory)
@@ -217,10 +219,8 @@ def _names_in(directory: Path) -> frozenset[str] | None:
 
 
 def _load_inactive(segment: Segment, request: OpenRequest, names: Collection[str]) -> None:
-    """Take a flushed segment with its indexes as they are; rebuild indexes that are missing
-    or oddly sized. The new ones are whole and durable before they have their names: the next start takes them as
-    they are.
-    """
+    """Use a flushed segment and its indexes unchanged; rebuild indexes that are missing or have an odd size. The new
+    indexes are whole and durable before they take their names, since the next start trusts them."""
     segment.synced = True
     if not _adopts_indexes(segment, names):
         logger.warning("rebuilding the indexes of %s", segment.path)
@@ -233,7 +233,7 @@ def _load_inactive(segment: Segment, request: OpenRequest, names: Collection[str
 
 
 def _adopts_indexes(segment: Segment, names: Collection[str]) -> bool:
-    """Whether the files of its indexes, as far as they are among `names`, can be what was written."""
+    """Return whether the index files, as far as they are among `names`, can be what was written, and use them then."""
     if not (segment.offset_index.adopt_file() and segment.time_index.adopt_file()):
         return False
     transactions = segment.transaction_index
@@ -244,12 +244,13 @@ def _adopts_indexes(segment: Segment, names: Collection[str]) -> bool:
 
 
 def _was_never_written(segment: Segment) -> bool:
-    """Whether it is empty, and has no index either."""
+    """Return whether the segment is empty and has no index files."""
     return not segment.size and not any(path.exists() for path in segment.files[1:])
 
 
 def _lacks_times(segment: Segment) -> bool:
-    """Whether the time index is empty although the first batch has a time: closing a segment notes the largest."""
+    """Return whether the time index is empty although the first batch has a timestamp. Closing a segment adds the
+    largest timestamp, so entries are missing then."""
     if len(segment.time_index) or not segment.size:
         return False
     try:
@@ -260,7 +261,7 @@ def _lacks_times(segment: Segment) -> bool:
 
 
 def _load_clean(segments: list[Segment], request: OpenRequest, names: Collection[str]) -> int | None:
-    """The log end offset, or None if the last segment is not as a clean stop leaves it."""
+    """Return the log end offset, or None if the last segment is not in the state that a clean stop leaves."""
     for segment in segments[:-1]:
         _load_inactive(segment, request, names)
     last = segments[-1]
@@ -280,8 +281,11 @@ def _recover(
     epochs: RecoveredEpochs,
     gaps: Mapping[int, int | None],
 ) -> tuple[list[Segment], int]:
-    """Check and mend what lies above the recovery point; the segments that remain and the log end offset. Of the
-    segment that ends at that point the log was flushed when it was the last one, and its indexes may not have been."""
+    """Check and repair the log above the recovery point. Returns the segments that remain and the log end offset.
+
+    The segment that ends at the recovery point was flushed as the last one, so its log is durable, but its indexes may
+    not be.
+    """
     point = request.recovery_point
     first = len(segments) - 1
     for number, (_, following) in enumerate(pairwise(segments)):
@@ -321,7 +325,8 @@ def _recover(
 def _end_behind_gap(
     segments: list[Segment], request: OpenRequest, gaps: Mapping[int, int | None], next_offset: int
 ) -> int:
-    """Where a log ends that was about to be ended behind a gap; the segment there comes to `segments`."""
+    """Return the end of a log that was about to end after a gap; the segment there is added to `segments`. Otherwise
+    return `next_offset`."""
     end = next((base for base, before in gaps.items() if before == next_offset < base), None)
     if end is None:
         return next_offset
@@ -334,7 +339,8 @@ def _end_behind_gap(
 def _drop_epoch(
     segments: list[Segment], following: list[Segment], fell: EpochFell, epochs: LeaderEpochs
 ) -> tuple[list[Segment], int]:
-    """Cut at the first batch of an epoch above that of a later batch: either may be the damaged one."""
+    """Cut the log at the first batch of an epoch above the epoch of a later batch, since either batch may be the
+    damaged one."""
     since = fell.since
     number = max(n for n, segment in enumerate(segments) if segment.base_offset <= since)
     segment = segments[number]
@@ -366,8 +372,10 @@ def _rebuild(
     epochs: RecoveredEpochs | None,
     upto: int | None = None,
 ) -> tuple[int, BrokenBatch | None]:
-    """Index a segment anew; the offset after its last good batch, and what stopped the walk before its end: also a
-    batch that would reach beyond `upto`, where the next segment begins, or further than indexes do.
+    """Rebuild the indexes of a segment. Returns the offset after its last good batch, and the fault that stopped the
+    scan before the segment's end, or None.
+
+    A batch is also faulty if it reaches beyond `upto`, where the next segment begins, or beyond the range of indexes.
     """
     segment.offset_index.reset()
     segment.time_index.reset()

@@ -1,1 +1,1 @@
-"""The files of a partition's log: segments, their indexes, and the order they stand in."""
+"""The files of a partition's log: segments, their indexes, and the order of the segments."""

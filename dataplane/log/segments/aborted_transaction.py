@@ -1,4 +1,4 @@
-"""A transaction that was aborted, as the transaction index of a segment has it."""
+"""An aborted transaction, as an entry of a segment's transaction index."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from typing import NamedTuple
 
 
 class AbortedTransaction(NamedTuple):
-    """What `producer_id` wrote from `first_offset` to the marker at `last_offset` does not count."""
+    """The range of an aborted transaction: data of `producer_id` from `first_offset` to the marker at `last_offset` is
+    not valid."""
 
     producer_id: int
     first_offset: int
     last_offset: int
     last_stable_offset: int
-    """Where the first transaction began that was open when this one ended; behind the marker if none was. Those
-    that are aborted later begin there or above.
-    """
+    """The start of the first transaction that was open when this one ended; the offset after the marker if none was
+    open. Transactions that are aborted later begin there or above."""

@@ -1,6 +1,7 @@
-"""Looking for a batch: in an index, and from header to header.
+"""Search for a batch: in an index, and from header to header.
 
-It is `batch_search_in_python.py`, or the same in C where it was built; OTTLA_PURE_PYTHON=1 turns that down.
+The implementation is `batch_search_in_python.py`, or its equivalent in C if that was built; OTTLA_PURE_PYTHON=1
+disables the C version.
 """
 
 from __future__ import annotations
@@ -18,16 +19,16 @@ else:
         if PURE_PYTHON:
             raise ImportError("the search in C is turned down")
         from . import _batch_search as _in_c
-    except ImportError:  # or not built, or built for another Python
+    except ImportError:  # disabled, not built, or built for another Python
         _in_c = None
 
 
 _CHUNK_BYTES = 4096
-"""An index has an entry for every so many bytes (`index.interval.bytes`), so this is often all that is read."""
+"""The distance of index entries in bytes (`index.interval.bytes`), so this is often all that is read."""
 
 
 def _last_boundary(fd: int, start: int, limit: int, end: int, next_offset: int) -> tuple[int, int]:
-    """See `batch_search_in_python.last_boundary`, which also says what is wrong with a file."""
+    """Return the result of `batch_search_in_python.last_boundary`, which also finds the fault of a damaged file."""
     position, offset, limit = start, next_offset, max(start, limit)
     while position < end:
         held = os.pread(fd, min(_CHUNK_BYTES, end - position), position)

@@ -1,5 +1,5 @@
-"""Looking for a batch, in Python. `_batch_search.c` has the same under the same names, and `batch_search` takes that
-where it was built."""
+"""Search for a batch, in Python. `_batch_search.c` has equivalent functions under the same names, and `batch_search`
+uses them if they were built."""
 
 from __future__ import annotations
 
@@ -17,8 +17,11 @@ def count_until(
     target: int,
     /,
 ) -> int:
-    """How many of the first `length` entries, which are sorted, have a field at or below `target`. It is a big-endian
-    number with a sign, of `field_bytes` (4 or 8) bytes, from byte `at` of an entry of `entry_bytes` on."""
+    """Return how many of the first `length` entries, which are sorted, have a field at or below `target`.
+
+    The field is a signed big-endian number of `field_bytes` (4 or 8) bytes, from byte `at` of an entry of `entry_bytes`
+    bytes.
+    """
     with memoryview(entries) as view:
         low, high = 0, length
         while low < high:
@@ -32,10 +35,10 @@ def count_until(
 
 
 def last_boundary(fd: int, start: int, limit: int, end: int, next_offset: int) -> tuple[int, int]:
-    """Where the last whole batch within bytes `start` to `limit` of a file ends (`start` if none fits), and the base
-    offset of the batch that follows there, -1 at `end`. Offsets rise from `next_offset` on.
+    """Return the end of the last whole batch within bytes `start` to `limit` of a file (`start` if none fits), and the
+    base offset of the batch that follows there, -1 at `end`. Offsets rise from `next_offset` on.
 
-    Raises BrokenBatch at bytes that are no batch. Raises OSError if the file cannot be read.
+    Raises BrokenBatch at bytes that are not a batch. Raises OSError if the file cannot be read.
     """
     boundary = start
     for position, header in walk_file(fd, start, end, next_offset=next_offset):

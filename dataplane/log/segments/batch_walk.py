@@ -1,4 +1,4 @@
-"""Walk the record batches of a file: headers for lookups, whole batches with their CRC for recovery."""
+"""Walks over the record batches of a file: headers for lookups, whole batches with their CRC for recovery."""
 
 from __future__ import annotations
 
@@ -29,13 +29,13 @@ def walk_file(
 ) -> Iterator[tuple[int, BatchHeader]]:
     """Yield (position, header) of the batches in bytes `start` to `end` of `fd`.
 
-    Sizes, magic and the order of offsets (from `next_offset`) are checked for all; the CRC for batches from
-    offset `verify_from` on and for the one that ends there (None: for none). The CRC does not cover base offset,
-    length, leader epoch and magic: with `contiguous`, right for logs that were never compacted, each batch must
-    start where the one before ended; none may reach beyond `upto`, where the log goes on; and all must be of the
-    epochs that `epochs`, if given, knows for their offsets.
+    Sizes, magic and the order of offsets (from `next_offset`) are checked for all batches. The CRC is checked for
+    batches from offset `verify_from` on and for the batch that ends there (None: for no batch). The CRC does not cover
+    base offset, length, leader epoch and magic. With `contiguous`, which is right for logs that were never compacted,
+    each batch must start where the batch before ended. No batch may reach beyond `upto`, where the log continues. All
+    batches must have the epochs that `epochs`, if given, has for their offsets.
 
-    Raises BrokenBatch at the first that fails. Raises OSError if the file cannot be read.
+    Raises BrokenBatch at the first batch that fails. Raises OSError if the file cannot be read.
     """
     position = start
     held, held_at = b"", start
@@ -57,8 +57,9 @@ def walk_file(
             reason = epochs.fault_of(header.partition_leader_epoch, header.base_offset)
         if reason is not None:
             raise BrokenBatch(position, reason)
-        # Also a batch that begins below and reaches beyond: flushes end between batches, so its header lies. And the
-        # one that ends there: its length alone says where those begin that may be cut.
+        # A batch that begins below this offset and reaches beyond it is checked, too: flushes end between batches, so
+        # its header must be wrong. So is the batch that ends there, since the position of the batches that may be cut
+        # depends on its length.
         if verify_from is not None and header.next_offset >= verify_from:
             computed = _file_crc(fd, position, size, held, within)
             if computed != header.crc:

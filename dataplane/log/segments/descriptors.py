@@ -15,14 +15,13 @@ from ....protocol.errors import KafkaError
 from ..storage_errors import disk_error, lacks_resources
 
 _READ_MAX, _APPENDERS_MAX, _SHARE = 256, 1_000, 4
-"""So many files of a data folder are open to be read, and so many for appending. Neither takes more than a quarter of
-what the process may have. Who is above that opens a file each time.
-"""
+"""The most files of a data folder that are kept open for reading, and for appending (`_APPENDERS_MAX`). Each is at most
+a quarter (`_SHARE`) of the process's descriptor limit. Beyond that, files are opened for each use."""
 _counting = threading.Lock()
 
 
 class SharedDescriptor:
-    """One open file, closed when the last holder lets go, even if it was deleted meanwhile."""
+    """An open file that is closed when the last holder releases it, even if it was deleted meanwhile."""
 
     __slots__ = ("_holders", "fd")
 
@@ -56,23 +55,24 @@ class SharedDescriptor:
 
 
 def _bounded(most: int, limit: int) -> int:
-    """Where a process may have `limit` descriptors, -1 for as many as it likes."""
+    """Return `most`, or less if the process's descriptor limit is low. `limit` is -1 if there is no limit."""
     return min(most, limit // _SHARE) if limit >= 0 else most
 
 
 class GrowingLog(Protocol):
-    """Who keeps a descriptor for appending, and can do without until the next append."""
+    """An owner of a descriptor for appending, which can do without it until the next append."""
 
     def rest(self) -> None:
-        """Close it."""
+        """Close the descriptor."""
 
 
 class FileCache:
-    """The open files of the logs in one data folder: descriptors of those that are read, maps of index files, and who
-    has one open for appending. So many of each at most: those used least recently are closed, and of the appenders
-    those that opened first.
+    """The open files of the logs in one data folder: descriptors for reading, maps of index files, and the logs that
+    have a descriptor for appending.
 
-    Used from the event loop, or from the thread that opens a log before the loop sees it. Appenders are the loop's.
+    Each kind has an upper bound. Beyond it the least recently used descriptors and maps are closed, and of the
+    appenders the one that opened first. It is used from the event loop, or from the thread that opens a log before the
+    loop sees the log. Only the loop uses the appenders.
     """
 
     def __init__(
@@ -88,9 +88,10 @@ class FileCache:
         self._lock = threading.Lock()
 
     def opening(self, opens: Callable[[], SharedDescriptor]) -> SharedDescriptor:
-        """What `opens` returns. If the process has no descriptor left for it, the appender that opened first rests.
+        """Return the result of `opens`. If the process has no descriptor left for it, the appender that opened first
+        rests.
 
-        Raises KafkaError: as it does.
+        Raises KafkaError as `opens` does.
         """
         try:
             return opens()
@@ -101,14 +102,14 @@ class FileCache:
         return opens()
 
     def note_appender(self, appender: GrowingLog) -> None:
-        """It has a file open for appending. Another one may rest for that."""
+        """Note that a log has a file open for appending. Another log may rest for that."""
         if appender not in self._appenders:
             self._appenders[appender] = None
             if len(self._appenders) > self._appenders_max:
                 self._rest_first()
 
     def forget_appender(self, appender: GrowingLog) -> None:
-        """It has none any more."""
+        """Note that a log has no file open for appending any more."""
         self._appenders.pop(appender, None)
 
     def _rest_first(self) -> None:
@@ -117,7 +118,7 @@ class FileCache:
         first.rest()
 
     def descriptor(self, path: Path) -> SharedDescriptor:
-        """A descriptor for reading `path`, retained for the caller, who releases it."""
+        """Return a descriptor for reading `path`, retained for the caller, who must release it."""
         with self._lock:
             found = self._descriptors.get(path)
             if found is not None:
@@ -134,8 +135,8 @@ class FileCache:
         return held
 
     def map(self, path: str) -> mmap.mmap | None:
-        """The whole of a file, mapped for reading; valid until the next call into the cache. None if the file is empty
-        or missing.
+        """Return a map of a whole file for reading, valid until the next call into the cache. Returns None if the file
+        is empty or missing.
 
         Raises KafkaError: KAFKA_STORAGE_ERROR.
         """
@@ -163,7 +164,7 @@ class FileCache:
             return mapped
 
     def forget(self, path: Path) -> None:
-        """Drop what is held of `path`: it is about to be renamed, deleted, or to change its size."""
+        """Drop the descriptor and map of `path`, which is about to be renamed, deleted or resized."""
         with self._lock:
             descriptor = self._descriptors.pop(path, None)
             self._maps.pop(os.fspath(path), None)
@@ -171,7 +172,7 @@ class FileCache:
             descriptor.release()
 
     def forget_map(self, path: str) -> None:
-        """Drop only the map: the file is about to change its size."""
+        """Drop only the map, since the file is about to be resized."""
         with self._lock:
             self._maps.pop(path, None)
 

@@ -1,4 +1,4 @@
-"""Where a log leaves offsets out, noted in a file beside its segments."""
+"""Gaps between the offsets of a log, noted in a file beside its segments."""
 
 from __future__ import annotations
 
@@ -9,16 +9,19 @@ from ..durable_files import write_atomically
 from ..storage_errors import damage, disk_error
 
 GAPS_MARK = "offset-gaps"
-"""A file beside the segments: the log leaves offsets out, so recovery must not take that for damage. Within segments it
-may be anywhere. Between two of them only before those whose first offsets the file names, a line for each: any other
-segment continues the one before it, or what that had at its end is lost.
+"""The name of a file beside the segments. It says that the log has gaps between offsets, which recovery must not take
+for damage.
 
-Behind that offset the line has another, at which the log ends before the gap. So recovery can make the segment if a
-crash came first: else the log would end there, below what the replica has acknowledged."""
+Within segments a gap may be anywhere. Between two segments it may only be before a segment whose base offset the file
+names, a line for each. Any other segment continues the segment before it, or records at that one's end are lost.
+
+After the base offset the line has another offset, at which the log ends before the gap. So recovery can make the
+segment if a crash came first. Otherwise the log would end there, below the offset that the replica has acknowledged.
+"""
 
 
 def mark_gaps(directory: Path) -> None:
-    """Note for good that the log in `directory` leaves offsets out. Raises KafkaError: KAFKA_STORAGE_ERROR."""
+    """Note permanently that the log in `directory` has gaps between offsets. Raises KafkaError: KAFKA_STORAGE_ERROR."""
     try:
         (directory / GAPS_MARK).touch()
     except OSError as error:
@@ -26,16 +29,19 @@ def mark_gaps(directory: Path) -> None:
 
 
 def note_gap(directory: Path, end_offset: int, base_offset: int) -> None:
-    """Note for good that the log has nothing from `end_offset` up to the segment at `base_offset`, with which it ends.
-    That is about to be made, and what is noted of gaps further on is not true any more. Raises KafkaError:
-    KAFKA_STORAGE_ERROR."""
+    """Note permanently that the log has a gap from `end_offset` up to the segment at `base_offset`, with which the log
+    ends.
+
+    The segment is about to be made. Notes of later gaps are dropped, since they no longer hold. Raises KafkaError:
+    KAFKA_STORAGE_ERROR.
+    """
     kept = {base: end for base, end in noted_gaps(directory).items() if base <= end_offset}
     _write(directory, {**kept, base_offset: end_offset})
 
 
 def forget_gaps(directory: Path, offset: int) -> None:
-    """Note for good that the log ends at `offset`, or is about to: no gap lies behind. Raises KafkaError:
-    KAFKA_STORAGE_ERROR."""
+    """Note permanently that the log ends at `offset`, or is about to, so that there are no gaps after it. Raises
+    KafkaError: KAFKA_STORAGE_ERROR."""
     noted = noted_gaps(directory)
     kept = {base: end for base, end in noted.items() if base <= offset}
     if kept != noted:
@@ -48,13 +54,13 @@ def _write(directory: Path, noted: Mapping[int, int | None]) -> None:
 
 
 def has_gaps(directory: Path) -> bool:
-    """Whether `mark_gaps` or `note_gap` was called for it."""
+    """Return whether `mark_gaps` or `note_gap` was called for this log."""
     return (directory / GAPS_MARK).exists()
 
 
 def noted_gaps(directory: Path) -> Mapping[int, int | None]:
-    """Where segments begin behind gaps, and where the log ends before each; None: nobody has noted that. Raises
-    KafkaError: KAFKA_STORAGE_ERROR."""
+    """Return the base offsets of segments after gaps, with the log's end before each gap; None if that end was not
+    noted. Raises KafkaError: KAFKA_STORAGE_ERROR."""
     path = directory / GAPS_MARK
     try:
         return dict(_gap(line) for line in path.read_text().splitlines())

@@ -8,15 +8,14 @@ from collections.abc import Callable
 from .descriptors import SharedDescriptor
 
 _PROBE_EVERY_BYTES = 128 * 1024
-"""As much as Linux reads ahead by default."""
+"""The number of bytes that Linux reads ahead by default."""
 
 
 class LogSlice:
-    """Whole record batches in a file: `size` bytes from `position`, starting with the batch at
-    `first_offset`.
+    """Whole record batches in a file: `size` bytes from `position`, starting with the batch at `first_offset`.
 
-    Holds the file open until `release()`, even if the segment is deleted meanwhile. An empty slice has
-    size 0.
+    The slice keeps the file open until `release()`, even if the segment is deleted meanwhile. An empty slice has size
+    0.
     """
 
     __slots__ = ("_descriptor", "first_offset", "on_failure", "position", "size")
@@ -31,27 +30,27 @@ class LogSlice:
         self.on_failure: Callable[[OSError], None] | None = None
 
     def failed(self, error: OSError) -> None:
-        """Whoever reads the file tells its log that the disk refused."""
+        """Report to the log that the disk refused to read. To be called by the reader of the file."""
         if self.on_failure is not None:
             self.on_failure(error)
 
     def fileno(self) -> int:
-        """The descriptor to send from. Raises ValueError if the slice is empty or was released."""
+        """Return the descriptor to send from. Raises ValueError if the slice is empty or was released."""
         if self._descriptor is None:
             raise ValueError("an empty or released slice has no file")
         return self._descriptor.fd
 
     def release(self) -> None:
-        """Let the file go; further calls do nothing."""
+        """Release the file; further calls do nothing."""
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
             descriptor.release()
 
     def read(self) -> bytes:
-        """The bytes themselves, for connections that cannot use `sendfile`.
+        """Return the bytes, for connections that cannot use `sendfile`.
 
-        Raises EOFError if the file was truncated below the slice since it was made. Raises OSError if the disk refused,
-        and the log has been told.
+        Raises EOFError if the file was truncated below the slice's end. Raises OSError if the disk refused; then the
+        log has been notified.
         """
         if self.size == 0:
             return b""
@@ -65,9 +64,10 @@ class LogSlice:
         return data
 
     def read_cached(self) -> bytes | bytearray | None:
-        """The bytes themselves if the kernel holds all of them, so that nobody waits for a disk; None else.
+        """Return the bytes if the kernel's cache has all of them, so that the caller never waits for a disk; None
+        otherwise.
 
-        A file system that cannot tell reads them in any case. Raises EOFError and OSError as `read` does.
+        A file system that does not support this reads them in any case. Raises EOFError and OSError as `read` does.
         """
         data = bytearray(self.size)
         try:
@@ -79,9 +79,10 @@ class LogSlice:
         return data if read == self.size else None
 
     def is_cached(self) -> bool:
-        """Whether the kernel holds the pages that are looked at, so that sending will probably not wait for a
-        disk: the last one, and some within. To find out where a slice begins and ends a page was read there,
-        so these say little about the rest.
+        """Return whether the kernel's cache has some probed pages, so that sending will probably not wait for a disk.
+
+        The probes are the last page and some within. The first and last pages were read when the slice was located, so
+        they prove little about the rest.
         """
         if self.size == 0:
             return True
@@ -94,5 +95,5 @@ class LogSlice:
             except BlockingIOError:
                 return False
             except OSError:
-                return True  # The file system cannot tell; treat it as one that never waits.
+                return True  # The file system does not support this; treat it as one that never waits.
         return True

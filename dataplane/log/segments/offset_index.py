@@ -1,4 +1,4 @@
-"""`.index`: where in a segment to start looking for an offset."""
+"""The file `.index`: positions in a segment where a search for an offset can start."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _ENTRY = struct.Struct(">ii")  # offset relative to the segment's base, byte pos
 
 
 class OffsetIndex(SparseIndex):
-    """Each entry: the last offset of a batch, and the position where that batch starts."""
+    """An index whose entries have the last offset of a batch, and the position where that batch starts."""
 
     __slots__ = ("_base_offset",)
 
@@ -24,15 +24,15 @@ class OffsetIndex(SparseIndex):
         self.add(last_offset - self._base_offset, position)
 
     def lookup(self, offset: int) -> tuple[int, int] | None:
-        """(last offset, position) of the last entry at or below `offset`."""
+        """Return (last offset, position) of the last entry at or below `offset`."""
         return self._absolute(self.last_until(offset - self._base_offset, 0))
 
     def lookup_position(self, position: int) -> tuple[int, int] | None:
-        """(last offset, position) of the last entry that starts at or below `position`."""
+        """Return (last offset, position) of the last entry that starts at or below `position`."""
         return self._absolute(self.last_until(position, 1))
 
     def last_offset_from(self, position: int) -> int | None:
-        """The last offset of the first entry that starts at or above `position`; None if there is none."""
+        """Return the last offset of the first entry that starts at or above `position`; None if none exists."""
         number = self.find(position - 1, 1) + 1
         return None if number >= len(self) else self.entry(number)[0] + self._base_offset
 

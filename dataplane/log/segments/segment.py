@@ -1,4 +1,4 @@
-"""One segment: a `.log` file, its indexes, and what is known of its end."""
+"""A segment: a `.log` file, its indexes, and facts about its end."""
 
 from __future__ import annotations
 
@@ -22,16 +22,16 @@ LOG_SUFFIX = ".log"
 OFFSET_INDEX_SUFFIX = ".index"
 TIME_INDEX_SUFFIX = ".timeindex"
 TRANSACTION_INDEX_SUFFIX = ".txnindex"
-"""Of this index there is a file only where a transaction was aborted."""
+"""The suffix of transaction indexes. Such a file exists only for a segment with aborted transactions."""
 DOOMED_SUFFIX = ".deleted"
 POSITION_MAX = 2**31 - 1
 
 
 class Segment:
-    """Batches from `base_offset` on.
+    """A file of batches from `base_offset` on.
 
-    Only the last segment of a log is active: it alone grows. While it does it has a descriptor of its own.
-    Invariant: `size` is the number of bytes that belong to the log; the file may be longer for a moment.
+    Only the last segment of a log is active: it alone grows, and keeps a dedicated descriptor meanwhile. Invariant:
+    `size` is the number of bytes that belong to the log; the file may be longer for a moment.
     """
 
     __slots__ = (
@@ -63,20 +63,19 @@ class Segment:
         self.transaction_index = TransactionIndex(stem + TRANSACTION_INDEX_SUFFIX, files)
         self.created_ms = now_ms
         self.first_timestamp: int | None = None
-        """Largest timestamp of the first batch, in ms; what `segment.ms` counts from."""
+        """Largest timestamp of the first batch, in ms, from which `segment.ms` counts."""
         self.max_timestamp = -1
         self.max_timestamp_offset = base_offset
         self.since_index_entry = 0
         self.synced = False
-        """Whether log and indexes were flushed after the segment stopped growing, and the snapshot of producers at its
-        end, if there is one.
-        """
+        """True if log and indexes were flushed after the segment stopped growing, with the producer snapshot at its
+        end, if there is one."""
         self._files = files
         self._descriptor: SharedDescriptor | None = None
 
     @classmethod
     def adopt(cls, directory: Path, base_offset: int, files: FileCache) -> Self:
-        """An inactive segment whose files, flushed, have just taken their names.
+        """Return an inactive segment whose files, flushed, have just taken their names.
 
         Raises KafkaError: KAFKA_STORAGE_ERROR.
         """
@@ -94,46 +93,47 @@ class Segment:
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """Where its log and its indexes are, or would be."""
+        """The paths of its log and its indexes, whether they exist or not."""
         return self.path, self.offset_index.path, self.time_index.path, self.transaction_index.path
 
     # Growing
 
     @property
     def is_open(self) -> bool:
-        """Whether it is open for appending."""
+        """True if the segment is open for appending."""
         return self._descriptor is not None
 
     def open(self, *, creates: bool = False) -> SharedDescriptor:
-        """Open for appending. Raises KafkaError: KAFKA_STORAGE_ERROR; also if there is no file, unless it `creates`
-        one."""
+        """Open the segment for appending. Raises KafkaError: KAFKA_STORAGE_ERROR, also if there is no file, unless it
+        `creates` one."""
         if self._descriptor is None:
             self._descriptor = SharedDescriptor.open(self.path, os.O_RDWR | (os.O_CREAT if creates else 0))
             self.synced = False
         return self._descriptor
 
     def close(self) -> None:
-        """Let go of the descriptor for appending; slices that still use it keep it open."""
+        """Release the descriptor for appending; slices that still use the descriptor keep it open."""
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
             descriptor.release()
 
     def finish(self) -> None:
-        """Write the indexes so that they say all; done when the segment is rolled or cleanly closed."""
+        """Complete and write the indexes, when the segment is rolled or cleanly closed."""
         self.time_index.append_if_later(self.max_timestamp, self.max_timestamp_offset)
         self.offset_index.write()
         self.time_index.write()
         self.transaction_index.write()
 
     def replace_indexes(self) -> None:
-        """As `finish`, for indexes that were held back: they take the place of what is there, durably."""
+        """Complete the indexes like `finish`, for indexes that were held back: they replace the present files
+        durably."""
         self.time_index.append_if_later(self.max_timestamp, self.max_timestamp_offset)
         self.offset_index.replace_file()
         self.time_index.replace_file()
         self.transaction_index.write()
 
     def descriptor(self) -> SharedDescriptor:
-        """A descriptor for reading, retained for the caller. Raises KafkaError: KAFKA_STORAGE_ERROR."""
+        """Return a descriptor for reading, retained for the caller. Raises KafkaError: KAFKA_STORAGE_ERROR."""
         own = self._descriptor
         return own.retain() if own is not None else self._files.descriptor(self.path)
 
@@ -156,9 +156,10 @@ class Segment:
             self.first_timestamp = timestamp
 
     def load_end(self) -> int:
-        """Learn the end of a segment whose indexes can be trusted; returns the offset after its last batch.
+        """Read the end of a segment whose indexes can be trusted. Returns the offset after its last batch.
 
-        Raises BrokenBatch if what follows the last index entry is no batch. Raises KafkaError: KAFKA_STORAGE_ERROR.
+        Raises BrokenBatch if the bytes after the last index entry are not a batch. Raises KafkaError:
+        KAFKA_STORAGE_ERROR.
         """
         self.max_timestamp, self.max_timestamp_offset = self.time_index.last() or (-1, self.base_offset)
         last = self.offset_index.last()
@@ -187,14 +188,15 @@ class Segment:
             self.first_timestamp = first[1].latest_known_ms
 
     def load_max_timestamp(self) -> None:
-        """Learn the largest timestamp of an inactive segment from its time index, once."""
+        """Read the largest timestamp of an inactive segment from its time index, once."""
         if self.max_timestamp < 0:
             last = self.time_index.last()
             if last is not None:
                 self.max_timestamp, self.max_timestamp_offset = last
 
     def largest_timestamp_ms(self) -> int:
-        """Of its records, in ms; when the file was last written if no record has one.
+        """Return the largest timestamp of its records, in ms; the file's modification time if no record has a
+        timestamp.
 
         Raises KafkaError: KAFKA_STORAGE_ERROR.
         """
@@ -211,7 +213,7 @@ class Segment:
     ) -> Iterator[tuple[int, BatchHeader]]:
         """Yield (position, header) of the batches from byte `start` to the end; `chunk` bytes are read at a time.
 
-        Raises BrokenBatch at bytes that are no batch. Raises KafkaError: KAFKA_STORAGE_ERROR.
+        Raises BrokenBatch at bytes that are not a batch. Raises KafkaError: KAFKA_STORAGE_ERROR.
         """
         if start >= self.size:
             return
@@ -224,7 +226,7 @@ class Segment:
             descriptor.release()
 
     def marker_at(self, position: int, header: BatchHeader) -> ControlRecord | None:
-        """What the control batch at `position` says of a transaction; None if it is about something else.
+        """Return the transaction marker in the control batch at `position`; None if the batch is of another kind.
 
         Raises KafkaError: KAFKA_STORAGE_ERROR if the file cannot be read or is damaged there.
         """
@@ -243,8 +245,7 @@ class Segment:
     # Finding
 
     def find(self, offset: int) -> tuple[int, BatchHeader] | None:
-        """(position, header) of the first batch whose last offset is at or above `offset`; None past the
-        end.
+        """Return (position, header) of the first batch whose last offset is at or above `offset`; None past the end.
 
         Raises KafkaError: KAFKA_STORAGE_ERROR if the file cannot be read or is damaged there.
         """
@@ -264,8 +265,8 @@ class Segment:
         return None
 
     def end_before(self, position: int) -> int:
-        """The offset after the last batch that ends at or before byte `position`, where one starts or the segment
-        ends.
+        """Return the offset after the last batch that ends at or before byte `position`, where a batch starts or the
+        segment ends.
 
         Raises KafkaError: KAFKA_STORAGE_ERROR if the file cannot be read or is damaged there.
         """
@@ -281,12 +282,11 @@ class Segment:
         return next_offset
 
     def last_boundary(self, start: int, limit: int) -> tuple[int, int]:
-        """The end of the last whole batch within bytes `start` to `limit` (`start` if none fits), and the
-        base offset of the batch that follows there, -1 at the end of the segment.
+        """Return the end of the last whole batch within bytes `start` to `limit` (`start` if none fits), and the base
+        offset of the batch that follows there, -1 at the end of the segment.
 
-        `start` must be the start of a batch.
-
-        Raises KafkaError: KAFKA_STORAGE_ERROR if the file cannot be read or is damaged there.
+        `start` must be the start of a batch. Raises KafkaError: KAFKA_STORAGE_ERROR if the file cannot be read or is
+        damaged there.
         """
         if limit >= self.size:
             return self.size, -1
@@ -320,7 +320,7 @@ class Segment:
         self.transaction_index.truncate(offset)
 
     def doom(self) -> list[Path]:
-        """Rename the files so that they are deleted later; returns their new paths.
+        """Rename the files so that they are deleted later. Returns their new paths.
 
         Raises KafkaError: KAFKA_STORAGE_ERROR.
         """

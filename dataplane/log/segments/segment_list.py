@@ -1,4 +1,5 @@
-"""The files of one log in order: which segment holds an offset, and where in it batches start and end."""
+"""The segments of one log in order. It finds the segment of an offset, and the positions where batches start
+and end."""
 
 from __future__ import annotations
 
@@ -19,15 +20,15 @@ from .segment import Segment
 _RECENT_BOUNDARIES = 64
 _RECENT_READERS = 256
 RESTS = -1
-"""Instead of a descriptor."""
+"""The value of `SegmentList.fd` without a descriptor."""
 
 
 class SegmentList:
-    """One or more segments, rising; the last is active. It is open while records come, and rests else: many partitions
-    are idle, and descriptors are few.
+    """One or more segments, rising; the last is active. The active segment is open while records arrive, and closed
+    otherwise, since many partitions are idle, and descriptors are few.
 
-    The positions of recent batch boundaries in the active segment are remembered, since readers at the tail
-    ask for exactly these, and where recent reads stopped, since readers elsewhere go on from there.
+    Positions of recent batch boundaries in the active segment are remembered, since readers at the tail ask for exactly
+    these. So are the positions where recent reads stopped, since other readers continue from there.
     """
 
     __slots__ = (
@@ -60,7 +61,7 @@ class SegmentList:
         self._segments = list(segments)
         self._bases = [segment.base_offset for segment in segments]
         self._aborting: list[Segment] | None = None
-        # Those with an aborted transaction; None where that is to be found out anew.
+        # The segments with an aborted transaction; None if they must be searched again.
         self._boundaries: dict[int, int] = {}
         self._stops: dict[int, tuple[Segment, int]] = {}
         self.active = self._segments[-1]
@@ -69,11 +70,11 @@ class SegmentList:
         self.active.close()
         self.active.synced = False
         self.changed = changed
-        """Whether files were created or renamed since the directory was last flushed."""
+        """True if files were created or renamed since the directory was last flushed."""
         self.has_gaps = has_gaps
-        """Whether offsets may be left out between batches."""
+        """True if there may be gaps between the offsets of batches."""
         self.doomed: list[Path] = []
-        """Files renamed for deletion."""
+        """Files that were renamed for deletion."""
         self.note_boundary(log_end_offset, self.active.size)
 
     def __iter__(self) -> Iterator[Segment]:
@@ -86,7 +87,7 @@ class SegmentList:
         return list(self._segments)
 
     def first(self, count: int) -> list[Segment]:
-        """The oldest ones."""
+        """Return the `count` oldest segments."""
         return self._segments[:count]
 
     @property
@@ -94,7 +95,7 @@ class SegmentList:
         return self._bases[0]
 
     def check(self, log_end_offset: int) -> None:
-        """AssertionError if these cannot be the segments of a log that ends there."""
+        """Raise AssertionError if these cannot be the segments of a log that ends at `log_end_offset`."""
         bases = self._bases
         if bases != [segment.base_offset for segment in self._segments]:
             raise AssertionError(f"{self._directory}: the bases {bases} are not those of the segments")
@@ -122,7 +123,7 @@ class SegmentList:
     # Growing
 
     def wake(self) -> int:
-        """Have the active segment open for appending; its descriptor. Another list may rest for that.
+        """Open the active segment for appending, and return its descriptor. Another list may rest for that.
 
         Raises KafkaError: KAFKA_STORAGE_ERROR.
         """
@@ -130,17 +131,18 @@ class SegmentList:
         return self.fd
 
     def rest(self) -> None:
-        """Let go of the descriptor until the next append."""
+        """Close the descriptor until the next append."""
         self.active.close()
         self.fd = RESTS
 
     def _grow(self, segment: Segment, descriptor: SharedDescriptor) -> None:
-        """Append to this one, which is open, from now on."""
+        """Append to this open segment from now on."""
         self.active, self.fd = segment, descriptor.fd
         self._files.note_appender(self)
 
     def note_boundary(self, offset: int, position: int) -> None:
-        """A batch ended at `position` of the active segment; the next one will start with `offset`."""
+        """Note that a batch ended at `position` of the active segment, and that the next batch will start with
+        `offset`."""
         boundaries = self._boundaries
         if len(boundaries) >= _RECENT_BOUNDARIES:
             del boundaries[next(iter(boundaries))]
@@ -163,7 +165,7 @@ class SegmentList:
         self._restart_boundaries(base_offset)
 
     def note_gaps(self) -> None:
-        """Offsets are about to be left out between batches, which a restart must know.
+        """Note durably, for a restart, that there are about to be gaps between the offsets of batches.
 
         Raises KafkaError: KAFKA_STORAGE_ERROR.
         """
@@ -173,8 +175,8 @@ class SegmentList:
             self.changed = True
 
     def note_gap(self, end_offset: int, base_offset: int) -> None:
-        """A segment is about to be started at `base_offset`, and what is before it ends at `end_offset`. After a crash
-        the log ends with that segment if it has all up to `end_offset`, and nothing behind.
+        """Note that a segment is about to be started at `base_offset`, after a gap from `end_offset`. After a crash the
+        log ends with that segment if it has all records up to `end_offset`, and none after it.
 
         Raises KafkaError: KAFKA_STORAGE_ERROR.
         """
@@ -182,7 +184,8 @@ class SegmentList:
         self.has_gaps = True
 
     def forget_gaps(self, offset: int) -> None:
-        """What lies behind `offset` is about to go. Raises KafkaError: KAFKA_STORAGE_ERROR."""
+        """Drop the notes of gaps after `offset`, since all records there are about to be removed. Raises KafkaError:
+        KAFKA_STORAGE_ERROR."""
         if self.has_gaps:
             forget_gaps(self._directory, offset)
 
@@ -203,10 +206,10 @@ class SegmentList:
         at_least_one: bool,
         contiguous: bool = False,
     ) -> LogSlice | None:
-        """Whole batches from the one that holds `offset`, all below `upto`; None if there is none.
+        """Return whole batches from the batch that contains `offset`, all below `upto`; None if there are none.
 
-        Raises KafkaError: KAFKA_STORAGE_ERROR; among others if a `contiguous` log, which leaves no offset out, has none
-        that holds it.
+        Raises KafkaError: KAFKA_STORAGE_ERROR; among others if a `contiguous` log, which has no gaps, has no batch that
+        contains the offset.
         """
         segment, first_offset = self.active, offset
         start = self._boundaries.get(offset)
@@ -236,14 +239,14 @@ class SegmentList:
         return LogSlice(segment.descriptor(), start, stop - start, first_offset)
 
     def _note_stop(self, offset: int, segment: Segment, position: int) -> None:
-        """A read stopped where the batch with `offset` starts."""
+        """Note that a read stopped where the batch with `offset` starts."""
         stops = self._stops
         if len(stops) >= _RECENT_READERS:
             del stops[next(iter(stops))]
         stops[offset] = segment, position
 
     def _locate(self, offset: int) -> tuple[Segment, int, int] | None:
-        """Segment, position and base offset of the first batch that ends at or after `offset`."""
+        """Return segment, position and base offset of the first batch that ends at or after `offset`."""
         number = max(0, bisect_right(self._bases, offset) - 1)
         for segment in self._segments[number:]:
             found = segment.find(offset)
@@ -252,7 +255,7 @@ class SegmentList:
         return None
 
     def _stop_position(self, segment: Segment, upto: int, end_offset: int) -> int:
-        """Where in `segment` the last whole batch below `upto` ends."""
+        """Return the position in `segment` where the last whole batch below `upto` ends."""
         if segment is self.active:
             if upto == end_offset:
                 return segment.size
@@ -272,7 +275,7 @@ class SegmentList:
         return position + header.size
 
     def note_abort(self, aborted: AbortedTransaction) -> None:
-        """The marker of an aborted transaction was appended."""
+        """Note that the marker of an aborted transaction was appended."""
         index = self.active.transaction_index
         if not len(index):
             self._aborting = None
@@ -287,8 +290,8 @@ class SegmentList:
         return aborting
 
     def bound_of(self, records: LogSlice, upto: int) -> int:
-        """An offset that all of `records`, just read from below `upto`, are below; that, or not much further on
-        than they.
+        """Return an offset above all of `records`, just read from below `upto`: at most `upto`, and not far above the
+        records.
 
         Raises KafkaError: KAFKA_STORAGE_ERROR.
         """
@@ -299,7 +302,7 @@ class SegmentList:
         return min(bound, upto)
 
     def aborted(self, fetch_offset: int, upper_bound: int) -> list[AbortedTransaction]:
-        """The aborted transactions that reach from below `upper_bound` to `fetch_offset` or further.
+        """Return the aborted transactions that reach from below `upper_bound` to `fetch_offset` or further.
 
         Raises KafkaError: KAFKA_STORAGE_ERROR.
         """
@@ -316,16 +319,16 @@ class SegmentList:
     # Cutting
 
     def find_cut(self, offset: int) -> tuple[Segment, int, int]:
-        """Where to cut so that nothing from `offset` on remains: segment, position, and the new log end."""
+        """Return the cut after which nothing from `offset` on remains: segment, position, and the new log end."""
         segment = self._segments[bisect_right(self._bases, offset) - 1]
         found = segment.find(offset)
         if found is None:
             return segment, segment.size, offset
-        # Where offsets were left out the batch found may start behind the cut.
+        # With gaps between offsets, the batch may start after the cut.
         return segment, found[0], min(offset, found[1].base_offset)
 
     def is_empty_from(self, offset: int) -> bool:
-        """Whether no batch begins at `offset` or behind it, or holds it."""
+        """Return whether no batch contains `offset` or begins after it."""
         at = bisect_right(self._bases, offset) - 1
         has_nothing_there = at < 0 or self._segments[at].find(offset) is None
         return has_nothing_there and not any(segment.size for segment in self._segments[at + 1 :])
@@ -347,7 +350,8 @@ class SegmentList:
         self._restart_boundaries(end_offset)
 
     def drop_first(self, upto_offset: int, at_most: int) -> int:
-        """Drop the first `at_most` inactive segments that lie wholly below `upto_offset`; how many."""
+        """Drop at most `at_most` of the first inactive segments that lie wholly below `upto_offset`. Returns their
+        number."""
         dropped = 0
         while len(self._segments) > 1 and self._bases[1] <= upto_offset and dropped < at_most:
             self.doomed += self._segments[0].doom()
@@ -359,14 +363,14 @@ class SegmentList:
         return dropped
 
     def check_replaceable(self, old: Sequence[Segment]) -> None:
-        """ValueError unless `old` are adjoining inactive segments of this list, in order."""
+        """Raise ValueError unless `old` are adjoining inactive segments of this list, in order."""
         number = self._segments.index(old[0]) if old and old[0] in self._segments else -1
         if number < 0 or self._segments[number : number + len(old)] != list(old) or old[-1] is self.active:
             raise ValueError(f"these are not adjoining inactive segments of {self._directory} any more")
 
     def replace(self, old: Sequence[Segment], bases: Sequence[int], put: Callable[[int], None]) -> None:
-        """Drop `old` and take the files at `bases` instead; `put(base)` gives these their names, once
-        those of the old are free.
+        """Drop `old` and take the files at `bases` instead; `put(base)` gives these files their names, once the old
+        files are renamed.
 
         Raises KafkaError: KAFKA_STORAGE_ERROR.
         """
@@ -393,7 +397,7 @@ class SegmentList:
         self.start_segment(base_offset, now_ms)
 
     def close(self) -> None:
-        """Let go of all descriptors and maps."""
+        """Release all descriptors and maps."""
         self.fd = RESTS
         self._files.forget_appender(self)
         for segment in self._segments:

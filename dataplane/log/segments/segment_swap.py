@@ -1,15 +1,15 @@
-"""Compacted segments take the place of old ones, so that a crash at any moment leaves either or both whole.
+"""The swap of compacted segments for old ones. A crash at any moment leaves either the old or the new segments whole.
 
 The steps, as in Kafka:
 
-1. The new files lie there as `<base>.log.cleaned`, with their indexes, and are flushed.
-2. Each is renamed to `.swap`, the last one first. Once no `.log.cleaned` is left the swap will be finished;
-   until then a crash undoes it.
+1. The new files exist as `<base>.log.cleaned`, with their indexes, and are flushed.
+2. Each is renamed to `.swap`, the last one first. Once no `.log.cleaned` is left the swap will be finished; until then
+   a crash undoes it.
 3. The old files are renamed to `.deleted`.
-4. The new ones take their names, the indexes before the log. Where an old one had an index of aborted transactions
-   the new one has one too, if only an empty one: else the old might take its place after a crash.
+4. The new files take their names, the indexes before the log. If an old segment had an index of aborted transactions,
+   the new one has one too, even if empty: otherwise the old index might replace it after a crash.
 
-One compaction of a log runs at a time, from its start on: a `.cleaned` file left below a swap would undo it.
+One compaction of a log runs at a time, from its start on: a `.cleaned` file left below a swap would undo the swap.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ CLEANED_SUFFIX = ".cleaned"
 SWAP_SUFFIX = ".swap"
 _CLEANED_LOG = LOG_SUFFIX + CLEANED_SUFFIX
 _SWAP_LOG = LOG_SUFFIX + SWAP_SUFFIX
-# The log comes last: its name is what tells how far a swap got.
+# The log comes last, since its name shows the progress of a swap.
 _FILES = (TRANSACTION_INDEX_SUFFIX, OFFSET_INDEX_SUFFIX, TIME_INDEX_SUFFIX, LOG_SUFFIX)
 _OPTIONAL = (TRANSACTION_INDEX_SUFFIX,)
 
@@ -37,10 +37,10 @@ logger = logging.getLogger(__name__)
 
 
 def swap_in(segments: SegmentList, old: Sequence[Segment], new_files: Sequence[Path]) -> None:
-    """Do steps 2 to 4 and have the list know the new segments; `old` is known to be replaceable.
+    """Do steps 2 to 4 and put the new segments into the list. The caller has checked that `old` can be replaced.
 
     Raises ValueError if the files do not fit; nothing has changed. Raises KafkaError: KAFKA_STORAGE_ERROR; opening the
-    log finishes or undoes what was begun.
+    log finishes or undoes the swap.
     """
     bases = _checked_bases(old, new_files)
     directory = old[0].path.parent
@@ -85,7 +85,7 @@ def _rename_all(directory: Path, base: int, suffix: str, new_suffix: str) -> Non
 
 
 def _bases(directory: Path, suffix: str) -> list[int]:
-    """Bases of the files with a suffix, rising."""
+    """Return the base offsets of the files with a suffix, rising."""
     found = (path.name.removesuffix(suffix) for path in directory.glob("*" + suffix))
     return sorted(int(stem) for stem in found if stem.isdigit())
 
@@ -94,12 +94,13 @@ def _bases(directory: Path, suffix: str) -> list[int]:
 
 
 def are_unfinished(names: Iterable[str]) -> bool:
-    """Whether these are names of a folder in which swaps were interrupted."""
+    """Return whether these are file names of a folder in which swaps were interrupted."""
     return any(name.endswith((CLEANED_SUFFIX, SWAP_SUFFIX)) for name in names)
 
 
 def finish_swaps(directory: Path) -> None:
-    """Before the segments are looked for: finish the swaps that were decided, undo the others. Blocking.
+    """Finish the swaps that had passed step 2, and undo the others. To be called before segments are searched.
+    Blocking.
 
     Raises KafkaError: KAFKA_STORAGE_ERROR.
     """
@@ -127,7 +128,9 @@ def _finish(directory: Path, base: int) -> None:
         int(path.stem) for kind in _FILES for path in directory.glob("*" + kind) if path.stem.isdigit()
     }
     if not (directory / f"{base:020d}{LOG_SUFFIX}").exists():
-        replaced.discard(base)  # The old one is gone: an index of that name is the new one's already.
+        replaced.discard(
+            base
+        )  # The old log is gone, so an index of that name belongs to the new log already.
     for old in replaced:
         if base <= old <= last:
             for kind in _FILES:
@@ -140,7 +143,7 @@ def _finish(directory: Path, base: int) -> None:
 
 
 def _next_offset(path: Path, base: int) -> int:
-    """The offset after the last batch of a compacted file. Raises KafkaError: KAFKA_STORAGE_ERROR."""
+    """Return the offset after the last batch of a compacted file. Raises KafkaError: KAFKA_STORAGE_ERROR."""
     next_offset = base
     fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:

@@ -1,9 +1,8 @@
-"""Sorted entries of fixed size in a file: what the offset index and the time index share.
+"""Sorted entries of fixed size in a file: the common base of the offset index and the time index.
 
-New entries gather in memory and are written in one go (when there are many, when the segment is rolled, and
-when the log is closed), so that an active segment needs no descriptor for its indexes. Written entries are
-read through a map. Losing the unwritten ones is harmless: recovery rebuilds the indexes of segments that
-were open.
+New entries are collected in memory and written at once (when there are many, when the segment is rolled, and when the
+log is closed), so that an active segment needs no descriptor for its indexes. Written entries are read through a map.
+Unwritten entries may be lost without harm, since recovery rebuilds the indexes of segments that were open.
 """
 
 from __future__ import annotations
@@ -35,7 +34,9 @@ class SparseIndex:
     def __init__(
         self, path: Path | str, entry: struct.Struct, files: FileCache, *, written_bytes: int = 0
     ) -> None:
-        self._file = os.fspath(path)  # As a Path it would take three times the memory, for thousands of logs.
+        self._file = os.fspath(
+            path
+        )  # A Path would take three times the memory, and there are thousands of logs.
         self._entry = entry
         self._files = files
         self._tail = bytearray()
@@ -44,7 +45,7 @@ class SparseIndex:
 
     @property
     def path(self) -> Path:
-        """Where it is, or would be."""
+        """The path of the index file, whether it exists or not."""
         return Path(self._file)
 
     def __len__(self) -> int:
@@ -52,11 +53,11 @@ class SparseIndex:
 
     @property
     def size(self) -> int:
-        """Bytes of all entries."""
+        """The bytes of all entries."""
         return self._written * self._entry.size + len(self._tail)
 
     def entry(self, number: int) -> tuple[int, int]:
-        """The two numbers of one entry; negative numbers count from the end, as in a list.
+        """Return the two numbers of one entry; negative positions count from the end, as in a list.
 
         Raises KafkaError: KAFKA_STORAGE_ERROR.
         """
@@ -66,24 +67,25 @@ class SparseIndex:
         return first, second
 
     def fields(self, number: int) -> tuple[int, ...]:
-        """All numbers of one entry, from the first on. Raises KafkaError: KAFKA_STORAGE_ERROR."""
+        """Return all numbers of one entry. Raises KafkaError: KAFKA_STORAGE_ERROR."""
         if number < self._written:
             return self._entry.unpack_from(self._mapped(), number * self._entry.size)
         return self._entry.unpack_from(self._tail, (number - self._written) * self._entry.size)
 
     def last_fields(self) -> tuple[int, ...] | None:
-        """All numbers of the last entry, None without any. Raises KafkaError: KAFKA_STORAGE_ERROR."""
+        """Return all numbers of the last entry, or None if there is no entry. Raises KafkaError:
+        KAFKA_STORAGE_ERROR."""
         tail, entry = self._tail, self._entry
         if tail:
             return entry.unpack_from(tail, len(tail) - entry.size)
         if not self._written:
             return None
-        # Without a map, which takes longer than to read: each log that is opened is asked for it.
+        # Read without a map, which would take longer: each log that is opened needs its last entry.
         last = self._read((self._written - 1) * entry.size, entry.size)
         return entry.unpack(last) if len(last) == entry.size else self.fields(self._written - 1)
 
     def _read(self, position: int, size: int) -> bytes:
-        """Fewer bytes, if the file does not have them. Raises KafkaError: KAFKA_STORAGE_ERROR."""
+        """Read bytes of the file; fewer than `size` if the file is shorter. Raises KafkaError: KAFKA_STORAGE_ERROR."""
         try:
             fd = os.open(self._file, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
@@ -98,8 +100,8 @@ class SparseIndex:
             os.close(fd)
 
     def add(self, first: int, second: int) -> None:
-        """Note an entry. The batch that it is about is in the log already, so a disk that takes no more entries now
-        is no failure: they stay in memory until it takes them."""
+        """Add an entry. Its batch is in the log already, so a disk that takes no more entries now is no failure: they
+        stay in memory until the disk takes them."""
         self._tail += self._entry.pack(first, second)
         if len(self._tail) < self._write_from_bytes:
             return
@@ -112,7 +114,7 @@ class SparseIndex:
             self._write_from_bytes = _TAIL_BYTES_MAX
 
     def find(self, target: int, field: int) -> int:
-        """Number of the last entry whose `field` is at or below `target`; -1 if there is none.
+        """Return the number of the last entry whose `field` is at or below `target`; -1 if none exists.
 
         Raises KafkaError: KAFKA_STORAGE_ERROR.
         """
@@ -120,7 +122,7 @@ class SparseIndex:
         return before + self._count(entries, length, target, field) - 1
 
     def last_until(self, target: int, field: int) -> tuple[int, ...] | None:
-        """All numbers of the last entry whose `field` is at or below `target`; None if there is none.
+        """Return all numbers of the last entry whose `field` is at or below `target`; None if none exists.
 
         Raises KafkaError: KAFKA_STORAGE_ERROR.
         """
@@ -129,23 +131,23 @@ class SparseIndex:
         return self._entry.unpack_from(entries, (count - 1) * self._entry.size) if count else None
 
     def _count(self, entries: bytearray | mmap.mmap, length: int, target: int, field: int) -> int:
-        """How many of the first `length` entries have a `field` at or below `target`."""
+        """Return how many of the first `length` entries have a `field` at or below `target`."""
         entry_bytes, at, field_bytes = _place(self._entry.format, field)
         return count_until(entries, length, entry_bytes, at, field_bytes, target)
 
     def _among(self, target: int, field: int) -> tuple[bytearray | mmap.mmap, int, int]:
-        """The entries with the last one whose `field` is at or below `target`, if there is one; how many entries come
-        before these, and how many these are."""
+        """Return the block of entries with the last one whose `field` is at or below `target`, if there is one. The
+        result also has the number of entries before the block, and the number in the block."""
         written, tail, entry = self._written, self._tail, self._entry
         if written and not (tail and entry.unpack_from(tail)[field] <= target):
             return self._mapped(), 0, written
         return tail, written, len(tail) // entry.size
 
     def _mapped(self) -> mmap.mmap:
-        """The written entries. To touch a map behind the end of its file would end the process (SIGBUS), so the size
-        of the file is looked at each time.
+        """Return a map of the written entries. An access beyond the end of its file would end the process (SIGBUS), so
+        the size of the file is checked each time.
 
-        Raises KafkaError: KAFKA_STORAGE_ERROR, for a file that somebody else has cut short or removed.
+        Raises KafkaError: KAFKA_STORAGE_ERROR for a file that another program has shortened or removed.
         """
         expected = self._written * self._entry.size
         mapped = self._files.map(self._file)
@@ -157,7 +159,7 @@ class SparseIndex:
         return mapped
 
     def write(self) -> None:
-        """Append what gathered in memory to the file (no fsync).
+        """Append the entries in memory to the file (no fsync).
 
         Raises KafkaError: KAFKA_STORAGE_ERROR; the entries stay in memory.
         """
@@ -180,8 +182,8 @@ class SparseIndex:
         self._tail.clear()
 
     def _adopt_what_is_left(self, size: int) -> None:
-        """The file, which is about to be continued, has `size` bytes. If somebody else has cut it, the entries that
-        are gone stay out: look-ups between its neighbours take longer and find the same."""
+        """Accept the size of the file, which is about to be continued. If another program has shortened it, the lost
+        entries stay lost. Look-ups between their neighbours take longer, with the same results."""
         left = size // self._entry.size
         if left < self._written:
             logger.warning("%s was cut: %d of %d entries are left", self.path, left, self._written)
@@ -203,11 +205,11 @@ class SparseIndex:
         self._written = count
 
     def adopt(self, count: int) -> None:
-        """The file, which was not touched since, has so many entries."""
+        """Trust the file, which was not changed since, to have `count` entries."""
         self._written = count
 
     def adopt_file(self) -> bool:
-        """Take the entries of an existing file as they are; False if the file is missing or oddly sized."""
+        """Use the entries of an existing file unchanged. Returns False if the file is missing or has an odd size."""
         try:
             size = os.stat(self._file).st_size
         except OSError:
@@ -219,13 +221,14 @@ class SparseIndex:
         return True
 
     def hold_back(self) -> None:
-        """Write nothing to the file before `replace_file`: it may be trusted as it is by whoever opens it next."""
+        """Write nothing to the file before `replace_file`, since the next process that opens the file may trust its
+        content."""
         self._write_from_bytes = sys.maxsize
 
     def replace_file(self) -> None:
-        """Put the entries, all of which were held back since `reset`, durably in the place of the file.
+        """Replace the file durably by the entries, all of which were held back since `reset`.
 
-        Raises KafkaError: KAFKA_STORAGE_ERROR; the file is as it was.
+        Raises KafkaError: KAFKA_STORAGE_ERROR; the file is unchanged.
         """
         assert not self._written, f"{self._file} has entries that were not held back"
         self._files.forget_map(self._file)
@@ -235,7 +238,7 @@ class SparseIndex:
         self._write_from_bytes = _TAIL_BYTES_MAX
 
     def reset(self) -> None:
-        """Start over with no entry, whatever the file holds."""
+        """Start over without entries, whatever the file holds."""
         self._files.forget_map(self._file)
         self._tail.clear()
         self._written = 0
@@ -243,6 +246,6 @@ class SparseIndex:
 
 @cache
 def _place(entry: str, field: int) -> tuple[int, int, int]:
-    """The size of an entry of this format, where in it a field begins, and the field's size."""
+    """Return the size of an entry of this format, the position of a field in it, and the field's size."""
     at = struct.calcsize(entry[: 1 + field])
     return struct.calcsize(entry), at, struct.calcsize(entry[0] + entry[1 + field])

@@ -1,4 +1,4 @@
-"""`.timeindex`: where in a segment to start looking for a timestamp."""
+"""The file `.timeindex`: positions in a segment where a search for a timestamp can start."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ _ENTRY = struct.Struct(">qi")  # largest timestamp so far in ms, offset relative
 
 
 class TimeIndex(SparseIndex):
-    """Each entry: the largest timestamp so far, and the last offset of the batch that holds it."""
+    """An index whose entries have the largest timestamp so far, and the last offset of the batch with that
+    timestamp."""
 
     __slots__ = ("_base_offset",)
 
@@ -21,7 +22,7 @@ class TimeIndex(SparseIndex):
         self._base_offset = base_offset
 
     def append_if_later(self, timestamp: int, offset: int) -> None:
-        """Add an entry unless `timestamp` is not above the last one's."""
+        """Add an entry if `timestamp` is above the last entry's."""
         if timestamp < 0:
             return
         last = self.last_fields()
@@ -29,11 +30,11 @@ class TimeIndex(SparseIndex):
             self.add(timestamp, offset - self._base_offset)
 
     def lookup(self, timestamp: int) -> tuple[int, int] | None:
-        """(timestamp, offset) of the last entry at or below `timestamp`."""
+        """Return (timestamp, offset) of the last entry at or below `timestamp`."""
         return self._absolute(self.last_until(timestamp, 0))
 
     def last_below(self, offset: int) -> tuple[int, int] | None:
-        """(timestamp, offset) of the last entry below `offset`."""
+        """Return (timestamp, offset) of the last entry below `offset`."""
         return self._absolute(self.last_until(offset - self._base_offset - 1, 1))
 
     def last(self) -> tuple[int, int] | None:

@@ -1,7 +1,7 @@
-"""`.txnindex`: the aborted transactions whose markers lie in a segment, in Kafka's format.
+"""The file `.txnindex`: aborted transactions whose markers are in a segment, in Kafka's format.
 
-A segment without any has no such file. Entries are in the order of the markers, so that their last offsets rise.
-As long as the segment is active its entries are kept in memory, and recovery finds them again in the log.
+A segment without any has no such file. Entries are in the order of the markers, so their last offsets rise. The entries
+of an active segment are kept in memory, and recovery finds them again in the log.
 """
 
 from __future__ import annotations
@@ -29,24 +29,24 @@ class TransactionIndex(SparseIndex):
     def __init__(self, path: Path | str, files: FileCache) -> None:
         super().__init__(path, _ENTRY, files)
         self.is_incomplete = False
-        """Whether the segment has markers that were not looked at since the index was reset."""
+        """True if the segment has markers that were not read since the index was reset."""
 
     def append(self, aborted: AbortedTransaction) -> None:
-        """Add one that ends above all others; never touches the disk."""
+        """Add a transaction that ends above all others, without access to the disk."""
         self._tail += _ENTRY.pack(_VERSION, *aborted)
 
     def transaction(self, number: int) -> AbortedTransaction:
-        """One entry. Raises KafkaError: KAFKA_STORAGE_ERROR."""
+        """Return one entry. Raises KafkaError: KAFKA_STORAGE_ERROR."""
         _, *aborted = self.fields(number)
         return AbortedTransaction._make(aborted)
 
     def transactions(self) -> list[AbortedTransaction]:
-        """All. Raises KafkaError: KAFKA_STORAGE_ERROR."""
+        """Return all entries. Raises KafkaError: KAFKA_STORAGE_ERROR."""
         return [self.transaction(number) for number in range(len(self))]
 
     def collect(self, fetch_offset: int, upper_bound: int, found: list[AbortedTransaction]) -> bool:
-        """Add to `found` those that reach from below `upper_bound` to `fetch_offset` or further; whether no
-        later segment can hold one. As Kafka's `collectAbortedTxns`.
+        """Add to `found` the transactions that reach from below `upper_bound` to `fetch_offset` or further. Returns
+        True if no later segment can have one. It works like Kafka's `collectAbortedTxns`.
 
         Raises KafkaError: KAFKA_STORAGE_ERROR.
         """
@@ -59,13 +59,13 @@ class TransactionIndex(SparseIndex):
         return False
 
     def truncate(self, offset: int) -> None:
-        """Drop those whose marker is at or above `offset`. Raises KafkaError: KAFKA_STORAGE_ERROR."""
+        """Drop the transactions whose marker is at or above `offset`. Raises KafkaError: KAFKA_STORAGE_ERROR."""
         if len(self):
             self.keep(self.find(offset - 1, _LAST_OFFSET) + 1)
 
     def write(self) -> None:
-        """Append what is only in memory to the file (no fsync); without any entry there is none. While it is known to
-        be incomplete the file stays as it is.
+        """Append the entries in memory to the file (no fsync). Without any entry there is no file. An incomplete index
+        does not change the file.
 
         Raises KafkaError: KAFKA_STORAGE_ERROR; the entries stay in memory.
         """
@@ -80,7 +80,7 @@ class TransactionIndex(SparseIndex):
             raise disk_error("delete", self.path, error) from error
 
     def _adopt_what_is_left(self, size: int) -> None:
-        """No entry may be missing: what it says was aborted would be shown to consumers.
+        """Refuse a shortened file: consumers would get the data of aborted transactions whose entries are missing.
 
         Raises KafkaError: KAFKA_STORAGE_ERROR.
         """
@@ -90,7 +90,8 @@ class TransactionIndex(SparseIndex):
             raise damage(self.path, size, reason) from BrokenBatch(size, reason)
 
     def complete(self, *, write: bool) -> None:
-        """Everything was looked at since the index was reset; `write` it at once, in the place of any older file.
+        """Note that all markers were read since the index was reset. With `write` the index is written at once and
+        replaces any older file.
 
         Raises KafkaError: KAFKA_STORAGE_ERROR; the older file is intact.
         """
@@ -103,16 +104,18 @@ class TransactionIndex(SparseIndex):
         self.replace_file()
 
     def write_even_if_empty(self) -> None:
-        """As `write`, but leave an empty file rather than none. Raises KafkaError: KAFKA_STORAGE_ERROR."""
+        """Write the index like `write`, but leave an empty file rather than none. Raises KafkaError:
+        KAFKA_STORAGE_ERROR."""
         super().write()
 
     def reset(self) -> None:
-        """Start over with no entry, whatever the file holds."""
+        """Start over without entries, whatever the file holds."""
         super().reset()
         self.is_incomplete = False
 
     def adopt_file(self) -> bool:
-        """Take the entries of the file, none if there is no file; False if it cannot be what was written."""
+        """Use the entries of the file, or none if there is no file. Returns False if its content cannot be what was
+        written."""
         self.reset()
         try:
             data = read_if_there(self.path)
@@ -128,7 +131,7 @@ class TransactionIndex(SparseIndex):
 
 
 def read_if_there(path: Path) -> bytes:
-    """The bytes of a file, none if there is no file. Raises OSError."""
+    """Return the bytes of a file, or none if there is no file. Raises OSError."""
     try:
         return read_file(path)
     except FileNotFoundError:
@@ -136,7 +139,7 @@ def read_if_there(path: Path) -> bytes:
 
 
 def decode_transactions(data: bytes) -> list[AbortedTransaction]:
-    """The entries of a file. Raises ValueError if they cannot be what was written."""
+    """Return the entries of a file. Raises ValueError if they cannot be what was written."""
     if len(data) % _ENTRY.size:
         raise ValueError(f"{len(data)} bytes are no entries of {_ENTRY.size}")
     found = []
