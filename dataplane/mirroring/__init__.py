@@ -1,1 +1,2 @@
-"""Copies of topics of another cluster: the leader of a partition here reads from its leader there, and appends."""
+"""Mirroring of topics of another cluster. The leader of a copy fetches from the partition's leader at the source, and
+appends the batches to its own log."""

@@ -1,4 +1,5 @@
-"""The ACLs that a mirror copies: the source's ACLs of topics and groups, as far as they reach over copies alone."""
+"""Copying of a source's ACLs of topics and groups. An ACL is copied only if it applies to copies of the mirror
+alone."""
 
 from __future__ import annotations
 
@@ -31,7 +32,7 @@ _NAMED_MAX: Final = 20
 
 
 class AclList:
-    """The ACLs of one mirror."""
+    """The copied ACLs of one mirror."""
 
     def __init__(
         self, mirror: str, source: SourceCluster, quorum: Quorum, topics: Pattern, groups: Pattern | None
@@ -45,7 +46,7 @@ class AclList:
         self._beyond: set[Acl] = set()
 
     async def bring_up_to_date(self, broker_id: int) -> None:
-        """Have those that the source has now, as this broker of it tells. Raises KafkaError."""
+        """Ask this broker of the source for its ACLs, and submit the changed list to the quorum. Raises KafkaError."""
         request = DescribeAclsRequest(
             resource_type_filter=AclResourceType.ANY,
             resource_name_filter=None,
@@ -87,11 +88,12 @@ class AclList:
                     one.operation,
                     one.permission_type,
                 )
-                with suppress(KafkaError):  # of a later version, perhaps: this cluster cannot have it
+                # A source of a later version may have ACLs that this cluster cannot represent.
+                with suppress(KafkaError):
                     yield checked_acl(acl)
 
     def _is_of_this_cluster(self, resource: DescribeAclsResource) -> bool:
-        """Return whether a resource is a topic here that is no copy of this mirror."""
+        """Return whether the resource is a topic of this cluster that this mirror does not copy."""
         if resource.resource_type != AclResourceType.TOPIC or resource.pattern_type != PatternType.LITERAL:
             return False
         image = self._quorum.image
@@ -102,7 +104,7 @@ class AclList:
         return copied is None or copied.mirror != self._mirror
 
     def _tell(self, beyond: set[Acl]) -> None:
-        """Name to the log the ACLs that reach beyond the copies, once."""
+        """Log the ACLs that reach beyond the copies; each is logged once."""
         new = sorted(beyond - self._beyond)
         self._beyond = beyond
         if new:

@@ -1,8 +1,8 @@
-"""How far ACLs of a source may reach here: over copies of its mirror, and over nothing else. Pure.
+"""Limits on the ACLs that a mirror copies: they may apply to copies of the mirror, and to nothing else. Pure.
 
-A rule that allows reaches no further than the mirror's pattern, or it is left out: `*` always, and a prefix unless all
-names that begin with it match. A rule that denies is cut down to what the other rules allow instead. Without it they
-would allow more here than they do at the source.
+An ALLOW rule is copied only if it stays within the mirror's pattern. So a rule for `*` is always left out, and a prefix
+rule is left out unless all names that begin with the prefix match. A DENY rule is narrowed to the names that copied
+ALLOW rules grant. Without it these rules would grant more here than at the source.
 """
 
 from __future__ import annotations
@@ -16,31 +16,34 @@ _WILDCARD: Final = "*"
 _SYNTAX: Final = frozenset("()[]{}^$*+?\\")
 _BRACKETS: Final = frozenset("()[]")
 _ANY: Final = ""
-"""Stands for any character at a place of a beginning."""
+"""A marker in the beginning of a pattern: any character matches at this position."""
 
 
 class Reach:
-    """The prefixes all of whose names match the pattern of a mirror, and the names among those asked for that match."""
+    """The resource names, and the prefixes of names, that a mirror's pattern matches entirely."""
 
     def __init__(self, regex: str, names: Container[str]) -> None:
-        """`names`: the names of resources that match `regex`. `dataplane/patterns.py` has found them, since a match may
-        take long."""
+        """`names`: the names of resources that match `regex`. The caller matches them with `dataplane/patterns.py`,
+        since a match may take long."""
         self._names = names
-        # Within brackets a bar means something else.
+        # A bar within brackets does not separate alternatives of the whole pattern.
         parts = [] if _BRACKETS & set(regex) or "\\|" in regex else regex.split("|")
         self._beginnings = [found for part in parts if (found := _beginning(part)) is not None]
 
     def contains(self, acl: Acl) -> bool:
-        """Return whether an ACL is about no other names. Where that cannot be told of a prefix it counts as about
-        others."""
+        """Return whether an ACL applies only to matching names. Returns False for a prefix if the pattern's form does
+        not allow to decide it."""
         if acl.pattern_type == PatternType.PREFIXED:
             return any(_begins(acl.resource_name, beginning) for beginning in self._beginnings)
         return acl.resource_name != _WILDCARD and acl.resource_name in self._names
 
 
 def within(acls: Iterable[Acl], reaches: Mapping[int, Reach]) -> tuple[set[Acl], set[Acl]]:
-    """Return what is left of ACLs within the reach of each type of resource, and the ACLs that are left out or cut
-    down. Types without a reach are in neither."""
+    """Split ACLs at the reach of their resource type.
+
+    Returns the ACLs to copy, narrowed DENY rules among them, and the ACLs that are left out or narrowed. ACLs of types
+    without a reach are in neither set.
+    """
     inside, beyond = set[Acl](), set[Acl]()
     for acl in acls:
         reach = reaches.get(acl.resource_type)
@@ -57,15 +60,15 @@ def within(acls: Iterable[Acl], reaches: Mapping[int, Reach]) -> tuple[set[Acl],
 
 
 def _covers(acl: Acl, name: str) -> bool:
-    """Return whether an ACL is about a name, or about all names that begin with it."""
+    """Return whether an ACL applies to a name, or to all names with this prefix."""
     if acl.pattern_type == PatternType.PREFIXED:
         return name.startswith(acl.resource_name)
     return acl.resource_name == _WILDCARD
 
 
 def _beginning(regex: str) -> list[str] | None:
-    """Return the characters that `regex` wants before it takes anything, as `orders.` of `orders\\..*`. None if it is
-    not of this simple form."""
+    """Return the characters that a regex requires before its final `.*`, such as `orders.` for `orders\\..*`; None if
+    the regex has another form."""
     if not regex.endswith(".*") or regex.endswith("\\.*"):
         return None
     found: list[str] = []
@@ -74,7 +77,7 @@ def _beginning(regex: str) -> list[str] | None:
         if character == "\\":
             escaped = next(characters, "")
             if not escaped or escaped.isalnum():
-                return None  # a class of characters, or an assertion
+                return None  # An escaped letter or digit is a character class or an assertion.
             found.append(escaped)
         elif character in _SYNTAX:
             return None

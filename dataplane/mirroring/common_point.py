@@ -1,7 +1,8 @@
-"""Which topics a failback makes copies, and from where on they are those of the source. Pure.
+"""Planning of a failback: the topics that become copies, and the offset up to which each log equals the source's. Pure.
 
-Two logs are alike up to an offset if the records below it were written under the same leader epochs: whoever writes in
-an epoch has one log. The source knows the epochs under which it has copied ours, and where it began to write itself.
+Two logs are equal up to an offset if the records below it were written under the same leader epochs, because all
+writers of an epoch write the same log. The source knows the leader epochs of this cluster under which it copied, and
+the offset at which it began to accept records itself.
 """
 
 from __future__ import annotations
@@ -21,26 +22,26 @@ UNKNOWN = -1
 
 @dataclass(frozen=True, slots=True)
 class PlannedPartition:
-    """What a failback does to one partition."""
+    """The planned change of one partition by a failback."""
 
     partition: int
     leader_epoch: int
-    """Of ours, in which the log was looked at."""
+    """Leader epoch of this cluster in which the log was examined."""
     common_offset: int
-    """Up to here both logs are alike."""
+    """Offset up to which both logs are equal."""
     log_end_offset: int
     log_start_offset: int
     lineage: tuple[tuple[int, int], ...]
-    """Leader epochs of the source below the common offset."""
+    """Leader epochs of the source that begin below the common offset: (epoch, first offset)."""
 
     @property
     def lost(self) -> int:
-        """Offsets of ours that the source gives to other records, or to none."""
+        """Number of offsets of this cluster's log at which the source has another record or no record."""
         return max(0, self.log_end_offset - max(self.common_offset, self.log_start_offset))
 
     @property
     def cuts(self) -> bool:
-        """Whether the log does not end where both are alike."""
+        """True if this cluster's log continues after the common offset, so that records are cut off."""
         return self.log_end_offset > self.common_offset
 
 
@@ -57,7 +58,8 @@ class PlannedTopic:
 def common_offset(
     epochs: Iterable[tuple[int, int]], log_end: int, copied: Iterable[tuple[int, int]], copied_end: int
 ) -> int:
-    """The largest offset up to which a log with these leader epochs is what was copied; 0 if there is none."""
+    """Return the largest offset up to which a log with the leader epochs `epochs` equals the log that was copied; 0 if
+    they have no epoch in common."""
     ours = dict(_spans(epochs, log_end))
     common = 0
     for epoch, (start, end) in _spans(copied, copied_end):
@@ -68,8 +70,10 @@ def common_offset(
 
 
 def promoted_offset(epochs: Sequence[tuple[int, int]], promoted_epoch: int) -> int:
-    """Where the first epoch of a log begins that was not copied: 0 if none was. UNKNOWN if the log begins behind it by
-    now."""
+    """Return the offset at which the first leader epoch begins that was not copied: the offset of the promotion.
+
+    Returns 0 if the topic never was a copy, and UNKNOWN if the log now begins after that offset.
+    """
     if promoted_epoch == NO_EPOCH:
         return 0
     start = next((start for epoch, start in epochs if epoch >= promoted_epoch), UNKNOWN)
@@ -77,14 +81,19 @@ def promoted_offset(epochs: Sequence[tuple[int, int]], promoted_epoch: int) -> i
 
 
 def _spans(epochs: Iterable[tuple[int, int]], end: int) -> Iterator[tuple[int, tuple[int, int]]]:
-    """Where each epoch begins and ends. A log that was cut off may have begun epochs behind its `end`."""
+    """Yield each epoch with its first offset and its end. A truncated log may have had epochs that began after
+    `end`."""
     for (epoch, start), (_, next_start) in pairwise([*epochs, (UNKNOWN, end)]):
         yield epoch, (start, min(next_start, end))
 
 
 def check_is_new(name: str, known: Mapping[str, Mirror], ours: Iterable[LineageTopic]) -> None:
-    """Raises KafkaError if there is a mirror of this name. Whoever got no answer asks again: that topics are copies by
-    now is what was asked for, and no reason to promote them. Brokers that tell of logs may know more than this one."""
+    """Raise KafkaError if a mirror of this name exists.
+
+    A client that got no answer repeats its request. Then the topics are copies already, as the client wanted; the error
+    must not advise to promote them. Brokers that describe their logs in `ours` may know a mirror that this broker does
+    not know yet.
+    """
     mirror = known.get(name)
     if mirror is not None and mirror.phase is MirrorPhase.PROMOTED:
         raise KafkaError(
@@ -99,8 +108,8 @@ def check_is_new(name: str, known: Mapping[str, Mirror], ours: Iterable[LineageT
 
 
 def planned(ours: LineageTopic, theirs: LineageTopic | None, cluster_id: str) -> PlannedTopic:
-    """How a topic of this cluster becomes a copy. `theirs`: that of its name at the source. Raises KafkaError if it
-    cannot."""
+    """Return the plan by which a topic of this cluster becomes a copy. `theirs`: the source's topic of the same name.
+    Raises KafkaError if the topic cannot become a copy."""
     if ours.is_copy:
         raise _refused(f"topic {ours.name!r} is a copy of mirror {ours.mirror!r} already: promote that first")
     if theirs is None:
@@ -140,7 +149,7 @@ def _planned(ours: DescribedLineage, theirs: DescribedLineage) -> PlannedPartiti
         common = common_offset(
             _pairs(ours.epochs), ours.log_end_offset, _pairs(theirs.lineage), theirs.promoted_offset
         )
-        # What is gone here agrees with anything, as far as it was copied.
+        # Records that were deleted here cannot differ from the source's, as far as the source had copied them.
         common = max(common, min(ours.log_start_offset, theirs.promoted_offset))
     lineage = tuple(pair for pair in _pairs(theirs.epochs) if pair[1] < common)
     return PlannedPartition(
@@ -163,8 +172,11 @@ def _by_index(topic: LineageTopic, count: int, where: str) -> Mapping[int, Descr
 
 
 def merged(answers: Iterable[Iterable[LineageTopic]]) -> dict[str, LineageTopic]:
-    """What brokers have told, each of the partitions that it leads, by the names of topics. Of two that believe to lead
-    the same partition the later leader counts."""
+    """Merge the answers of brokers, each about the partitions that it leads, by topic name. If two brokers claim to
+    lead a partition, the higher leader epoch wins.
+
+    Raises KafkaError if the brokers disagree about the id of a topic.
+    """
     found: dict[str, LineageTopic] = {}
     partitions: dict[str, dict[int, DescribedLineage]] = {}
     for answer in answers:

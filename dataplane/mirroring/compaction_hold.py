@@ -1,7 +1,7 @@
-"""How far the log of a copy may be compacted: not behind the offset at which it may be cut. Pure.
+"""Limits of compaction in a copy: it must not go beyond the offset at which the copy may be cut. Pure.
 
-Compaction drops a record for a newer one with its key. If the newer one lies behind a cut, and the copy is promoted
-there, the key would have neither.
+Compaction removes a record in favour of a newer record with the same key. If the newer record is after the cut, and the
+copy is promoted at that cut, the key would lose both records.
 """
 
 from __future__ import annotations
@@ -14,9 +14,12 @@ from ..replication.replica.partition import Partition
 
 
 def held_from(image: ClusterImage, partition: Partition) -> int | None:
-    """The offset from which on compaction waits: that of the oldest cut at which the mirror may still be promoted, or
-    from which on this log is to be cut off, or may be. 0 while there is a cut that the copy has not reached, and before
-    the first: that may lie far behind what is copied by then. None where nothing is held."""
+    """Return the offset from which compaction must wait; None if compaction is not limited.
+
+    This is the lowest of: the oldest cut at which the mirror may still be promoted, the offset at which the log is to
+    be cut off, and the first offset of a divergence, at which it may be. It is 0 before the first cut and while the
+    copy has not reached a cut, since the cut may be far below the present end of the copy.
+    """
     copy = image.mirrors.partition(partition.topic_id, partition.index)
     resumed = None if copy is None else copy.resumption
     offsets = []
@@ -27,14 +30,15 @@ def held_from(image: ClusterImage, partition: Partition) -> int | None:
     mirror = image.mirrors.mirror_of(partition.topic_id)
     if mirror is not None and image.mirror_cuts.are_awaited(mirror.name):
         cuts, place = image.mirror_cuts.of(mirror.name), (partition.topic_id, partition.index)
-        # Rounds before the newest whole one are dropped. So this is that one, or all copies of none are here yet.
+        # Rounds before the newest whole round are dropped. So the first round is the newest whole round, or no round is
+        # whole yet.
         reached = cuts.offset(place, cuts.rounds[0].number) if cuts.rounds else None
         offsets.append(reached or 0)
     return min(offsets, default=None)
 
 
 def held_bytes(partition: Partition, offset: int) -> int:
-    """Bytes of closed segments that compaction leaves alone for that."""
+    """Return the bytes of closed segments that compaction skips because of this offset."""
     segments = partition.log.segments
     behind = [segment.size for segment, after in pairwise(segments) if after.base_offset > offset]
     return sum(behind)

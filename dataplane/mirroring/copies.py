@@ -1,4 +1,4 @@
-"""The copies that this broker leads, and how each stands with its source."""
+"""The copies that this broker leads, and the state of each relative to its source."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NOBODY = -1
 
 
 class SourceLeadership(NamedTuple):
-    """Who leads a partition at the source."""
+    """The leadership of a partition at the source."""
 
     topic_id: bytes
     leader: int
@@ -25,89 +25,96 @@ class SourceLeadership(NamedTuple):
 
 @dataclass(slots=True)
 class ToldCut:
-    """Where the source cuts a partition, as its leader has told."""
+    """The offset at which a leader of the source cuts a partition."""
 
     offset: int
     source_epoch: int
-    """The source's leader epoch in which it was asked."""
+    """Leader epoch of the source in which its leader was asked."""
     is_certain: bool = False
-    """Whether that epoch lasted until it was told: then the copy agrees with the source up to there, as far as it goes.
-    """
+    """True if that leader epoch lasted at least until the answer. Then the copy equals the source's log up to the cut,
+    as far as the copy goes."""
 
 
 @dataclass(slots=True, eq=False)
 class Copy:
-    """A partition that this broker leads, in one leadership, and its source as it was last seen."""
+    """A partition that this broker leads, in one leadership, and the source partition as last seen."""
 
     partition: Partition
     leader_epoch: int
-    """Of ours."""
+    """Leader epoch of this cluster."""
     source_topic_id: bytes = ZERO_UUID
     source_leader: int = NOBODY
     source_epoch: int = NO_EPOCH
     checked_epoch: int = NEVER
-    """The source's leader epoch in which the logs were last found to agree."""
+    """Leader epoch of the source in which the logs were last found to be equal."""
     source_high_watermark: int = -1
     bytes_per_record: float = 0.0
-    """Of what was copied last."""
+    """Average size of the most recently copied records."""
     level_at_ms: int = NEVER
-    """When the copy last had all that the source had, on the monotonic clock."""
+    """Time at which the copy last had all records of the source, in milliseconds of the monotonic clock; NEVER
+    before."""
     fetched_s: float = 0.0
-    """Loop time at which records last came. Who has waited longest is asked for first."""
+    """Loop time at which records last arrived. The copy that has waited longest comes first in a fetch request."""
     not_before_s: float = 0.0
-    """Loop time before which it is not asked for again."""
+    """Loop time before which the source is not asked for this copy again."""
     trouble: str = ""
-    """Why nothing can be fetched at the moment."""
+    """Reason why nothing can be fetched at the moment; empty if there is none."""
     fetched_epoch: int = NEVER
-    """The source's leader epoch in which something was fetched last."""
+    """Leader epoch of the source in which the latest fetch was answered."""
     cuts: dict[int, ToldCut] = field(default_factory=dict)
-    """By number of the round: what the quorum has not been told yet."""
+    """Cuts that were not reported to the quorum yet, by number of the round."""
 
     @property
     def key(self) -> tuple[str, int]:
-        """Topic and partition."""
+        """Topic and partition index here."""
         return self.partition.topic, self.partition.index
 
     @property
     def source_key(self) -> tuple[str, int]:
-        """Topic and partition, as the source names them."""
+        """Topic name and partition index at the source."""
         return source_name(self.partition.topic), self.partition.index
 
     @property
     def source_leadership(self) -> SourceLeadership:
-        """As it was last seen."""
+        """Leadership at the source as last seen."""
         return SourceLeadership(self.source_topic_id, self.source_leader, self.source_epoch)
 
     @property
     def is_led(self) -> bool:
-        """Whether the leadership lasts."""
+        """True while this broker's leadership lasts."""
         return self.partition.leader is not None and self.partition.leader_epoch == self.leader_epoch
 
     @property
     def log_end(self) -> int:
-        """Where the copy ends."""
+        """End offset of the copy."""
         return self.partition.log.log_end_offset
 
     @property
     def lag(self) -> int:
-        """Offsets that are still to be copied, where the source's end is known."""
+        """Number of offsets that remain to be copied; 0 if the end of the source is unknown."""
         return max(0, self.source_high_watermark - self.log_end)
 
     @property
     def lag_bytes(self) -> int:
-        """The same in bytes, estimated."""
+        """Estimated size in bytes of the records that remain to be copied."""
         return round(self.lag * self.bytes_per_record)
 
     def behind_ms(self, now_ms: int) -> int:
-        """How long ago it had all that the source had; NEVER if it has not had that in this leadership. While the
-        source does not answer nobody knows what it has."""
+        """Return the milliseconds since the copy last had all records of the source; NEVER if it did not have them in
+        this leadership.
+
+        While the source does not answer, the time counts from its last answer, since its end may have moved.
+        """
         if self.lag == 0 and not self.trouble:
             return 0
         return NEVER if self.level_at_ms == NEVER else now_ms - self.level_at_ms
 
     def fetched_in(self, source_epoch: int) -> None:
-        """The source's leader has answered a fetch, as the leader in this epoch. Its epochs only rise: what it told of
-        cuts between two fetches in one epoch it told in that epoch."""
+        """Note that the source's leader answered a fetch as leader of this epoch.
+
+        Leader epochs only rise. So a cut that the leader reported between two fetches in one epoch was reported in that
+        epoch, and becomes certain.
+        """
         if source_epoch != self.source_epoch:
             return
         self.fetched_epoch = source_epoch
@@ -116,15 +123,15 @@ class Copy:
             told.is_certain = True
 
     def retry_at(self, time_s: float, trouble: str) -> None:
-        """Something is wrong for now."""
+        """Postpone the next fetch after a failure."""
         self.not_before_s, self.trouble = time_s, trouble
 
     def state(self, image: ClusterImage) -> MirrorPartition:
-        """What the quorum knows of it."""
+        """Return the state of the copy in the quorum's metadata."""
         return image.mirrors.partition(self.partition.topic_id, self.partition.index) or MirrorPartition()
 
     def is_due(self, image: ClusterImage, now_s: float) -> bool:
-        """Whether it is to be copied further, now."""
+        """Return whether the copy is to be fetched now."""
         if not self.is_led or self.source_leader == NOBODY or now_s < self.not_before_s:
             return False
         state = self.state(image)
@@ -132,5 +139,5 @@ class Copy:
 
 
 def source_name(topic: str) -> str:
-    """The name at the source of the topic whose copy is a topic here."""
+    """Return the source's name of the topic that this topic copies."""
     return OFFSETS_TOPIC if is_offsets_copy(topic) else topic

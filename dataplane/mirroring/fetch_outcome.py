@@ -1,6 +1,6 @@
-"""What the leader of a copy concludes from the answers of its source. Pure.
+"""Conclusions of a copy's leader from the answers of its source. Pure.
 
-Whatever would lose records without a word is a fault, and stops the copy until a person has decided.
+An answer that would silently lose records is a fault, which stops the copy until an operator decides.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ UNKNOWN = -1
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """The copy has nothing yet, and begins at this offset."""
+    """The offset at which an empty copy begins."""
 
     offset: int
 
@@ -26,16 +26,17 @@ class Arrived:
     """Whole batches that a source sent."""
 
     size: int
-    """Bytes of them; what is behind is the beginning of another batch."""
+    """Size of the whole batches in bytes. The bytes after them are an incomplete batch."""
     next_offset: int
     epochs: tuple[tuple[int, int], ...]
-    """(leader epoch of the source, its first offset here), where the epoch is new."""
+    """New leader epochs of the source in the batches: (epoch, first offset)."""
 
 
 def out_of_range(
     copy: MirrorPartition, log_start: int, log_end: int, source_start: int, source_end: int
 ) -> Begin | MirrorFault | None:
-    """What it means that the source has nothing at the end of the copy; None if it has by now."""
+    """Return the consequence if the source has no record at the end of the copy: a new beginning for an empty copy, or
+    a fault. None if the source has the offset by now."""
     if log_end < source_start:
         if not copy.lineage and log_start == log_end:
             return Begin(source_start)
@@ -55,8 +56,11 @@ def out_of_range(
 def epoch_end(
     copy: MirrorPartition, log_end: int, asked_epoch: int, epoch: int, end_offset: int
 ) -> MirrorFault | None:
-    """What it means that, in the log of the source, `asked_epoch` ends so: `epoch` is the largest one there that is not
-    above it. None if all that was copied is there."""
+    """Return the fault that follows from an answer of OffsetForLeaderEpoch; None if the source has all copied records.
+
+    The answer says that in the source's log `epoch` is the largest epoch that is not above `asked_epoch`, and ends at
+    `end_offset`.
+    """
     if end_offset == UNKNOWN or epoch == UNKNOWN:
         return None
     ours = next((start for known, start in copy.lineage if known > epoch), log_end)
@@ -71,15 +75,21 @@ def epoch_end(
 
 
 def asked_next(copy: MirrorPartition, asked_epoch: int, epoch: int) -> int | None:
-    """The epoch to ask for before anything is concluded, where the source has told of an `epoch` that the copy does not
-    have: the copy's last one before that. Their logs part there, or earlier. None if it is known where."""
+    """Return the leader epoch to ask the source for next; None if the point of divergence is known already.
+
+    If the source answers with an `epoch` that the copy does not have, the copy asks about its own last epoch before
+    `epoch`. The logs diverge in that epoch or earlier.
+    """
     ours = next((known for known, _ in reversed(copy.lineage) if known <= epoch), epoch)
     return ours if ours < epoch < asked_epoch else None
 
 
 def agrees_to(copy: MirrorPartition, first: int, end: int, batches: memoryview) -> int | None:
-    """Up to where the source, from `first` on, has nothing but what was copied below `end`: whoever writes in a leader
-    epoch has one log. `batches` are the next that it has. None if one of them is of another epoch than the copy there.
+    """Return the offset below `end` up to which the source, from `first` on, has only records that were copied; None if
+    they differ.
+
+    `batches`: the source's next batches. They differ if the leader epoch of a batch is not that of the copy at its
+    offset, because all writers of a leader epoch write the same log.
     """
     for _, header in walk_batches(batches, partial_tail=True):
         if header.base_offset >= end:
@@ -92,8 +102,8 @@ def agrees_to(copy: MirrorPartition, first: int, end: int, batches: memoryview) 
 
 
 def kept(copy: MirrorPartition, log_end: int) -> MirrorFault | None:
-    """What it means for the first look at the source after a failback that was not to cut anything off: None if nothing
-    was written here after its count."""
+    """Return the fault for records that were written here after a failback had counted them, if the failback must not
+    cut off records; None if there are no such records. It is checked at the first contact with the source."""
     resumption = copy.resumption
     if resumption is None or not copy.keeps_tail or log_end <= resumption.offset:
         return None
@@ -112,9 +122,9 @@ def _diverged(first: int, end: int, reason: str) -> MirrorFault:
 
 
 def arrived(copy: MirrorPartition, batches: memoryview) -> Arrived:
-    """Which batches of an answer are whole, and which leader epochs begin in them.
+    """Return the whole batches of an answer, and the leader epochs that begin in them.
 
-    Raises KafkaError: CORRUPT_MESSAGE for sizes that cannot be, UNSUPPORTED_FOR_MESSAGE_FORMAT for a format before 2.
+    Raises KafkaError: CORRUPT_MESSAGE for impossible sizes, UNSUPPORTED_FOR_MESSAGE_FORMAT for a format before 2.
     """
     size = next_offset = 0
     epochs: list[tuple[int, int]] = []

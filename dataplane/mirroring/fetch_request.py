@@ -1,4 +1,4 @@
-"""How a broker of the source is asked for records: as a consumer that reads all, of the partitions that it leads."""
+"""Fetch requests to brokers of the source. The target acts as a consumer that reads uncommitted records."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ READ_UNCOMMITTED: Final = 0
 
 
 def fetch_request(wanted: Sequence[tuple[Copy, int]], allowance: int, wait_ms: int) -> FetchRequest:
-    """For so many bytes. A source sends one batch in any case, however large it is."""
+    """Return a request for these copies and offsets, for at most `allowance` bytes. A source always sends one whole
+    batch, however large it is."""
     by_topic: dict[tuple[str, bytes], list[FetchPartition]] = defaultdict(list)
     for copy, offset in wanted:
         by_topic[copy.source_key[0], copy.source_topic_id].append(

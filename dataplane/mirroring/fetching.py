@@ -1,4 +1,5 @@
-"""Fetches from one broker of a source: what it leads there and this broker leads here, in one request at a time."""
+"""Fetching from one broker of a source, for the partitions that it leads at the source and this broker leads here. One
+request is under way at a time."""
 
 from __future__ import annotations
 
@@ -30,12 +31,13 @@ from .source import SourceCluster
 logger = logging.getLogger(__name__)
 
 LANES = ("mirror", "mirror, too")
-"""A source that waits for records answers nothing else on that connection. Who gives up a fetch asks on the other."""
+"""Names of the two connections to the source. A broker that waits for records answers nothing else on that connection,
+so after a fetch is given up the next request uses the other connection."""
 WAIT_MAX_MS = 500
 SHORT_WAIT_MS = 50
 RETRY_S = 0.1
 BY_NAME_ONLY = 12
-"""The last version of Fetch that names topics by their names."""
+"""Last version of Fetch that identifies topics by name."""
 EARLIEST, LATEST = -2, -1
 
 _LOOK_AGAIN = frozenset(
@@ -51,16 +53,17 @@ _LOOK_AGAIN = frozenset(
         ErrorCode.LEADER_NOT_AVAILABLE,
     }
 )
-"""What the source's metadata will explain."""
+"""Errors after which the source's metadata are fetched again."""
 
 Report = Callable[[Sequence[MirrorPartitionReport]], Awaitable[None]]
 AskCuts = Callable[[int, Sequence[Copy]], Awaitable[None]]
 _Asked = dict[tuple[str, int], tuple[Copy, SourceLeadership, int, MirrorFault | None]]
-"""By partition: who is asked, for which epoch, and what has followed from the answer before."""
+"""Epochs to ask about, by source topic and partition: the copy, its leadership at the source, the epoch, and the fault
+found by the previous answer."""
 
 
 class SourceFetcher:
-    """Copies from one broker of the source until it is closed. One writer of its copies: the event loop."""
+    """A task that copies from one broker of the source until it is closed. One writer of its copies: the event loop."""
 
     def __init__(
         self,
@@ -75,9 +78,12 @@ class SourceFetcher:
         look_again: Callable[[], None],
         ask_cuts: AskCuts,
     ) -> None:
-        """`copies` are those whose source that broker leads; `count` hears of bytes that were copied; `look_again` has
-        the metadata of the source fetched; `ask_cuts` asks that broker where it cuts copies, between two fetches. The
-        `throttle` is that of all fetchers of the mirror here."""
+        """`copies` returns the copies whose source a broker leads. `count` is called with the number of bytes copied.
+        `look_again` requests new metadata of the source. `ask_cuts` asks the broker for the cut offsets of copies,
+        between two fetches.
+
+        `throttle` is shared by all fetchers of the mirror on this broker.
+        """
         self._broker_id = broker_id
         self._mirror = mirror
         self._source = source
@@ -92,12 +98,13 @@ class SourceFetcher:
         self._news = asyncio.Event()
         self._asked_for: Sequence[Copy] = ()
         self._asking: asyncio.Task[FetchResponse] | None = None
-        """The fetch that is under way, for these copies."""
+        """The fetch that is under way, for the copies in `_asked_for`."""
         self._lane = LANES[0]
         self._task = self._loop.create_task(self._run(), name=f"mirror {mirror.name} from {broker_id}")
 
     def wake(self) -> None:
-        """There may be something to fetch. A fetch for which the source may wait is given up if it lacks a copy."""
+        """Check for copies to fetch. A fetch that is under way is given up if a due copy is missing from it, since the
+        source may wait long before it answers."""
         self._news.set()
         if self._asking is not None and any(
             copy not in self._asked_for and copy.is_due(self._image(), self._loop.time())
@@ -108,7 +115,7 @@ class SourceFetcher:
             asking.cancel()
 
     def close(self) -> None:
-        """Fetch no more."""
+        """Stop fetching."""
         self._task.cancel()
 
     async def _run(self) -> None:
@@ -132,7 +139,7 @@ class SourceFetcher:
                     copy.retry_at(self._loop.time() + RETRY_S, error.message)
                 self._look_again()
             except Exception:
-                # A fault of ours: the copies stand still, and the broker goes on.
+                # A bug of this program must not stop the broker: only the copies stop.
                 logger.exception(
                     "mirror %s: fetching from broker %d failed", self._mirror.name, self._broker_id
                 )
@@ -141,7 +148,7 @@ class SourceFetcher:
             await self._pause()
 
     async def _pause(self) -> None:
-        """Until there is news, or something may be tried again."""
+        """Wait for news, or until a copy may be tried again."""
         later = any(copy.not_before_s > self._loop.time() for copy in self._copies(self._broker_id))
         try:
             async with asyncio.timeout(RETRY_S if later else None):
@@ -152,7 +159,8 @@ class SourceFetcher:
     # ------------------------------------------------------------ before the first fetch of a leadership
 
     async def _ready(self, due: list[Copy]) -> list[Copy]:
-        """Those whose log is known to agree with the source, as far as it goes."""
+        """Return the copies whose log is known to equal the source's, as far as the log goes. The others are begun or
+        checked first."""
         image = self._image()
         due = [copy for copy in due if not self._is_deposed(copy, image)]
         begins = [copy for copy in due if self._begins_elsewhere(copy, image)]
@@ -165,9 +173,11 @@ class SourceFetcher:
         return [copy for copy in checked if copy.is_due(self._image(), self._loop.time())]
 
     def _is_deposed(self, copy: Copy, image: ClusterImage) -> bool:
-        """Whether records of a later leader were copied already: this one does not know yet that it leads no more, and
-        says nothing of what the source has. Where topics have no ids it may also be another topic of the name, whose
-        epochs begin anew: then the logs are compared."""
+        """Return whether the source broker is a deposed leader: records of a later leader were copied already.
+
+        The deposed leader does not know yet that it was replaced, so its answers prove nothing. Without topic ids a
+        lower epoch may also mean another topic of the same name, whose epochs begin again. Then the logs are compared.
+        """
         latest = copy.state(image).source_epoch_below(copy.log_end)
         has_id = copy.source_topic_id != ZERO_UUID
         is_deposed = has_id and NO_EPOCH < copy.source_epoch < latest
@@ -187,7 +197,7 @@ class SourceFetcher:
         )
 
     async def _begin(self, copies: list[Copy]) -> None:
-        """At the offset of a time, or at the end."""
+        """Begin empty copies at the offset of the mirror's start time, or at the end of the source."""
         reports = []
         for copy, offset in await self._offsets(copies, self._mirror.start):
             if offset < 0:
@@ -200,7 +210,7 @@ class SourceFetcher:
             await self._report(reports)
 
     async def _check(self, copies: list[Copy]) -> None:
-        """Ask where the epochs that were copied last end at the source (KIP-101, KIP-320)."""
+        """Ask where the most recently copied epochs end at the source (KIP-101, KIP-320), and report faults."""
         image = self._image()
         asked: _Asked = {}
         faults = []
@@ -219,7 +229,7 @@ class SourceFetcher:
             await self._report(faults)
 
     async def _epoch_ends(self, asked: _Asked) -> list[MirrorPartitionReport]:
-        """The faults that follow from where these epochs end at the source."""
+        """Return the faults that follow from the ends of these epochs at the source."""
         faults: list[MirrorPartitionReport] = []
         again: _Asked = {}
         if not asked:
@@ -258,9 +268,12 @@ class SourceFetcher:
         return [*faults, *await self._epoch_ends(again)]
 
     async def _has_others(self, copy: Copy, led: SourceLeadership, first: int, end: int) -> bool | None:
-        """Whether the source has other records than the copy at these offsets, or ends within them. Its leader may know
-        nothing of an epoch although nothing is lost: compaction took all records of it, and then this replica began.
-        None if nobody can tell yet."""
+        """Return whether the source has different records than the copy at these offsets, or ends within them; None if
+        that cannot be decided yet.
+
+        The source's leader may not know an epoch although no record is lost: compaction removed all records of the
+        epoch before the replica was created.
+        """
         while first < end and copy.is_due(self._image(), self._loop.time()):
             reached = await self._agrees_to(copy, first, end)
             if not self._still_leads(copy, led):
@@ -273,7 +286,8 @@ class SourceFetcher:
         return False if first >= end else None
 
     async def _agrees_to(self, copy: Copy, first: int, end: int) -> int | None:
-        """As `judgement.agrees_to`, for what the source sends next: `first` if that is nothing."""
+        """Compare the next batches of the source with the copy by `fetch_outcome.agrees_to`. Returns `first` if the
+        source sent nothing."""
         answer = await self._ask_for([(copy, first)], 0)
         for part in (part for topic in answer.responses for part in topic.partitions):
             if part.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
@@ -293,7 +307,8 @@ class SourceFetcher:
         by_name = {copy.source_key: copy for copy in copies}
         by_id = {(copy.source_topic_id, copy.partition.index): copy for copy in copies}
         leaderships = {copy.key: copy.source_leadership for copy in copies}
-        # A source fills its answer in the order of the request: nobody waits for ever.
+        # A source fills its answer in the order of the request. The longest waiting copy comes first, so each copy gets
+        # its turn.
         wanted = [(copy, copy.log_end) for copy in sorted(copies, key=lambda one: one.fetched_s)]
         answer = await self._answered(
             copies, self._loop.create_task(self._ask_for(wanted, self._wait_ms(copies)))
@@ -307,7 +322,7 @@ class SourceFetcher:
                     await self._take(copy, part, leaderships[copy.key])
 
     async def _answered(self, copies: Sequence[Copy], asking: asyncio.Task[FetchResponse]) -> FetchResponse:
-        """What the source sends; nothing if the fetch was given up."""
+        """Return the source's answer; an empty one if the fetch was given up."""
         self._asked_for, self._asking = copies, asking
         try:
             return await asking
@@ -319,8 +334,9 @@ class SourceFetcher:
             self._asking = None
 
     async def _ask_for(self, wanted: Sequence[tuple[Copy, int]], wait_ms: int) -> FetchResponse:
-        """Records from these offsets on. Raises KafkaError."""
-        # Another fetcher may have taken all: then one batch is overdrawn, and made up for.
+        """Fetch records from these offsets on. Raises KafkaError."""
+        # Another fetcher may have used up the allowance. Then one batch exceeds it, and the throttle waits longer
+        # afterwards.
         request = fetch_request(wanted, max(1, self._throttle.allowance()), wait_ms)
         has_ids = all(copy.source_topic_id != ZERO_UUID for copy, _ in wanted)
         answer = await self._source.ask(
@@ -337,15 +353,18 @@ class SourceFetcher:
         return answer
 
     def _wait_ms(self, copies: list[Copy]) -> int:
-        """How long the source may wait for records. Not for long, while nobody knows yet where one of them ends there,
-        or while another copy is to be asked for again soon and would wait, too."""
+        """Return how long the source may wait for records.
+
+        The wait is short while the source's end is unknown for one of the copies. It is short, too, if another copy is
+        to be tried again soon, since that copy would wait as well.
+        """
         is_known = all(copy.source_high_watermark >= 0 for copy in copies)
         others = any(copy.not_before_s > self._loop.time() for copy in self._copies(self._broker_id))
         return WAIT_MAX_MS if is_known and not others else SHORT_WAIT_MS
 
     def _still_leads(self, copy: Copy, led: SourceLeadership) -> bool:
-        """Whether what this broker has answered as the leader counts. Once another one is known to lead, that one is
-        asked where the logs agree, and what comes late from here it may not have."""
+        """Return whether an answer of this broker still counts. Once the metadata show another leader, that leader
+        determines where the logs agree, and it may not have the records of a late answer."""
         return copy.source_leader == self._broker_id and copy.source_leadership == led
 
     async def _take(self, copy: Copy, part: PartitionData, led: SourceLeadership) -> None:
@@ -368,7 +387,8 @@ class SourceFetcher:
                     copy.level_at_ms = monotonic_ms()
 
     async def _append(self, copy: Copy, received: memoryview, led: SourceLeadership) -> None:
-        """What the quorum has to know of the source's epochs it knows before their records are here."""
+        """Append the whole batches. The quorum records new leader epochs of the source before records of these epochs
+        are appended."""
         state = copy.state(self._image())
         try:
             news = arrived(state, received)
@@ -378,7 +398,7 @@ class SourceFetcher:
             if not news.size or not is_due:
                 return
             before = copy.log_end
-            # Fetched bytes are shared with other partitions of the answer, and these are written to.
+            # The fetched buffer is shared with other partitions of the answer, and the append modifies its bytes.
             copy.partition.append_copied(memoryview(bytearray(received[: news.size])))
             copy.bytes_per_record = news.size / max(1, copy.log_end - before)
             self._count(news.size)
@@ -393,7 +413,7 @@ class SourceFetcher:
                 copy.retry_at(self._loop.time() + RETRY_S, error.message)
 
     def _follow_start(self, copy: Copy, source_start: int) -> None:
-        """What the source has dropped goes here, too."""
+        """Delete the records that the source has deleted."""
         partition = copy.partition
         start = min(source_start, partition.high_watermark)
         if start > partition.log.log_start_offset:
@@ -417,7 +437,7 @@ class SourceFetcher:
         return offset
 
     async def _offsets(self, copies: list[Copy], timestamp: int) -> list[tuple[Copy, int]]:
-        """What ListOffsets says of a time; -1 where it says nothing that counts."""
+        """Ask ListOffsets for the offsets at a time. The offset is -1 where there is no valid answer."""
         asked = {copy.source_key: (copy, copy.source_leadership) for copy in copies}
         by_topic: dict[str, list[ListOffsetsPartition]] = defaultdict(list)
         for (topic, index), (_, led) in asked.items():

@@ -1,4 +1,4 @@
-"""Whether a new mirror is to wait for a cut of its source before its copies are compacted."""
+"""A check whether compaction of a new mirror's copies waits for the first cut of the source."""
 
 from __future__ import annotations
 
@@ -19,12 +19,16 @@ _REFUSALS: Final = frozenset(
         ErrorCode.TOPIC_AUTHORIZATION_FAILED,
     }
 )
-"""What a source answers that tells no cuts, or not to this user."""
+"""Errors of a source that does not report cuts, or not to this user."""
 
 
 async def is_to_come(source: SourceCluster, metadata: MetadataResponse, *, with_offsets: bool) -> bool:
-    """Whether the source tells the mirror's user all that a round takes. One that knows cuts, and cannot tell one just
-    now, will. `metadata`: with its brokers. `with_offsets`: whether committed offsets are to be copied."""
+    """Return whether a cut of the source can be expected: the source reports everything a round needs to the mirror's
+    user.
+
+    A source that supports cuts, but cannot report a cut at the moment, will do so later. `metadata` contains the
+    source's brokers. `with_offsets`: committed offsets are to be copied as well.
+    """
     broker = metadata.brokers[0].node_id
     try:
         found = await source.ask(broker, FindCutRequest(), timeout_ms=ANSWER_TIMEOUT_MS)
@@ -38,8 +42,8 @@ async def is_to_come(source: SourceCluster, metadata: MetadataResponse, *, with_
 
 
 async def tells_offsets(source: SourceCluster) -> bool:
-    """Whether the mirror's user may read committed offsets at the source, so that they can be copied. Raises
-    KafkaError."""
+    """Return whether the mirror's user may read the topic of committed offsets at the source, so that it can be copied.
+    Raises KafkaError."""
     metadata = await source.metadata([OFFSETS_TOPIC])
     return all(topic.error_code != ErrorCode.TOPIC_AUTHORIZATION_FAILED for topic in metadata.topics)
 

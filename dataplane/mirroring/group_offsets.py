@@ -1,8 +1,8 @@
-"""Committed offsets of the source's groups, which follow here while the group has no members here.
+"""Committed offsets of the source's groups. They are committed here, too, while the group has no members here.
 
-A broker looks after the groups that it coordinates here. An offset is committed once the copy reaches it, as far as
-this broker can tell: it has a replica of the partition. So a consumer that moves here goes on where it was, and not
-ahead of that.
+A broker maintains the groups that it coordinates here. An offset is committed once the copy reaches it, which the
+broker can tell only if it has a replica of the partition. So a consumer that moves to this cluster continues at its
+position, and never after the end of the copy.
 """
 
 from __future__ import annotations
@@ -29,36 +29,39 @@ from .source import SourceCluster
 
 GROUPS_AT_ONCE = 50
 _OF_OTHER_RECORDS: Final = frozenset({FaultKind.DIVERGED, FaultKind.MADE_ANEW})
-"""While a copy has such a fault the source commits offsets of records that are not in the copy."""
+"""Faults of a copy that has other records than the source. Offsets committed at the source then refer to records that
+the copy does not have."""
 OF_ONE_GROUP = 7
-"""The last version of OffsetFetch that asks for one group: Kafka before 3.0 knows no later one."""
+"""Last version of OffsetFetch that asks for a single group. Kafka before 3.0 knows no later version."""
 
 PartitionOffsets = Mapping[tuple[str, int], tuple[int, str]]
-"""By topic and partition: the offset, and what the client keeps with it."""
+"""Committed offset and client metadata, by topic and partition."""
 _SourceTopic = tuple[str, bytes]
-"""Name and id, one of them empty. A source that tells ids may have made a topic anew since it was looked at last."""
+"""Name and id of a topic, one of them empty. A source that reports ids may have recreated a topic since the last
+look."""
 _SourceOffsets = Mapping[_SourceTopic, Mapping[int, tuple[int, str]]]
-"""What a source tells of one group, by partition."""
+"""Committed offsets of one group at the source, by topic and partition."""
 
 
 class OffsetCommits(Protocol):
     """The groups of this cluster that this broker coordinates."""
 
     async def have_a_place(self) -> None:
-        """Make sure that offsets can be kept here."""
+        """Create the topic for committed offsets if it does not exist."""
         ...
 
     def takes(self, group_id: str) -> bool:
-        """Whether a group belongs here, and has no members."""
+        """Return whether this broker coordinates the group, and the group has no members."""
         ...
 
     async def commit(self, group_id: str, offsets: PartitionOffsets, mirror: str) -> None:
-        """Commit those that are news, and that the copies reach, as a mirror's. Raises KafkaError."""
+        """Commit the offsets that are new and that the copies reach, marked with the mirror's name. Raises
+        KafkaError."""
         ...
 
 
 class GroupOffsets:
-    """Of one mirror, on one broker."""
+    """The copied group offsets of one mirror, on one broker."""
 
     def __init__(
         self,
@@ -75,7 +78,7 @@ class GroupOffsets:
         self._image = image
 
     async def bring_up_to_date(self, broker_ids: Sequence[int]) -> None:
-        """Look at the groups that each of the source's brokers coordinates. Raises KafkaError."""
+        """Copy the committed offsets of the groups that these brokers of the source coordinate. Raises KafkaError."""
         await self._commits.have_a_place()
         copies = self._copies()
         for broker_id in broker_ids:
@@ -89,7 +92,7 @@ class GroupOffsets:
                         await self._commits.commit(group_id, ours, self._mirror)
 
     def _copies(self) -> Mapping[_SourceTopic, bytes]:
-        """The topics here, by what the source calls them."""
+        """Return the ids of the copies here, by the source's names and ids."""
         image = self._image()
         copies: dict[_SourceTopic, bytes] = {}
         for topic_id, topic in image.mirrors.topics_of(self._mirror):
@@ -99,7 +102,7 @@ class GroupOffsets:
         return copies
 
     def _ours(self, offsets: _SourceOffsets, copies: Mapping[_SourceTopic, bytes]) -> PartitionOffsets:
-        """Those of records that the copies have, or are to have."""
+        """Return the offsets, by partition here, whose records the copies have or will have."""
         image = self._image()
         ours: dict[tuple[str, int], tuple[int, str]] = {}
         for key, partitions in offsets.items():

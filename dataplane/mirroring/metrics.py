@@ -1,4 +1,4 @@
-"""What monitoring hears of mirrors, from the leaders of copies."""
+"""Metrics of mirrors, reported by the leaders of copies."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _held(image: ClusterImage, copy: Copy) -> int | None:
 
 
 def mirror_families(image: ClusterImage, mirrors: Mirrors) -> Iterator[Family]:
-    """Of the active mirrors."""
+    """Return the metrics of all active mirrors."""
     copies = [(name, copy) for name, link in mirrors.links.items() for copy in link.copies if copy.is_led]
     told = [
         ((name, copy.partition.topic, copy.partition.index), copy)

@@ -1,7 +1,7 @@
-"""One mirror on one broker: the connections to its source, the copies that this broker leads, and who looks after what.
+"""One mirror on one broker: the connections to its source, the copies that this broker leads, and the division of work.
 
-A mirror is looked after by all brokers. Each copies the partitions that it leads, and the offsets of the groups that it
-coordinates. One of them, which all choose alike, looks after the list of topics.
+All brokers work for a mirror. Each copies the partitions that it leads, and the offsets of the groups that it
+coordinates. A single broker, which all brokers determine alike, maintains the list of topics.
 """
 
 from __future__ import annotations
@@ -35,15 +35,15 @@ logger = logging.getLogger(__name__)
 T = TypeVar("T")
 
 LOOK_EVERY_S = 5.0
-"""How often the source is asked for its brokers, topics and groups."""
+"""Interval at which the source is asked for its brokers, topics and groups."""
 LOOK_AGAIN_S = 0.1
-"""How soon it is asked again, when a broker of it has sent us elsewhere."""
+"""Delay before the source is asked again, after one of its brokers has rejected a request with outdated metadata."""
 TELL_CUTS_EVERY_S = 0.1
-"""How often it is looked whether copies have reached cuts."""
+"""Interval of the check whether copies have reached cuts."""
 
 
 class MirrorLink:
-    """One writer: the event loop. Ends with `close`."""
+    """The work of one broker for one active mirror. One writer: the event loop. Ends with `close`."""
 
     def __init__(
         self,
@@ -57,9 +57,9 @@ class MirrorLink:
     ) -> None:
         self.mirror = mirror
         self.trouble = ""
-        """Why the source is not reached at the moment."""
+        """Reason why the source cannot be reached at the moment; empty if it can."""
         self.copied_bytes = 0
-        """Since this link began."""
+        """Bytes copied since this link began."""
         self._broker_id = broker_id
         self._source = source
         self._quorum = quorum
@@ -89,7 +89,7 @@ class MirrorLink:
         ]
 
     async def close(self) -> None:
-        """Copy no more."""
+        """Stop copying, and close the connections."""
         for fetcher in self._fetchers.values():
             fetcher.close()
         for task in self._tasks:
@@ -100,7 +100,7 @@ class MirrorLink:
     # ------------------------------------------------------------ what it copies
 
     def follow(self, partitions: Iterable[Partition]) -> None:
-        """Copy these, which are all of this mirror that this broker leads."""
+        """Copy these partitions: all of this mirror that this broker leads."""
         led = {(one.topic, one.index): one for one in partitions}
         for key in self._copies.keys() - led.keys():
             del self._copies[key]
@@ -121,12 +121,12 @@ class MirrorLink:
 
     @property
     def copies(self) -> Sequence[Copy]:
-        """Those that this broker leads."""
+        """Copies that this broker leads."""
         return list(self._copies.values())
 
     @property
     def looks_after_topics(self) -> bool:
-        """Whether this broker is the one of all that looks after the list of topics."""
+        """True if this broker is the single one that maintains the list of topics."""
         usable = sorted(one.broker_id for one in self._quorum.image.brokers.values() if one.usable)
         return bool(usable) and usable[crc32(self.mirror.name.encode()) % len(usable)] == self._broker_id
 
@@ -136,7 +136,7 @@ class MirrorLink:
     # ------------------------------------------------------------ the source
 
     def look_again(self) -> None:
-        """What is known of the source may be out of date."""
+        """Ask the source for its metadata soon, since the known metadata may be outdated."""
         self._asked.set()
 
     async def _look(self) -> None:
@@ -171,8 +171,11 @@ class MirrorLink:
             await self._acls.bring_up_to_date(metadata.brokers[0].node_id)
 
     def _check_cluster(self, metadata: MetadataResponse) -> None:
-        """Raises KafkaError if the addresses lead to another cluster by now. Nothing is copied from that: it may have
-        the same topics, as another mirror of the source has. Afterwards it is looked anew whether the logs agree."""
+        """Raise KafkaError if the addresses lead to another cluster by now.
+
+        Nothing is copied from another cluster, since it may have topics of the same names, for example as another
+        mirror of the source. When the right cluster answers again, the logs are compared before anything is copied.
+        """
         if metadata.cluster_id in (self.mirror.source_cluster_id, None):
             return
         reason = (
@@ -185,7 +188,7 @@ class MirrorLink:
         raise KafkaError(ErrorCode.INCONSISTENT_CLUSTER_ID, reason)
 
     def _place(self, metadata: MetadataResponse) -> None:
-        """Who leads what, in which epoch."""
+        """Take the leaders and leader epochs of the copies' partitions from the source's metadata."""
         leaders = {
             (topic.name or "", part.partition_index): (topic.topic_id, part.leader_id, part.leader_epoch)
             for topic in metadata.topics
@@ -211,8 +214,11 @@ class MirrorLink:
         self._have_fetchers({copy.source_leader for copy in self._copies.values()} - {NOBODY})
 
     def _is_source_of(self, copy: Copy, topic_id: bytes) -> bool:
-        """Whether it is the topic that the quorum knows to be copied, as far as its cluster tells ids. What is copied
-        before the quorum knows one might be mixed with a topic that is made anew meanwhile."""
+        """Return whether the id is that of the copied topic in the quorum's metadata, as far as the source reports ids.
+
+        Nothing is copied while the quorum has no id yet: the source might recreate the topic in the meantime, and the
+        records of both would be mixed.
+        """
         topic = self._quorum.image.mirrors.topics.get(copy.partition.topic_id)
         known = ZERO_UUID if topic is None else topic.source_topic_id
         return topic_id in (known, ZERO_UUID)
@@ -249,7 +255,7 @@ class MirrorLink:
             await self._without_end(self.rounds.tell(self._copies.values()), None)
 
     async def _without_end(self, work: Awaitable[T], otherwise: T) -> T:
-        """Its result. What fails is tried again by the next round."""
+        """Return the result of the work, or `otherwise` if it fails. The next round repeats failed work."""
         try:
             return await work
         except KafkaError as error:

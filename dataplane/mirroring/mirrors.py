@@ -1,4 +1,4 @@
-"""All mirrors of this broker: a link for each that is active, and what follows from a promotion."""
+"""All mirrors of this broker: a link for each active mirror, and the cleanup after a promotion."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ RETRY_S = 0.5
 
 
 class Mirrors:
-    """Follows the image. One writer: the event loop."""
+    """A follower of the cluster image that opens and closes mirror links. One writer: the event loop."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class Mirrors:
         replication_factor: int,
         chance: random.Random,
     ) -> None:
-        """Without `sources` this process has no client to reach a source with."""
+        """If `sources` is None, this process has no client that could reach a source."""
         self._broker_id = broker_id
         self._replicas = replicas
         self._quorum = quorum
@@ -60,13 +60,13 @@ class Mirrors:
         self._retries: set[asyncio.TimerHandle] = set()
         self._closed = False
         self.links: dict[str, MirrorLink] = {}
-        """Of the active mirrors, by name."""
+        """Links of the active mirrors, by name of the mirror."""
         self._follows_soon = False
         self._refused: dict[str, tuple[Mirror, str]] = {}
-        """Active mirrors whose source this broker cannot reach as they are, and why."""
+        """Active mirrors whose source this broker cannot reach with the mirror's settings, and the reason."""
 
     def image_changed(self, image: ClusterImage, delta: ImageDelta) -> None:
-        """Follow a change. Replicas have their roles already."""
+        """Follow a change of the image. The replicas have their new roles already."""
         if self._closed:
             return
         self._takeover.image_changed(image)
@@ -82,7 +82,7 @@ class Mirrors:
             self._follow()
 
     def _follow_soon(self) -> None:
-        """Once for all copies that are elected in this turn of the loop."""
+        """Follow once for all copies that are elected in this iteration of the event loop."""
         if not self._follows_soon:
             self._follows_soon = True
             asyncio.get_running_loop().call_soon(self._follow)
@@ -95,7 +95,7 @@ class Mirrors:
             link.follow(self._led_copies(self._quorum.image, link.mirror.name))
 
     def _led_copies(self, image: ClusterImage, mirror: str) -> Iterator[Partition]:
-        """The copies of a mirror that this broker leads."""
+        """Return the copies of a mirror that this broker leads."""
         for topic_id, _ in image.mirrors.topics_of(mirror):
             for index in image.topics_by_id[topic_id].partitions:
                 partition = self._replicas.find_by_id(topic_id, index)
@@ -103,18 +103,21 @@ class Mirrors:
                     yield partition
 
     def trouble_of(self, name: str) -> str:
-        """Why this broker does not reach the source of a mirror; empty if it does, or need not."""
+        """Return the reason why this broker cannot reach the source of a mirror; empty if it can, or need not."""
         if name in self._refused:
             return self._refused[name][1]
         link = self.links.get(name)
         return "" if link is None else link.trouble
 
     def elected(self, partition: Partition) -> None:
-        """This broker leads a partition from now on. In one that was a copy once, nobody is left to end what the
-        source's producers have begun: it is aborted, before anything is appended, and these producers are forgotten."""
+        """Take over a partition that this broker now leads.
+
+        In a promoted copy no client can end transactions of the source's producers. They are aborted before anything is
+        appended, and these producers are forgotten.
+        """
         mirrors = self._quorum.image.mirrors
         if mirrors.mirror_of(partition.topic_id) is not None:
-            # Where many replicas are made at a time, most are elected after the change of the image that has them.
+            # Where many replicas are created at a time, most are elected after the image change that contains them.
             self._follow_soon()
         copy = mirrors.partition(partition.topic_id, partition.index)
         if copy is None or copy.promoted_epoch == NO_EPOCH:
@@ -150,7 +153,7 @@ class Mirrors:
             self._begin(active[name])
 
     def _begin(self, mirror: Mirror) -> None:
-        from .mirror_link import MirrorLink  # loaded late: only a broker that mirrors needs it
+        from .mirror_link import MirrorLink  # A late import: only a broker with mirrors needs the module.
 
         try:
             source = self._options.open(self._sources, mirror)
@@ -176,7 +179,7 @@ class Mirrors:
         return self._chance.getrandbits(63)
 
     async def close(self) -> None:
-        """Copy no more."""
+        """Stop copying, and wait until all links are closed."""
         self._closed = True
         for timer in self._retries:
             timer.cancel()

@@ -1,4 +1,4 @@
-"""Commits of copied offsets into the groups that this broker coordinates."""
+"""Commits of copied offsets to the groups that this broker coordinates."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ..replication.replicas.replicas import Replicas
 from .group_offsets import PartitionOffsets
 
 UNKNOWN_EPOCH = -1
-"""Leader epochs of the source mean nothing here."""
+"""Leader epoch of copied commits. Leader epochs of the source have no meaning here."""
 
 
 class OwnGroups:
@@ -37,12 +37,13 @@ class OwnGroups:
         self._wall_ms = wall_ms
 
     async def have_a_place(self) -> None:
-        """Have the topic that groups are kept in, which comes with the first that is asked for."""
+        """Create `__consumer_offsets` if it does not exist. Otherwise it is created when a client first asks for a
+        group."""
         if OFFSETS_TOPIC not in self._image().topics:
             await self._creator.create([OFFSETS_TOPIC])
 
     def takes(self, group_id: str) -> bool:
-        """Whether a group belongs here, and has no members."""
+        """Return whether this broker coordinates the group, and the group has no members."""
         try:
             group = self._groups.shard_for(group_id).groups.get(group_id)
         except KafkaError:
@@ -50,7 +51,8 @@ class OwnGroups:
         return group is None or not group.members
 
     async def commit(self, group_id: str, offsets: PartitionOffsets, mirror: str) -> None:
-        """Commit those that are news, and that the copies reach, as a mirror's. Raises KafkaError."""
+        """Commit the offsets that are new and that the copies reach, marked with the mirror's name. Raises
+        KafkaError."""
         shard = self._groups.shard_for(group_id)
         known = shard.offsets.of_group(group_id)
         now_ms, topics = self._wall_ms(), self._image().topics

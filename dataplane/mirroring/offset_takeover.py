@@ -1,7 +1,9 @@
-"""Committed offsets as of the cut at which a mirror was promoted: from the copy of the source's into our own groups.
+"""Takeover of committed offsets after a promotion at a cut: from the copy of the source's offsets topic into the groups
+of this cluster.
 
-The leader of each partition of the copy tells the quorum what is there. Once all have, whoever coordinates groups
-commits what belongs to them. Each tells the quorum when it is done, and who leads next goes on with what is left.
+The leader of each partition of that copy reports the offsets at the cut to the quorum. Once all leaders have reported,
+each group coordinator commits the offsets of its groups, and reports to the quorum when it is done. A new leader
+continues with the groups that remain.
 """
 
 from __future__ import annotations
@@ -38,14 +40,15 @@ from .offsets_at_cut import OffsetsAtCut, copied_offset
 logger = logging.getLogger(__name__)
 
 OFFSETS_AT_ONCE: Final = 1000
-"""In one command."""
+"""Maximum number of offsets in one command."""
 GROUPS_AT_ONCE: Final = 100
 LOOK_AGAIN_S: Final = 0.2
-"""Shards are read meanwhile, and what failed is tried again."""
+"""Delay before the next attempt. Meanwhile coordinators load their shards; failed steps are repeated."""
 
 
 class OffsetTakeover:
-    """Follows the image. One writer: the event loop."""
+    """A follower of the cluster image that runs a task for each mirror whose offsets are to be taken over. One writer:
+    the event loop."""
 
     def __init__(
         self,
@@ -68,7 +71,8 @@ class OffsetTakeover:
         self._ended: set[asyncio.Task[None]] = set()
 
     def is_withheld(self, group_id: str, partition: int) -> bool:
-        """Whether a group in a partition of our offsets is yet to get its own."""
+        """Return whether a group in this partition of `__consumer_offsets` still waits for its offsets from the
+        mirror."""
         due = self._quorum.image.mirror_offsets.due
         return bool(due) and any(
             partition not in due[name].taken and self._pattern(name).fullmatch(group_id) for name in due
@@ -81,7 +85,7 @@ class OffsetTakeover:
         return self._patterns[mirror]
 
     def image_changed(self, image: ClusterImage) -> None:
-        """Follow a change. Replicas have their roles already."""
+        """Follow a change of the image. The replicas have their new roles already."""
         due = image.mirror_offsets.due
         for name in self._tasks.keys() - due.keys():
             self._end(self._tasks.pop(name))
@@ -97,7 +101,7 @@ class OffsetTakeover:
         task.add_done_callback(self._ended.discard)
 
     async def close(self) -> None:
-        """Take over no more."""
+        """Stop all takeovers."""
         for name in list(self._tasks):
             self._end(self._tasks.pop(name))
         if self._ended:
@@ -118,7 +122,7 @@ class OffsetTakeover:
                     await self._news.wait()
 
     async def _go_on(self, mirror: str) -> None:
-        """With what this broker leads. Raises KafkaError."""
+        """Do the next steps for the partitions that this broker leads. Raises KafkaError."""
         image = self._quorum.image
         due = image.mirror_offsets.due.get(mirror)
         if due is None:
@@ -176,7 +180,7 @@ class OffsetTakeover:
             if index in due.taken or partition is None:
                 continue
             leader_epoch = partition.leader_epoch
-            # Those that are on their way count, too: they are known once they are below the high watermark.
+            # Pending commits count, too. They are known once they are below the high watermark.
             await partition.high_watermark_at(partition.log.log_end_offset)
             await self._take_into(mirror, due, shard, index, groups[index])
             taken.append(TakenOffsets(partition=index, leader_epoch=leader_epoch))
@@ -189,7 +193,8 @@ class OffsetTakeover:
     async def _take_into(
         self, mirror: str, due: MirrorOffsetsDue, shard: Shard, index: int, groups: set[str]
     ) -> None:
-        """Have the groups of a shard go on at the cut: these, and those that are ahead of it. Raises KafkaError."""
+        """Have the groups of a shard continue at the cut: `groups`, and groups with later offsets of this mirror.
+        Raises KafkaError."""
         copy = self._quorum.image.topics_by_id.get(due.topic_id)
         ahead = {
             group_id
@@ -208,8 +213,12 @@ class OffsetTakeover:
     async def _change(
         self, mirror: str, due: MirrorOffsetsDue, shard: Shard, group_id: str, index: int
     ) -> None:
-        """An offset that only this mirror has committed, and that was none at the cut, goes. Each time it is looked
-        whether another broker has done it since, and lets clients commit: what they have committed stays."""
+        """Change a group's offsets to those at the cut. An offset that only this mirror has committed, and that did not
+        exist at the cut, is removed.
+
+        Before each step it is checked whether another broker has finished the takeover and lets clients commit. Commits
+        of clients remain.
+        """
         if shard.has_members(group_id) or not self.is_withheld(group_id, index):
             return
         ours = self._here(due.by_group.get(group_id, {}))
@@ -226,8 +235,11 @@ class OffsetTakeover:
             await forget(shard, group_id, gone)
 
     async def _set_back(self, mirror: str, shard: Shard, group_id: str, index: int) -> None:
-        """Nobody knows what the group had committed at the cut. It keeps what it has, but for offsets that this mirror
-        has committed and that lie behind the cut: what it had read there is not here."""
+        """Move a group back to the cut if its offsets at the cut are unknown.
+
+        The group keeps its offsets, except those that this mirror has committed and that are after the cut: the records
+        that the group had read there do not exist here.
+        """
         if shard.has_members(group_id) or not self.is_withheld(group_id, index):
             return
         copied = copied_offset(self._quorum.image, mirror)

@@ -1,7 +1,7 @@
-"""What groups had committed at a cut, by the copy of a partition of their offsets. Pure.
+"""Committed offsets of groups at a cut, read from the copy of a partition of the source's offsets topic. Pure.
 
-What counts lies below the offset at which the source cuts the partition. Below it a transaction counts if its commit
-marker is there: those that were decided later, and those that were open, have none.
+Batches count below the offset at which the source cuts the partition. A transaction counts if its commit marker is
+below that offset, too. Transactions that were open at the cut, or decided later, have no marker there.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ CopiedOffset = Callable[[TopicPartition, CommittedOffset], tuple[Place, int] | N
 
 
 class OffsetsAtCut:
-    """Takes batches in the order of the log."""
+    """A reader of the batches of one partition. It takes the batches in the order of the log."""
 
     def __init__(self, cut: int) -> None:
         """`cut` is the offset at which the source cuts the partition."""
@@ -29,7 +29,7 @@ class OffsetsAtCut:
         self._replay = Replay(self._store)
 
     def feed(self, data: memoryview) -> None:
-        """Whole batches; those at and behind the cut do not count."""
+        """Read whole batches; batches at or after the cut are ignored."""
         size = 0
         for start, header in walk_batches(data):
             if header.base_offset >= self._cut:
@@ -38,13 +38,14 @@ class OffsetsAtCut:
         self._replay.feed(data[:size])
 
     def groups(self) -> list[str]:
-        """Return the groups that have committed something."""
+        """Return the groups that have committed an offset."""
         return list(self._store.groups())
 
     def committed(
         self, is_wanted: Callable[[str], bool], copied: CopiedOffset
     ) -> Iterator[tuple[str, OffsetsOfGroup]]:
-        """By group, of those that are wanted. `copied` says what an offset is here, or that it is of no copy."""
+        """Return the committed offsets of the wanted groups, by group. `copied` translates an offset of the source to
+        one here, or returns None if its partition is not copied."""
         for group_id in sorted(self._store.groups()):
             if not is_wanted(group_id):
                 continue
@@ -58,8 +59,12 @@ class OffsetsAtCut:
 
 
 def copied_offset(image: ClusterImage, mirror: str) -> CopiedOffset:
-    """What offsets of the source are in the copies of a mirror that is promoted at a cut. Who had read behind the cut
-    reads again from there: other records may come to lie at these offsets."""
+    """Return a function that translates committed offsets of the source to the copies of a mirror that is promoted at a
+    cut.
+
+    Offsets after the cut become the cut. Consumers that had read further read again from there, since other records may
+    be written at these offsets.
+    """
     copies: Mapping[str, bytes] = {
         image.topics_by_id[topic_id].name: topic_id for topic_id, _ in image.mirrors.topics_of(mirror)
     }

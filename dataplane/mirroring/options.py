@@ -1,4 +1,5 @@
-"""Options of the connections to a source: the quorum keeps secrets among them encrypted, and only brokers open them."""
+"""Options of the connections to a source. The quorum stores secret options encrypted, and only brokers can decrypt
+them."""
 
 from __future__ import annotations
 
@@ -13,13 +14,13 @@ from .source import SourceCluster, Sources
 
 
 class MirrorOptions:
-    """Seals and opens them."""
+    """Encryption and decryption of a mirror's options."""
 
     def __init__(self, sealer: Sealer) -> None:
         self._sealer = sealer
 
     def seal(self, sources: Sources, mirror: str, options: Mapping[str, str]) -> dict[str, str]:
-        """The options as they go to the quorum."""
+        """Return the options as stored by the quorum, with secrets encrypted."""
         return {
             name: as_text(self._sealer.seal(value.encode(), subject_of_option(mirror, name)))
             if name in sources.secrets
@@ -28,7 +29,8 @@ class MirrorOptions:
         }
 
     def open(self, sources: Sources | None, mirror: Mirror) -> SourceCluster:
-        """The source of a mirror. Raises KafkaError, if this broker cannot reach it as the mirror says."""
+        """Return the source of a mirror. Raises KafkaError if this broker cannot reach it with the mirror's
+        settings."""
         if sources is None:
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST, "this process was started without a client for sources"

@@ -1,8 +1,8 @@
-"""The rounds of a mirror on one broker: a source of Ottla is asked for cuts, its leaders for where they cut partitions,
-and the quorum hears which copies have all up to there.
+"""The rounds of a mirror on one broker. A round asks the source for a cut, asks its leaders for the offsets of the cut
+in their partitions, and reports to the quorum the copies that have reached it.
 
-What a leader of the source tells is of use only if its log agrees with the copy. So it counts once something was
-fetched from that leader before and afterwards, in one and the same leader epoch (`Copy.fetched_in`).
+The source must be a cluster of Ottla. A leader's answer is valid only if its log agrees with the copy. So the answer
+counts if a fetch was answered before and after it by that leader, in the same leader epoch (`Copy.fetched_in`).
 """
 
 from __future__ import annotations
@@ -33,32 +33,33 @@ from .topic_list import TopicList
 LANE: Final = "cuts"
 ROUND_EVERY_S: Final = 1.0
 SHARE_MAX: Final = 10
-"""A round costs the source a look at its topics. Where that takes long, rounds are so many times rarer."""
+"""Minimum ratio of the interval between rounds to their duration. A round makes the source examine its topics, so slow
+rounds are begun less often."""
 ANSWER_TIMEOUT_MS: Final = 2000
 RETRY_MS: Final = 200
 HAS_NO_CUTS: Final = "the source tells no cuts of its transactions: it is no cluster of Ottla"
 
 
 class CutRounds:
-    """Of one mirror. One writer: the event loop."""
+    """The rounds of one mirror. One writer: the event loop."""
 
     def __init__(
         self, broker_id: int, mirror: Mirror, source: SourceCluster, quorum: Quorum, topics: TopicList
     ) -> None:
         self.trouble = ""
-        """Why the source was not asked for a cut, or told none, when this broker looked last."""
+        """Reason why there was no cut when this broker last looked; empty if there was one."""
         self._broker_id = broker_id
         self._mirror = mirror
         self._source = source
         self._quorum = quorum
         self._topics = topics
         self._retry_ms: dict[int, int] = {}
-        """By broker of the source: when it may be asked again, after it has refused."""
+        """Time from which a broker of the source may be asked again after a refusal, by broker id."""
 
     # ------------------------------------------------------------ announcing
 
     async def announce(self, brokers: Sequence[int]) -> float:
-        """Begin a round, if there is room for one. How many seconds to wait for the next."""
+        """Begin a round, if fewer than `ROUNDS_MAX` are open. Returns the number of seconds until the next attempt."""
         began = time.monotonic()
         try:
             self.trouble = await self._announce(brokers)
@@ -67,7 +68,7 @@ class CutRounds:
         return max(ROUND_EVERY_S, SHARE_MAX * (time.monotonic() - began))
 
     async def _announce(self, brokers: Sequence[int]) -> str:
-        """Empty, or why not. Raises KafkaError."""
+        """Begin a round. Returns the reason why it cannot begin, or an empty string. Raises KafkaError."""
         image = self._quorum.image
         if finalized(image.features)[MIRROR] < MIRROR_WITH_CUTS:
             return f"the feature {MIRROR} is below level {MIRROR_WITH_CUTS}"
@@ -83,7 +84,7 @@ class CutRounds:
         )
         if found.error_code:
             raise KafkaError(ErrorCode.of(found.error_code), found.error_message or "")
-        # If they are wanted only from now on, this round may lack them.
+        # If offsets are wanted only from now on, this round may be without them.
         has_offsets = self._topics.has_offsets
         if not await self._is_of_all(broker):
             return (
@@ -97,8 +98,11 @@ class CutRounds:
         return ""
 
     async def _is_of_all(self, broker: int) -> bool:
-        """Whether the source has nothing else to be copied. It is asked once the cut is known: what comes later came
-        into being behind the cut. And it is asked of the same broker, whose metadata are as new as the cut it told."""
+        """Return whether everything that should be copied from the source is copied.
+
+        The source is asked after the cut is known: topics that appear later were created after the cut. The question
+        goes to the broker that reported the cut, since its metadata are at least as new as the cut.
+        """
         everything = MetadataRequest(topics=None, allow_auto_topic_creation=False)
         metadata = await self._source.ask(broker, everything, lane=LANE, timeout_ms=ANSWER_TIMEOUT_MS)
         return metadata.cluster_id == self._mirror.source_cluster_id and self._topics.has_all(metadata)
@@ -136,7 +140,8 @@ class CutRounds:
     # ------------------------------------------------------------ asking leaders
 
     async def ask(self, broker_id: int, copies: Sequence[Copy]) -> None:
-        """Ask a broker of the source where it cuts the partitions that it leads, for rounds that they are behind."""
+        """Ask a broker of the source for cut offsets of the partitions that it leads, for rounds that these have not
+        reached."""
         if monotonic_ms() < self._retry_ms.get(broker_id, 0):
             return
         cuts = self._quorum.image.mirror_cuts.of(self._mirror.name)
@@ -156,7 +161,7 @@ class CutRounds:
     async def _ask(
         self, broker_id: int, number: int, cut: int, metadata_offset: int, copies: Sequence[Copy]
     ) -> bool:
-        """Whether all has been told."""
+        """Ask for the offsets of one cut. Returns whether the broker answered for all copies."""
         epochs = [copy.source_epoch for copy in copies]
         request = ListCutOffsetsRequest(cut=cut, metadata_offset=metadata_offset, topics=_topics_of(copies))
         try:
@@ -178,7 +183,8 @@ class CutRounds:
     # ------------------------------------------------------------ telling the quorum
 
     async def tell(self, copies: Iterable[Copy]) -> None:
-        """Tell which cuts copies have reached, where every replica in sync has all below. Raises KafkaError."""
+        """Report the cuts that copies have reached: all in-sync replicas have every record below the cut. Raises
+        KafkaError."""
         found = [
             (copy, number, told)
             for copy in copies

@@ -1,4 +1,5 @@
-"""The cluster that is copied, as a broker asks it. Who starts brokers brings the connections."""
+"""Interface of the connections to the cluster that is copied. The program that starts brokers supplies an
+implementation."""
 
 from __future__ import annotations
 
@@ -9,17 +10,17 @@ from ...protocol.messages.metadata import MetadataResponse
 from ...protocol.wire.schema import Message, Request
 
 UNREACHABLE: Final = "the source cannot be reached as it is described: the log of this broker tells why"
-"""One text for all that a broker finds in its files and on the network, so that nobody learns by it which files and
-ports there are."""
+"""A single error text for every failure that a broker finds in its files and on the network. So a client cannot learn
+from it which files and ports exist."""
 
 ResponseT = TypeVar("ResponseT", bound=Message)
 
 
 class SourceCluster(Protocol):
-    """Connections to one cluster. Each question raises KafkaError where there is no answer."""
+    """Connections to one cluster. Each request raises KafkaError if there is no answer."""
 
     async def metadata(self, topics: Sequence[str] | None) -> MetadataResponse:
-        """The brokers and these topics, or all; nothing is created by asking."""
+        """Return the brokers and these topics, or all topics for None. The request creates no topic."""
         ...
 
     async def ask(
@@ -31,8 +32,8 @@ class SourceCluster(Protocol):
         timeout_ms: float | None = None,
         at_most: int | None = None,
     ) -> ResponseT:
-        """Ask one broker of the last metadata, on a connection of its own for each `lane`, in the highest version that
-        both know, `at_most` if given."""
+        """Send a request to a broker of the last metadata, in the highest version that both sides know, or at most
+        `at_most`. Each `lane` has a separate connection."""
         ...
 
     async def close(self) -> None:
@@ -41,13 +42,15 @@ class SourceCluster(Protocol):
 
 
 class Sources(Protocol):
-    """Opens sources."""
+    """A factory of connections to sources."""
 
     secrets: frozenset[str]
     """Names of the options that are secrets."""
 
     def open(self, bootstrap_servers: str, options: Mapping[str, str]) -> SourceCluster:
-        """Return a source that is reached with its first question. Raises KafkaError, INVALID_REQUEST, for options that
-        are unknown, not together, or name files that they may not. For files that cannot be used its text is
-        `UNREACHABLE`."""
+        """Return a source; its first request connects.
+
+        Raises KafkaError, INVALID_REQUEST, for options that are unknown, incomplete, or name forbidden files. For files
+        that cannot be used its text is `UNREACHABLE`.
+        """
         ...

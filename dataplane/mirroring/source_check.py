@@ -1,4 +1,4 @@
-"""The first time that a source is reached, so that a mistake is told to whom it can be told."""
+"""The first connection to a new mirror's source, so that the person who creates the mirror learns of mistakes."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ class ReachedSource:
     cluster_id: str
     metadata: MetadataResponse
     options: list[MirrorOption]
-    """With their secrets encrypted."""
+    """Options of the mirror, secrets encrypted."""
 
 
 class SourceCheck:
-    """Reaches sources as people describe them."""
+    """A check that sources can be reached with the settings that users give."""
 
     def __init__(self, sources: Sources | None, options: MirrorOptions) -> None:
-        """Without `sources` this process has no client to reach a source with."""
+        """If `sources` is None, this process has no client that could reach a source."""
         self._sources = sources
         self._options = options
 
@@ -39,8 +39,10 @@ class SourceCheck:
     async def reached(
         self, mirror: str, bootstrap_servers: str, options: Iterable[MirrorOption]
     ) -> AsyncIterator[ReachedSource]:
-        """Reach the source of a mirror, until the end of the context. Raises KafkaError: INVALID_REQUEST with the text
-        `UNREACHABLE` for all that goes wrong before the source has answered."""
+        """Reach the source of a mirror, and keep the connection until the end of the context.
+
+        Raises KafkaError: INVALID_REQUEST with the text `UNREACHABLE` for every failure before the source has answered.
+        """
         if self._sources is None:
             raise KafkaError(
                 ErrorCode.UNSUPPORTED_VERSION, "this process was started without a client for sources"

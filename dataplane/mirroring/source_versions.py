@@ -1,4 +1,4 @@
-"""Application versions at a cut of the source, for the round that is announced with them."""
+"""Application versions at a cut of the source. They are announced with the cut's round."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from ...protocol.messages.mirror_records import MirroredAppVersion
 from .source import SourceCluster
 
 IDS_MAX: Final = 50_000
-"""In one round: they make one command."""
+"""Maximum number of transactional ids in a round, since they make up one command."""
 
 
 class SourceVersions(NamedTuple):
-    """What an announcement tells of them."""
+    """Application versions as announced with a round."""
 
     told_offset: int
     next_offset: int
@@ -25,8 +25,10 @@ class SourceVersions(NamedTuple):
 async def versions_at(
     source: SourceCluster, broker: int, cut: int, told_offset: int, *, lane: str, timeout_ms: int
 ) -> SourceVersions:
-    """Those that have changed since the source was asked last. Without them there is no round: a job would write again
-    here what it has written. Raises KafkaError that says why there are none.
+    """Return the application versions that have changed since the source was last asked.
+
+    Without application versions there is no round, since a job would repeat writes that were copied. Raises KafkaError
+    with the reason if the source does not report them.
     """
     request = ListAppVersionsRequest(cut=cut, told_offset=told_offset)
     try:

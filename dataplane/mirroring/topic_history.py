@@ -1,4 +1,4 @@
-"""What a source tells of its topics: whose copies they are or were, and under which leader epochs."""
+"""The history of a source's topics: the mirrors and leader epochs under which they were copied."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ from .source import SourceCluster
 
 
 async def topic_histories(source: SourceCluster, topics: str) -> dict[str, LineageTopic]:
-    """All that the source's brokers tell of topics that match, by name. Raises KafkaError."""
+    """Return the history of all matching topics, merged from all brokers of the source, by name. Raises KafkaError if
+    no broker answers."""
     metadata = await source.metadata([])
     asked = [_ask(source, one.node_id, topics) for one in metadata.brokers]
     answers = await asyncio.gather(*asked, return_exceptions=True)
@@ -32,8 +33,11 @@ async def topic_histories(source: SourceCluster, topics: str) -> dict[str, Linea
 async def copies_of_cluster(
     source: SourceCluster, metadata: MetadataResponse, topics: str, cluster_id: str
 ) -> Mapping[str, str]:
-    """Topics of the source that are copies of this cluster's, with the names of their mirrors there. To copy them, too,
-    would be a loop. A source that is no cluster of Ottla, or an older one, tells of none. Raises KafkaError."""
+    """Return the topics of the source that are copies of this cluster's topics, with the names of their mirrors there.
+
+    A mirror must not copy them, since that would be a loop. The result is empty for a source that is not a cluster of
+    Ottla, or is an older one. Raises KafkaError.
+    """
     try:
         answer = await _ask(source, metadata.brokers[0].node_id, topics)
     except KafkaError as error:
@@ -48,9 +52,11 @@ async def copies_of_cluster(
 
 
 async def is_ottla(source: SourceCluster, metadata: MetadataResponse) -> bool:
-    """Whether the source is a cluster of Ottla that knows failbacks, as those do that know cuts. Raises KafkaError."""
+    """Return whether the source is a cluster of Ottla that supports failbacks, and therefore cuts. Raises
+    KafkaError."""
     try:
-        await _ask(source, metadata.brokers[0].node_id, OFFSETS_TOPIC)  # a topic of which nobody tells
+        # Brokers report nothing about this topic, so the answer is small.
+        await _ask(source, metadata.brokers[0].node_id, OFFSETS_TOPIC)
     except KafkaError as error:
         if error.code is ErrorCode.UNSUPPORTED_VERSION:
             return False

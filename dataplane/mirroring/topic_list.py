@@ -1,7 +1,7 @@
-"""Which topics a mirror copies: the source's topics that match, with their partitions and settings.
+"""The topics that a mirror copies: the source's topics that match, with their partitions and settings.
 
-If groups follow, and the source tells cuts, the topic of its committed offsets is copied, too: a promotion at a cut
-takes the offsets out of that copy.
+If groups are copied and the source reports cuts, the topic of its committed offsets is copied, too. A promotion at a
+cut reads the offsets from that copy.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ from .topic_history import copies_of_cluster, is_ottla
 
 TOPICS_AT_ONCE: Final = 100
 OFFSETS_STAY_MS: Final = 3_600_000
-"""How long an offset stays in the copy of them, though a newer one has come."""
+"""Minimum time for which an offset remains in the copy of the offsets topic after a newer one was committed."""
 _DEFAULT_CONFIG: Final = 5
-"""DescribeConfigs' way to say that nobody has set a value."""
+"""DescribeConfigs' code for a value that nobody has set."""
 _NEEDS_SETTINGS: Final = (
     "the mirror's user needs DESCRIBE_CONFIGS on it at the source, to know how long records stay"
 )
 
 
 class TopicList:
-    """Of one mirror."""
+    """The list of topics of one mirror."""
 
     def __init__(
         self,
@@ -58,15 +58,16 @@ class TopicList:
         replication_factor: int,
         chance: Callable[[], int],
     ) -> None:
-        """`replication_factor`: that of topics here. A copy has as many replicas, and no fewer than at its source."""
+        """`replication_factor`: the default of this cluster's topics. A copy has at least this number of replicas, and
+        at least the number at its source."""
         self.skipped: dict[str, str] = {}
-        """Topics that match, and are not copied: why."""
+        """Topics that match but are not copied, with the reason."""
         self.offsets_trouble = (
             "the source was not asked yet for its committed offsets" if mirror.groups else ""
         )
-        """Why committed offsets are not copied that should be."""
+        """Reason why committed offsets are not copied although they should be; empty if there is none."""
         self.has_offsets = False
-        """Whether all committed offsets are copied that the source has, when `has_all` says so."""
+        """True if all committed offsets of the source are copied, provided that `has_all` returns True."""
         self._mirror = mirror
         self._source = source
         self._quorum = quorum
@@ -74,11 +75,11 @@ class TopicList:
         self._replication_factor = replication_factor
         self._chance = chance
         self._tells_cuts: bool | None = None
-        # Whether each of the source's topics matches the pattern, as of the last round.
+        # Result of the pattern for each topic of the source, in the last round.
         self._matches: Mapping[str, bool] = {}
 
     async def bring_up_to_date(self, metadata: MetadataResponse) -> None:
-        """Have all that match, as the source has them now. `metadata` is of all topics. Raises KafkaError."""
+        """Create and change copies to match the source's topics. `metadata` contains all topics. Raises KafkaError."""
         await self._look_at_offsets(metadata)
         names = [topic.name or "" for topic in metadata.topics]
         matched = set(await matching(self._pattern, names))
@@ -105,7 +106,7 @@ class TopicList:
         self.skipped = skipped
 
     async def _loops(self, news: Iterable[MirroredTopic], metadata: MetadataResponse) -> dict[str, str]:
-        """Topics that would be made here as copies of copies of topics that were here."""
+        """Return the new topics that are copies of this cluster's own former topics, with the reason to skip them."""
         image = self._quorum.image
         unknown = {topic.name for topic in news if topic.name not in image.topics}
         if not unknown:
@@ -118,8 +119,8 @@ class TopicList:
         }
 
     def has_all(self, metadata: MetadataResponse) -> bool:
-        """Whether all that match are copied, with all their partitions, but for those that cannot be. `metadata` is of
-        all topics."""
+        """Return whether all matching topics are copied with all partitions, apart from skipped topics. `metadata`
+        contains all topics."""
         return not self.offsets_trouble and all(
             _is_copied(self._quorum.image, self._mirror.name, self._name_here(topic), topic)
             for topic in metadata.topics
@@ -132,7 +133,7 @@ class TopicList:
         return bool(self._mirror.groups) and level >= MIRROR_WITH_OFFSETS and self._tells_cuts is True
 
     async def _look_at_offsets(self, metadata: MetadataResponse) -> None:
-        """Whether committed offsets are copied, and whether they can be. Raises KafkaError."""
+        """Determine whether committed offsets are to be copied, and whether they can be. Raises KafkaError."""
         if self._tells_cuts is None and self._mirror.groups:
             self._tells_cuts = await is_ottla(self._source, metadata)
         wanted, trouble = self._wants_offsets, ""
@@ -169,16 +170,19 @@ class TopicList:
         )
 
     def _matches_pattern(self, name: str) -> bool:
-        """Return what is known since the last round, or find it out for a topic that has come since."""
+        """Return the result of the last round, or match the name now if the topic is new."""
         known = self._matches.get(name)
         return self._pattern.fullmatch(name) if known is None else known
 
     async def _settings(
         self, names: Iterable[str], metadata: MetadataResponse
     ) -> tuple[Mapping[str, Mapping[str, str]], Mapping[str, str]]:
-        """What somebody has set, of that which copies take over. Where the source does not tell it a copy keeps what it
-        has: another `cleanup.policy` or retention might delete its records. For the same reason none is made then: for
-        which topics, and why if that lasts."""
+        """Return the settings of each topic that copies take over, and the topics whose settings are not reported.
+
+        If the settings are missing, an existing copy keeps its own, and no new copy is created: another
+        `cleanup.policy` or retention might delete records. The second mapping has the reason for each such topic; an
+        empty reason is temporary.
+        """
         request = DescribeConfigsRequest(
             resources=[
                 DescribeConfigsResource(
@@ -201,7 +205,7 @@ class TopicList:
                     if config.value is not None and config.config_source != _DEFAULT_CONFIG
                 }
             elif name == OFFSETS_TOPIC:
-                settings[name] = {}  # its copy has those that count whatever the source says
+                settings[name] = {}  # Committed offsets are copied under fixed settings.
             elif name in self._quorum.image.topics:
                 settings[name] = _settings_here(self._quorum.image, name)
             else:
@@ -211,8 +215,8 @@ class TopicList:
 
 
 def _offsets_settings(settings: Mapping[str, str]) -> dict[str, str]:
-    """What is different for the copy of committed offsets. An offset as of a cut is not to go for a newer one that lies
-    behind it."""
+    """Return the settings of the copy of committed offsets that differ from the source's. Compaction must not remove an
+    offset before a cut in favour of a newer one after the cut."""
     lag_ms = max(OFFSETS_STAY_MS, int(settings.get("min.compaction.lag.ms", 0)))
     return {"cleanup.policy": "compact", "min.compaction.lag.ms": str(lag_ms)}
 
@@ -223,7 +227,7 @@ def _settings_here(image: ClusterImage, topic: str) -> dict[str, str]:
 
 
 def _is_news(image: ClusterImage, mirror: str, wanted: MirroredTopic) -> bool:
-    """Whether there is anything to do about a topic, as far as this broker knows."""
+    """Return whether a topic has to be created or changed, as far as this broker knows."""
     topic = image.topics.get(wanted.name)
     copy = None if topic is None else image.mirrors.topics.get(topic.id)
     if topic is None or copy is None or copy.mirror != mirror:
@@ -248,6 +252,6 @@ def _is_copied(image: ClusterImage, mirror: str, name: str, theirs: MetadataResp
 
 
 def _is_known_anew(topic: TopicState, copy: MirrorTopic) -> bool:
-    """Whether the quorum has stopped the copy of each partition for that."""
+    """Return whether the quorum has stopped the copy of each partition because the source topic was recreated."""
     faults = [copy.partitions.get(index, MirrorPartition()).fault for index in topic.partitions]
     return all(fault is not None and fault.kind is FaultKind.MADE_ANEW for fault in faults)
