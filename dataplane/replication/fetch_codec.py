@@ -1,6 +1,6 @@
-"""Fetches between brokers in the encoding of Fetch version 17: topic ids, broker epochs, sessions.
+"""Conversion between fetch values and Fetch messages of version 17, with topic ids, broker epochs and sessions.
 
-What is of the usual form goes by `fetch_layout`.
+Messages of the usual form are encoded by `fetch_layout`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _READ_BYTES_MAX = 32 * 1024
 
 
 def fetch_of(message: FetchRequest, broker_id: int, broker_epoch: int) -> FollowerFetch:
-    """What a follower asks; the message has topic ids (version 13 or above)."""
+    """Return the follower's fetch from a message with topic ids (version 13 or above)."""
     return FollowerFetch(
         broker_id,
         broker_epoch,
@@ -51,13 +51,17 @@ def fetch_of(message: FetchRequest, broker_id: int, broker_epoch: int) -> Follow
 
 
 def to_send(records: LogSlice | memoryview) -> LogSlice | memoryview:
-    """Records as the codec and the connection take them. A small slice is read here: one send then carries
-    the whole answer, where a file in the middle makes three, and as many wake-ups of the receiver."""
+    """Return records in a form that the codec and the connection accept.
+
+    A small slice is read into memory, so that one `send` carries the whole answer. A file slice in the middle would
+    take three, and wake the receiver three times.
+    """
     if isinstance(records, LogSlice) and records.size <= _READ_BYTES_MAX:
         try:
             return memoryview(records.read())
         except OSError:
-            # The log is offline now, as the next fetch is told; the other partitions go on.
+            # The log is offline now, and the next fetch is answered so. The other partitions of the answer are not
+            # affected.
             return memoryview(_EMPTY)
         finally:
             records.release()
@@ -65,7 +69,7 @@ def to_send(records: LogSlice | memoryview) -> LogSlice | memoryview:
 
 
 def encode_answer(answer: SessionAnswer, version: int) -> list[Any]:
-    """The body of the response in parts, whose records are slices of logs."""
+    """Return the body of the response in parts; the records are slices of logs."""
     if version != VERSION or not all(part.is_usual for part in answer.partitions):
         return encode_parts(response_of(answer), version)
     return write_answer(
@@ -74,7 +78,7 @@ def encode_answer(answer: SessionAnswer, version: int) -> list[Any]:
 
 
 def response_of(answer: SessionAnswer) -> FetchResponse:
-    """The answer as a message whose records are slices of logs."""
+    """Return the answer as a Fetch response whose records are slices of logs."""
     grouped = by_topic((part.key[0], _partition_data(part)) for part in answer.partitions)
     return FetchResponse(
         error_code=answer.error,
@@ -93,7 +97,7 @@ def _partition_data(part: PartitionAnswer) -> PartitionData:
         last_stable_offset=part.high_watermark,
         log_start_offset=part.log_start_offset,
         aborted_transactions=None,
-        # The codec leaves slices of files out, to be sent as parts of their own.
+        # The codec leaves file slices out of its buffers; they are sent as separate parts.
         records=_EMPTY if part.records is None else cast(memoryview, to_send(part.records)),
         goes_on_at=part.goes_on_at,
     )
@@ -105,12 +109,13 @@ def _partition_data(part: PartitionAnswer) -> PartitionData:
 
 
 def decode_answer(frame: memoryview) -> tuple[int, SessionAnswer]:
-    """Correlation id and answer; records are views of `frame`. MalformedMessage if it is none."""
+    """Return the correlation id and the answer; its records are views of `frame`. Raises MalformedMessage if the frame
+    is invalid."""
     return read_answer(frame) or decode_any_answer(frame)
 
 
 def decode_any_answer(frame: memoryview) -> tuple[int, SessionAnswer]:
-    """The same for answers of every form."""
+    """Decode an answer of any form; see `decode_answer`."""
     correlation_id, message = decode_response(FetchRequest, frame, VERSION)
     return correlation_id, SessionAnswer(
         message.session_id,

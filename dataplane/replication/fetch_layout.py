@@ -1,9 +1,9 @@
-"""What brokers fetch from each other, byte by byte: Fetch version 17 in the form that it has nearly always.
+"""Byte layout of fetches between brokers: Fetch version 17 in its usual form.
 
-Every record of acks=all waits for one such request and answer, and with a struct for each part of them they take a
-third to two thirds of the time that the generic codec takes. Where they are about one partition, as with one record in
-flight, one struct is all of it. What is not of this form (tagged fields, such as logs that diverge; over 126 partitions
-of a topic) is left to that codec, `fetch_codec`; tests compare the two.
+Each record of acks=all waits for one such request and answer. With a struct for each of their parts, encoding and
+decoding take a third to two thirds of the generic codec's time. A message about one partition, as with one record in
+flight, takes a single struct. Other forms are left to the generic codec (`fetch_codec`): tagged fields, such as for
+diverging logs, and more than 126 partitions of a topic. Tests compare both codecs.
 """
 
 from __future__ import annotations
@@ -21,32 +21,34 @@ VERSION: Final = 17
 _API_KEY = 1
 _ID_BYTES = 16
 _ONE_BYTE_MAX = 0x7F
-"""Above this a count or a length takes more than one byte."""
+"""Largest count or length that takes one byte."""
 
 _REQUEST = struct.Struct(">ihhih")
-"""Size of the rest, API key, version, correlation id, length of the client id."""
+"""Size of the remaining bytes, API key, version, correlation id, length of the client id."""
 _WANTED = struct.Struct(">iiibii")
-"""Longest wait, least bytes, most bytes, isolation level, session id, session epoch."""
+"""Maximum wait, minimum bytes, maximum bytes, isolation level, session id, session epoch."""
 _POSITION = struct.Struct(">iiqiqib")
-"""Partition, leader epoch, offset, last epoch, log start, most bytes, and no tagged fields."""
+"""Partition, leader epoch, offset, last epoch, log start, maximum bytes, and no tagged fields."""
 _REPLICA = struct.Struct(">bbbbiqb")
 """No rack; one tagged field, the first, of 13 bytes: broker id, broker epoch, no tagged fields."""
 _ONE_POSITION = struct.Struct(">iiibii" + "b16sb" + "iiqiqi" + "7s" + "iqb")
-"""All that where one partition is wanted and none forgotten; the constant bytes are `_BEHIND_ONE`."""
+"""The fields after the client id of a request for one partition that forgets none. The constant bytes are
+`_BEHIND_ONE`."""
 _BEHIND_ONE: Final = b"\0\0\1\1\1\1\x0d"
-"""No tagged fields of the partition and of its topic, nothing forgotten, no rack; the tagged field up to its value."""
+"""No tagged fields of the partition and its topic, no forgotten topic, no rack, and the tagged field up to its
+value."""
 _ANSWER = struct.Struct(">ihi")
 """Throttle time, error, session id."""
 _HEADED_ANSWER = struct.Struct(">ibihi")
-"""The same behind the response header: correlation id, no tagged fields."""
+"""Response header and the fields of `_ANSWER`: correlation id, no tagged fields, throttle time, error, session id."""
 _PARTITION = struct.Struct(">ihqqqbi")
 """Partition, error, high watermark, last stable offset, log start, no aborted transactions, no preferred replica."""
 _ONE_ANSWER = struct.Struct(">ibihi" + "b16sb" + "ihqqqbi")
-"""Both, where one partition is answered: all up to the size of its records."""
+"""All fields of an answer about one partition, up to the size of its records."""
 _ONE_FRAME = struct.Struct(">i" + _ONE_ANSWER.format[1:])
-"""The same with the size of the frame."""
+"""The fields of `_ONE_ANSWER` after the size of the frame."""
 ANSWER_END: Final = b"\0\0\0"
-"""What is behind these records: no tagged fields of the partition, of its topic, and of the answer."""
+"""Bytes after the records: no tagged fields of the partition, its topic and the answer."""
 _TOPICS_AT: Final = _HEADED_ANSWER.size
 _COUNT_AT: Final = _TOPICS_AT + 1 + _ID_BYTES
 _NONE: Final = ErrorCode.NONE
@@ -56,7 +58,7 @@ _T = TypeVar("_T")
 
 
 def by_topic(pairs: Iterable[tuple[bytes, _T]]) -> dict[bytes, list[_T]]:
-    """What belongs to each topic, in the order in which it comes."""
+    """Return the values grouped by topic id, in their original order."""
     grouped: dict[bytes, list[_T]] = {}
     for topic_id, value in pairs:
         grouped.setdefault(topic_id, []).append(value)
@@ -64,7 +66,7 @@ def by_topic(pairs: Iterable[tuple[bytes, _T]]) -> dict[bytes, list[_T]]:
 
 
 def write_fetch(fetch: FollowerFetch, max_wait_ms: int, correlation_id: int) -> bytes | bytearray:
-    """A whole request frame."""
+    """Return a whole request frame."""
     client_id = b"broker-%d" % fetch.broker_id
     if len(fetch.positions) == 1 and not fetch.forgotten:
         return _write_one(fetch, max_wait_ms, correlation_id, client_id)
@@ -106,8 +108,8 @@ def _write_one(fetch: FollowerFetch, max_wait_ms: int, correlation_id: int, clie
 
 
 def read_fetch(frame: memoryview, position: int) -> tuple[FollowerFetch, int] | None:
-    """What a follower asks, and how many ms it waits for an answer; None if it has another form. The header of the
-    request ends at `position`."""
+    """Return the follower's fetch and the milliseconds it waits for an answer; None if the request has another form.
+    The header of the request ends at `position`."""
     try:
         if len(frame) - position != _ONE_POSITION.size:
             return _read_some(frame, position)
@@ -145,7 +147,7 @@ def _read_some(frame: memoryview, position: int) -> tuple[FollowerFetch, int] | 
         if not 0 < count <= _ONE_BYTE_MAX or frame[position]:
             return None
         position += 1
-    # Some topic is forgotten, or there is more, or less.
+    # Other forms are those with a forgotten topic, and those with more or fewer bytes.
     if not 0 < topics <= _ONE_BYTE_MAX or frame[position] != 1 or position + 1 + _REPLICA.size != len(frame):
         return None
     no_rack, fields, field, size, broker_id, broker_epoch, tags = _REPLICA.unpack_from(frame, position + 1)
@@ -157,9 +159,10 @@ def _read_some(frame: memoryview, position: int) -> tuple[FollowerFetch, int] | 
 
 
 def write_head(correlation_id: int, answer: SessionAnswer, size: int) -> bytes:
-    """The frame that answers about one partition, up to its records of `size` bytes; behind these comes `ANSWER_END`.
+    """Return the frame of an answer about one partition, up to its records of `size` bytes. `ANSWER_END` follows the
+    records.
 
-    The partition may not diverge.
+    The partition must not diverge.
     """
     (part,) = answer.partitions
     topic_id, index = part.key
@@ -174,17 +177,17 @@ def write_head(correlation_id: int, answer: SessionAnswer, size: int) -> bytes:
 
 def _uvarint(value: int) -> bytes:
     if _ONE_BYTE_MAX < value < 1 << 14:
-        return bytes((value & 0x7F | 0x80, value >> 7))  # nearly always
+        return bytes((value & 0x7F | 0x80, value >> 7))  # The size of most records takes two bytes.
     out = bytearray()
     write_uvarint(out, value)
     return bytes(out)
 
 
 def write_answer(answer: SessionAnswer, records_of: Sequence[memoryview | LogSlice | None]) -> list[Part]:
-    """The body of a response in parts; `records_of` has the records of each partition of the answer. Slices of files
-    stay where they are. What is in memory is little, and copied: to send many parts costs more.
+    """Return the body of a response in parts. `records_of` contains the records of each partition of the answer.
 
-    No partition may diverge.
+    File slices become separate parts. Records in memory are small and are copied, because sending many parts costs
+    more. No partition may diverge.
     """
     out = bytearray(_ANSWER.pack(0, answer.error, answer.session_id))
     parts: list[Part] = [out]
@@ -218,7 +221,8 @@ def write_answer(answer: SessionAnswer, records_of: Sequence[memoryview | LogSli
 
 
 def read_answer(frame: memoryview) -> tuple[int, SessionAnswer] | None:
-    """Correlation id and answer, whose records are views of `frame`; None if it has another form, or none at all."""
+    """Return the correlation id and the answer, whose records are views of `frame`; None if the answer has another form
+    or is invalid."""
     try:
         if len(frame) > _ONE_ANSWER.size and frame[_COUNT_AT] == frame[_TOPICS_AT] == 2:
             return _read_one(frame)
@@ -271,7 +275,7 @@ def _read_partition(frame: memoryview, position: int, topic_id: bytes) -> tuple[
     index, error, watermark, _, log_start, aborted, preferred = _PARTITION.unpack_from(frame, position)
     size, position = read_uvarint(frame, position + _PARTITION.size)
     end = position + size - 1
-    # The null that no broker sends; beyond the frame; tagged fields.
+    # Other forms are null records, which no broker sends, records beyond the frame, and tagged fields.
     if aborted or preferred != -1 or not size or end >= len(frame) or frame[end]:
         return None
     key: PartitionKey = (topic_id, index)

@@ -1,5 +1,5 @@
-"""What a follower asks and a leader answers in one fetch, apart from its encoding (Fetch with topic ids,
-KIP-227)."""
+"""Values of one fetch: the follower's request and the leader's answer, independent of their encoding (Fetch with topic
+ids, KIP-227)."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ PartitionKey: TypeAlias = tuple[bytes, int]
 
 NO_SESSION = 0
 FIRST_EPOCH = 0
-"""Session epoch of a full request, which opens a session; the ones after it count from 1."""
+"""Session epoch of a full request, which opens a session. The following requests count from 1."""
 LAST_EPOCH = 0x7FFFFFFF
 
 
 def next_epoch(epoch: int) -> int:
-    """The session epoch after `epoch`; it wraps to 1, for 0 means a new session."""
+    """Return the session epoch after `epoch`. It wraps to 1, since 0 stands for a new session."""
     return 1 if epoch == LAST_EPOCH else epoch + 1
 
 
 class FetchPosition(NamedTuple):
-    """Where a follower is in one partition. Everything below `fetch_offset` is acknowledged."""
+    """Position of a follower in one partition. It acknowledges all records below `fetch_offset`."""
 
     key: PartitionKey
     leader_epoch: int
@@ -39,7 +39,7 @@ class FetchPosition(NamedTuple):
 
 
 class FollowerFetch(NamedTuple):
-    """One fetch of a follower: in an established session only what changed since the one before."""
+    """One fetch of a follower. In an established session it contains only the changes since the previous fetch."""
 
     broker_id: int
     broker_epoch: int
@@ -52,8 +52,11 @@ class FollowerFetch(NamedTuple):
 
 @dataclass(slots=True)
 class PartitionAnswer:
-    """One partition in the leader's answer. `records` is a slice of the log on the leader, received bytes on
-    the follower; offsets are -1 where the leader cannot say."""
+    """The answer for one partition.
+
+    `records` is a slice of the log on the leader, and received bytes on the follower. Offsets are -1 if the leader does
+    not know them.
+    """
 
     key: PartitionKey
     error: ErrorCode = ErrorCode.NONE
@@ -62,17 +65,18 @@ class PartitionAnswer:
     diverging: EpochEnd | None = None
     records: LogSlice | memoryview | None = None
     goes_on_at: int = -1
-    """Where the log ends, if it has nothing from the follower's place up to there: a copy leaves offsets out."""
+    """Next offset of the leader's log if it has no records between the follower's end and there, since a copy may leave
+    offsets out; otherwise -1."""
 
     @property
     def is_usual(self) -> bool:
-        """Whether the usual form of an answer has room for all of it."""
+        """True if the usual form of an answer can express this one."""
         return self.diverging is None and self.goes_on_at < 0
 
 
 @dataclass(slots=True)
 class SessionAnswer:
-    """The leader's answer. An error here is about the session: the follower opens a new one."""
+    """The leader's answer. An error here concerns the session: the follower then opens a new one."""
 
     session_id: int
     partitions: Sequence[PartitionAnswer] = ()

@@ -1,8 +1,8 @@
-"""How fast replicas that are out of sync may catch up (KIP-73), so that moving them leaves room for clients.
+"""Throttling of replicas that are out of sync and catch up (KIP-73), so that moving them leaves bandwidth for clients.
 
-The rates are configs of brokers (bytes/s, over all partitions together), the replicas they hold for are configs
-of topics. A leader counts what it sends to throttled followers, a follower what it fetches; whoever is in the
-ISR is neither counted nor held back. Pure: the time, in seconds, comes in.
+The rates are broker configs (bytes/s, for all partitions together). The throttled replicas are listed in topic configs.
+A leader counts the bytes that it sends to throttled followers, a follower the bytes that it fetches. Members of the ISR
+are neither counted nor throttled. Pure: times, in seconds, are arguments.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ UNLIMITED = 2**63 - 1
 """Kafka's default of both rates."""
 
 HELD_MAX_S = 1.0
-"""After this long a partition that is held back looks again: the rate may have been changed."""
+"""Longest wait of a throttled partition before it checks again, since the rate may have changed."""
 
 _REPLICAS_KEYS = {
     "leader": "leader.replication.throttled.replicas",
@@ -29,13 +29,14 @@ _BURST_LEAST_BYTES = 16 * 1024
 
 @dataclass(frozen=True, slots=True)
 class ThrottledPartitions:
-    """The partitions of a topic whose replica on this broker is throttled; None stands for all of them."""
+    """The partitions of a topic whose replica on this broker is throttled; None stands for all partitions."""
 
     indexes: frozenset[int] | None = frozenset()
 
     @classmethod
     def parse(cls, text: str, broker_id: int) -> ThrottledPartitions:
-        """Of `partition:broker,...` those of this broker; `*` is everything. The text was checked before."""
+        """Return the partitions of this broker from a list `partition:broker,...`; `*` stands for all. The text was
+        validated before."""
         entries = [entry.strip() for entry in text.split(",") if entry.strip()]
         if entries == ["*"]:
             return cls(None)
@@ -50,15 +51,16 @@ NOT_THROTTLED = ThrottledPartitions()
 
 
 def throttled_partitions(texts: Mapping[str, str], side: str, broker_id: int) -> ThrottledPartitions:
-    """What a topic's configs say; `side` is "leader" or "follower"."""
+    """Return the throttled partitions from a topic's configs. `side` is "leader" or "follower"."""
     text = texts.get(_REPLICAS_KEYS[side], "")
     return ThrottledPartitions.parse(text, broker_id) if text else NOT_THROTTLED
 
 
 class TokenBucket:
-    """A rate in bytes/s. What is sent may overdraw it by one batch; then nothing goes until that is made up.
+    """A rate limit in bytes/s.
 
-    Invariant: tokens <= burst, which is what a fifth of a second lets through, and at least 16 KiB.
+    One batch may overdraw it; then nothing passes until the deficit is made up. Invariant: tokens <= burst. The burst
+    is the rate of a fifth of a second, at least 16 KiB.
     """
 
     __slots__ = ("_at_s", "_tokens", "rate")
@@ -70,11 +72,11 @@ class TokenBucket:
 
     @property
     def limited(self) -> bool:
-        """Whether there is a rate at all."""
+        """True if a rate is set."""
         return self.rate < UNLIMITED
 
     def set_rate(self, rate: int, now_s: float) -> None:
-        """The rate from now on; what is overdrawn stays so, up to a second of the new rate."""
+        """Set the rate. A deficit remains, up to a second of the new rate."""
         if rate == self.rate:
             return
         had = self.limited
@@ -93,27 +95,27 @@ class TokenBucket:
         self._at_s = now_s
 
     def allowance(self, now_s: float) -> int:
-        """Bytes that may go now; 0 means wait."""
+        """Return the number of bytes that may pass now; 0 means wait."""
         if not self.limited:
             return UNLIMITED
         self._refill(now_s)
         return max(0, int(self._tokens))
 
     def wait_s(self, now_s: float) -> float:
-        """How long until something may go again, at most `HELD_MAX_S`."""
+        """Return the seconds until bytes may pass again, at most `HELD_MAX_S`."""
         if self.allowance(now_s) > 0:
             return 0.0
         return min(HELD_MAX_S, (1.0 - self._tokens) / self.rate) if self.rate else HELD_MAX_S
 
     def spend(self, size: int, now_s: float) -> None:
-        """Bytes went."""
+        """Count bytes that have passed."""
         if self.limited:
             self._refill(now_s)
             self._tokens -= size
 
 
 class Throttle:
-    """One direction's bucket with its clock."""
+    """A token bucket for one direction, together with its clock."""
 
     __slots__ = ("_bucket", "_now_s", "limited")
 
@@ -121,28 +123,28 @@ class Throttle:
         self._bucket = TokenBucket()
         self._now_s = now_s
         self.limited = self._bucket.limited
-        """Whether there is a rate at all: asked first, as there hardly ever is one."""
+        """True if a rate is set. Callers check this attribute first, as a rate is rarely set."""
 
     def set_rate(self, rate: int) -> None:
-        """Bytes/s from now on."""
+        """Set the rate in bytes/s."""
         self._bucket.set_rate(rate, self._now_s())
         self.limited = self._bucket.limited
 
     def allowance(self) -> int:
-        """Bytes that may go now; 0 means wait."""
+        """Return the number of bytes that may pass now; 0 means wait."""
         return self._bucket.allowance(self._now_s())
 
     def wait_s(self) -> float:
-        """How long until something may go."""
+        """Return the seconds until bytes may pass."""
         return self._bucket.wait_s(self._now_s())
 
     def spend(self, size: int) -> None:
-        """Bytes went."""
+        """Count bytes that have passed."""
         self._bucket.spend(size, self._now_s())
 
 
 def rate_of(configs: Mapping[tuple[int, str], Mapping[str, str]], broker_id: int, key: str) -> int:
-    """The rate set for this broker, else for all, else none."""
+    """Return the rate set for this broker, else the rate set for all brokers, else UNLIMITED."""
     for name in (str(broker_id), ""):
         text = configs.get((ResourceType.BROKER, name), {}).get(key)
         if text is not None:
@@ -151,5 +153,6 @@ def rate_of(configs: Mapping[tuple[int, str], Mapping[str, str]], broker_id: int
 
 
 def is_held(throttled: ThrottledPartitions, index: int, broker_id: int, isr: Collection[int]) -> bool:
-    """Whether the rate holds for what this follower gets of the partition: not for members of the ISR."""
+    """Return whether the rate applies to this follower's bytes of the partition. It does not apply to members of the
+    ISR."""
     return index in throttled and broker_id not in isr

@@ -1,1 +1,1 @@
-"""How a follower copies the log of its leader."""
+"""The follower's side of replication: copying the log of the leader."""

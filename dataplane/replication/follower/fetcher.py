@@ -1,8 +1,8 @@
-"""Connections to the leaders this broker follows: one to each broker, kept warm even while nothing is
-followed there.
+"""Connections to the leaders that this broker follows. There is one connection to each broker, kept open even while
+this broker follows no partition there.
 
-Each is a non-blocking socket on the event loop. An answer is appended straight from the receive buffer, and
-the next request, which acknowledges it, leaves in the same loop turn.
+Each is a non-blocking socket on the event loop. An answer is appended straight from the receive buffer. The next
+request, which acknowledges it, is sent in the same iteration of the event loop.
 """
 
 from __future__ import annotations
@@ -38,18 +38,22 @@ _BUFFER_BYTES = 64 * 1024
 _BUFFER_KEPT_BYTES = 4 * 1024 * 1024
 _READS_PER_WAKEUP = 16
 _PROOF_ANSWER_BYTES_MAX = 1024
-# A broker that stops may close a connection that it has just taken; one that refuses does so every time.
+# A broker that stops may close a connection that it has just accepted. A broker that refuses proofs closes each one.
 _FAILURES_UNTIL_WARNING = 3
-# Why a leader ends a session (our registration is not in its image yet) takes a moment to pass.
+# A leader may end a session because its image does not have this broker's registration yet, which passes soon.
 _NEW_SESSION_AFTER_S = 0.01
 
 
 @dataclass(frozen=True, slots=True)
 class LinkSettings:
-    """Timing of the connections between brokers: replica.fetch.wait.max.ms, replica.socket.timeout.ms, how long the
-    other machine may acknowledge nothing, attempts to connect included, and between what bounds reconnecting waits.
-    A first batch may exceed the answer's size limit, up to `frame_max_bytes`. `tls` gives the context of each new
-    connection, where the listener between brokers has TLS."""
+    """Timing and limits of the connections between brokers.
+
+    `fetch_wait_max_ms` is replica.fetch.wait.max.ms, and `socket_timeout_s` is replica.socket.timeout.ms.
+    `unacknowledged_s_max` is the time for which the peer's machine may acknowledge no data or no connection attempt.
+    The delay before reconnecting grows from `reconnect_first_s` to `reconnect_max_s`. A first batch may exceed the
+    answer's size limit, up to `frame_max_bytes`. `tls` returns the context of a new connection if the listener between
+    brokers uses TLS; otherwise it is None.
+    """
 
     fetch_wait_max_ms: int = 500
     socket_timeout_s: float = 30.0
@@ -81,12 +85,12 @@ class LeaderLink:
         self._broker_epoch = broker_epoch
         self._on_lost = on_lost
         self._loop = asyncio.get_running_loop()
-        # With TLS the transport is both.
+        # A TLS transport serves as the socket and as the source of readiness events.
         self._socket: socket.socket | TlsTransport | None = None
         self._readiness: asyncio.AbstractEventLoop | TlsTransport = self._loop
         self._connected = False
-        # The exchange of proofs while it is under way: None as soon as the peer has proved itself, too. This broker
-        # may fetch once it has sent its own proof.
+        # The exchange of proofs while it is under way; None once the peer has proved itself, too. This broker may fetch
+        # once it has sent its own proof.
         self._proof: ClientProof | None = None
         self._may_fetch = False
         self._failed_proofs = self._failed_handshakes = 0
@@ -97,24 +101,24 @@ class LeaderLink:
         self._correlation_id = 0
         self._sent: deque[tuple[int, float]] = deque()
         self._unsent = bytearray()
-        # What has arrived and was not taken: the bytes up to `_end`.
+        # Received bytes that are not processed yet: the buffer up to `_end`.
         self._buffer = memoryview(bytearray(_BUFFER_BYTES))
         self._end = 0
         self._closed = False
 
-    # What to follow
+    # Followed partitions
 
     def follow(self, partition: Partition) -> None:
-        """Fetch `partition` from this broker from now on."""
+        """Fetch the partition from this broker from now on."""
         self.session.follow(partition)
         self._send_soon()
 
     def forget(self, key: PartitionKey) -> None:
-        """Fetch it from here no longer."""
+        """Stop fetching the partition from this broker."""
         self.session.forget(key)
 
     def again(self, key: PartitionKey) -> None:
-        """Its position can be told again."""
+        """Name the partition in the next request."""
         self.session.again(key)
         self._send_soon()
 
@@ -122,7 +126,8 @@ class LeaderLink:
         self._loop.call_later(delay_s, self.again, key)
 
     def _send_soon(self) -> None:
-        # At the end of the turn: one image delta makes many partitions change their leader.
+        # Sending waits until the end of the loop iteration, since one image delta may change the leader of many
+        # partitions.
         if not self._send_is_due:
             self._send_is_due = True
             self._loop.call_soon(self._send)
@@ -130,8 +135,10 @@ class LeaderLink:
     # Connecting
 
     def connect(self, *, at_once: bool = False) -> None:
-        """Connect unless that is under way; `at_once` skips what is left of a wait (the peer is known to be
-        back)."""
+        """Connect, unless connected or connecting.
+
+        `at_once` skips the rest of a reconnect delay, when the peer is known to be back.
+        """
         if self._closed or self._connected or self._connecting is not None:
             return
         if self._reconnect_timer is not None:
@@ -227,15 +234,16 @@ class LeaderLink:
         self._disconnect("closed")
 
     def check_timeout(self) -> None:
-        """Disconnect if the oldest request is not answered for too long; a parked one is, within its wait."""
+        """Disconnect if the oldest request has had no answer for too long. A parked request is answered within its
+        wait."""
         if self._sent and self._loop.time() - self._sent[0][1] > self._settings.socket_timeout_s:
-            # While it proves itself the peer may just be starting: it listens before it accepts.
+            # A peer that has not proved itself may just be starting: it listens before it accepts connections.
             self._disconnect(f"no answer within {self._settings.socket_timeout_s} s", timed_out=True)
 
     # Proofs
 
     def _say(self, message: bytes) -> None:
-        """The next message of the exchange in which both ends prove that they are nodes of this cluster."""
+        """Send the next message of the exchange in which both sides prove that they are nodes of this cluster."""
         request = AuthenticateNodeRequest(auth_bytes=message)
         name = f"broker-{self._credentials.node_id}"
         self._write(encode_request(request, 0, self._next_correlation_id(), name))
@@ -283,7 +291,7 @@ class LeaderLink:
             self._send_soon()
 
     def _next_correlation_id(self) -> int:
-        """Of a request that is being sent."""
+        """Return the id of a request that is about to be sent, and note when it is sent."""
         self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
         self._sent.append((self._correlation_id, self._loop.time()))
         return self._correlation_id
@@ -367,14 +375,15 @@ class LeaderLink:
             self._make_room()
 
     def _make_room(self) -> None:
-        """Room for the frame that has begun; a buffer grown for a large one is not kept for ever."""
+        """Provide a buffer for the frame that has begun. A buffer that grew for a large frame is replaced
+        afterwards."""
         needed = _BUFFER_BYTES
         if self._end >= 4:
             needed = max(needed, 4 + int(_SIZE.unpack_from(self._buffer)[0]))
         if needed > len(self._buffer) or (
             len(self._buffer) > _BUFFER_KEPT_BYTES and needed <= _BUFFER_KEPT_BYTES
         ):
-            # A new object: whoever still holds a view of the old one keeps that.
+            # A new buffer leaves views of the old one valid.
             buffer = memoryview(bytearray(needed if needed > _BUFFER_BYTES else _BUFFER_BYTES))
             buffer[: self._end] = self._buffer[: self._end]
             self._buffer = buffer
@@ -403,7 +412,7 @@ class LeaderLink:
 
 
 class Fetchers:
-    """The links of this broker, one to each other broker, and over which each partition is fetched."""
+    """The links of this broker, one to each other broker, and the link over which each partition is fetched."""
 
     def __init__(
         self,
@@ -416,7 +425,7 @@ class Fetchers:
         throttle: FetchThrottle = NO_THROTTLE,
         on_lost: Callable[[int], None] = lambda _broker_id: None,
     ) -> None:
-        """`on_lost` hears of each broker that had proved itself and whose connection has ended."""
+        """`on_lost` is called with each broker that had proved itself and whose connection has ended."""
         self._throttle = throttle
         self._on_lost = on_lost
         self._credentials = credentials
@@ -431,17 +440,17 @@ class Fetchers:
         self._timeouts = self._loop.call_later(settings.socket_timeout_s / 4, self._check_timeouts)
 
     def connect(self, peer_id: int) -> None:
-        """The broker is up: have a connection ready before it is needed."""
+        """Connect to a broker that has come up, so that the connection is ready before it is needed."""
         self._link(peer_id).connect(at_once=True)
 
     def disconnect(self, peer_id: int) -> None:
-        """The broker is no more."""
+        """Close the link to a broker that was removed."""
         link = self._links.pop(peer_id, None)
         if link is not None:
             link.close()
 
     def follow(self, partition: Partition, leader_id: int) -> None:
-        """Fetch from `leader_id` in the partition's new leader epoch."""
+        """Fetch the partition from `leader_id` in its new leader epoch."""
         key = (partition.topic_id, partition.index)
         previous = self._leader_of.get(key)
         if previous is not None and previous != leader_id and previous in self._links:
@@ -450,14 +459,14 @@ class Fetchers:
         self._link(leader_id).follow(partition)
 
     def forget(self, partition: Partition) -> None:
-        """Fetch it from nobody."""
+        """Stop fetching the partition."""
         key = (partition.topic_id, partition.index)
         link = self._links.get(self._leader_of.pop(key, -1))
         if link is not None:
             link.forget(key)
 
     def again(self, partition: Partition) -> None:
-        """Its records are flushed: the next request may acknowledge them."""
+        """Name the partition in the next request, since its records are flushed and can be acknowledged."""
         key = (partition.topic_id, partition.index)
         link = self._links.get(self._leader_of.get(key, -1))
         if link is not None:
@@ -485,7 +494,7 @@ class Fetchers:
             link.check_timeout()
 
     def close(self) -> None:
-        """Disconnect from everybody."""
+        """Close all connections."""
         self._timeouts.cancel()
         for link in self._links.values():
             link.close()

@@ -1,11 +1,11 @@
 """The follower's side of a fetch session with one leader broker, apart from its connection (KIP-227).
 
-A request names the partitions whose position changed since the one before; an answer brings records, which
-are appended at once, so that the next request acknowledges them. Usually one request is outstanding, parked
-at the leader. When something must be said meanwhile (a partition to follow from now on, an acknowledgement),
-the next request goes out behind it and the leader answers the parked one first.
+A request names the partitions whose position changed since the previous request. An answer brings records, which are
+appended at once, so that the next request acknowledges them. Usually one request is outstanding, parked at the leader.
+If a partition must be named meanwhile, to follow or acknowledge, the next request follows immediately, and the leader
+answers the parked one first.
 
-Rule 2 holds here: an answer to a request that named a partition in an older leader epoch is dropped for it.
+Rule 2 holds here: if a request named a partition in an older leader epoch, its answer is dropped for that partition.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ logger = logging.getLogger(__name__)
 
 _OUTSTANDING_MAX = 8
 POSITIONS_MAX = 500
-"""Of one request: each takes microseconds to say and to hear, and a leader that comes back is told of thousands. It
-reads as many in one turn."""
+"""Maximum number of partitions in one request. Each takes microseconds to write and to read, and a leader that returns
+gets requests for thousands. The leader reads the same number in one loop iteration."""
 RETRY_FIRST_S = 0.001
 RETRY_MAX_S = 0.2
 RETRY_SPACING_S = 0.001
-"""Where thousands of partitions wait, say for a leader whose disk is full, each waits so much longer for each of them:
-to be asked and to refuse would take both brokers all their time."""
+"""Additional retry delay for each waiting partition. If thousands wait, for example for a leader whose disk is full,
+frequent requests and refusals would occupy both brokers entirely."""
 
 EXPECTED_ERRORS = frozenset(
     {
@@ -50,30 +50,32 @@ EXPECTED_ERRORS = frozenset(
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     }
 )
-"""Broker images differ for moments; these pass when both have caught up."""
+"""Errors that occur while the images of brokers differ, and pass once both have caught up."""
 
 
 @dataclass(frozen=True, slots=True)
 class FetchLimits:
-    """replica.fetch.max.bytes for one partition, replica.fetch.response.max.bytes for all of an answer."""
+    """Size limits of fetches: replica.fetch.max.bytes for one partition, replica.fetch.response.max.bytes for a whole
+    answer."""
 
     partition_max_bytes: int = 1_048_576
     answer_max_bytes: int = 10_485_760
 
 
 class FetchThrottle(Protocol):
-    """How fast this broker may catch up."""
+    """A limit on the rate at which this broker catches up."""
 
     def limit(self, partition: Partition) -> int | None:
-        """Bytes that may be fetched of a partition now, None if it is not throttled; 0 means wait."""
+        """Return the number of bytes that may be fetched of a partition now; None if it is not throttled, 0 if it must
+        wait."""
         ...
 
     def wait_s(self) -> float:
-        """How long until something may be fetched again."""
+        """Return the seconds until something may be fetched again."""
         ...
 
     def spend(self, size: int) -> None:
-        """Bytes of a throttled partition arrived."""
+        """Count received bytes of a throttled partition."""
         ...
 
 
@@ -92,8 +94,8 @@ NO_THROTTLE: FetchThrottle = _NoThrottle()
 
 
 class _Outstanding:
-    """A request on its way; `fenced` are partitions that have changed leader epoch since, or are not ours any
-    more."""
+    """An outstanding request. `fenced` contains the partitions that have changed their leader epoch since it was sent,
+    or are no longer followed here."""
 
     __slots__ = ("fenced", "opens_session")
 
@@ -103,10 +105,10 @@ class _Outstanding:
 
 
 class LeaderSession:
-    """What this broker follows on one leader broker.
+    """The partitions that this broker follows on one leader broker.
 
-    `retry(key, delay_s)` is called for a partition that must be named again after a while; the shell then
-    calls `again(key)`.
+    `retry(key, delay_s)` is called for a partition that must be named again after a delay. The caller then calls
+    `again(key)`.
     """
 
     def __init__(
@@ -137,18 +139,18 @@ class LeaderSession:
 
     @property
     def outstanding(self) -> int:
-        """Requests without an answer yet."""
+        """Number of requests without an answer yet."""
         return len(self._outstanding)
 
     @property
     def has_more_to_say(self) -> bool:
-        """Whether the last request could not name all that changed."""
+        """True if the last request could not name all changed partitions."""
         return bool(self._changed)
 
     # What to follow
 
     def follow(self, partition: Partition) -> None:
-        """Follow from now on, or in a new leader epoch."""
+        """Follow a partition from now on, or in a new leader epoch."""
         key = (partition.topic_id, partition.index)
         self._fence(key)
         self._partitions[key] = partition
@@ -157,7 +159,7 @@ class LeaderSession:
         self._changed[key] = None
 
     def forget(self, key: PartitionKey) -> None:
-        """Follow no longer: another leader, or no replica any more."""
+        """Stop following a partition that has another leader or no replica here."""
         if self._partitions.pop(key, None) is not None:
             self._fence(key)
             self._changed.pop(key, None)
@@ -166,12 +168,12 @@ class LeaderSession:
             self._forgotten.add(key)
 
     def again(self, key: PartitionKey) -> None:
-        """Name a partition in the next request: a retry is due, or its records are flushed now."""
+        """Name a partition in the next request: a retry is due, or its records are flushed."""
         if key in self._partitions:
             self._changed[key] = None
 
     def disconnected(self) -> None:
-        """The connection broke: a new session names everything again."""
+        """Prepare a new session after the connection broke. Its first request names all partitions."""
         self._outstanding.clear()
         self._paused = False
         self._new_session()
@@ -191,7 +193,7 @@ class LeaderSession:
     # Requests and answers
 
     def next_fetch(self, broker_epoch: int) -> FollowerFetch | None:
-        """The request to send now; None if there is nothing to say and one is parked already."""
+        """Return the request to send now; None if there is nothing to send and a request is parked already."""
         outstanding = len(self._outstanding)
         if self._paused:
             return None
@@ -208,7 +210,7 @@ class LeaderSession:
         for key in changed:
             partition = self._partitions[key]
             follower = partition.follower
-            # While records wait to be flushed the position would fetch them again; `again` follows the flush.
+            # While records wait to be flushed, the position would fetch them again. `again` is called after the flush.
             if follower is None or partition.acknowledged_offset < partition.log.log_end_offset:
                 continue
             limit = self._throttle.limit(partition)
@@ -249,13 +251,13 @@ class LeaderSession:
         return fetch
 
     def open_anew(self) -> None:
-        """The wait after the end of a session is over."""
+        """Allow the next session, after the wait since the end of the previous one."""
         self._paused = False
 
     def answered(self, answer: SessionAnswer) -> bool:
-        """Take the answer to the oldest outstanding request; the caller then asks for `next_fetch`.
+        """Process the answer to the oldest outstanding request. The caller then asks for `next_fetch`.
 
-        False if the leader ended the session: the caller then waits a moment and calls `open_anew`.
+        Returns False if the leader ended the session. The caller then waits a moment and calls `open_anew`.
         """
         request = self._outstanding.popleft()
         if answer.error is not ErrorCode.NONE:

@@ -1,7 +1,7 @@
-"""What to do next to make one log a copy of another that goes on growing, as pure functions.
+"""Steps that make one log a copy of another that continues to grow, as pure functions.
 
-The copy is a follower inside the broker: as between brokers, leader epochs tell where the original was cut since
-the copy was made, and an original whose start has passed the copy's end makes it begin anew (KIP-113, KIP-101).
+The copy is a follower inside the broker. As between brokers, leader epochs show where the original was truncated since
+the copy was made. If the original's start has passed the copy's end, the copy begins again (KIP-113, KIP-101).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from ..roles.follower import UNDEFINED_OFFSET, EpochEnd, diverges, truncation_of
 
 
 class Epochs(Protocol):
-    """The leader epochs of a log, as far as a copy compares them."""
+    """The part of a log's leader epochs that a copy compares."""
 
     @property
     def latest_epoch(self) -> int: ...
@@ -21,7 +21,7 @@ class Epochs(Protocol):
 
 
 class Log(Protocol):
-    """As much of a log as decides."""
+    """The properties of a log on which the next step depends."""
 
     @property
     def log_start_offset(self) -> int: ...
@@ -33,21 +33,21 @@ class Log(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class StartAt:
-    """Drop what was copied, and begin at `offset`."""
+    """A step: discard the copied records, and begin at `offset`."""
 
     offset: int
 
 
 @dataclass(frozen=True, slots=True)
 class CutTo:
-    """Cut the copy: the original holds something else from `offset` on."""
+    """A step: truncate the copy to `offset`, since the original has other records from there on."""
 
     offset: int
 
 
 @dataclass(frozen=True, slots=True)
 class CopyFrom:
-    """Copy what there is from `offset` on."""
+    """A step: copy the original's records from `offset` on."""
 
     offset: int
 
@@ -56,14 +56,15 @@ Step = StartAt | CutTo | CopyFrom
 
 
 def next_step(original: Log, copy: Log) -> Step | None:
-    """What brings the copy nearer to the original; None when there is nothing."""
+    """Return the next step that brings the copy closer to the original; None if the copy is complete."""
     start, end = original.log_start_offset, original.log_end_offset
     copied = copy.log_end_offset
     if copied < start or (copied == start and copied != copy.log_start_offset):
-        # The second: what the copy ends with may not be a whole batch of the original, and goes in any case.
+        # In the second case the copy may end with part of a batch of the original, and all its records are below the
+        # original's start.
         return StartAt(start)
     if copied == copy.log_start_offset:
-        # Empty: whatever lies below its start was never compared.
+        # The copy is empty, and its records below its start were never compared.
         return StartAt(start) if copied != start else CopyFrom(start) if start < end else None
     epoch = copy.leader_epochs.latest_epoch
     theirs = EpochEnd(*original.leader_epochs.end_offset_for(epoch, end))

@@ -1,1 +1,1 @@
-"""The leader's side of replication: answers to followers, and changes of the ISR on their way to the quorum."""
+"""The leader's side of replication: answers to followers, and ISR changes submitted to the quorum."""

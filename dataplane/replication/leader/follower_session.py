@@ -1,12 +1,12 @@
 """The leader's side of the fetch session of one following broker (KIP-227).
 
-A session remembers where the follower is in every partition it follows here, so that a request names only
-what changed and an idle round costs nothing. Partitions tell their sessions when records arrive; a request
-that found nothing to answer is *parked* and answered in the loop turn in which the first of them does. When
-only the high watermark moved the answer waits a few milliseconds for data to carry it.
+A session stores the follower's position in every partition that it follows here. So a request names only changed
+positions, and an idle round costs nothing. Partitions notify their sessions when records arrive. A request without an
+immediate answer is *parked*, and answered in the loop iteration in which the first records arrive. If only a high
+watermark moved, the answer waits a few milliseconds for records that can carry it.
 
-A newer request of a session releases the parked one, with what there is: a follower that starts to follow one
-partition more need not wait for the long poll of the others.
+A newer request of a session releases the parked one, with the data available. So a follower that starts to follow
+another partition need not wait for the long poll of the others.
 """
 
 from __future__ import annotations
@@ -34,22 +34,22 @@ if TYPE_CHECKING:
 Reply = Callable[[SessionAnswer], None]
 
 WATERMARK_DELAY_S = 0.05
-"""How long a moved high watermark waits for records to travel with: nobody waits for it at a follower, and to tell it
-alone costs as much as a record does."""
+"""Seconds for which a moved high watermark waits for records to travel with. No client waits for it at a follower, and
+to send it alone costs as much as a record does."""
 READ_WATERMARK_DELAY_S = 0.005
-"""The same where consumers are sent to followers."""
+"""Delay of a moved high watermark if consumers read from followers, in seconds."""
 LOG_START_DELAY_S = 0.005
-"""How long a log start that moved waits for records: whoever deletes some waits for the followers."""
+"""Seconds for which a moved log start waits for records. A client that deletes records waits for the followers."""
 
 
 class Timer(Protocol):
-    """What `call_later` returns, as far as it is used here."""
+    """The handle that `call_later` returns."""
 
     def cancel(self) -> None: ...
 
 
 class Scheduler(Protocol):
-    """The event loop, as far as sessions need it."""
+    """The part of the event loop that sessions use."""
 
     def call_soon(self, callback: Callable[[], None], /) -> object: ...
     def call_later(self, delay_s: float, callback: Callable[[], None], /) -> Timer: ...
@@ -57,26 +57,26 @@ class Scheduler(Protocol):
 
 
 class Followed(Protocol):
-    """The replicas that sessions read from."""
+    """The replicas from which sessions read."""
 
     def get_by_id(self, topic_id: bytes, index: int) -> Partition:
-        """KafkaError if this broker has no such replica."""
+        """Return the replica. Raises KafkaError if this broker has none."""
 
     def is_to_be_made(self, key: PartitionKey) -> bool:
-        """Whether the replica will be here soon: its log is made in a later turn of the loop."""
+        """Return whether the replica is created in a later iteration of the event loop."""
 
     def broker_epoch_of(self, broker_id: int) -> int:
-        """As the cluster image has it; -1 if the broker is unknown."""
+        """Return the epoch of a broker in the cluster image; -1 if the broker is unknown."""
 
     def doubted(self, partition: Partition, offset: int, max_bytes: int) -> None:
-        """What was read at `offset` was of no use to a follower, or could not be read."""
+        """Have the log checked: a follower could not use the records read at `offset`, or the read failed."""
 
     def follower_advanced(self, partition: Partition, broker_id: int) -> None:
-        """A follower that is not in the ISR fetched: it may be time for it to join."""
+        """Consider a follower that has fetched and is not in the ISR; it may be able to join."""
 
 
 class _Watch:
-    """A partition in a session: where the follower is, and whether it has something to hear."""
+    """A partition in a session: the follower's position, and the state of the answers about it."""
 
     __slots__ = (
         "awaiting",
@@ -98,11 +98,11 @@ class _Watch:
         self.position = position
         self.sent_watermark = -1
         self.sent_from = -1
-        """The offset of the records that were sent last, until the follower asks from elsewhere."""
-        # True while records are on their way: what comes next is asked for by the follower's next fetch.
+        """First offset of the records that were sent last; -1 after the follower has fetched at another offset."""
+        # True while records are on their way to the follower, until its next fetch.
         self.awaiting = False
-        # True from an answer that says where the logs diverge until they agree: a high watermark that came in
-        # between, with the answer to another request, would cover records that are not ours.
+        # True after an answer that reported where the logs diverge, until they agree. A high watermark in the answer to
+        # another request would cover records of the follower that this log does not have.
         self.diverged = False
 
     def records_arrived(self) -> None:
@@ -122,8 +122,8 @@ class _Watch:
 
 
 class FollowerSession:
-    """One following broker. At most one request is parked; the follower sends the next before the answer to
-    it only if it has something to say, and then the parked one is answered first."""
+    """The session of one following broker. At most one request is parked. If the follower sends another request before
+    the answer, the parked one is answered first."""
 
     def __init__(
         self,
@@ -144,33 +144,34 @@ class FollowerSession:
         self._followed = followed
         self._scheduler = scheduler
         self._throttle = throttle
-        #: throttled partitions that have records to send, and when they look again
+        # Throttled partitions that have records to send, and the timer after which the rate is checked again.
         self._held: dict[_Watch, None] = {}
         self._held_timer: Timer | None = None
         self._watches: dict[PartitionKey, _Watch] = {}
-        # In the order of their turn: a partition that was answered goes to the end when it has more.
+        # In order of service: a partition with more records goes to the end after it was answered.
         self._ready: dict[_Watch, None] = {}
         self._watermarks: dict[_Watch, None] = {}
         self._failed: list[PartitionAnswer] = []
-        # Of replicas whose logs are still to be made. Were they refused, the follower would ask for thousands of them
-        # again and again.
+        # Positions in replicas whose logs are still to be created. If they were refused, the follower would ask for
+        # thousands of them again and again.
         self._early: dict[PartitionKey, FetchPosition] = {}
         self._parked: Reply | None = None
         self._parked_max_bytes = 0
-        # One timer for all requests that are parked one after the other: where none of them waits to its end, as
-        # under load, it rings once and is set anew for the one that is parked then.
+        # A single timer for all requests that are parked one after the other. Under load none of them waits to its end;
+        # then the timer fires once and is set again for the request that is parked at that time.
         self._deadline: Timer | None = None
         self._deadline_at_s = self._parked_until_s = 0.0
         self._answer_is_due = False
         self._watermark_delay_s = watermark_delay_s
         self._watermark_timer: Timer | None = None
-        # Where consumers read from the follower, any answer tells all of them.
+        # If consumers read from the follower, any answer carries all moved high watermarks.
         self._watermarks_wait = watermark_delay_s > READ_WATERMARK_DELAY_S
         self._watermarks_are_due = False
         self._log_start_moved = False
         self._last_fetch_ms = 0
-        # Watched partitions whose ISR lacks this follower, and of which something has changed since it tried to join:
-        # the next fetch is the occasion. One that comes back tries each once, and not with each of its fetches.
+        # Watched partitions whose ISR does not contain this follower, and that have changed since its last attempt to
+        # join. The next fetch triggers another attempt. A returning follower tries once for each, and not with each of
+        # its fetches.
         self._to_offer: dict[_Watch, None] = {}
 
     def __len__(self) -> int:
@@ -179,8 +180,8 @@ class FollowerSession:
     # Requests
 
     def fetch(self, fetch: FollowerFetch, max_wait_s: float, reply: Reply) -> None:
-        """Take a request of this session; `reply` is called within this call or when there is something to
-        say."""
+        """Process a request of this session. `reply` is called within this call, or once there is something to
+        answer."""
         if self._parked is not None:
             self._answer()
         now_s = self._scheduler.time()
@@ -226,7 +227,8 @@ class FollowerSession:
             self._answer()
 
     def _place(self, position: FetchPosition) -> None:
-        """Note where the follower is; that is an acknowledgement if its log agrees with ours up to there."""
+        """Store the follower's position. It acknowledges the records below if the follower's log agrees with this log
+        up to there."""
         key = position.key
         watch = self._watches.get(key)
         if watch is None and self._followed.is_to_be_made(key):
@@ -276,13 +278,14 @@ class FollowerSession:
             self._watermarks[watch] = None
 
     def _agrees(self, watch: _Watch, leader: LeaderState) -> bool:
-        """False if the follower must truncate or start anew first (rule 1); the answer says how."""
+        """Return whether the follower's log agrees with the leader's. If not, the follower has to truncate or start
+        again first (rule 1), and an answer that says how is prepared."""
         position, partition = watch.position, watch.partition
         if (
             position.last_fetched_epoch == leader.leader_epoch
             and partition.log.log_start_offset <= position.fetch_offset <= leader.log_end_offset
         ):
-            return True  # This epoch ends where the log does.
+            return True  # The leader's current epoch ends at the log end.
         answer: PartitionAnswer | None = None
         if position.last_fetched_epoch != UNDEFINED_EPOCH:
             ours = partition.end_of_epoch(position.last_fetched_epoch)
@@ -303,13 +306,14 @@ class FollowerSession:
         return False
 
     def _offer(self, watch: _Watch) -> None:
-        """Have it join, if it may. While records are on their way it may not: the fetch behind them offers it anew."""
+        """Let the follower join the ISR if it may. It may not while records are on their way to it; its next fetch
+        leads to another attempt."""
         leader = watch.partition.leader
         if leader is not None and self.broker_id not in leader.in_sync.committed and not watch.awaiting:
             self._followed.follower_advanced(watch.partition, self.broker_id)
 
     def replicas_made(self, keys: Iterable[PartitionKey]) -> None:
-        """The turn of these has come: what the follower said of them counts now, or is refused."""
+        """Process the stored positions in these replicas, which now exist or are known to fail."""
         if not self._early:
             return
         for key in keys:
@@ -322,8 +326,11 @@ class FollowerSession:
             self._arm_watermark_timer()
 
     def offer(self, key: PartitionKey) -> None:
-        """Something else kept the follower out of the ISR until now. It joins while its fetch is parked here,
-        or with the next: one that fell silent is not let in by what it once acknowledged."""
+        """Let the follower join the ISR, after an obstacle outside the follower has gone.
+
+        It joins now if its fetch is parked here, otherwise with its next fetch. A follower that has fallen silent must
+        not join because of its former acknowledgements.
+        """
         watch = self._watches.get(key)
         if watch is None:
             return
@@ -342,7 +349,8 @@ class FollowerSession:
         return is_held(partition.settings.leader_throttled, partition.index, self.broker_id, isr)
 
     def _hold_back(self) -> None:
-        """What may not be sent now waits apart, or it would be answered in vain again and again."""
+        """Set aside the throttled partitions that may not send now. Otherwise the session would answer without their
+        records, again and again."""
         if not self._throttle.limited or self._throttle.allowance() > 0:
             return
         for watch in [watch for watch in self._ready if self._is_throttled(watch)]:
@@ -362,7 +370,7 @@ class FollowerSession:
     # News from partitions
 
     def has_records(self, watch: _Watch) -> None:
-        """The log of a watched partition grew past where the follower is."""
+        """Take note that a watched log grew beyond the follower's position."""
         if watch in self._ready or watch in self._held:
             return
         leader = watch.partition.leader
@@ -375,20 +383,21 @@ class FollowerSession:
             self._answer_soon()
 
     def has_watermark(self, watch: _Watch) -> None:
-        """The high watermark of a watched partition moved."""
+        """Take note that the high watermark of a watched partition moved."""
         self._watermarks[watch] = None
         if self._parked is not None and self._watermark_timer is None:
             self._arm_watermark_timer()
 
     def has_log_start(self, watch: _Watch) -> None:
-        """The log start offset of a watched partition moved."""
+        """Take note that the log start offset of a watched partition moved."""
         if not self._log_start_moved:
             self._log_start_moved = True
             self._disarm_watermark_timer()
         self.has_watermark(watch)
 
     def lost(self, watch: _Watch) -> None:
-        """This broker's role in a watched partition changed; the follower finds out where to fetch now."""
+        """Stop watching a partition in which this broker's role changed, and report it to the follower, which then
+        looks for the leader."""
         if self._watches.get(watch.key) is watch:
             del self._watches[watch.key]
         self._detach(watch)
@@ -406,7 +415,8 @@ class FollowerSession:
     # Answers
 
     def _answer_soon(self) -> None:
-        # Once this turn's callbacks are through: one answer carries what all of them appended.
+        # The answer is sent after the callbacks of this loop iteration, so that it carries all records that they
+        # append.
         if self._parked is not None and not self._answer_is_due:
             self._answer_is_due = True
             self._scheduler.call_soon(self._answer_if_due)
@@ -432,7 +442,7 @@ class FollowerSession:
             self._answer()
 
     def _answer(self) -> None:
-        """Answer the parked request, if there is one, with everything that is ready."""
+        """Answer the parked request, if there is one, with all that is ready."""
         self._answer_is_due = False
         reply = self._parked
         if reply is None:
@@ -458,7 +468,7 @@ class FollowerSession:
             self._watermarks.clear()
             self._watermarks_are_due = self._log_start_moved = False
         elif self._watermarks and self._watermark_timer is None:
-            self._arm_watermark_timer()  # None of the requests that follow may be parked.
+            self._arm_watermark_timer()  # No following request may be parked, so the timer is set here.
         reply(SessionAnswer(self.session_id, answers))
 
     def _state(self, watch: _Watch) -> PartitionAnswer:
@@ -471,7 +481,7 @@ class FollowerSession:
         )
 
     def _read(self, watch: _Watch, budget: int, *, at_least_one: bool) -> PartitionAnswer | None:
-        """Records for one partition; None if they do not fit into what is left of the answer."""
+        """Return records of one partition; None if they do not fit into the rest of the answer."""
         if budget <= 0:
             return None
         position = watch.position
@@ -504,8 +514,8 @@ class FollowerSession:
         return answer
 
     def _go_on(self, watch: _Watch) -> PartitionAnswer:
-        """There are no records from the follower's place on. A copy that goes on behind a gap has a log that ends
-        later all the same; the follower cannot know where."""
+        """Return an answer for a position from which there are no records. The log may still end later, after a gap in
+        a copy; then the answer tells the follower where."""
         answer = self._state(watch)
         log_end_offset = watch.partition.log.log_end_offset
         if watch.position.fetch_offset < log_end_offset:
@@ -514,7 +524,7 @@ class FollowerSession:
         return answer
 
     def close(self, error: ErrorCode) -> None:
-        """Forget everything; a parked request is answered with `error`."""
+        """End the session. A parked request is answered with `error`."""
         for watch in list(self._watches.values()):
             self._detach(watch)
         self._watches.clear()

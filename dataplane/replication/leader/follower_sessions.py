@@ -1,4 +1,4 @@
-"""The fetch sessions of all followers: which one a request belongs to, by its id and its epoch (KIP-227)."""
+"""The fetch sessions of all followers. A request belongs to a session by its id and epoch (KIP-227)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .follower_session import WATERMARK_DELAY_S, Followed, FollowerSession, Repl
 
 
 class FollowerSessions:
-    """All sessions, at most one for each following broker: a new one replaces the one before."""
+    """All sessions, at most one for each following broker. A new session replaces the previous one."""
 
     def __init__(
         self,
@@ -30,10 +30,10 @@ class FollowerSessions:
         self._sessions: dict[int, FollowerSession] = {}
 
     def fetch(self, fetch: FollowerFetch, max_wait_s: float, reply: Reply, connection: int) -> None:
-        """Hand a follower's fetch to its session, or answer with the error that makes it open a new one.
+        """Pass a follower's fetch to its session, or answer with the error that makes it open a new session.
 
-        `connection` rises from connection to connection. A follower has one at a time, so what comes by an older one is
-        late: it was sent before what the session was told, and would open a session in the place of that.
+        `connection` is a number that rises with each connection. A follower has one connection at a time. A request on
+        an older connection is late: it must not open a session that replaces the current one.
         """
         known_epoch = self._followed.broker_epoch_of(fetch.broker_id)
         if known_epoch < 0 or fetch.broker_epoch < known_epoch:
@@ -67,23 +67,23 @@ class FollowerSessions:
         session.fetch(fetch, max_wait_s, reply)
 
     def replicas_made(self, keys: Collection[PartitionKey]) -> None:
-        """These replicas are here now, or it is known that they cannot be made."""
+        """Process the stored positions in these replicas, which now exist or are known to fail."""
         for session in self._sessions.values():
             session.replicas_made(keys)
 
     def offer(self, broker_id: int, key: PartitionKey) -> None:
-        """Let a follower join the ISR of a partition if it is here right now and may."""
+        """Let a follower join the ISR of a partition, if it is connected and may join."""
         session = self._sessions.get(broker_id)
         if session is not None:
             session.offer(key)
 
     def drop(self, broker_id: int) -> None:
-        """The broker was removed or restarted."""
+        """End the session of a broker that was removed or restarted."""
         session = self._sessions.pop(broker_id, None)
         if session is not None:
             session.close(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)
 
     def close(self) -> None:
-        """The broker stops."""
+        """End all sessions when the broker stops."""
         for broker_id in list(self._sessions):
             self.drop(broker_id)

@@ -1,4 +1,4 @@
-"""Proposals as AlterPartition commands of the metadata quorum, and its results as outcomes."""
+"""Submission of ISR proposals as AlterPartition commands, and conversion of the results."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .isr_updates import IsrCommitted, Outcome, Submit
 
 
 def submit_to(quorum: Quorum, broker_id: int) -> Submit:
-    """Submit the proposals of this broker's leaders to `quorum`."""
+    """Return a function that submits the proposals of this broker's leaders to `quorum`."""
 
     async def submit(proposals: Sequence[tuple[Partition, Proposal]]) -> Sequence[Outcome]:
         result = await quorum.submit(
@@ -53,7 +53,7 @@ def _change(partition: Partition, proposal: Proposal) -> AlterPartitionChange:
 
 
 def _end_of(partition: Partition, proposal: Proposal, member: int) -> int:
-    """Where the member's log ends, for the case that this change ends our leadership; -1 if unknown."""
+    """Return the end of the member's log, which is needed if this change ends the leadership; -1 if unknown."""
     leader = partition.leader
     if leader is None or leader.leader_epoch != proposal.leader_epoch:
         return -1
@@ -79,7 +79,7 @@ def _outcome(
         and state.leader_epoch == proposal.leader_epoch
         and state.partition_epoch == proposal.partition_epoch
     ):
-        # The image is past the refusal and still shows what the proposal was made against: it was not
-        # committed, nor was it by an earlier command whose answer got lost.
+        # The image is newer than the refusal and still shows the state on which the proposal was based. So neither this
+        # proposal nor an earlier one whose answer was lost was committed.
         return Refusal.INELIGIBLE
     return Refusal.STALE

@@ -1,7 +1,7 @@
-"""Sends the ISR changes that leaders propose to the quorum: one command at a time, carrying those that wait longest.
+"""Submission of ISR changes to the quorum: one command at a time, with the changes that have waited longest.
 
-A broker that comes back is to join the ISR of each of its partitions at about the same time. In one command these would
-hold every node of the quorum up for longer than its followers have patience with a leader.
+A broker that returns joins the ISR of each of its partitions at about the same time. A single command with all these
+changes would occupy every node of the quorum for longer than its followers wait for a leader.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class IsrCommitted:
-    """The quorum committed the ISR as `isr`, in `partition_epoch`."""
+    """The outcome that the quorum committed the ISR as `isr`, in `partition_epoch`."""
 
     partition_epoch: int
     isr: frozenset[int]
@@ -31,16 +31,16 @@ class IsrCommitted:
 
 Outcome: TypeAlias = IsrCommitted | Refusal
 Submit = Callable[[Sequence[tuple[Partition, Proposal]]], Awaitable[Sequence[Outcome]]]
-"""Sends proposals as one command; their outcomes in the same order, or KafkaError if nothing is known."""
+"""A function that sends proposals as one command. It returns their outcomes in the same order, or raises KafkaError if
+the outcomes are unknown."""
 
 CHANGES_MAX = 1_000
-"""Of one command."""
+"""Maximum number of changes in one command."""
 _RETRY_S = 0.05
 
 
 class IsrUpdates:
-    """The queue of proposals. Their leaders hold them as pending until an outcome or a newer state settles
-    them."""
+    """The queue of proposals. Their leaders keep them as pending until an outcome or a newer state settles them."""
 
     def __init__(self, submit: Submit, on_settled: Callable[[Partition], None]) -> None:
         self._submit = submit
@@ -49,13 +49,13 @@ class IsrUpdates:
         self._task: asyncio.Task[None] | None = None
 
     def propose(self, partition: Partition, proposal: Proposal) -> None:
-        """Send `proposal` with the next command."""
+        """Send the proposal with the next command."""
         self._waiting[partition] = proposal
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._run(), name="ISR updates")
 
     async def close(self) -> None:
-        """Send nothing more."""
+        """Stop sending, and drop waiting proposals."""
         self._waiting.clear()
         if self._task is not None:
             self._task.cancel()
@@ -88,7 +88,7 @@ class IsrUpdates:
 def settle(
     partition: Partition, proposal: Proposal, outcome: Outcome, again: Callable[[Partition, Proposal], None]
 ) -> None:
-    """Apply the outcome of `proposal`. A state that came meanwhile has the last word: every step is a
+    """Apply the outcome of a proposal. A newer state that arrived meanwhile takes precedence, because every step is a
     compare-and-set."""
     leader = partition.leader
     if leader is None or leader.leader_epoch != proposal.leader_epoch:

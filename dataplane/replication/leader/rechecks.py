@@ -1,8 +1,8 @@
-"""What a leader looks at again because somebody could not use it: a follower that asks once more for what it has
-just been sent, or a read that met no batch where one should begin.
+"""Checks of a leader's log after doubts: a follower requests records a second time, or a read finds no batch where one
+should begin.
 
-Nobody checks a CRC on the way out. The follower does before it appends; when it asks again, the leader reads what it
-sent, off the loop, and where its own log is damaged somebody else had better lead.
+The leader does not check a CRC when it sends records. The follower checks it before it appends. If the follower asks
+again, the leader reads the sent range in a thread. If its own log is damaged, another replica should lead.
 """
 
 from __future__ import annotations
@@ -22,11 +22,12 @@ from ..replica.partition import Partition
 logger = logging.getLogger(__name__)
 
 _AGAIN_AFTER_S = 2.0
-"""There are other reasons to ask again, and each look reads from the disk."""
+"""Minimum interval between checks of a partition, in seconds. There are other reasons to ask again, and each check
+reads from the disk."""
 
 
 class Rechecks:
-    """Looks, one at a time for each partition; `condemn` is called when a log proves to be damaged."""
+    """The checks, one at a time for each partition. `condemn` is called if a log is damaged."""
 
     def __init__(
         self,
@@ -40,7 +41,7 @@ class Rechecks:
         self._looking: dict[asyncio.Task[None], None] = {}
 
     def raised(self, partition: Partition, offset: int, max_bytes: int) -> None:
-        """What lies at `offset` may be damaged."""
+        """Check the records at `offset`, which may be damaged."""
         if not self._is_due(partition):
             return
         task = asyncio.create_task(self._look(partition, offset, max_bytes), name=f"look at {partition!r}")
@@ -48,12 +49,12 @@ class Rechecks:
         task.add_done_callback(self._looking.pop)
 
     def confirmed(self, partition: Partition, error: KafkaError) -> None:
-        """A look-up on the loop has met damage: there is nothing to look at again."""
+        """Report damage that a look-up on the event loop has already found; no check is needed."""
         if self._is_due(partition) and self._holds(partition):
             self._condemn(partition, error)
 
     def _is_due(self, partition: Partition) -> bool:
-        """Whether the last look at this partition was long enough ago. Notes that it is looked at now."""
+        """Return whether the last check of this partition was long enough ago, and note the time of this one."""
         key, now = (partition.topic_id, partition.index), self._loop.time()
         if now < self._looked_at.get(key, -_AGAIN_AFTER_S) + _AGAIN_AFTER_S:
             return False
@@ -85,7 +86,7 @@ class Rechecks:
                 piece.failed(error)
             finally:
                 piece.release()
-        # A cut meanwhile explains what was found, and a log in another folder may be in order.
+        # A truncation meanwhile explains the finding, and a log in another folder may be intact.
         if (
             found is not None
             and self._holds(partition)
@@ -95,7 +96,7 @@ class Rechecks:
             self._condemn(partition, found)
 
     async def close(self) -> None:
-        """Look no more; returns once the disk has answered."""
+        """Stop all checks. Returns once the disk has answered."""
         looking = list(self._looking)
         for task in looking:
             task.cancel()

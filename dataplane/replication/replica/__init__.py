@@ -1,1 +1,1 @@
-"""One replica: its log, its role, and everyone who waits for it."""
+"""One replica: its log, its role, and the clients and brokers that wait for it."""

@@ -1,5 +1,5 @@
-"""Who waits for the high watermark of one replica: producers with acks=all, and whoever else must know that what was
-appended stays."""
+"""Callbacks that wait for the high watermark of one replica: producers with acks=all, and other code that must know
+that appended records stay."""
 
 from __future__ import annotations
 
@@ -13,11 +13,12 @@ Acknowledged = Callable[[ErrorCode], None]
 _Waiting = deque[tuple[int, Acknowledged]]
 
 _NOBODY: Final = _Waiting()
-"""Stays empty. A deque takes 0.8 KB, and brokers have thousands of replicas that nobody waits for."""
+"""The empty queue shared by all replicas without waiting callbacks; it must stay empty. A deque takes 0.8 KB, and
+brokers have thousands of such replicas."""
 
 
 class Acknowledgements:
-    """In offset order. Whoever waits is called once; a deadline is the caller's, who may come and go."""
+    """The waiting callbacks in offset order. Each is called once. Callers set their own deadlines."""
 
     __slots__ = ("_waiting",)
 
@@ -28,31 +29,32 @@ class Acknowledgements:
         return bool(self._waiting)
 
     def wait(self, offset: int, done: Acknowledged) -> None:
-        """Call `done` once the high watermark reaches `offset`, which it has not yet."""
+        """Call `done` once the high watermark reaches `offset`. It must not have reached it yet."""
         waiting = self._waiting
         if waiting is _NOBODY:
             waiting = self._waiting = _Waiting()
         if not waiting or waiting[-1][0] <= offset:
             waiting.append((offset, done))
         else:
-            # A duplicate waits for the offset of the original, which may lie below those already waiting.
+            # A duplicate waits for the offset of the original, which may be below the offsets already waited for.
             place = sum(1 for already, _ in waiting if already <= offset)
             waiting.insert(place, (offset, done))
 
     def reached(self, high_watermark: int) -> None:
-        """The high watermark is there."""
+        """Call the callbacks up to the new high watermark."""
         waiting = self._waiting
         while waiting and waiting[0][0] <= high_watermark:
             waiting.popleft()[1](ErrorCode.NONE)
 
     def failed(self, error: ErrorCode) -> None:
-        """Nobody needs to wait any more: the outcome is unknown."""
+        """Call all callbacks with an error: their outcome is unknown."""
         waiting, self._waiting = self._waiting, _NOBODY
         for _, done in waiting:
             done(error)
 
     def check(self, replica: object, high_watermark: int, log_end_offset: int) -> None:
-        """AssertionError if somebody waits for what has come, or for what nobody has appended."""
+        """Check the invariants of the queue. Raises AssertionError if a callback waits for an offset that was reached,
+        or was never appended."""
         waiting = [offset for offset, _ in self._waiting]
         if waiting != sorted(waiting) or (waiting and not high_watermark < waiting[0]):
             raise AssertionError(

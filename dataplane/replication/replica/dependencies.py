@@ -1,4 +1,4 @@
-"""Who watches a replica, and what it needs of its broker."""
+"""Interfaces of a replica: its watchers and readers, and the services of its broker."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _Replica = TypeVar("_Replica")
 
 
 class Watcher(Protocol):
-    """A follower's fetch session, told about one partition it asked for."""
+    """A follower's fetch session, which is notified about one partition."""
 
     def records_arrived(self) -> None: ...
     def high_watermark_moved(self) -> None: ...
@@ -21,13 +21,13 @@ class Watcher(Protocol):
 
 
 class Reader(Protocol):
-    """Who reads for a consumer. `wake` is called once per registration and must not raise."""
+    """A reader on behalf of a consumer. `wake` is called once per registration and must not raise."""
 
     def wake(self) -> None: ...
 
 
 class HostBroker(Protocol[_Replica]):
-    """The broker on which a replica is, as far as the replica needs it."""
+    """The broker of a replica, as far as the replica uses it."""
 
     @property
     def broker_id(self) -> int: ...
@@ -35,12 +35,12 @@ class HostBroker(Protocol[_Replica]):
     def brokers(self) -> Mapping[int, KnownBroker]: ...
     @property
     def moved(self) -> ChangeSet[_Replica]:
-        """The replicas whose log, high watermark or role has changed."""
+        """Replicas whose log, high watermark or role has changed."""
 
     def monotonic_ms(self) -> int: ...
     def wall_ms(self) -> int: ...
     def flush(self, partition: _Replica, /) -> None:
-        """Flush the log off the loop, then call `partition.flushed(offset)`."""
+        """Flush the log in a thread, then call `partition.flushed(offset)`."""
 
     def flush_later(self, partition: _Replica, delay_ms: int, /) -> None:
-        """Call `partition.flush_time_over()` then."""
+        """Call `partition.flush_time_over()` after the delay."""

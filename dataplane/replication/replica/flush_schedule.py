@@ -1,8 +1,8 @@
-"""When a log is flushed: after so many records (flush.messages), or so long after one (flush.ms). Pure.
+"""The schedule of flushes: after a number of records (flush.messages), or a time after one (flush.ms). Pure.
 
-As in Kafka, who waits for an acknowledgement does not wait for this. Kafka flushes within the append that is one
-too many; here it begins there, off the event loop, and what is appended meanwhile counts towards the next one.
-flush.ms is counted from the first record that is not flushed, so that no other setting says how often to look.
+As in Kafka, acknowledgements do not wait for these flushes. Kafka flushes within the append that reaches the limit.
+Here the flush begins at that append, in a thread, and records appended meanwhile count towards the next one. flush.ms
+counts from the first unflushed record, so no other setting for a check interval is needed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ NEVER = LONG_MAX
 
 
 class Flush(Enum):
-    """What is to be done about a log that grew."""
+    """The action that is due for a log that grew."""
 
     NOT_YET = "nothing"
     NOW = "flush it"
@@ -23,7 +23,8 @@ class Flush(Enum):
 
 
 class FlushSchedule:
-    """Of one log. Asking costs more than comparing its end with `look_at`, below which nothing is due."""
+    """The flush schedule of one log. Comparing the log end with `look_at` is cheaper than a call: below it nothing is
+    due."""
 
     __slots__ = ("_messages", "_timed", "_waiting", "look_at")
 
@@ -32,18 +33,18 @@ class FlushSchedule:
         self._timed = False
         self._waiting = False
         self.look_at = NEVER
-        """End of the log from which on `grown` wants to be asked."""
+        """Log end from which on `grown` must be called."""
 
     def settings(self, messages: int, ms: int, flushed: int, end: int) -> Flush:
-        """Go by these from now on; the log ends at `end` and is flushed up to `flushed`."""
+        """Apply new settings. The log ends at `end` and is flushed up to `flushed`."""
         self._messages = messages
         self._timed = ms < NEVER
         return self.flushed(flushed, end)
 
     def grown(self, flushed: int, end: int) -> Flush:
-        """The log ends at `end` now, and is flushed up to `flushed`."""
+        """Return the action that is due now that the log ends at `end`. It is flushed up to `flushed`."""
         if end - flushed >= self._messages:
-            # What comes behind is for the next flush, whenever this one ends.
+            # Later records belong to the next flush, whenever this one ends.
             self.look_at = end + self._messages
             return Flush.NOW
         if self._timed and not self._waiting and end > flushed:
@@ -54,7 +55,7 @@ class FlushSchedule:
         return Flush.NOT_YET
 
     def time_over(self, flushed: int, end: int) -> Flush:
-        """flush.ms have passed since `LATER` was returned."""
+        """Return the action that is due when flush.ms have passed since `LATER` was returned."""
         self._waiting = False
         if end > flushed and self._timed:
             return Flush.NOW
@@ -62,7 +63,7 @@ class FlushSchedule:
         return Flush.NOT_YET
 
     def flushed(self, flushed: int, end: int) -> Flush:
-        """A flush has ended, or the log was cut."""
+        """Return the action that is due after a flush has ended or the log was truncated."""
         self.look_at = self._next(flushed)
         return self.grown(flushed, end) if end >= self.look_at else Flush.NOT_YET
 

@@ -1,5 +1,5 @@
-"""Group commit for flush.messages=1: flushes run in a few threads, one per log at a time; whatever is
-appended while one runs shares the next."""
+"""Group commit for flush.messages=1. Flushes run in a few threads, one at a time for each log. Records that are
+appended during a flush share the next one."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _RETRY_S = 0.5
 
 
 class Flusher:
-    """Flushes logs off the loop and reports back on it."""
+    """Flushes of logs in threads. Results are reported on the event loop."""
 
     def __init__(
         self,
@@ -24,12 +24,12 @@ class Flusher:
         self._on_flushed = on_flushed
         self._on_failure = on_failure
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="flush")
-        # Partitions whose flush runs; True if something was appended since it began.
+        # Partitions whose flush is running; True if records were appended since it began.
         self._running: dict[Partition, bool] = {}
         self._closed = False
 
     def request(self, partition: Partition) -> None:
-        """Flush what is in the log now."""
+        """Flush the present records of the log."""
         if self._closed:
             return
         if partition in self._running:
@@ -47,7 +47,7 @@ class Flusher:
         if isinstance(error, Exception):
             self._on_failure(partition, error)
             if partition.log.failure is None:
-                # A full disk: whoever waits for the flush has no other way to go on.
+                # A full disk: without another attempt, callers that wait for the flush would wait for ever.
                 asyncio.get_running_loop().call_later(_RETRY_S, self.request, partition)
             return
         if appended_since:
@@ -55,6 +55,6 @@ class Flusher:
         self._on_flushed(partition, future.result())
 
     def close(self) -> None:
-        """Wait for what runs; nothing new is accepted."""
+        """Wait for running flushes. Later requests are ignored."""
         self._closed = True
         self._threads.shutdown(wait=True)

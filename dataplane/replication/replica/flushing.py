@@ -1,5 +1,5 @@
-"""How far the log of one replica is flushed, and what has it flushed: its topic's settings, or who acknowledges only
-what is on the disk."""
+"""Flush state of one replica's log: the flushed offset, and the flushes that the topic's settings or acknowledgements
+require."""
 
 from __future__ import annotations
 
@@ -14,9 +14,10 @@ if TYPE_CHECKING:
 
 
 class Flushing:
-    """`flush` has the log flushed off the event loop, `flush_later` is called with milliseconds.
+    """The flush state of one log.
 
-    Invariant: `flushed_offset` <= log end offset.
+    `flush` flushes the log in a thread, `flush_later` is called with milliseconds. Invariant: `flushed_offset` <= log
+    end offset.
     """
 
     __slots__ = ("_flush_later", "_log", "_settings", "flush", "flushed_offset", "schedule")
@@ -46,23 +47,23 @@ class Flushing:
         self._by_settings()
 
     def replace_log(self, log: PartitionLog) -> None:
-        """Go on with a log that holds the same records in another folder."""
+        """Continue with a log that has the same records in another folder."""
         self._log = log
         if self._settings.durable_before_acknowledged:
             self.flush()
         self._by_settings()
 
     def grown(self) -> None:
-        """Something was appended. Need not be called while the end is below `schedule.look_at`, unless only what is
-        flushed is acknowledged."""
+        """Take note that records were appended. The call may be omitted while the log end is below `schedule.look_at`,
+        unless only flushed records are acknowledged."""
         if self._settings.durable_before_acknowledged:
             self.flush()
         elif self._log.log_end_offset >= self.schedule.look_at:
             self._act(self.schedule.grown(self._log.recovery_point, self._log.log_end_offset))
 
     def flushed(self, offset: int) -> bool:
-        """Everything below `offset` was on the disk; a cut since then has lowered the recovery point. True if more
-        is flushed than before."""
+        """Take the end of a flush up to `offset`; a truncation since then has lowered the recovery point. Returns
+        whether the flushed offset rose."""
         self._act(self.schedule.flushed(self._log.recovery_point, self._log.log_end_offset))
         offset = min(offset, self._log.recovery_point)
         if offset <= self.flushed_offset:
@@ -71,26 +72,27 @@ class Flushing:
         return True
 
     def time_over(self) -> None:
-        """The milliseconds of `flush_later` have passed."""
+        """Take note that the milliseconds of `flush_later` have passed."""
         self._act(self.schedule.time_over(self._log.recovery_point, self._log.log_end_offset))
 
     def cut(self) -> None:
-        """The end of the log was cut off."""
+        """Take note that the end of the log was cut off."""
         end = self._log.log_end_offset
         self.flushed_offset = min(self.flushed_offset, end)
         self._act(self.schedule.flushed(self._log.recovery_point, end))
 
     def begun_anew(self, offset: int) -> None:
-        """The log is empty, and goes on at `offset`."""
+        """Take note that the log is empty now, and continues at `offset`."""
         self.flushed_offset = min(self._log.recovery_point, offset)
         self._act(self.schedule.flushed(offset, offset))
         if self._settings.durable_before_acknowledged:
-            # To be empty up to there is acknowledged like records: power lost before would bring older ones back.
+            # An empty log up to this offset is acknowledged like records are. A power loss before the flush would bring
+            # older records back.
             self.flush()
 
     def _by_settings(self) -> None:
         settings, log = self._settings, self._log
-        # What is flushed before it is acknowledged needs no other reason.
+        # If records are flushed before they are acknowledged, the schedule has no purpose.
         messages, ms = (
             (NEVER, NEVER)
             if settings.durable_before_acknowledged

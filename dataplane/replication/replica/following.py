@@ -1,4 +1,4 @@
-"""The log of a replica that does not lead: where it ends, and its high watermark, are told from elsewhere."""
+"""The log of a replica that does not lead. Its end and its high watermark are determined by another replica."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class FollowingReplica(Protocol):
-    """The replica that follows, as far as that goes."""
+    """The part of a replica that following uses."""
 
     @property
     def log(self) -> PartitionLog: ...
@@ -31,15 +31,16 @@ class FollowingReplica(Protocol):
 
 
 class Clock(Protocol):
-    """The broker's."""
+    """The broker's clock."""
 
     def wall_ms(self) -> int:
-        """Milliseconds since 1970."""
+        """Return milliseconds since 1970."""
         ...
 
 
 class Following:
-    """Of one replica. Invariant: log start offset <= high watermark <= log end offset."""
+    """The follower's operations on one replica's log. Invariant: log start offset <= high watermark <= log end
+    offset."""
 
     __slots__ = ("_clock", "_flushing", "_readers", "_replica", "high_watermark")
 
@@ -57,19 +58,21 @@ class Following:
         self._readers = readers
         log = replica.log
         self.high_watermark = max(log.log_start_offset, min(high_watermark, log.log_end_offset))
-        """As far as this replica has heard of it. While it leads, its leadership says so."""
+        """High watermark known to this replica. While the replica leads, its leadership has the current value."""
 
     def append_fetched(
         self, records: memoryview | None, leader_high_watermark: int, leader_log_start_offset: int
     ) -> None:
-        """Append what the leader sent, byte for byte, and follow its high watermark and log start offset.
-        Records count as acknowledged when the next fetch asks from behind them; with flush.messages=1 that
-        waits for the flush."""
+        """Append the leader's records unchanged, and follow its high watermark and log start offset.
+
+        Records count as acknowledged when the next fetch begins after them. With flush.messages=1 that fetch waits for
+        the flush.
+        """
         replica = self._replica
         log = replica.log
         if records is not None and len(records):
             if leader_log_start_offset >= log.log_end_offset > parse_header(records).base_offset:
-                # The leader's log starts within its first batch, which can only be had as a whole.
+                # The leader's log starts within its first batch, which it can only send as a whole.
                 self._start_anew_at(leader_log_start_offset)
             assert replica.follower is not None
             log.append_as_follower(records, self._clock.wall_ms(), replica.follower.leader_epoch)
@@ -87,13 +90,13 @@ class Following:
             self._readers.wake()
 
     def truncate_diverging(self, leader_end: EpochEnd, leader_log_start_offset: int) -> None:
-        """Cut the log where the leader's diverges. The caller has checked that the answer is of this leader
+        """Truncate the log where the leader's diverges. The caller has checked that the answer belongs to this leader
         epoch."""
         log = self._replica.log
         ours = self._replica.end_of_epoch(leader_end.epoch)
         offset = truncation_offset(leader_end, ours, log.log_end_offset)
         if offset <= leader_log_start_offset and offset < log.log_end_offset:
-            # The leader cannot tell where below its log start the logs diverged: nothing of that may stay.
+            # The leader does not know where the logs diverged below its log start, so no record from there may stay.
             self._start_anew_at(leader_log_start_offset)
         else:
             self._truncated_to(max(offset, log.log_start_offset))
@@ -102,16 +105,15 @@ class Following:
         log = self._replica.log
         log.on_move()
         log.truncation.truncate_to(offset)
-        # Even where no record goes: an epoch this replica led without writing anything must go from its
-        # epochs.
+        # Epochs are truncated even if no record is: an epoch that this replica led without writing must be removed.
         log.leader_epochs.truncate_from_end(offset)
         self._flushing.cut()
-        # A cut within a batch cuts the whole batch.
+        # A truncation within a batch removes the whole batch.
         self.high_watermark = min(self.high_watermark, log.log_end_offset)
 
     def restart_at_leaders_start(self, leader_log_start_offset: int) -> bool:
-        """After OFFSET_OUT_OF_RANGE: start anew at the leader's log start offset, if that is right. False if
-        not."""
+        """Start again at the leader's log start offset after OFFSET_OUT_OF_RANGE, if that is allowed. Returns whether
+        the log was restarted."""
         log = self._replica.log
         offset = restart_offset(log.log_start_offset, log.log_end_offset, leader_log_start_offset)
         if offset is None:
@@ -125,7 +127,7 @@ class Following:
         self._flushing.begun_anew(offset)
 
     def end_at(self, offset: int) -> None:
-        """Have the log of a copy end at `offset`: its mirror, or its leader's log, begins or goes on there."""
+        """Make the log of a copy end at `offset`, where its mirror or its leader's log begins or continues."""
         log = self._replica.log
         before = log.log_end_offset
         end_at(log, offset)

@@ -1,8 +1,7 @@
-"""One replica on this broker: its log, its role, and everybody who waits for it.
+"""One replica on this broker: its log, its role, and the callers that wait for it.
 
-The role is a `LeaderState` or a `FollowerState`; both are replaced by a new object for each leader epoch. Who
-waits is told in the same loop turn in which the log grows or the high watermark moves:
-
+The role is a `LeaderState` or a `FollowerState`. Both are replaced by a new object for each leader epoch. Waiting
+callers are notified in the loop iteration in which the log grows or the high watermark moves:
 - acknowledgements (acks=all) wait for the high watermark, in offset order;
 - consumers' parked fetches wait for the high watermark;
 - fetch sessions of followers watch the log end and the high watermark.
@@ -77,7 +76,7 @@ class Partition:
         self.log = log
         self.settings = settings
         self.copy_of = ""
-        """The mirror whose copy it is now; empty for a partition that takes records from producers."""
+        """Name of the mirror that the partition is a copy of; empty if it takes records from producers."""
         self.leader: LeaderState | None = None
         self.follower: FollowerState | None = None
         self.watchers: dict[int, Watcher] = {}
@@ -85,7 +84,7 @@ class Partition:
         self.record_deletion = RecordDeletion(self)
         self._broker = broker
         self.note_moved = partial(broker.moved.note, self)
-        """Called where its log, its high watermark, its role or what it knows of followers changes."""
+        """Callback for every change of its log, high watermark, role, or knowledge of followers."""
         log.on_move = self.note_moved
         self._acknowledgements = Acknowledgements()
         self.readers = Readers()
@@ -97,7 +96,7 @@ class Partition:
     def __repr__(self) -> str:
         return f"<{self.topic}-{self.index}>"
 
-    # What everybody may ask
+    # Queries in any role
 
     @property
     def high_watermark(self) -> int:
@@ -106,7 +105,7 @@ class Partition:
 
     @property
     def acknowledged_offset(self) -> int:
-        """How far this replica acknowledges: a follower fetches from here."""
+        """Offset up to which this replica acknowledges; a follower fetches from here."""
         return (
             self._flushing.flushed_offset
             if self.settings.durable_before_acknowledged
@@ -115,7 +114,7 @@ class Partition:
 
     @property
     def leader_epoch(self) -> int:
-        """Of the current role; -1 before the first."""
+        """Leader epoch of the current role; -1 before the first role."""
         role = self.leader or self.follower
         return -1 if role is None else role.leader_epoch
 
@@ -125,15 +124,14 @@ class Partition:
         return -1 if role is None else role.partition_epoch
 
     def end_of_epoch(self, epoch: int) -> EpochEnd:
-        """The largest epoch of this log that is not above `epoch`, and where it ends."""
+        """Return the largest epoch of this log that is not above `epoch`, and its end offset."""
         return EpochEnd(*self.log.leader_epochs.end_offset_for(epoch, self.log.log_end_offset))
 
     def leading(self, current_leader_epoch: int = -1) -> LeaderState:
-        """This replica's leadership, for a request that believes in `current_leader_epoch` (-1: it does not
-        say).
+        """Return this replica's leadership, for a request in `current_leader_epoch` (-1: unspecified).
 
-        KafkaError: NOT_LEADER_OR_FOLLOWER; FENCED_LEADER_EPOCH if the request is behind, UNKNOWN_LEADER_EPOCH
-        if this broker is (KIP-320).
+        Raises KafkaError: NOT_LEADER_OR_FOLLOWER; FENCED_LEADER_EPOCH if the request has an older epoch,
+        UNKNOWN_LEADER_EPOCH if this broker has (KIP-320).
         """
         leader = self.leader
         if current_leader_epoch >= 0:
@@ -146,8 +144,7 @@ class Partition:
         return leader
 
     def check_epoch(self, current_leader_epoch: int) -> None:
-        """Whether this replica leads, or follows, in the epoch that a request believes in. KafkaError as
-        `leading` says."""
+        """Check that this replica has its role in the epoch of a request. Raises KafkaError as `leading` does."""
         known = self.leader_epoch
         if current_leader_epoch != known:
             code = (
@@ -160,7 +157,8 @@ class Partition:
             )
 
     def check(self) -> None:
-        """AssertionError if role, log and waiters contradict each other. `log.check()` looks into the log."""
+        """Check that role, log and waiting callers are consistent. Raises AssertionError if they are not. `log.check()`
+        checks the log itself."""
         log, leader, follower, watermark = self.log, self.leader, self.follower, self.high_watermark
         if leader is not None and follower is not None:
             raise AssertionError(f"{self!r} both leads and follows")
@@ -198,10 +196,10 @@ class Partition:
     # Roles
 
     def become_leader(self, state: PartitionState) -> bool:
-        """Lead in `state.leader_epoch`, or take the newer partition epoch of the leadership there is, and look again
-        whether its high watermark may move.
+        """Lead in `state.leader_epoch`. If this replica leads in it already, take the newer partition epoch, and
+        advance the high watermark if possible.
 
-        The epoch is in the log before the first record of it. True if a new leadership began.
+        The epoch is recorded in the log before its first record. Returns whether a new leadership began.
         """
         now_ms = self._broker.monotonic_ms()
         leader = self.leader
@@ -216,8 +214,8 @@ class Partition:
         self._forget_impossible_epochs(state.leader_epoch)
         log.leader_epochs.assign(state.leader_epoch, log.log_end_offset)
         watermark = max(self.high_watermark, log.log_start_offset)
-        # Whoever waits for an acknowledgement of an older epoch, in which it led, too, goes on waiting: nothing is cut
-        # off here. The new epoch fences a replica that went.
+        # Producers that wait for an acknowledgement from an older epoch, in which this replica led, too, continue to
+        # wait: no record is removed. The new epoch fences a replica that was removed.
         self.follower = None
         self.leader = leader = LeaderState(
             broker_id=self._broker.broker_id,
@@ -243,12 +241,12 @@ class Partition:
         return True
 
     def go_on_at(self, offset: int) -> None:
-        """Before it leads: have the log of a copy end at `offset`: its mirror begins or goes on there."""
+        """Make the log of a copy end at `offset` before the replica leads: its mirror begins or continues there."""
         self._leave_role(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         self.following.end_at(offset)
 
     def become_follower(self, state: PartitionState) -> bool:
-        """Follow `state.leader` (-1: nobody for now). True if the leader epoch is new to this replica."""
+        """Follow `state.leader` (-1: no leader for now). Returns whether the leader epoch is new to this replica."""
         follower = self.follower
         if follower is not None and follower.leader_epoch == state.leader_epoch:
             self.follower = FollowerState(state.leader, state.leader_epoch, state.partition_epoch)
@@ -259,15 +257,18 @@ class Partition:
         self._forget_impossible_epochs(state.leader_epoch)
         self.follower = FollowerState(state.leader, state.leader_epoch, state.partition_epoch)
         if self.acknowledged_offset < self.log.log_end_offset:
-            # Found at the start, or led without a flush: until it is flushed this replica fetches nothing.
+            # These records were found at the start, or written as leader without a flush. Until they are flushed this
+            # replica does not fetch.
             self._flushing.flush()
         self._role_changed()
         return True
 
     def _forget_impossible_epochs(self, leader_epoch: int) -> None:
-        """The epochs of a log that was recovered are what its batches say, which no checksum covers. Where they are
-        above all there have been, the records count as of the epoch before: the next fetch, or those of the followers,
-        find out how far that is so."""
+        """Remove leader epochs that are above every epoch there has been.
+
+        The epochs of a recovered log come from its batches, whose epochs no checksum covers. The records then count as
+        of the epoch before. The next fetch, by this replica or its followers, finds out up to where that is right.
+        """
         epochs = self.log.leader_epochs
         if epochs.latest_epoch <= leader_epoch:
             return
@@ -280,16 +281,16 @@ class Partition:
         epochs.truncate_from_end(since)
 
     def retire(self, error: ErrorCode) -> None:
-        """This replica goes away (deleted, reassigned, its disk failed, the broker stops): everyone waiting
-        is told `error`."""
+        """End the role of a replica that goes away: deleted, reassigned, its disk failed, or the broker stops. Waiting
+        callers get `error`."""
         watermark = self.high_watermark
         self._leave_role(error)
         self.following.high_watermark = watermark
         self._role_changed()
 
     def replace_log(self, log: PartitionLog) -> None:
-        """Go on with a log that holds the same records in another folder. The old one must stay until this one
-        is flushed: what counts as durable is so in there."""
+        """Continue with a log that has the same records in another folder. The old log must stay until the new one is
+        flushed, since only its records are durable."""
         self.log = log
         log.on_move = self.note_moved
         self.note_moved()
@@ -298,7 +299,7 @@ class Partition:
     def _leave_role(self, error: ErrorCode) -> None:
         led = self.leader is not None
         self.leader = self.follower = None
-        if led:  # Nobody waits for a replica that does not lead.
+        if led:  # Only a leader has waiting callers.
             self._acknowledgements.failed(error)
             self.record_deletion.failed(error)
 
@@ -323,35 +324,35 @@ class Partition:
             self._membership_changed(leader, self._broker.monotonic_ms())
 
     def tighten(self, min_in_sync: int) -> None:
-        """Take a min.insync.replicas of the topic that is higher than the one before."""
+        """Take a higher min.insync.replicas of the topic; a lower value is ignored."""
         if min_in_sync > self.settings.min_in_sync:
             self.reconfigure(replace(self.settings, min_in_sync=min_in_sync))
 
     def _membership_changed(self, leader: LeaderState, now_ms: int) -> None:
-        """Who waits goes on waiting where the ISR is too small now: what was appended counts once it is large enough
-        again (KIP-966)."""
+        """Advance the high watermark after a change of the ISR or its minimum. If the ISR is too small, callers
+        continue to wait: the records count once it is large enough again (KIP-966)."""
         self.note_moved()
         self._advance(leader, now_ms)
 
     # Leading
 
     def wall_ms(self) -> int:
-        """The time, in ms since 1970, by which producers' timestamps are judged."""
+        """Return the time in milliseconds since 1970, against which producers' timestamps are checked."""
         return self._broker.wall_ms()
 
     def append(
         self, batches: memoryview, *, required_acks: int, max_timestamp: int | None = None
     ) -> AppendResult:
-        """Append what a producer sent (writable: offsets and the epoch are patched in place). With `max_timestamp` its
-        records were validated before, and that is their largest timestamp.
+        """Append a producer's batches (writable: offsets and epoch are patched in place).
 
-        With `required_acks` -1 nothing is appended unless the ISR has min.insync.replicas members; the caller
-        then waits with `on_high_watermark(result.last_offset + 1, ...)`. What is in the log already is a duplicate,
-        however many members there are. KafkaError says why nothing was appended.
+        `max_timestamp` is the largest timestamp of records that were validated before; None validates them here. With
+        `required_acks` -1 the ISR must have min.insync.replicas members. The caller then waits with
+        `on_high_watermark(result.last_offset + 1, ...)`. A batch that is in the log already is a duplicate, whatever
+        the size of the ISR. Raises KafkaError if nothing was appended.
         """
         leader = self.leader
         if leader is None:
-            # Before its producer's next batch comes, this replica may hear that it leads.
+            # This replica may become leader before the producer's next batch arrives.
             self.log.produced.refused_for_now(batches)
             leader = self.leading()
         if self.copy_of:
@@ -368,9 +369,9 @@ class Partition:
         return result
 
     def append_unsequenced(self, batches: memoryview) -> int:
-        """Append, with acks=all, what this broker has composed itself (writable); the offset behind it.
+        """Append batches composed by this broker (writable), with acks=all; return the offset after them.
 
-        KafkaError: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS, KAFKA_STORAGE_ERROR; nothing was appended.
+        Raises KafkaError: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS, KAFKA_STORAGE_ERROR; then nothing was appended.
         """
         leader = self.leading()
         if leader.under_min_in_sync:
@@ -387,7 +388,7 @@ class Partition:
         )
 
     def check_is_no_copy(self) -> None:
-        """KafkaError, POLICY_VIOLATION, while its mirror is not promoted."""
+        """Raise KafkaError, POLICY_VIOLATION, if the partition is a copy whose mirror is not promoted."""
         if self.copy_of:
             raise KafkaError(
                 ErrorCode.POLICY_VIOLATION,
@@ -395,9 +396,9 @@ class Partition:
             )
 
     def append_copied(self, batches: memoryview) -> None:
-        """Append what the source of this copy has (writable: leader epochs are patched in place).
+        """Append the source's batches to this copy (writable: leader epochs are patched in place).
 
-        KafkaError: NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR, and what `log.copies.append_copied` raises.
+        Raises KafkaError: NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR, and the errors of `log.copies.append_copied`.
         """
         leader = self.leading()
         append_copied(self.log, batches, leader.leader_epoch, self._broker.wall_ms())
@@ -406,10 +407,10 @@ class Partition:
     def append_marker(
         self, producer_id: int, producer_epoch: int, *, commit: bool, number: int, commit_index: int
     ) -> int:
-        """Append the marker that ends a writer's transaction; the offset behind it.
+        """Append the marker that ends a transaction of a producer; return the offset after it.
 
-        It counts once the high watermark has passed it; until the ISR is large enough for that it waits.
-        KafkaError: NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR.
+        The marker counts once the high watermark has passed it, which may have to wait until the ISR is large enough.
+        Raises KafkaError: NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR.
         """
         leader = self.leading()
         result = append_marker(
@@ -426,16 +427,17 @@ class Partition:
         return result.last_offset + 1
 
     def close_isr(self) -> None:
-        """Take nobody into the ISR of this leadership until `open_isr`: who is in it may lead cleanly."""
+        """Let no follower join the ISR of this leadership until `open_isr`, since members of the ISR can be elected
+        cleanly."""
         self.leading().joins_from = NOBODY_JOINS
 
     def open_isr(self) -> None:
-        """Take followers into the ISR that have all that is in the log now."""
+        """Let followers join the ISR once they have all present records of the log."""
         leader = self.leading()
         leader.joins_from = leader.log_end_offset
 
     def _appended(self, leader: LeaderState) -> None:
-        """Something is at the end of the log: flush it, offer it to followers, look at the high watermark."""
+        """Flush the appended records, offer them to followers, and advance the high watermark."""
         flushing, end, now_ms = self._flushing, self.log.log_end_offset, self._broker.monotonic_ms()
         if self.settings.durable_before_acknowledged:
             moved = leader.appended(end, flushing.flushed_offset, now_ms)
@@ -450,9 +452,8 @@ class Partition:
             self._watermark_moved()
 
     def on_high_watermark(self, offset: int, done: Acknowledged) -> None:
-        """Call `done` once: with NONE when the high watermark reaches `offset` (perhaps within this call), or
-        with the error that makes the outcome unknown. A deadline is the caller's: `done` may come after it.
-        """
+        """Call `done` once: with NONE when the high watermark reaches `offset`, possibly within this call, or with an
+        error that leaves the outcome unknown. Deadlines are up to the caller: `done` may be called after one."""
         leader = self.leader
         if leader is None:
             done(ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -462,23 +463,24 @@ class Partition:
             self._acknowledgements.wait(offset, done)
 
     def high_watermark_at(self, offset: int) -> asyncio.Future[ErrorCode]:
-        """What `on_high_watermark` tells, to be awaited."""
+        """Return a future with the outcome of `on_high_watermark`."""
         told: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
         self.on_high_watermark(offset, lambda outcome: None if told.done() else told.set_result(outcome))
         return told
 
     def fetched_by(self, broker_id: int, broker_epoch: int, offset: int) -> None:
-        """A follower fetches from `offset` in this leader epoch, and its log agrees with ours below it."""
+        """Take a follower's fetch from `offset` in this leader epoch. Its log agrees with this log below the offset."""
         leader = self.leader
         if leader is None:
             return
         if offset < leader.log_end_offset:
-            self.note_moved()  # It lags, perhaps behind what it had before: time may come to count against it.
+            # A lagging follower, perhaps with less than before, may have to leave the ISR in time.
+            self.note_moved()
         if leader.fetched(broker_id, broker_epoch, offset, self._broker.monotonic_ms()):
             self._watermark_moved()
 
     def advance(self) -> None:
-        """Look again whether the high watermark may move: time passed or a broker's state changed."""
+        """Advance the high watermark if possible, after time has passed or a broker's state has changed."""
         leader = self.leader
         if leader is not None:
             self._advance(leader, self._broker.monotonic_ms())
@@ -489,14 +491,14 @@ class Partition:
         self.record_deletion.look()
 
     def log_start_moved(self) -> None:
-        """The log starts later now: readers hear of it, and followers if this replica leads."""
+        """Notify readers and followers that the log start moved."""
         for watcher in self.watchers.values():
             watcher.log_start_moved()
         self.readers.wake()
 
     def isr_committed(self, leader_epoch: int, partition_epoch: int, isr: Iterable[int]) -> None:
-        """The quorum answered that it committed this ISR in `leader_epoch` (the metadata feed may have said
-        so first)."""
+        """Take an ISR that the quorum committed in `leader_epoch`, as its answer says. The metadata feed may have
+        contained it before."""
         leader = self.leader
         if leader is None or leader.leader_epoch != leader_epoch:
             return
@@ -505,7 +507,7 @@ class Partition:
             self._membership_changed(leader, now_ms)
 
     def flushed(self, offset: int) -> None:
-        """Everything below `offset` was on the disk; a cut since then has lowered the recovery point."""
+        """Take the end of a flush up to `offset`; a truncation since then has lowered the recovery point."""
         is_more, leader = self._flushing.flushed(offset), self.leader
         if (
             is_more
@@ -518,7 +520,7 @@ class Partition:
             self._watermark_moved()
 
     def flush_time_over(self) -> None:
-        """flush.ms have passed since `HostBroker.flush_later` was called."""
+        """Take note that flush.ms have passed since `HostBroker.flush_later` was called."""
         self._flushing.time_over()
 
     def _watermark_moved(self) -> None:

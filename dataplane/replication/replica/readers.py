@@ -1,4 +1,4 @@
-"""Who reads from one replica for consumers, and waits for something new there."""
+"""Readers of one replica that wait on behalf of consumers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 class Readers:
-    """Each is woken once, when the high watermark or the log start offset moves, or the role changes."""
+    """The waiting readers. Each is woken once: when the high watermark or the log start moves, or the role changes."""
 
     __slots__ = ("_waiting",)
 
@@ -17,15 +17,15 @@ class Readers:
         self._waiting: dict[Reader, None] = {}
 
     def add(self, reader: Reader) -> None:
-        """Wake it the next time."""
+        """Wake this reader at the next change."""
         self._waiting[reader] = None
 
     def discard(self, reader: Reader) -> None:
-        """Forget it, if it is still waiting."""
+        """Remove a reader, if it is still waiting."""
         self._waiting.pop(reader, None)
 
     def wake(self) -> None:
-        """There is something new."""
+        """Wake all waiting readers."""
         if self._waiting:
             waiting, self._waiting = self._waiting, {}
             for reader in waiting:

@@ -1,5 +1,5 @@
-"""Trimming one partition (DeleteRecords): the leader hides records, its followers hear of it, and whoever asked waits
-until no live replica holds them any more."""
+"""Deletion of the first records of a partition (DeleteRecords). The leader hides records and notifies its followers.
+The client waits until no live replica has these records any more."""
 
 from __future__ import annotations
 
@@ -16,25 +16,25 @@ Trimmed = Callable[[ErrorCode], None]
 
 
 class Replica(Protocol):
-    """The replica that is trimmed, as far as that goes."""
+    """The part of a replica that record deletion uses."""
 
     @property
     def log(self) -> PartitionLog: ...
     @property
     def leader(self) -> LeaderState | None: ...
     def leading(self) -> LeaderState:
-        """KafkaError: NOT_LEADER_OR_FOLLOWER."""
+        """Return the leadership. Raises KafkaError: NOT_LEADER_OR_FOLLOWER."""
 
     def log_start_moved(self) -> None:
-        """The leader's log starts later now."""
+        """Notify readers and followers that the leader's log starts later now."""
 
     def note_moved(self) -> None:
-        """Have it looked at from time to time."""
+        """Mark the replica as changed, so that periodic checks include it."""
 
 
 class RecordDeletion:
-    """Of one replica. Whoever waits is called once, in the leadership in which it began to wait; a deadline is the
-    caller's, who may come and go."""
+    """Record deletion in one replica. Each waiting callback is called once, in the leadership in which it began to
+    wait. Callers set their own deadlines."""
 
     __slots__ = ("_partition", "_waiting")
 
@@ -44,17 +44,16 @@ class RecordDeletion:
 
     @property
     def waiting(self) -> int:
-        """How many wait for the low watermark."""
+        """Number of callbacks that wait for the low watermark."""
         return len(self._waiting)
 
-    # The leader's
+    # For the leader
 
     def trim(self, offset: int | None) -> int:
-        """Hide the records below `offset` (None: the high watermark) here, and have the followers hear of it;
-        the offset.
+        """Hide the records below `offset` (None: the high watermark), and notify the followers. Returns the offset.
 
-        KafkaError: NOT_LEADER_OR_FOLLOWER; OFFSET_OUT_OF_RANGE above the high watermark: what is not on the
-        whole ISR yet is not deleted.
+        Raises KafkaError: NOT_LEADER_OR_FOLLOWER; OFFSET_OUT_OF_RANGE above the high watermark, since records that are
+        not on the whole ISR are not deleted.
         """
         partition = self._partition
         leader = partition.leading()
@@ -71,12 +70,12 @@ class RecordDeletion:
         return offset
 
     def low_watermark(self) -> int:
-        """The lowest log start offset of all live replicas. KafkaError: NOT_LEADER_OR_FOLLOWER."""
+        """Return the lowest log start offset of all live replicas. Raises KafkaError: NOT_LEADER_OR_FOLLOWER."""
         return self._partition.leading().low_watermark(self._partition.log.log_start_offset)
 
     def on_low_watermark(self, offset: int, done: Trimmed) -> None:
-        """Call `done` once: with NONE when the low watermark reaches `offset` (perhaps within this call), or
-        with the error that ends this leadership."""
+        """Call `done` once: with NONE when the low watermark reaches `offset`, possibly within this call, or with the
+        error that ends this leadership."""
         if self._partition.leader is None:
             done(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         elif self.low_watermark() >= offset:
@@ -86,21 +85,21 @@ class RecordDeletion:
             self._partition.note_moved()
 
     def stop_waiting(self, done: Trimmed) -> None:
-        """`done` waits for no low watermark any more."""
+        """Remove a callback that waits for the low watermark."""
         self._waiting = [waiting for waiting in self._waiting if waiting[1] is not done]
 
     def trimmed_by(self, broker_id: int, log_start_offset: int) -> None:
-        """A follower's log starts there."""
+        """Store a follower's log start offset."""
         leader = self._partition.leader
         if leader is not None:
             leader.followers[broker_id].log_start_offset = log_start_offset
             if self._waiting:
                 self.look()
 
-    # What the partition says
+    # Calls from the partition
 
     def look(self) -> None:
-        """The low watermark of this leader may have moved: a follower spoke, or need not be waited for."""
+        """Call the callbacks up to the low watermark, which may have moved: a follower fetched, or no longer counts."""
         if not self._waiting:
             return
         low_watermark = self.low_watermark()
@@ -112,7 +111,7 @@ class RecordDeletion:
                 self._waiting.append((offset, done))
 
     def failed(self, error: ErrorCode) -> None:
-        """The leadership is over."""
+        """Call all callbacks with the error that ended the leadership."""
         waiting, self._waiting = self._waiting, []
         for _, done in waiting:
             done(error)

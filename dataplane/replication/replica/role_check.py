@@ -1,4 +1,4 @@
-"""What must hold between the role that a replica plays and the one that the cluster image gives it."""
+"""Consistency of a replica's role with the cluster image."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from .partition import Partition
 
 
 def check_role(partition: Partition, state: PartitionState, broker_id: int) -> None:
-    """AssertionError if the replica of this broker contradicts the image: it may be behind it, but never ahead."""
+    """Check the role of this broker's replica against the image. The replica may have an older state, but never a newer
+    one. Raises AssertionError otherwise."""
     if partition.leader_epoch > state.leader_epoch:
         raise AssertionError(f"{partition!r} is in leader epoch {partition.leader_epoch}: {state}")
     if partition.leader_epoch < state.leader_epoch:

@@ -1,4 +1,4 @@
-"""What a topic's configuration asks of each of its replicas."""
+"""Settings of a topic for each of its replicas."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ReplicationSettings:
-    """What the topic's configuration says about replication and flushing."""
+    """The topic's settings for replication and flushing."""
 
     min_in_sync: int = 1
     lag_time_max_ms: int = 30_000
     durable_before_acknowledged: bool = False
-    """flush.messages=1: records count as acknowledged only once this replica has flushed them."""
+    """True for flush.messages=1: a record counts as acknowledged only once this replica has flushed it."""
     leader_throttled: ThrottledPartitions = NOT_THROTTLED
     follower_throttled: ThrottledPartitions = NOT_THROTTLED
     flush_messages: int = LONG_MAX
-    """Records that may be unflushed; acknowledgements do not wait for it unless it is 1."""
+    """Number of records that may be unflushed. Acknowledgements do not wait for the flush unless it is 1."""
     flush_ms: int = LONG_MAX
-    """How long a record may be unflushed."""
+    """Milliseconds for which a record may be unflushed."""
     stored: StoredCompression | None = None
-    """What producers' batches are compressed by before they are appended; None: as they come."""
+    """Compression of producers' batches before they are appended; None stores them unchanged."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicSettings:
-    """A topic's configuration, resolved against the broker's defaults."""
+    """A topic's configuration, with the broker's defaults applied."""
 
     log: LogConfig
     replication: ReplicationSettings

@@ -1,10 +1,10 @@
-"""What clients wrote to a partition and read from it, counted since this broker started."""
+"""Counts of the data that clients wrote to a partition and read from it since this broker started."""
 
 from __future__ import annotations
 
 
 class Traffic:
-    """Plain counters: a broker adds to them once per batch and per answer, never per record."""
+    """Plain counters. A broker adds to them once per batch and per answer, never per record."""
 
     __slots__ = ("bytes_in", "bytes_out", "messages_in")
 

@@ -1,1 +1,1 @@
-"""All replicas of this broker: made, given a role, damaged, rebuilt, moved, taken offline, removed."""
+"""All replicas of this broker: their creation, roles, damage, rebuilding, moves, failure and removal."""

@@ -1,4 +1,5 @@
-"""The throttles of one broker: what it sends to followers that catch up, and what it fetches to catch up."""
+"""The throttles of one broker: the bytes that it sends to followers that catch up, and the bytes that it fetches to
+catch up."""
 
 from __future__ import annotations
 
@@ -13,7 +14,8 @@ FOLLOWER_RATE = "follower.replication.throttled.rate"
 
 
 class CatchUpThrottles:
-    """`leader` is for the fetch sessions of followers; as a whole it is what this broker's fetches go by.
+    """The throttles of one broker. `leader` limits the fetch sessions of followers; the methods limit this broker's own
+    fetches.
 
     `now_s`: the loop's clock.
     """
@@ -25,13 +27,14 @@ class CatchUpThrottles:
         self._image = image
 
     def reconfigure(self) -> None:
-        """Take the rates as they are configured now."""
+        """Take the configured rates."""
         configs = self._image().configs
         self.leader.set_rate(rate_of(configs, self._broker_id, LEADER_RATE))
         self._follower.set_rate(rate_of(configs, self._broker_id, FOLLOWER_RATE))
 
     def limit(self, partition: Partition) -> int | None:
-        """Bytes that may be fetched of a partition now, None if it is not throttled; 0 means wait."""
+        """Return the number of bytes that may be fetched of a partition now; None if it is not throttled, 0 if it must
+        wait."""
         if not self._follower.limited:
             return None
         topic = self._image().topics_by_id.get(partition.topic_id)
@@ -42,9 +45,9 @@ class CatchUpThrottles:
         return self._follower.allowance()
 
     def wait_s(self) -> float:
-        """How long until something may be fetched again."""
+        """Return the seconds until something may be fetched again."""
         return self._follower.wait_s()
 
     def spend(self, size: int) -> None:
-        """Bytes of a throttled partition arrived."""
+        """Count received bytes of a throttled partition."""
         self._follower.spend(size)

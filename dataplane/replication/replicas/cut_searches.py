@@ -1,7 +1,7 @@
-"""Where copies end that are promoted at a cut: at the first marker behind it, which is looked for in turns of the loop.
+"""Searches for the end of copies that are promoted at a cut: the first marker at or after the cut. They run in steps on
+the event loop.
 
-What was copied since the cut may be a second's records, or those of days. Until the end is known the replica plays no
-role.
+The records copied since the cut may be those of a second or of days. Until the end is known the replica has no role.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ BATCHES_PER_TURN = 200
 
 @dataclass(slots=True, eq=False)
 class EndOfCopy:
-    """Of one replica: where it lies, as far as it was looked for."""
+    """The search for the end of one copy, and its progress."""
 
     partition: Partition
     cut: int
     reached: int
-    """Up to here there is none."""
+    """Offset up to which there is no marker."""
     is_over: bool = False
     marker: int | None = None
-    """Where it lies, once the search is over; None if there is none."""
+    """Offset of the marker, once the search is over; None if there is none."""
 
 
 class CutSearches:
-    """One replica after the other. One writer: the event loop."""
+    """The searches, one replica after the other. One writer: the event loop."""
 
     def __init__(
         self,
         look_again: Callable[[set[PartitionKey]], None],
         give_up: Callable[[Iterable[PartitionKey]], None],
     ) -> None:
-        """`look_again` has what was found taken; `give_up` takes replicas offline whose logs cannot be read."""
+        """`look_again` applies the results of searches. `give_up` takes replicas offline whose logs cannot be read."""
         self._loop = asyncio.get_running_loop()
         self._look_again = look_again
         self._give_up = give_up
@@ -50,7 +50,7 @@ class CutSearches:
         self._is_due = False
 
     def end_of(self, partition: Partition, cut: int) -> EndOfCopy | None:
-        """The search, if it is over; else it goes on."""
+        """Return the search if it is over; otherwise start or continue it, and return None."""
         key = (partition.topic_id, partition.index)
         search = self._searches.get(key)
         if search is None or search.partition is not partition or search.cut != cut:
@@ -62,7 +62,7 @@ class CutSearches:
         return self._searches.pop(key)
 
     def forget(self, partition: Partition) -> None:
-        """The replica goes away."""
+        """Drop the search for a replica that goes away."""
         self._searches.pop((partition.topic_id, partition.index), None)
 
     def _have_a_turn(self) -> None:
@@ -83,7 +83,7 @@ class CutSearches:
             self._give_up([key])
         if search.is_over:
             self._look_again({key})
-            # Whoever does not lead any more does not ask.
+            # A replica that no longer leads does not ask for the result, so it is dropped.
             self._searches.pop(key, None)
         if self._searches:
             self._have_a_turn()

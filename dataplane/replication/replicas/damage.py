@@ -1,4 +1,4 @@
-"""What becomes of a replica whose log proved to be damaged: at the start, for a reader, or when looked through."""
+"""Handling of replicas with damaged logs, whether found at the start, by a reader, or by verification."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Owner(Protocol):
 
 
 class Damage:
-    """Takes damaged replicas offline and, where others have the data, has them made anew."""
+    """The damaged replicas: they are taken offline, and rebuilt if other brokers have the data."""
 
     def __init__(self, owner: Owner, logs: ReplicaLogs, renew: Rebuild) -> None:
         self._owner = owner
@@ -45,8 +45,8 @@ class Damage:
         self._made_anew: set[PartitionKey] = set()
 
     def found(self, key: PartitionKey) -> None:
-        """This replica is offline since its log is damaged. Once in a process's life it is made anew: a disk that
-        damages the copy as well would be filled with what is set aside."""
+        """Rebuild a replica that is offline because its log is damaged. A process rebuilds each replica only once: if
+        the disk damages the new log as well, the logs set aside would fill it."""
         if key in self._made_anew:
             logger.error(
                 "a replica of topic %s, partition %d, is damaged again: it stays offline",
@@ -57,7 +57,7 @@ class Damage:
         self.rebuilding.add(key)
 
     def condemn(self, partition: Partition, error: KafkaError) -> None:
-        """The log is damaged: the replica goes offline and is made anew, unless it may be all there is."""
+        """Take a replica with a damaged log offline and rebuild it, unless its log may be the only complete one."""
         leader, follower = partition.leader, partition.follower
         others = leader is not None and len(leader.in_sync.committed) > 1
         if not others and (follower is None or follower.leader_id == NO_LEADER):
@@ -84,7 +84,7 @@ class Damage:
         )
 
     def _begin(self, key: PartitionKey) -> None:
-        """Nothing counts on the damaged log any more: begin with an empty one."""
+        """Begin with an empty log, now that the quorum no longer counts on the damaged one."""
         topic = self._owner.image.topics_by_id.get(key[0])
         if topic is None:
             return
@@ -99,6 +99,6 @@ class Damage:
         self._owner.look_again(key)
 
     async def close(self) -> None:
-        """Look at nothing more; returns once the disk has answered."""
+        """Stop all checks. Returns once the disk has answered."""
         self.rebuilding.close()
         await self.rechecks.close()

@@ -1,9 +1,9 @@
 """Moves of replicas between the data folders of a broker (KIP-113).
 
-The log is copied into the other folder while the replica goes on as before; once the copy is at the log end it
-takes the log's place between two turns of the event loop. The old folder goes when the new log is flushed, so at
-any moment one of the two holds all that was ever acknowledged; a start that finds both keeps the one further
-along.
+The log is copied into the other folder while the replica works as before. Once the copy is at the log end it replaces
+the log, between two iterations of the event loop. The old folder is deleted after the new log is flushed. So at any
+moment one of the two logs has all records that were ever acknowledged. A start that finds both keeps the one that
+reaches further.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ logger = logging.getLogger(__name__)
 _CHUNK_BYTES = 1024 * 1024
 _COPIED_IN_A_TURN_MAX_BYTES = 64 * 1024
 _LOOK_UP_INTERVAL_S = 0.1
-"""How often a throttled move looks whether it still has a point, and how fast it may be."""
+"""Interval at which a throttled move checks whether it is still wanted, and at which rate."""
 _WISHES_MAX = 100_000
 
 _Result = TypeVar("_Result")
 
 
 class _Ended(Exception):
-    """The move has no point any more."""
+    """The move is no longer wanted."""
 
 
 class _Unreadable(OSError):
-    """The log that is to be copied cannot be read, for which the folder it goes to is not to blame."""
+    """The log to be copied cannot be read. The target folder is not at fault."""
 
 
 class _Move:
@@ -57,7 +57,7 @@ class _Move:
 
 
 class FolderMoves:
-    """The moves under way. Owned by the event loop; files are copied in threads of its own."""
+    """The moves under way. Owned by the event loop; files are copied in dedicated threads."""
 
     def __init__(
         self,
@@ -80,12 +80,12 @@ class FolderMoves:
     # Requests
 
     def alter(self, topic: str, index: int, path: str) -> None:
-        """Have the replica in the folder `path`, now or when it comes.
+        """Move the replica to the folder `path`, now or once the replica exists.
 
-        KafkaError: LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR if the folder or the replica is offline,
-        REPLICA_NOT_AVAILABLE if there is no such replica here yet (the choice is kept in mind),
-        UNKNOWN_TOPIC_OR_PARTITION, INVALID_TOPIC_EXCEPTION if the topic's name is too long for a second folder,
-        INVALID_REPLICA_ASSIGNMENT if the folder is cordoned.
+        Raises KafkaError: LOG_DIR_NOT_FOUND; KAFKA_STORAGE_ERROR if the folder or the replica is offline;
+        REPLICA_NOT_AVAILABLE if there is no such replica here yet (the choice is kept); UNKNOWN_TOPIC_OR_PARTITION;
+        INVALID_TOPIC_EXCEPTION if the topic's name is too long for a second folder; INVALID_REPLICA_ASSIGNMENT if the
+        folder is cordoned.
         """
         target = self._folder(path)
         if target.path in self._logs.cordoned:
@@ -128,8 +128,8 @@ class FolderMoves:
             raise
 
     def resume(self) -> None:
-        """Begin anew the moves that an earlier process had not finished, cordoned since or not. Where the replica is
-        not made yet, as one of thousands, its move begins when it is."""
+        """Restart the moves that an earlier process did not finish, whether or not their folder was cordoned since. If
+        a replica is not created yet, as one of thousands, its move begins once it is."""
         self._resumed = True
         for (topic, index), target in list(self._logs.wishes.items()):
             self._resume(target, topic, index)
@@ -146,7 +146,7 @@ class FolderMoves:
             logger.info("%s-%d does not move to %s yet: %s", topic, index, target.path, error.message)
 
     async def close(self) -> None:
-        """Stop all moves; the next start begins them anew."""
+        """Stop all moves. The next start restarts them."""
         self._closed = True
         tasks = [move.task for move in self._moves.values() if move.task is not None]
         if tasks:
@@ -180,7 +180,7 @@ class FolderMoves:
 
     def _give_up(self, move: _Move) -> None:
         if move.target.failure is not None or self._closed:
-            return  # The next start finds what is left, and begins anew or drops it.
+            return  # The next start finds the rest of the copy, and continues or deletes it.
         try:
             move.target.drop_future(*move.key)
         except KafkaError as error:
@@ -198,7 +198,7 @@ class FolderMoves:
         copy = await self._in_thread(move, partial(target.settle_future, *key, config, now_ms=now_ms))
         await self._catch_up(move, copy, to_the_end=True)
         original = partition.log
-        self._swap(move, copy)  # In the loop turn in which the copy was found complete.
+        self._swap(move, copy)  # The swap happens in the loop iteration in which the copy was found complete.
         await self._let_go(move, original, copy)
 
     async def _in_thread(self, move: _Move, work: Callable[[], _Result]) -> _Result:
@@ -218,8 +218,8 @@ class FolderMoves:
             raise _Ended
 
     async def _catch_up(self, move: _Move, copy: PartitionLog, *, to_the_end: bool = False) -> None:
-        """Copy until little is missing; or nothing, and then the last bit within the loop turn, since under
-        load there would always be one more."""
+        """Copy until little is missing. With `to_the_end`, copy everything; the last bytes are copied within a loop
+        iteration, since under load another record would always arrive."""
         failed: tuple[CopyFrom, int] | None = None
         while (step := next_step(move.partition.log, copy)) is not None:
             if not isinstance(step, CopyFrom):
@@ -240,7 +240,8 @@ class FolderMoves:
                 else:
                     return
             except EOFError as error:
-                # It was cut meanwhile, which the next step sees; or its file is shorter than it was written.
+                # The log was truncated meanwhile, which the next step notices, or its file is shorter than it was
+                # written.
                 if failed == (step, original.log_end_offset):
                     raise _Unreadable(f"{original.directory} ends before {failed[1]}") from error
                 failed = (step, original.log_end_offset)
@@ -251,7 +252,8 @@ class FolderMoves:
         clock = asyncio.get_running_loop().time
         began, size = clock(), piece.size
         await self._in_thread(move, partial(_append, copy, piece, self._wall_ms()))
-        # The rate is asked anew: a megabyte at a byte per second would take days after somebody has raised it.
+        # The rate is read repeatedly: at a byte per second a megabyte would otherwise take days after an operator has
+        # raised the rate.
         while (left_s := began + size / self._bytes_per_second() - clock()) > 0:
             await asyncio.sleep(min(left_s, _LOOK_UP_INTERVAL_S))
             self._check(move)
@@ -262,7 +264,7 @@ class FolderMoves:
         copy.advance_log_start_offset(original.log_start_offset)
         copy.leader_epochs.clear()
         for epoch, start_offset in original.leader_epochs.entries:
-            copy.leader_epochs.assign(epoch, start_offset)  # Those without records, too.
+            copy.leader_epochs.assign(epoch, start_offset)  # Epochs without records are copied, too.
         copy.producers = original.producers
         copy.config = original.config
         if len(copy.producers) or not copy.producers.transactions.is_pristine:
@@ -295,11 +297,11 @@ class FolderMoves:
 
 
 def _append(copy: PartitionLog, piece: LogSlice, now_ms: int) -> None:
-    """Raises EOFError if the original was cut below the end of the piece."""
+    """Append the slice to the copy. Raises EOFError if the original was truncated below the end of the slice."""
     batches = memoryview(piece.read())
     first_offset = parse_header(batches, 0).base_offset
     if first_offset < copy.log_end_offset and copy.log_start_offset == copy.log_end_offset:
-        # The log starts within a batch, which a copy can only have as a whole.
+        # The log starts within a batch, and a copy can only contain the whole batch.
         copy.truncation.truncate_fully_and_start_at(first_offset)
     copy.append_as_follower(batches, now_ms)
 

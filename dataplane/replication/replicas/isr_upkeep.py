@@ -1,7 +1,7 @@
-"""Who leaves and who joins the ISRs that this broker leads, as it proposes to the quorum.
+"""Upkeep of the ISRs that this broker leads: proposals to the quorum to remove and add members.
 
-Where a broker is away, no leadership that it follows is settled, and there may be tens of thousands. A thousand are
-looked at in each turn of the loop.
+While a broker is away, no leadership that it follows is settled. There may be tens of thousands, so a thousand are
+checked in each iteration of the event loop.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 
 class _Host(Protocol):
-    """Where the cluster's brokers are looked up, and the time."""
+    """Source of the time and of the cluster's brokers."""
 
     @property
     def brokers(self) -> Mapping[int, KnownBroker]: ...
@@ -31,7 +31,8 @@ class _Host(Protocol):
 
 
 class IsrUpkeep:
-    """What followers do is told here, and what time does is looked at with `check`."""
+    """The proposals of all leaderships of this broker. Progress of followers is reported here; `check` handles the
+    passage of time."""
 
     def __init__(
         self,
@@ -49,8 +50,7 @@ class IsrUpkeep:
         self._is_checking = False
 
     def check(self) -> None:
-        """Drop lagging members, let in those that wait, and let the high watermarks move that waited for
-        time."""
+        """Remove lagging members, add waiting followers, and advance high watermarks that waited for time to pass."""
         if not self._is_checking:
             self._is_checking = True
             self._steps.take_on(self._check_all())
@@ -74,15 +74,18 @@ class IsrUpkeep:
         self.look_at(partition)
 
     def follower_advanced(self, partition: Partition, broker_id: int) -> None:
-        """It has more of the log now, and joins the ISR if that is all it takes."""
+        """Propose that a follower joins the ISR, if the records it now has are enough."""
         if partition.leader is not None:
             proposal = partition.leader.propose_expand(broker_id)
             if proposal is not None:
                 self._updates.propose(partition, proposal)
 
     def broker_changed(self, broker_id: int, looked_at: Collection[PartitionKey]) -> None:
-        """Where a broker dies that led thousands, all that it had a replica of change with it, and were `looked_at`.
-        Who is not in the ISR is a follower of a leadership that is not settled."""
+        """Offer a place in the ISR to followers after a broker's state has changed.
+
+        If a broker that led thousands of partitions dies, all partitions with a replica there change as well, and were
+        `looked_at` already. A replica outside the ISR is a follower of a leadership that is not settled.
+        """
         self._steps.take_on(self._look_where_it_is_outside(broker_id, looked_at))
 
     def _look_where_it_is_outside(
@@ -100,12 +103,14 @@ class IsrUpkeep:
             yield
 
     def look_at(self, partition: Partition) -> None:
-        """Whoever waited for another proposal, for time or for a broker's state may have its turn now."""
+        """Advance the high watermark and offer places in the ISR, after another proposal was settled, time has passed,
+        or a broker's state has changed."""
         partition.advance()
         self.offer_places(partition)
 
     def offer_places(self, partition: Partition) -> None:
-        """Let followers join the ISR that may. One that is fenced may not: it is offered a place once it is back."""
+        """Let eligible followers join the ISR. A fenced follower may not join; it is offered a place once it is
+        back."""
         leader = partition.leader
         if leader is None:
             return
@@ -116,10 +121,10 @@ class IsrUpkeep:
                 self._sessions.offer(broker_id, (partition.topic_id, partition.index))
 
     def verify(self, partition: Partition) -> None:
-        """AssertionError if time may change something of it, and nobody is going to look."""
+        """Check that the partition will be examined if time may change it. Raises AssertionError otherwise."""
         self._lagging.check(partition)
 
     async def close(self) -> None:
-        """Propose nothing more."""
+        """Stop proposing."""
         self._steps.close()
         await self._updates.close()

@@ -1,4 +1,4 @@
-"""The leaderships that time may change something of, since a follower lags or is not in the ISR."""
+"""The leaderships that the passage of time may change: a follower lags or is not in the ISR."""
 
 from __future__ import annotations
 
@@ -9,16 +9,19 @@ from ..replica.partition import Partition
 
 
 class LaggingLeaders:
-    """Most partitions are idle: their followers have everything, and nobody needs to look at them again."""
+    """The set of leaderships to check. Most partitions are idle: their followers have all records, and need no
+    check."""
 
     def __init__(self, moved: ChangesSince[Partition]) -> None:
         self._moved = moved
         self._lagging: dict[Partition, None] = {}
 
     def look(self) -> Iterator[Partition]:
-        """One by one those that have moved since this was asked last, or were not settled when they were met last. Some
-        may be settled now, or not lead. The caller may go on turns of the loop later. Each is judged as it is when it
-        is met, and whoever is not met is met the next time."""
+        """Yield the partitions that have changed since the last call, or were not settled when last visited.
+
+        Some of them may be settled now, or not led here. The caller may continue in later iterations of the event loop.
+        Each partition is judged when it is visited; partitions that are not visited come with the next call.
+        """
         self._lagging |= self._moved.take()
         for partition in list(self._lagging):
             if partition.leader is None or _is_settled(partition):
@@ -26,7 +29,7 @@ class LaggingLeaders:
             yield partition
 
     def check(self, partition: Partition) -> None:
-        """AssertionError if it is not going to be looked at, and should be."""
+        """Check that a partition that needs visits is going to be visited. Raises AssertionError otherwise."""
         is_looked_at = partition in self._lagging or partition in self._moved
         if partition.leader is not None and not is_looked_at and not _is_settled(partition):
             raise AssertionError(f"{partition!r} has followers that lag, and nobody looks at it")

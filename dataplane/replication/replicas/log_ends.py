@@ -1,4 +1,4 @@
-"""Where the logs of this broker's replicas end, as the quorum's session tells it."""
+"""End offsets of this broker's logs, which its session with the quorum reports."""
 
 from __future__ import annotations
 
@@ -17,26 +17,27 @@ class HeldReplicas(Protocol):
     def moved(self) -> ChangeSet[Partition]: ...
     def __iter__(self) -> Iterator[Partition]: ...
     def find_by_id(self, topic_id: bytes, index: int) -> Partition | None:
-        """The replica here, if there is one."""
+        """Return the replica here; None if there is none."""
 
 
 class ReplicaLogEnds:
-    """What an election of the member furthest along goes by."""
+    """The log ends that the quorum uses to elect the member with the longest log."""
 
     def __init__(self, replicas: HeldReplicas) -> None:
         self._replicas = replicas
         self._moved = replicas.moved.since(lambda: replicas)
 
     def all(self) -> Iterator[PartitionKey]:
-        """Of all replicas."""
+        """Return the keys of all replicas."""
         return ((partition.topic_id, partition.index) for partition in self._replicas)
 
     def moved(self) -> Iterator[PartitionKey]:
-        """Of those that may end elsewhere, have come or gone since this was asked last."""
+        """Return the keys of replicas that may have another end, or were added or removed, since the last call."""
         return ((partition.topic_id, partition.index) for partition in self._moved.take())
 
     def end_of(self, key: PartitionKey) -> tuple[int, int] | None:
-        """The leader epoch of the last record, and where the log ends; None if there is no such replica now."""
+        """Return the leader epoch of the last record, and the end offset of the log; None if there is no such replica
+        now."""
         partition = self._replicas.find_by_id(*key)
         if partition is None:
             return None

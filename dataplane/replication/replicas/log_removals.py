@@ -1,4 +1,5 @@
-"""Logs of replicas that went, deleted a few in each turn of the loop: a topic may have thousands."""
+"""Deletion of the logs of removed replicas, a few in each iteration of the event loop, since a topic may have
+thousands."""
 
 from __future__ import annotations
 
@@ -18,11 +19,11 @@ class Deletes(Protocol):
     """The logs of this broker."""
 
     def delete(self, topic: str, topic_id: bytes, index: int) -> None:
-        """KafkaError if that fails."""
+        """Delete a log. Raises KafkaError if that fails."""
 
 
 class LogRemovals:
-    """What is still to be deleted, by the names its folders have."""
+    """The logs still to be deleted, by topic name and partition index."""
 
     def __init__(self, logs: Deletes, loop: asyncio.AbstractEventLoop) -> None:
         self._logs = logs
@@ -31,7 +32,7 @@ class LogRemovals:
         self._in_turn = 0
 
     def add(self, topic: str, topic_id: bytes, index: int) -> None:
-        """Delete this log: at once, or in a later turn if there are many."""
+        """Delete a log: now, or in a later iteration if there are many."""
         self.now(topic, index)
         if not self._in_turn:
             self._loop.call_soon(self._next_turn)
@@ -41,7 +42,7 @@ class LogRemovals:
             self.now(topic, index)
 
     def now(self, topic: str, index: int) -> None:
-        """A log is about to be made under this name: what waits there goes first."""
+        """Delete the log of this name now if it is waiting, since a new log is about to be created under the name."""
         topic_id = self._waiting.pop((topic, index), None)
         if topic_id is not None:
             self._delete(topic, topic_id, index)
@@ -55,7 +56,7 @@ class LogRemovals:
             self.now(topic, index)
 
     def close(self) -> None:
-        """Delete what is left."""
+        """Delete all remaining logs."""
         for topic, index in list(self._waiting):
             self.now(topic, index)
 

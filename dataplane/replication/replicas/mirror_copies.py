@@ -1,4 +1,5 @@
-"""Which replicas of this broker are copies of a mirror, and where the log of a copy goes on before it leads."""
+"""Copies of mirrors among this broker's replicas. The log of a copy may have to end at another offset before it
+leads."""
 
 from __future__ import annotations
 
@@ -17,25 +18,29 @@ logger = logging.getLogger(__name__)
 
 
 class MirrorCopies:
-    """As the mirrors of the cluster image say. One writer: the event loop."""
+    """The copies, determined by the mirrors of the cluster image. One writer: the event loop."""
 
     def __init__(
         self,
         look_again: Callable[[set[PartitionKey]], None],
         give_up: Callable[[Iterable[PartitionKey]], None],
     ) -> None:
-        """As `CutSearches` has it."""
+        """The parameters are those of `CutSearches`."""
         self._cut_searches = CutSearches(look_again, give_up)
 
     def look_at(self, partition: Partition, mirrors: MirrorTable) -> None:
-        """Whether the replica takes records from a mirror now, and from which."""
+        """Set the mirror whose copy the replica is now, if any."""
         mirror = mirrors.mirror_of(partition.topic_id)
         partition.copy_of = "" if mirror is None else mirror.name
 
     def goes_on_where_it_should(self, partition: Partition, mirrors: MirrorTable, leader_epoch: int) -> bool:
-        """The log of a copy may go on at another offset than where it ends, from some leader epoch on. One that is
-        promoted at a cut ends at the first marker behind it: what is in between belongs to no transaction that was
-        decided there, and need not go. False as long as that marker is looked for."""
+        """Make the log of a copy end where it must before the replica leads in `leader_epoch`. Returns False while the
+        offset is still searched for.
+
+        From some leader epoch on, the log of a copy may have to continue at another offset than its end. A copy that is
+        promoted at a cut ends at the first marker at or after the cut. The records between belong to no transaction
+        that was decided there, and may stay.
+        """
         copy = mirrors.partition(partition.topic_id, partition.index)
         if copy is None:
             return True
@@ -53,5 +58,5 @@ class MirrorCopies:
         return True
 
     def forget(self, partition: Partition) -> None:
-        """The replica goes away."""
+        """Drop the search for a replica that goes away."""
         self._cut_searches.forget(partition)

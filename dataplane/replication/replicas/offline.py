@@ -1,4 +1,4 @@
-"""The replicas that this broker has lost to a failed disk, and the quorum's being told of them."""
+"""The replicas that this broker has lost to a failed disk, and their reports to the quorum."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Report = Callable[[Sequence[PartitionKey]], Awaitable[None]]
 
 
 class OfflineReplicas:
-    """A set of partitions; whatever joins it is reported until the quorum has it. Owned by the event loop."""
+    """A set of partitions. New members are reported until the quorum has recorded them. Owned by the event loop."""
 
     def __init__(self, report: Report) -> None:
         self._members: set[PartitionKey] = set()
@@ -29,22 +29,23 @@ class OfflineReplicas:
         return len(self._members)
 
     def add(self, keys: Iterable[PartitionKey]) -> None:
-        """These replicas cannot be used any more."""
+        """Add replicas that cannot be used any more."""
         fresh = [key for key in keys if key not in self._members]
         self._members.update(fresh)
         self._reports.add(fresh, None)
 
     def again(self, key: PartitionKey) -> None:
-        """The quorum does not know of this one: not yet, or no longer, since it moved away and back meanwhile."""
+        """Report a replica again, because the quorum does not have it as offline: not yet, or no longer, after it was
+        moved away and back."""
         self._reports.add([key], None)
 
     def discard(self, key: PartitionKey) -> None:
-        """The replica is not this broker's any more."""
+        """Remove a replica that is no longer assigned to this broker."""
         self._members.discard(key)
         self._reports.discard(key)
 
     async def reported(self) -> None:
-        """Wait until the quorum knows of all there are."""
+        """Wait until the quorum has recorded all lost replicas."""
         await self._reports.arrived()
 
     def close(self) -> None:
@@ -53,11 +54,11 @@ class OfflineReplicas:
 
 
 async def tell_nobody(_keys: Sequence[PartitionKey]) -> None:
-    """Where there is no quorum."""
+    """Report nothing, where there is no quorum."""
 
 
 def report_to(quorum: Quorum, broker_id: int) -> Report:
-    """Report the lost replicas of this broker to `quorum`."""
+    """Return a function that reports the lost replicas of this broker to `quorum`."""
 
     async def report(keys: Sequence[PartitionKey]) -> None:
         command = ReportOfflineReplicas(

@@ -1,9 +1,9 @@
-"""Replicas whose logs are damaged, made anew from what others have.
+"""Rebuilding of replicas with damaged logs from the data of other brokers.
 
-A damaged replica is offline: the quorum has it in no ISR and elects it nowhere. As soon as another broker leads,
-this one asks the quorum to count on nothing of what it has; when that is decided, the damaged log is set aside and
-the replica begins empty, as one that was just assigned. Where nobody leads, the damaged log may be all that is left:
-it is not touched.
+A damaged replica is offline: it is in no ISR, and is never elected. As soon as another broker leads, this broker asks
+the quorum to expect no records from it. Once that is decided, the damaged log is set aside, and the replica begins
+empty, like one that was just assigned. If no broker leads, the damaged log may be the only one left, and is not
+touched.
 """
 
 from __future__ import annotations
@@ -21,17 +21,18 @@ from ..fetch_values import PartitionKey
 logger = logging.getLogger(__name__)
 
 Rebuild = Callable[[Sequence[PartitionKey]], Awaitable[Sequence[PartitionKey]]]
-"""Asks the quorum to take these back as replicas that have nothing; which it did. KafkaError if that is not known."""
+"""A function that asks the quorum to take replicas back as empty ones. It returns the replicas for which the quorum did
+so, and raises KafkaError if that is unknown."""
 
 _AT_ONCE_MAX = 1000
 
 
 class Rebuilding:
-    """Which damaged replicas wait to be made anew. Owned by the event loop.
+    """The damaged replicas that wait to be rebuilt. Owned by the event loop.
 
-    `renewable` says whether the cluster image has the replica offline and led by another; `begin` is called, in the
-    turn in which the answer comes, for each replica that the quorum counts on no more, and `uncertain` for each about
-    which nothing is certain.
+    `renewable` returns whether the cluster image has the replica offline and led by another broker. `begin` is called
+    for each replica from which the quorum expects no records any more, in the loop iteration in which its answer
+    arrives. `uncertain` is called for each replica whose outcome is unknown.
     """
 
     def __init__(
@@ -53,19 +54,19 @@ class Rebuilding:
         return key in self._damaged
 
     def is_asked(self, key: PartitionKey) -> bool:
-        """Whether the quorum may be deciding about this one right now."""
+        """Return whether the quorum may be deciding about this replica at the moment."""
         return key in self._asked
 
     def add(self, key: PartitionKey) -> None:
-        """The log of this replica is damaged, and it is offline."""
+        """Add an offline replica whose log is damaged."""
         self._damaged[key] = None
 
     def discard(self, key: PartitionKey) -> None:
-        """The replica is not this broker's any more, or its folder failed."""
+        """Remove a replica that is no longer assigned to this broker, or whose folder failed."""
         self._damaged.pop(key, None)
 
     def look(self) -> None:
-        """Something changed, or time passed: ask for those that can be made anew now."""
+        """Ask for the replicas that can be rebuilt now, after a change or the passage of time."""
         if self._asking is None and any(map(self._renewable, self._damaged)):
             self._asking = asyncio.create_task(self._ask(), name="renew damaged replicas")
             self._asking.add_done_callback(self._asked_all)
@@ -98,18 +99,18 @@ class Rebuilding:
                 self._uncertain(key)
 
     def close(self) -> None:
-        """Ask no more."""
+        """Stop asking."""
         if self._asking is not None:
             self._asking.cancel()
 
 
 async def rebuild_nothing(_keys: Sequence[PartitionKey]) -> Sequence[PartitionKey]:
-    """Where there is no quorum."""
+    """Rebuild nothing, where there is no quorum."""
     return ()
 
 
 def rebuild_with(quorum: Quorum, broker_id: int) -> Rebuild:
-    """Have replicas of this broker taken back by `quorum`."""
+    """Return a function that asks `quorum` to take back replicas of this broker."""
 
     async def renew(keys: Sequence[PartitionKey]) -> Sequence[PartitionKey]:
         command = RenewReplicas(

@@ -1,4 +1,5 @@
-"""Makes replicas: finds or creates their logs, a few in each turn of the loop, and tries again where a disk refused."""
+"""Creation of replicas: finds or creates their logs, a few in each iteration of the event loop, and retries after a
+disk error."""
 
 from __future__ import annotations
 
@@ -24,33 +25,35 @@ logger = logging.getLogger(__name__)
 
 _PER_TURN = 16
 _KEPT_FREE = 4
-"""Of these for replicas that the cluster tells of just now: one topic more is not to wait for thousands."""
+"""Number of these reserved for replicas that were just announced, so that a new topic need not wait for thousands of
+others."""
 
 
 class ReplicaLogs(Protocol):
-    """The logs of this broker, over all its data directories."""
+    """The logs of this broker, in all its data folders."""
 
     def get(self, topic: str, topic_id: bytes, index: int) -> PartitionLog | None:
-        """The log there already is of this very topic, if any."""
+        """Return the existing log of this topic id; None if there is none."""
 
     def create(self, topic: str, topic_id: bytes, index: int, config: LogConfig) -> PartitionLog: ...
     def delete(self, topic: str, topic_id: bytes, index: int) -> None: ...
     def condemn(self, topic: str, topic_id: bytes, index: int, error: KafkaError) -> None:
-        """Close a log that proved to be damaged; from now on `get` raises `error`."""
+        """Close a log that is damaged; from now on `get` raises `error`."""
 
     def set_damaged_aside(self, topic: str, topic_id: bytes, index: int) -> None:
-        """Rename the folder of a damaged log, so that another can be made. KafkaError if that fails."""
+        """Rename the folder of a damaged log, so that a new log can be created. Raises KafkaError if that fails."""
 
     def high_watermark(self, topic: str, index: int) -> int:
-        """As of the last checkpoint; 0 if there is none."""
+        """Return the high watermark of the last checkpoint; 0 if there is none."""
 
     def checkpoint_high_watermarks(self, moved: Mapping[tuple[str, int], int]) -> None:
-        """Write down all there are, of which these may have changed since the last call."""
+        """Write a checkpoint of all high watermarks; `moved` contains those that may have changed since the last
+        call."""
 
 
 class ReplicaMaking:
-    """What is still to be made, and what has no log though it should. `damaged` is told of logs that are there and
-    cannot be used; `look` is called with partitions whose turn has come."""
+    """The replicas that are still to be created, and those without a log. `damaged` is called for logs that exist but
+    cannot be used; `look` is called with the partitions to be created now."""
 
     def __init__(
         self,
@@ -70,19 +73,22 @@ class ReplicaMaking:
         self._look = look
         self._to_make: dict[PartitionKey, None] = {}
         self._left = _PER_TURN
-        """How many may still be made in this turn of the loop: the feed may tell of more in several pieces."""
+        """Number of replicas that may still be created in this loop iteration, since the feed may announce more in
+        several pieces."""
         self._turn_comes = False
         self._without_log: set[PartitionKey] = set()
         self.removals = LogRemovals(logs, self._loop)
 
     def is_to_be_made(self, key: PartitionKey) -> bool:
-        """Whether a turn of the loop is still to come in which the replica is made."""
+        """Return whether the replica is going to be created in a later loop iteration."""
         return key in self._to_make
 
     def postponed(self, new: Collection[PartitionKey]) -> Collection[PartitionKey]:
-        """Which of the replicas that are to be made, in order, get turns of the loop of their own: a log takes about a
-        millisecond to make, and thousands may be created at once. Until a replica is there, clients are told to
-        ask again."""
+        """Return the replicas, in order, that must be created in later loop iterations.
+
+        Creating a log takes about a millisecond, and thousands may be needed at once. Until a replica exists, clients
+        are asked to retry.
+        """
         later = list(islice(new, self._left, None))
         self._left -= len(new) - len(later)
         self._to_make.update(dict.fromkeys(later))
@@ -103,7 +109,7 @@ class ReplicaMaking:
         self._look(batch)
 
     def make(self, topic: TopicState, index: int) -> Partition | None:
-        """The replica; None if it has no log: for now, or, if what is there is damaged, offline."""
+        """Create the replica. Returns None if it has no log for now, or is offline since its log is damaged."""
         key = (topic.id, index)
         self.removals.now(topic.name, index)
         settings = self._settings_of(topic.name)
@@ -119,7 +125,7 @@ class ReplicaMaking:
             if isinstance(error, OSError) or isinstance(error.__cause__, OSError):
                 self._without_log.add(key)
             else:
-                # It is damaged: that does not pass by itself.
+                # Damage does not pass without a repair.
                 self._offline.add([key])
                 self._damaged(key)
             return None
@@ -135,15 +141,15 @@ class ReplicaMaking:
 
     @property
     def without_log(self) -> frozenset[PartitionKey]:
-        """The replicas whose logs could not be made, and may be later."""
+        """Replicas whose logs could not be created, and may be later."""
         return frozenset(self._without_log)
 
     def lost(self, key: PartitionKey) -> None:
-        """The replica is offline: there is no point in trying again."""
+        """Stop retrying for a replica that is offline."""
         self._without_log.discard(key)
 
     def look_for_missing_logs(self) -> None:
-        """Try once more for replicas whose log could not be made: a full disk has room again some day."""
+        """Retry the replicas whose log could not be created, since a full disk may have free space again."""
         if self._without_log:
             missing, self._without_log = self._without_log, set()
             self._look(missing)

@@ -1,5 +1,5 @@
-"""All replicas of this broker: creates and deletes them, gives them their roles as the cluster image says,
-and holds what they share (fetchers, fetch sessions, ISR updates, flushes, timers)."""
+"""All replicas of this broker. This module creates and deletes them, gives them the roles of the cluster image, and
+holds their shared parts: fetchers, fetch sessions, ISR updates, flushes, timers."""
 
 from __future__ import annotations
 
@@ -48,21 +48,20 @@ _REBUILDING_INTERVAL_S = 5.0
 
 @dataclass(frozen=True, slots=True)
 class ReplicasConfig:
-    """What the broker's configuration says about replication. `replica.lag.time.max.ms` sets how often the
-    ISR is looked at, too: every half of it."""
+    """The broker's configuration for replication. The ISRs are checked every half of `replica.lag.time.max.ms`."""
 
     credentials: NodeCredentials
     inter_broker_listener: str
     lag_time_max_ms: int = 30_000
     watermark_checkpoint_interval_ms: int = 5_000
     watermark_delay_s: float = WATERMARK_DELAY_S
-    """See `follower_session`."""
+    """Delay of high watermarks; see `follower_session`."""
     limits: FetchLimits = field(default_factory=FetchLimits)
     link: LinkSettings = field(default_factory=LinkSettings)
 
     @property
     def broker_id(self) -> int:
-        """Of this broker."""
+        """Id of this broker."""
         return self.credentials.node_id
 
 
@@ -90,9 +89,9 @@ class Replicas:
         self._by_key: dict[PartitionKey, Partition] = {}
         self._by_name: dict[tuple[str, int], Partition] = {}
         self.moved: ChangeSet[Partition] = ChangeSet()
-        """For whoever looks at replicas from time to time. What is idle is not looked at."""
+        """Changed replicas, for periodic checks. Idle replicas are not checked."""
         self.log_ends = ReplicaLogEnds(self)
-        """What the quorum hears."""
+        """Log ends that are reported to the quorum."""
         self._watermarks_moved = self.moved.since(lambda: self)
         self.offline = OfflineReplicas(report_offline)
         self.unwritable = UnwritableReplicas(report_writability, self.offline)
@@ -101,7 +100,7 @@ class Replicas:
         self._copies = MirrorCopies(self._look_at, self.take_offline)
         self._listeners = RoleListeners()
         self.on_made: Callable[[Partition], None] = lambda _: None
-        """Told of each replica that is made in a turn of its own."""
+        """Callback for each replica that is created in a later loop iteration."""
         self._timers: list[asyncio.TimerHandle] = []
         self._closed = False
         self._loop = asyncio.get_running_loop()
@@ -129,7 +128,8 @@ class Replicas:
     # Look-ups
 
     def get(self, topic: str, index: int) -> Partition:
-        """KafkaError: NOT_LEADER_OR_FOLLOWER if the replica is elsewhere, else UNKNOWN_TOPIC_OR_PARTITION."""
+        """Return the replica. Raises KafkaError: NOT_LEADER_OR_FOLLOWER if other brokers have it, else
+        UNKNOWN_TOPIC_OR_PARTITION."""
         partition = self._by_name.get((topic, index))
         if partition is None:
             raise self._absent(
@@ -138,16 +138,16 @@ class Replicas:
         return partition
 
     def find(self, topic: str, index: int) -> Partition | None:
-        """The replica here, if there is one."""
+        """Return the replica here; None if there is none."""
         return self._by_name.get((topic, index))
 
     def find_by_id(self, topic_id: bytes, index: int) -> Partition | None:
-        """The replica here, if there is one."""
+        """Return the replica here; None if there is none."""
         return self._by_key.get((topic_id, index))
 
     def get_by_id(self, topic_id: bytes, index: int) -> Partition:
-        """KafkaError: NOT_LEADER_OR_FOLLOWER if the replica is elsewhere, UNKNOWN_TOPIC_ID if the topic is
-        not known, UNKNOWN_TOPIC_OR_PARTITION if it has no such partition."""
+        """Return the replica. Raises KafkaError: NOT_LEADER_OR_FOLLOWER if other brokers have it, UNKNOWN_TOPIC_ID if
+        the topic is unknown, UNKNOWN_TOPIC_OR_PARTITION if it has no such partition."""
         partition = self._by_key.get((topic_id, index))
         if partition is None:
             topic = self.image.topics_by_id.get(topic_id)
@@ -172,7 +172,7 @@ class Replicas:
         )
 
     def holds(self, partition: Partition) -> bool:
-        """Whether this object is still the replica of its partition."""
+        """Return whether this object is still the replica of its partition."""
         return self._by_key.get((partition.topic_id, partition.index)) is partition
 
     def __iter__(self) -> Iterator[Partition]:
@@ -182,7 +182,8 @@ class Replicas:
         return len(self._by_key)
 
     def check(self) -> None:
-        """AssertionError if a replica contradicts itself or the cluster image; between changes of the image."""
+        """Check all replicas against themselves and the image, between changes of the image. Raises AssertionError on a
+        contradiction."""
         if {id(partition) for partition in self._by_name.values()} != set(map(id, self._by_key.values())):
             raise AssertionError("replicas by name and by topic id differ")
         for key, partition in self._by_key.items():
@@ -204,7 +205,7 @@ class Replicas:
                 f"{partition!r} has high watermark {partition.high_watermark}, {known} is written down"
             )
 
-    # What a partition needs of its broker, and what sessions need
+    # Services for partitions and sessions
 
     @property
     def broker_id(self) -> int:
@@ -254,19 +255,19 @@ class Replicas:
     # The cluster image
 
     def listen(self, listener: RoleListener) -> None:
-        """Hear of elections and resignations; leaderships that exist already are told at once."""
+        """Add a listener for elections and resignations. It is notified at once of existing leaderships."""
         self._listeners.add(listener)
         for partition in self._by_key.values():
             if partition.leader is not None:
                 listener.elected(partition)
 
     def apply(self, image: ClusterImage, delta: ImageDelta) -> None:
-        """Follow a change that the image already contains. New leaders take records when this returns."""
+        """Follow a change that the image already contains. New leaders accept records when this returns."""
         if self._closed:
             return
         self.image = image
         if image.brokers is not self._known_brokers:
-            # A snapshot of the feed brings a table of its own, even where the image stays one object.
+            # A snapshot of the feed has a table of its own, even if the image remains the same object.
             self._known_brokers = image.brokers
             for partition in self._by_key.values():
                 if partition.leader is not None:
@@ -309,7 +310,8 @@ class Replicas:
         self.damage.rebuilding.look()
 
     def _reconfigured(self, configs: Collection[tuple[int, str]]) -> list[Partition]:
-        """The partitions whose settings have changed: of a topic, or all if those of brokers have."""
+        """Return the partitions whose settings have changed: those of changed topics, or all if a broker's settings
+        have."""
         if any(kind == ResourceType.BROKER for kind, _ in configs):
             return list(self._by_key.values())
         topics = [self.image.topics.get(name) for kind, name in configs if kind == ResourceType.TOPIC]
@@ -317,19 +319,22 @@ class Replicas:
         return [self._by_key[key] for key in keys if key in self._by_key]
 
     def _tighten(self, partitions: Iterable[Partition]) -> None:
-        """A higher min.insync.replicas holds for the ISRs that come with it, a lower one only after them: by the
-        quorum's records whoever left an ISR below the minimum has all that is acknowledged, and may lead (KIP-966)."""
+        """Apply a higher min.insync.replicas before the ISRs of the same change; a lower one is applied after them.
+
+        By the quorum's rules a replica that left an ISR below the minimum has all acknowledged records, and may lead
+        (KIP-966).
+        """
         for partition in partitions:
             partition.tighten(self._settings_of(partition.topic).replication.min_in_sync)
 
     def _due_now(self, partitions: set[PartitionKey]) -> set[PartitionKey]:
-        """Partitions to look at in this turn: all but new replicas beyond the first few. All brokers make theirs in
-        the same order, so that a partition can be used long before all are there."""
+        """Return the partitions to handle now: all except new replicas beyond the first few. All brokers create
+        replicas in the same order, so that a partition can be used long before all exist."""
         new = sorted(key for key in partitions if key not in self._by_key and self._assigned(key) is not None)
         return partitions.difference(self.making.postponed(new)) if new else partitions
 
     def _assigned(self, key: PartitionKey) -> PartitionState | None:
-        """What the image says of a partition, if this broker has a replica of it by that."""
+        """Return the image's state of a partition; None if this broker has no replica of it."""
         topic = self.image.topics_by_id.get(key[0])
         state = None if topic is None else topic.partitions.get(key[1])
         return state if state is not None and self.broker_id in state.replicas else None
@@ -338,7 +343,7 @@ class Replicas:
         self.apply(self.image, ImageDelta(partitions=partitions))
 
     def _make(self, partitions: set[PartitionKey]) -> None:
-        """The turn of these replicas has come."""
+        """Create the replicas whose loop iteration has come."""
         self._look_at(partitions)
         self.sessions.replicas_made(partitions)
         for key in partitions:
@@ -359,15 +364,15 @@ class Replicas:
             self._isrs.offer_places(partition)
 
     def _may_begin(self, partition: Partition, leader_epoch: int) -> bool:
-        """Whether it may lead in a new epoch: what it has is where the log of a copy is to go on. It follows nobody
-        from now on."""
+        """Return whether the replica may lead in a new epoch: the log of a copy must end where it is to continue. From
+        now on it follows no broker."""
         self._fetchers.forget(partition)
         mirrors = self.image.mirrors
         self._copies.look_at(partition, mirrors)
         return self._copies.goes_on_where_it_should(partition, mirrors, leader_epoch)
 
     def _play_no_role(self, partition: Partition) -> None:
-        """Until it is known where its log is to end."""
+        """Give up the present role until the end of the log is known."""
         if partition.leader is not None or partition.follower is not None:
             self._retire(partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
@@ -386,17 +391,17 @@ class Replicas:
         self._fetch(partition, state.leader)
 
     def _fetch(self, partition: Partition, leader_id: int) -> None:
-        """Fetch from the leader; from nobody while there is none, or while what is fetched cannot be written."""
+        """Fetch from the leader. Fetch nothing if there is no leader, or the records could not be written."""
         if leader_id < 0 or (partition.topic_id, partition.index) in self.unwritable:
             self._fetchers.forget(partition)
         else:
             self._fetchers.follow(partition, leader_id)
 
     def cannot_write(self, keys: frozenset[PartitionKey]) -> None:
-        """Take note that these replicas, and no others, cannot be written for now. They can be read.
+        """Mark these replicas as unwritable for now, and all others as writable. Unwritable replicas can be read.
 
-        The quorum has others lead and takes them out of the ISR, where it can: nobody waits for them. They follow again
-        when there is room.
+        The quorum elects other leaders and removes them from the ISR where possible, so that no producer waits for
+        them. They follow again once there is free space.
         """
         for key in self.unwritable.become(keys - frozenset(self.offline)):
             partition = self._by_key.get(key)
@@ -404,7 +409,7 @@ class Replicas:
                 self._fetch(partition, partition.follower.leader_id)
 
     def _new_replica(self, key: PartitionKey, state: PartitionState) -> Partition | None:
-        """Make the replica; None if its log cannot be, or is lost."""
+        """Create the replica. Returns None if its log cannot be created, or is lost."""
         if key in self.offline:
             if self.broker_id not in state.offline_replicas and not self.damage.rebuilding.is_asked(key):
                 self.offline.again(key)
@@ -419,32 +424,32 @@ class Replicas:
         return partition
 
     def _have_no_longer(self, key: PartitionKey) -> None:
-        """This broker has no replica of the partition, by the image."""
+        """Remove the replica, which the image no longer assigns to this broker."""
         reassigned = self._by_key.get(key)
         if reassigned is not None:
             self._remove(reassigned, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         self._not_offline(key)
 
     def _remove(self, partition: Partition, told: ErrorCode) -> None:
-        """The replica is deleted; whoever waits there is told so, or to look for it elsewhere."""
+        """Delete the replica. Waiting callers get the error `told`, which makes them look elsewhere or give up."""
         if self._by_key.pop((partition.topic_id, partition.index), None) is None:
             return
         self._forget(partition, told)
         self.making.removals.add(partition.topic, partition.topic_id, partition.index)
 
     def failed(self, partition: Partition, error: Exception) -> None:
-        """The partition's log could not take what it was given: the replica goes offline if the log did. All
-        else may pass: a full disk, or a disagreement with the leader that the next fetch settles."""
+        """Take the replica offline if its log has failed. Other errors may pass: a full disk, or a disagreement with
+        the leader that the next fetch settles."""
         if partition.log.failure is None:
             logger.error("%r could not follow: %s", partition, error)
             return
         if self._by_key.get((partition.topic_id, partition.index)) is not partition:
-            return  # Deleted, which closed the log under a flush.
+            return  # The replica was deleted, which closed the log during a flush.
         logger.error("%r goes offline: %s", partition, error)
         self.take_offline([(partition.topic_id, partition.index)])
 
     def take_offline(self, keys: Iterable[PartitionKey]) -> None:
-        """The logs of these partitions are lost until this broker starts anew; the quorum is told."""
+        """Take replicas offline whose logs are lost until this broker restarts, and report them to the quorum."""
         lost = list(keys)
         for key in lost:
             self.making.lost(key)
@@ -461,15 +466,15 @@ class Replicas:
         self.damage.rebuilding.discard(key)
 
     def doubted(self, partition: Partition, offset: int, max_bytes: int) -> None:
-        """What this broker read at `offset`, as the leader, was of no use: is the log damaged?"""
+        """Check for damage after a follower could not use the records at `offset`, or the read failed."""
         self.damage.rechecks.raised(partition, offset, max_bytes)
 
     def found_damaged(self, partition: Partition, error: KafkaError) -> None:
-        """A file of this replica is damaged: `error` says which and where."""
+        """Handle a damaged file of this replica; `error` says which file and where."""
         self.damage.rechecks.confirmed(partition, error)
 
     def look_again(self, key: PartitionKey) -> None:
-        """Something about this replica that the image does not tell has changed."""
+        """Look at this replica again after a change that is not in the image."""
         self._look_at({key})
 
     def _forget(self, partition: Partition, error: ErrorCode) -> None:
@@ -491,7 +496,7 @@ class Replicas:
     def _reconfigure(self, partitions: Iterable[Partition]) -> None:
         for partition in partitions:
             if self._by_key.get((partition.topic_id, partition.index)) is not partition:
-                continue  # It has gone with the same change.
+                continue  # The replica was removed by the same change.
             settings = self._settings_of(partition.topic)
             partition.log.config = settings.log
             partition.note_moved()
@@ -516,16 +521,16 @@ class Replicas:
         self._timers.append(self._loop.call_later(interval_s, run))
 
     def check_isr(self) -> None:
-        """Look at the ISRs that time may change."""
+        """Check the ISRs that the passage of time may change."""
         self._isrs.check()
 
     def checkpoint_high_watermarks(self) -> None:
-        """Write down the high watermarks, from which a restart goes on."""
+        """Write the high watermarks to disk, with which a restart begins."""
         moved = filter(self.holds, self._watermarks_moved.take())
         self._logs.checkpoint_high_watermarks({(one.topic, one.index): one.high_watermark for one in moved})
 
     async def close(self) -> None:
-        """Stop following and leading; logs stay open for their owner to close."""
+        """Stop following and leading. Logs remain open; their owner closes them."""
         self._closed = True
         for timer in self._timers:
             timer.cancel()

@@ -1,4 +1,4 @@
-"""Reports about replicas to the quorum, each repeated until the quorum has it."""
+"""Reports about replicas to the quorum. Each is repeated until the quorum has it."""
 
 from __future__ import annotations
 
@@ -27,14 +27,15 @@ class Reports(Generic[_Said]):
     def __init__(
         self, send: Callable[[Sequence[PartitionKey], _Said], Awaitable[None]], subject: str
     ) -> None:
-        """`send` raises KafkaError if the quorum does not have them. `subject`: the replicas, for the log."""
+        """`send` raises KafkaError if the quorum did not take the reports. `subject` names the replicas in log
+        lines."""
         self._send = send
         self._subject = subject
         self._due: dict[PartitionKey, _Said] = {}
         self._reporting: asyncio.Task[None] | None = None
 
     def add(self, keys: Iterable[PartitionKey], said: _Said) -> None:
-        """Report this of these replicas, instead of the earlier report that has not arrived."""
+        """Report this about the replicas, in place of an earlier report that has not arrived."""
         for key in keys:
             self._due.pop(key, None)
             self._due[key] = said
@@ -42,11 +43,11 @@ class Reports(Generic[_Said]):
             self._reporting = asyncio.create_task(self._report_all(), name=f"reports of {self._subject}")
 
     def discard(self, key: PartitionKey) -> None:
-        """Report nothing more of this replica."""
+        """Drop the report about this replica."""
         self._due.pop(key, None)
 
     async def arrived(self) -> None:
-        """Wait until the quorum has all there are."""
+        """Wait until the quorum has all reports."""
         while self._reporting is not None and not self._reporting.done():
             await asyncio.wait([self._reporting])
 
@@ -58,7 +59,7 @@ class Reports(Generic[_Said]):
                 await self._send(batch, said)
             except KafkaError as error:
                 if error.code is ErrorCode.STALE_BROKER_EPOCH:
-                    return  # Another process has this broker's id, and this one ends.
+                    return  # Another process has this broker's id, and this process ends.
                 logger.warning("the quorum does not know yet of %d %s: %s", len(batch), self._subject, error)
                 await asyncio.sleep(_RETRY_S)
                 continue

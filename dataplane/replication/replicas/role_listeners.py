@@ -1,4 +1,4 @@
-"""Who hears of the leaderships of this broker."""
+"""Listeners to the leaderships of this broker."""
 
 from __future__ import annotations
 
@@ -8,28 +8,28 @@ from ..replica.partition import Partition
 
 
 class RoleListener(Protocol):
-    """Told about leaderships of this broker, in the loop turn in which they change."""
+    """A listener that is notified of elections and resignations in the loop iteration in which they happen."""
 
     def elected(self, partition: Partition) -> None: ...
     def resigned(self, topic: str, index: int) -> None: ...
 
 
 class RoleListeners:
-    """All that hear of them, in the order in which they came."""
+    """All listeners, in the order in which they were added."""
 
     def __init__(self) -> None:
         self._all: list[RoleListener] = []
 
     def add(self, listener: RoleListener) -> None:
-        """It hears of what changes from now on."""
+        """Add a listener, which is notified of later changes."""
         self._all.append(listener)
 
     def elected(self, partition: Partition) -> None:
-        """This broker leads it in a new epoch."""
+        """Notify all listeners that this broker leads the partition in a new epoch."""
         for listener in self._all:
             listener.elected(partition)
 
     def resigned(self, partition: Partition) -> None:
-        """This broker does not lead it any more."""
+        """Notify all listeners that this broker no longer leads the partition."""
         for listener in self._all:
             listener.resigned(partition.topic, partition.index)

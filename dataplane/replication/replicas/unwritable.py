@@ -1,4 +1,4 @@
-"""The replicas that this broker cannot write for now, since their disk is full, and their reports to the quorum."""
+"""The replicas that this broker cannot write for now because their disk is full, and their reports to the quorum."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from ..fetch_values import PartitionKey
 from .reports import Reports
 
 ReportWritable = Callable[[Sequence[PartitionKey], bool], Awaitable[None]]
-"""Report to the quorum whether these replicas can be written."""
+"""A function that reports to the quorum whether these replicas can be written."""
 
 
 class UnwritableReplicas:
-    """A set of partitions. The quorum hears of each that joins it, and of each that leaves it with room on its disk.
+    """A set of partitions. The quorum is notified of each that joins it, and of each that leaves it because its disk
+    has space.
 
     A replica that is `lost` is never reported as writable. Owned by the event loop.
     """
@@ -31,7 +32,7 @@ class UnwritableReplicas:
         return len(self._members)
 
     def become(self, keys: frozenset[PartitionKey]) -> frozenset[PartitionKey]:
-        """Have these members, and no others. Return the replicas for which that is a change."""
+        """Replace the members. Returns the replicas that joined or left."""
         joined, left = keys - self._members, self._members - keys
         self._members = set(keys)
         self._reports.add(joined, False)
@@ -39,11 +40,11 @@ class UnwritableReplicas:
         return joined | left
 
     def again(self, key: PartitionKey) -> None:
-        """Report a member once more: the quorum does not count it as one, or could not spare it before."""
+        """Report a member again, because the quorum does not count it as unwritable, or could not spare it before."""
         self._reports.add([key], False)
 
     def discard(self, key: PartitionKey) -> None:
-        """Forget a replica that is lost, or is not this broker's any more."""
+        """Remove a replica that is lost, or no longer assigned to this broker."""
         self._members.discard(key)
         self._reports.discard(key)
 
@@ -57,7 +58,7 @@ async def report_to_nobody(_keys: Sequence[PartitionKey], _writable: bool) -> No
 
 
 def report_writability_to(quorum: Quorum, broker_id: int) -> ReportWritable:
-    """Return the function that reports replicas of this broker to `quorum`."""
+    """Return a function that reports replicas of this broker to `quorum`."""
 
     async def report(keys: Sequence[PartitionKey], writable: bool) -> None:
         command = ReportWritability(

@@ -1,1 +1,1 @@
-"""What a leader and a follower decide, without clock, socket or file."""
+"""Decisions of leaders and followers, without clock, socket or file."""

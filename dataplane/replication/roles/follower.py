@@ -1,11 +1,12 @@
-"""Decisions of a follower, and the leader's answer to them, as pure functions (KIP-101, KIP-279, KIP-320,
+"""Decisions of a follower, and the leader's check of its position, as pure functions (KIP-101, KIP-279, KIP-320,
 KIP-595).
 
-Rule 1: on a new leader epoch a follower truncates by epoch before it takes records: its fetch names the epoch
-of its last record, and a leader whose log ended that epoch elsewhere answers with the diverging epoch instead
-of records.
-Rule 2: truncation is itself fenced: `FollowerState` belongs to one leader epoch, and an answer to a request
-of another is dropped unread.
+Rule 1: in a new leader epoch a follower truncates by epoch before it takes records. Its fetch names the epoch of its
+last record. If the leader's log ended that epoch elsewhere, the leader answers with the diverging epoch instead of
+records.
+
+Rule 2: truncation is fenced, too. A `FollowerState` belongs to one leader epoch, and the answer to a request of another
+epoch is dropped.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ UNDEFINED_OFFSET = -1
 
 
 class EpochEnd(NamedTuple):
-    """The largest epoch a log has that is not above the one asked for, and the offset after its last record;
-    (-1, -1) if there is none."""
+    """The end of an epoch in a log: the largest epoch that is not above the requested one, and the offset after its
+    last record. It is (-1, -1) if there is no such epoch."""
 
     epoch: int
     end_offset: int
@@ -27,7 +28,7 @@ class EpochEnd(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FollowerState:
-    """Whom a follower follows. A new leader epoch is a new object, which is what fences old answers."""
+    """The leadership that a follower follows. Each leader epoch has a new object, which fences old answers."""
 
     leader_id: int
     leader_epoch: int
@@ -35,16 +36,21 @@ class FollowerState:
 
 
 def diverges(last_fetched_epoch: int, fetch_offset: int, ours: EpochEnd) -> bool:
-    """On the leader: does a follower, whose last record below `fetch_offset` has `last_fetched_epoch`, hold
-    records that `ours` (this log's end of that epoch) does not?"""
+    """Return whether a follower has records that this log does not have.
+
+    The follower's last record below `fetch_offset` has the epoch `last_fetched_epoch`. `ours` is the end of that epoch
+    in this log, the leader's.
+    """
     return ours.epoch < last_fetched_epoch or ours.end_offset < fetch_offset
 
 
 def truncation_offset(leader: EpochEnd, ours: EpochEnd, log_end_offset: int) -> int:
-    """Where a follower truncates to, told where the leader's log diverges. `ours` is the follower's own end
-    of the leader's epoch. When the follower does not know that epoch it truncates to the end of the largest
-    one below, and its next fetch, naming that epoch, finds the next divergence: at most one round per epoch
-    (KIP-279)."""
+    """Return the offset to which a follower truncates, given the end `leader` at which the leader's log diverges.
+
+    `ours` is the end of the same epoch in the follower's log. If the follower does not know that epoch, it truncates to
+    the end of its largest epoch below. Its next fetch names that epoch and finds the next divergence, so there is at
+    most one round per epoch (KIP-279).
+    """
     if leader.end_offset == UNDEFINED_OFFSET:
         raise ValueError("a diverging epoch without an end offset says nothing to truncate to")
     if ours.end_offset == UNDEFINED_OFFSET:
@@ -55,11 +61,12 @@ def truncation_offset(leader: EpochEnd, ours: EpochEnd, log_end_offset: int) -> 
 
 
 def restart_offset(log_start_offset: int, log_end_offset: int, leader_log_start_offset: int) -> int | None:
-    """Where a follower starts anew when the leader said OFFSET_OUT_OF_RANGE; None if it must not.
+    """Return the offset at which a follower starts again after the leader answered OFFSET_OUT_OF_RANGE; None if it must
+    not.
 
-    Behind the leader's log start (retention or DeleteRecords passed it) it drops everything and starts there;
-    so does an empty log wherever it stands. Records above the leader's are never a reason to drop a whole
-    log: divergence by epoch decides about those.
+    A log that ends before the leader's log start, which retention or DeleteRecords has moved, drops all records and
+    starts there. So does an empty log at any offset. Records above the leader's end are never a reason to drop a whole
+    log: the comparison of epochs decides about them.
     """
     if leader_log_start_offset < 0:
         return None
@@ -69,5 +76,5 @@ def restart_offset(log_start_offset: int, log_end_offset: int, leader_log_start_
 
 
 def follower_high_watermark(current: int, leader_high_watermark: int, log_end_offset: int) -> int:
-    """A follower's high watermark follows the leader's as far as its own log reaches, and never goes back."""
+    """Return a follower's high watermark: the leader's, as far as the follower's log reaches. It never goes back."""
     return max(current, min(leader_high_watermark, log_end_offset))

@@ -1,8 +1,8 @@
-"""In-sync sets of a partition as frozen values (KIP-497), and what a leader proposes to the quorum.
+"""In-sync sets of a partition as frozen values (KIP-497), and the ISR changes that a leader proposes to the quorum.
 
-A change of the ISR is a compare-and-set command: leader epoch, partition epoch and the broker epoch of every
-member (KIP-903) must match what the quorum holds. While one is in flight its outcome is unknown, so the
-leader goes by the *maximal* ISR: everybody who might be a member whichever way it ends.
+A change of the ISR is a compare-and-set command. Its leader epoch, partition epoch and the broker epoch of every member
+(KIP-903) must match the quorum's state. While a proposal is in flight its outcome is unknown. So the leader uses the
+*maximal* ISR: all brokers that might be members under either outcome.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ UNKNOWN_BROKER_EPOCH = -1
 
 @dataclass(frozen=True, slots=True)
 class Committed:
-    """Nothing in flight: the ISR the quorum committed."""
+    """An in-sync set with no proposal in flight: the ISR that the quorum committed."""
 
     committed: frozenset[int]
 
@@ -28,7 +28,8 @@ class Committed:
 
 @dataclass(frozen=True, slots=True)
 class PendingExpand:
-    """`joining` is proposed: until the outcome is known the high watermark waits for it too."""
+    """An in-sync set with a proposal that `joining` becomes a member. Until the outcome is known the high watermark
+    waits for `joining`, too."""
 
     committed: frozenset[int]
     joining: int
@@ -41,7 +42,8 @@ class PendingExpand:
 
 @dataclass(frozen=True, slots=True)
 class PendingShrink:
-    """`leaving` are proposed to go: until that is committed the high watermark still waits for them."""
+    """An in-sync set with a proposal that the members `leaving` are removed. Until it is committed the high watermark
+    still waits for them."""
 
     committed: frozenset[int]
     leaving: frozenset[int]
@@ -53,7 +55,7 @@ class PendingShrink:
 
 
 def committed_isr(isr: Iterable[int]) -> Committed:
-    """This ISR, with nothing in flight: one object for the thousands of partitions that have the same members."""
+    """Return this ISR with no proposal in flight. Thousands of partitions with the same members share one object."""
     return _committed(tuple(isr))
 
 
@@ -67,8 +69,11 @@ InSync: TypeAlias = Committed | PendingExpand | PendingShrink
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """The ISR a leader wants, against the state it saw. `isr` pairs (broker id, broker epoch), sorted by id;
-    UNKNOWN_BROKER_EPOCH stands for a member that has not fetched from this leader yet."""
+    """The ISR that a leader proposes, based on the state it saw.
+
+    `isr` contains pairs (broker id, broker epoch), sorted by id. UNKNOWN_BROKER_EPOCH stands for a member that has not
+    fetched from this leader yet.
+    """
 
     leader_epoch: int
     partition_epoch: int

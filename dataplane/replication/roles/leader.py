@@ -1,13 +1,14 @@
 """The leader of one partition, as a pure state machine: follower progress, the high watermark and the ISR.
 
-Nothing here touches a log, a socket or a clock: end offsets and times (monotonic milliseconds) come in, and
-each method says whether the high watermark moved or returns the proposal to send to the quorum.
+Nothing here uses a log, a socket or a clock: end offsets and times (monotonic milliseconds) are arguments. Each method
+returns whether the high watermark moved, or the proposal to send to the quorum.
 
-Rule 3: the high watermark moves only when every member of the maximal ISR has acknowledged, in this leader
-epoch, and the committed ISR has at least min.insync.replicas members. Followers start at an unknown end
-offset in each epoch, so a new leader moves nothing until all of them have spoken.
-Rule 4: a follower joins the ISR only once it has reached the start of the leader's own epoch and the high
-watermark, and only the incarnation that fetched may join.
+Rule 3: the high watermark moves only when every member of the maximal ISR has acknowledged the records in this leader
+epoch, and the committed ISR has at least min.insync.replicas members. Followers start at an unknown end offset in each
+epoch, so a new leader's high watermark waits until all of them have fetched.
+
+Rule 4: a follower joins the ISR only once it has reached the start of the leader's own epoch and the high watermark.
+Only the incarnation that fetched may join.
 """
 
 from __future__ import annotations
@@ -28,12 +29,12 @@ from .in_sync import (
 
 UNKNOWN_OFFSET = -1
 NOBODY_JOINS = (1 << 63) - 1
-"""Above all offsets: see `LeaderState.joins_from`."""
+"""An offset above all offsets: no follower may join. See `LeaderState.joins_from`."""
 _NEVER_MS = -(1 << 62)
 
 
 class KnownBroker(Protocol):
-    """What the cluster image says about a broker."""
+    """The state of a broker in the cluster image."""
 
     @property
     def broker_epoch(self) -> int: ...
@@ -44,7 +45,7 @@ class KnownBroker(Protocol):
 
 
 class Refusal(Enum):
-    """Why the quorum refused a proposal, as far as the leader must tell the cases apart."""
+    """Reasons of the quorum for refusing a proposal, as far as the leader reacts to them differently."""
 
     INELIGIBLE = "a proposed member may not join now, or the proposal was not tried: propose anew later"
     STALE = "leader epoch or partition epoch is old: a newer state is on its way"
@@ -52,7 +53,7 @@ class Refusal(Enum):
 
 
 class FollowerProgress:
-    """How far one follower got, as its fetches in this leader epoch tell; times in monotonic milliseconds."""
+    """Progress of one follower, known from its fetches in this leader epoch. Times are monotonic milliseconds."""
 
     __slots__ = (
         "broker_epoch",
@@ -74,8 +75,11 @@ class FollowerProgress:
         self.caught_up_ms = caught_up_ms
 
     def fetched(self, offset: int, leader_end: int, now_ms: int, broker_epoch: int) -> None:
-        """A fetch at `offset` acknowledges everything below it. A follower that reaches what the leader's end
-        was at its previous fetch was caught up then, however fast the leader writes."""
+        """Take a fetch at `offset`, which acknowledges all records below it.
+
+        A follower that reaches the leader's end offset at the time of its previous fetch was caught up at that time,
+        however fast the leader writes.
+        """
         if offset >= leader_end:
             self.caught_up_ms = now_ms
         elif self.last_fetch_leader_end != UNKNOWN_OFFSET and offset >= self.last_fetch_leader_end:
@@ -90,7 +94,7 @@ class FollowerProgress:
 
 
 class LeaderState:
-    """State of one leadership. A new leader epoch is a new object; a newer partition epoch is `update`."""
+    """State of one leadership. A new leader epoch has a new object; `update` takes a newer partition epoch."""
 
     __slots__ = (
         "broker_id",
@@ -128,17 +132,17 @@ class LeaderState:
         now_ms: int,
         offline: Iterable[int] = (),
     ) -> None:
-        """`log_end_offset` is where this epoch starts. `durable_offset` is how far the leader itself counts
-        as having acknowledged: its log end, or less when records count only once flushed. `brokers` is read
-        when a follower's eligibility matters and may change between calls."""
+        """`log_end_offset` is the start of this epoch. `durable_offset` is the offset up to which the leader itself has
+        acknowledged: its log end, or less if records count only once flushed. `brokers` is read when a follower's
+        eligibility matters, and may change between calls."""
         self.broker_id = broker_id
         self.leader_epoch = leader_epoch
         self.partition_epoch = partition_epoch
         self.brokers = brokers
         self.epoch_start_offset = log_end_offset
         self.joins_from = log_end_offset
-        """Where a follower's log has to reach before it joins the ISR: the start of this epoch, or behind what an
-        uncleanly elected leader has to write first."""
+        """Offset that a follower's log has to reach before it joins the ISR: the start of this epoch, or the end of the
+        records that an uncleanly elected leader has to write first."""
         self.log_end_offset = log_end_offset
         self.durable_offset = durable_offset
         self.high_watermark = (
@@ -150,14 +154,14 @@ class LeaderState:
         self.in_sync: InSync = committed_isr(isr)
         self.replicas = tuple(replicas)
         self.offline = frozenset(offline)
-        """Replicas that their brokers cannot use, or cannot write, by the newest metadata: they join no ISR, and nobody
-        waits for them."""
+        """Replicas that their brokers cannot use or write, by the newest metadata. They join no ISR, and the high
+        watermark does not wait for them."""
         self.followers: dict[int, FollowerProgress] = {}
         self._follow_progress(now_ms)
 
     @property
     def effective_min_in_sync(self) -> int:
-        """min.insync.replicas, but never more than there are replicas."""
+        """The value of min.insync.replicas, limited to the number of replicas."""
         return min(self.min_in_sync, len(self.followers) + 1)
 
     @property
@@ -167,7 +171,8 @@ class LeaderState:
 
     @property
     def is_settled(self) -> bool:
-        """Whether time alone changes nothing: every follower is in the ISR, and has all that the leader has."""
+        """True if the passage of time changes nothing: every follower is in the ISR and has all records of the
+        leader."""
         current, end = self.in_sync, self.log_end_offset
         return isinstance(current, Committed) and all(
             follower.log_end_offset == end and broker_id in current.committed
@@ -175,7 +180,8 @@ class LeaderState:
         )
 
     def check(self, log_start_offset: int) -> None:
-        """AssertionError if this leadership contradicts itself, or a log that starts there."""
+        """Check the invariants of this leadership and of a log with this start offset. Raises AssertionError if one is
+        violated."""
         watermark, end, where = self.high_watermark, self.log_end_offset, f"leader epoch {self.leader_epoch}"
         if not log_start_offset <= watermark <= end:
             raise AssertionError(
@@ -194,7 +200,7 @@ class LeaderState:
             self._check_acknowledged(where)
 
     def _check_members(self, where: str) -> None:
-        """The ISR and what is proposed of it."""
+        """Check the ISR and the proposed ISR."""
         current = self.in_sync
         if self.broker_id not in current.committed:
             raise AssertionError(
@@ -221,7 +227,7 @@ class LeaderState:
             )
 
     def _check_acknowledged(self, where: str) -> None:
-        """Rule 3, of a high watermark that this leadership has moved."""
+        """Check rule 3 for a high watermark that this leadership has moved."""
         if self.durable_offset < self.high_watermark:
             raise AssertionError(
                 f"high watermark {self.high_watermark}, but durable to {self.durable_offset} in {where}"
@@ -242,8 +248,11 @@ class LeaderState:
                 )
 
     def _is_member_itself(self, follower: FollowerProgress) -> bool:
-        """Whether who fetched last is the incarnation that is in the maximal ISR. A later one may have less: it is on
-        its way out of the committed ISR, and a proposal that names the former one will be refused."""
+        """Return whether the follower's last fetch came from the incarnation that is in the maximal ISR.
+
+        A later incarnation may have fewer records. It is about to leave the committed ISR, and a proposal that names
+        the former incarnation will be refused.
+        """
         current = self.in_sync
         if isinstance(current, PendingExpand) and follower.broker_id == current.joining:
             return (follower.broker_id, follower.broker_epoch) in current.proposal.isr
@@ -251,8 +260,8 @@ class LeaderState:
         return broker is not None and follower.broker_epoch == broker.broker_epoch
 
     def low_watermark(self, log_start_offset: int) -> int:
-        """The lowest log start offset of all replicas on live brokers that are not offline, given the leader's own; -1
-        while one has not spoken in this leader epoch."""
+        """Return the lowest log start offset of the leader and all replicas on live brokers that are not offline; -1
+        until each has fetched in this leader epoch."""
         starts = [
             follower.log_start_offset for follower in self.followers.values() if self._is_live(follower)
         ]
@@ -265,29 +274,34 @@ class LeaderState:
     # The high watermark
 
     def appended(self, log_end_offset: int, durable_offset: int, now_ms: int) -> bool:
-        """The leader's own log grew or became durable further. True if the high watermark moved."""
+        """Note that the leader's log grew, or is durable up to a higher offset. Returns whether the high watermark
+        moved."""
         self.log_end_offset = log_end_offset
         self.durable_offset = durable_offset
         return self.advance(now_ms)
 
     def fetched(self, broker_id: int, broker_epoch: int, offset: int, now_ms: int) -> bool:
-        """A follower fetches at `offset` in this leader epoch, its log agreeing with ours below it. True if
-        the high watermark moved. KeyError if it is no replica."""
+        """Take a fetch of a follower in this leader epoch. Its log agrees with the leader's below `offset`.
+
+        Returns whether the high watermark moved. Raises KeyError if the broker has no replica.
+        """
         follower = self.followers[broker_id]
         follower.fetched(offset, self.log_end_offset, now_ms, broker_epoch)
         return offset > self.high_watermark and self.advance(now_ms)
 
     def watched_until(self, broker_id: int, offset: int, at_ms: int) -> None:
-        """The follower, standing at `offset`, asked at `at_ms` for everything new of all it follows, and
-        until now there was nothing here: that counts as a fetch of this partition, though its request did not
-        name it."""
+        """Count a session fetch at `at_ms` that did not name this partition as a fetch of it, if the follower is still
+        at `offset`.
+
+        The session asked for all new records of the partitions it follows, and until now this one had none.
+        """
         follower = self.followers.get(broker_id)
         if follower is not None and follower.log_end_offset == offset:
             follower.last_fetch_ms = max(follower.last_fetch_ms, at_ms)
             follower.caught_up_ms = max(follower.caught_up_ms, at_ms)
 
     def advance(self, now_ms: int) -> bool:
-        """Rule 3. True if the high watermark moved; it never goes back within a leadership."""
+        """Advance the high watermark by rule 3. Returns whether it moved; it never goes back within a leadership."""
         in_sync = self.in_sync
         if len(in_sync.committed) < self.min_in_sync and self.under_min_in_sync:
             return False
@@ -304,8 +318,8 @@ class LeaderState:
         return True
 
     def _about_to_join(self, follower: FollowerProgress, now_ms: int) -> bool:
-        # Were it not waited for, the high watermark would run ahead of a follower that keeps up but is always
-        # one round trip short of it, and it would never get in.
+        # If the high watermark did not wait for it, a follower that keeps up but is always one round trip short would
+        # never reach the high watermark, and never join.
         return follower.is_caught_up(self.log_end_offset, now_ms, self.lag_time_max_ms) and self._eligible(
             follower
         )
@@ -323,7 +337,7 @@ class LeaderState:
         )
 
     def may_join(self, follower: FollowerProgress) -> bool:
-        """Rule 4."""
+        """Return whether a follower may join the ISR (rule 4)."""
         return (
             follower.broker_id not in self.in_sync.maximal
             and follower.log_end_offset >= self.joins_from
@@ -332,7 +346,8 @@ class LeaderState:
         )
 
     def propose_expand(self, broker_id: int) -> Proposal | None:
-        """Propose that a follower which has caught up joins. None if it may not, or one is in flight."""
+        """Propose that a caught-up follower joins the ISR. Returns None if it may not join, or a proposal is in
+        flight."""
         if not isinstance(self.in_sync, Committed):
             return None
         follower = self.followers.get(broker_id)
@@ -344,7 +359,7 @@ class LeaderState:
         return proposal
 
     def propose_shrink(self, now_ms: int) -> Proposal | None:
-        """Propose to drop members that have not been caught up for replica.lag.time.max.ms. None if there are
+        """Propose to remove members that have not been caught up for replica.lag.time.max.ms. Returns None if there are
         none, or a proposal is in flight."""
         if not isinstance(self.in_sync, Committed):
             return None
@@ -376,8 +391,10 @@ class LeaderState:
         return UNKNOWN_BROKER_EPOCH if follower is None else follower.broker_epoch
 
     def refused(self, proposal: Proposal, refusal: Refusal) -> Proposal | None:
-        """The quorum answered no to `proposal`. Returns it if it must be sent again; an answer to a proposal
-        that is no longer the one in flight changes nothing."""
+        """Take the quorum's refusal of a proposal. Returns the proposal if it must be sent again.
+
+        A refusal of a proposal that is no longer in flight changes nothing.
+        """
         current = self.in_sync
         if isinstance(current, Committed) or current.proposal != proposal:
             return None
@@ -388,9 +405,11 @@ class LeaderState:
         return None
 
     def update(self, partition_epoch: int, isr: Iterable[int], replicas: Sequence[int], now_ms: int) -> bool:
-        """A state the quorum committed in this leader epoch, from its answer or from the metadata feed: taken
-        only if its partition epoch is newer, and then whatever was in flight is settled. True if taken; the
-        caller then calls `advance`."""
+        """Take a state that the quorum committed in this leader epoch, from its answer or from the metadata feed.
+
+        The state is taken only if its partition epoch is newer; any proposal in flight is then settled. Returns whether
+        it was taken. The caller then calls `advance`.
+        """
         if partition_epoch <= self.partition_epoch:
             return False
         self.partition_epoch = partition_epoch
@@ -404,10 +423,11 @@ class LeaderState:
         return True
 
     def _follow_progress(self, now_ms: int) -> None:
-        """Of replicas that are new."""
+        """Begin to track the progress of new replicas."""
         members = self.in_sync.committed
         for replica in self.replicas:
             if replica != self.broker_id and replica not in self.followers:
-                # A member of the ISR gets the full lag time to show up; for all others it is already over.
+                # A member of the ISR gets the full lag time until its first fetch. For other replicas that time has
+                # passed already.
                 caught_up_ms = now_ms if replica in members else _NEVER_MS
                 self.followers[replica] = FollowerProgress(replica, caught_up_ms)
