@@ -1,1 +1,1 @@
-"""The parts of a broker and how they are put together: whole first, then run."""
+"""The assembly of a broker: all parts are made first, and started afterwards."""

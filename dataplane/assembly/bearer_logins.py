@@ -1,6 +1,7 @@
-"""Logins by tokens (OAUTHBEARER): the mechanisms of listeners, and the keys that they share.
+"""Logins by token (OAUTHBEARER): the mechanisms of listeners, and the signing keys that they share.
 
-What checks signatures is imported only if a listener offers OAUTHBEARER: it costs an idle broker time and memory.
+The code that checks signatures is imported only if a listener offers OAUTHBEARER, since it costs an idle broker time
+and memory.
 """
 
 from __future__ import annotations
@@ -21,18 +22,18 @@ logger = logging.getLogger(__name__)
 
 
 class BearerLogins:
-    """The authorization servers whose tokens the listeners of a broker take."""
+    """The authorization servers whose tokens a broker's listeners accept."""
 
     def __init__(self) -> None:
         self._keys: dict[KeySource, ProviderKeys] = {}
 
     @property
     def keys(self) -> Mapping[KeySource, ProviderKeys]:
-        """By where they are read from."""
+        """Keys of the authorization servers, by the source from which they are read."""
         return self._keys
 
     def mechanism(self, settings: BearerSettings) -> Mechanism:
-        """For one listener."""
+        """Return the mechanism for one listener."""
         from ..security.sasl.oauthbearer import BearerMechanism
 
         for remark in settings.remarks:
@@ -53,5 +54,5 @@ class BearerLogins:
             keys.start()
 
     async def close(self) -> None:
-        """Read them no more."""
+        """Stop reading keys."""
         await asyncio.gather(*(keys.close() for keys in self._keys.values()))

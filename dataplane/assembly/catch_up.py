@@ -1,4 +1,4 @@
-"""Whether the replicas of a broker have caught up since its start."""
+"""The state of a broker's replicas since its start: whether all have caught up."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from ...protocol.cluster.cluster_image import ClusterImage
 
 
 class CatchUp:
-    """Whether the replicas of a broker have been in sync since its start.
+    """A check whether all replicas of a broker have been in sync since its start.
 
-    A rolling update that waits for this takes no second replica away. Later lag does not count: clients still need
-    what the broker leads.
+    A rolling update that waits for it never takes a second replica away. Later lag does not count, since clients still
+    need the partitions that the broker leads.
     """
 
     def __init__(self, broker_id: int, image: Callable[[], ClusterImage]) -> None:
@@ -20,7 +20,8 @@ class CatchUp:
         self._caught_up = False
 
     def behind(self) -> int:
-        """Replicas here that are not in the ISR though their log can be used; 0 once there have been none."""
+        """Return the number of replicas here that are not in the ISR although their log is usable; always 0 after it
+        was 0 once."""
         if self._caught_up:
             return 0
         own = self._broker_id

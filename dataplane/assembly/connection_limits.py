@@ -1,4 +1,4 @@
-"""How many connections a broker takes, and how fast, from its settings in force."""
+"""Limits on the number and rate of a broker's connections, from its settings in force."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ..server.admissions import AdmissionLimits
 
 
 def connection_limits(config: BrokerConfig, settings: BrokerSettings) -> AdmissionLimits:
-    """Of all listeners, and of each."""
+    """Return the limits of all listeners together, and of each."""
     names = [listener.name for listener in config.listeners]
     own = config.inter_broker_listener if len(names) > 1 else None
     return AdmissionLimits(

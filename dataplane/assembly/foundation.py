@@ -1,4 +1,4 @@
-"""What a broker needs before it can have parts: addresses that are bound, and data folders that are open."""
+"""The preconditions of a broker's parts: bound addresses and open data folders."""
 
 from __future__ import annotations
 
@@ -31,31 +31,31 @@ logger = logging.getLogger(__name__)
 
 
 class StorageUnusable(OSError):
-    """The data folders cannot be used: locked, another node's, unreadable."""
+    """The data folders cannot be used: locked, of another node, or unreadable."""
 
 
 @dataclass(frozen=True, slots=True)
 class Foundation:
-    """Bound sockets that do not accept yet, and the logs."""
+    """Bound sockets that do not accept connections yet, and the logs."""
 
     table: HandlerTable
     server: Server
     logs: LogStore
     tls: Mapping[str, ListenerTls]
-    """Of the listeners that have it, by name."""
+    """TLS of listeners, by listener name."""
     quorum_tls: ListenerTls | None
-    """Under the links with the quorum, if they have TLS."""
+    """TLS of the links to the quorum, if they use it."""
     acceptors: Mapping[KerberosSettings, KerberosAcceptor]
-    """For the listeners that offer GSSAPI."""
+    """Kerberos acceptors of the listeners that offer GSSAPI."""
     reached: MetadataPosition | None
-    """How far an earlier process of this broker has followed the metadata; None if that does not count."""
+    """Position up to which an earlier process of this broker followed the metadata; None if it must not be used."""
 
 
 async def lay_foundation(config: BrokerConfig) -> Foundation:
     """Bind all listeners, then open and recover all logs in a thread.
 
     Raises StorageUnusable if the data folders cannot be used. Raises PortInUse if another process has an address.
-    Raises ConfigError if a key or certificate cannot be used, one of Kerberos included.
+    Raises ConfigError if a key or certificate cannot be used, those of Kerberos included.
     """
     tls = {
         listener.name: _open_tls(listener.tls, told_to_clients(listener.advertised_host))
@@ -89,7 +89,8 @@ def _acceptors(config: BrokerConfig) -> Mapping[KerberosSettings, KerberosAccept
     found = {one.kerberos for one in mechanisms if one.kerberos is not None}
     if not found:
         return {}
-    from ..security.sasl.kerberos_acceptor import KerberosAcceptor  # loaded late: only GSSAPI needs it
+    # A late import: only GSSAPI needs the module.
+    from ..security.sasl.kerberos_acceptor import KerberosAcceptor
 
     return {settings: KerberosAcceptor(settings) for settings in found}
 
@@ -97,14 +98,14 @@ def _acceptors(config: BrokerConfig) -> Mapping[KerberosSettings, KerberosAccept
 def _open_quorum_tls(settings: NodeTlsSettings) -> ListenerTls:
     from ..security.certificate_warnings import node_warnings
 
-    opened = _open_tls(settings.tls, None)  # brokers dial the quorum, and nobody dials them there
+    opened = _open_tls(settings.tls, None)  # Brokers dial the quorum, and no client dials them there.
     for remark in node_warnings(opened.loaded, settings.principals):
         logger.warning("%s", remark)
     return opened
 
 
 def _open_tls(settings: TlsSettings, reached: ReachedAs | None) -> ListenerTls:
-    # loaded late: only brokers with TLS listeners need it
+    # Late imports: only brokers with TLS listeners need the modules.
     from datetime import UTC, datetime
 
     from ..security.tls_loading import load_tls
@@ -116,7 +117,8 @@ def _open_tls(settings: TlsSettings, reached: ReachedAs | None) -> ListenerTls:
 
 
 def _authorization(config: BrokerConfig, table: HandlerTable) -> Authorization | None:
-    """Until the first image is there, nobody but super users may do anything."""
+    """Return the authorization; None without an authorizer. Until the first image arrives it permits only super
+    users."""
     settings = config.authorizer
     if settings is None:
         return None

@@ -1,4 +1,5 @@
-"""What the parts of a broker do about each change of the metadata, in the loop turn in which the image changes."""
+"""The reactions of a broker's parts to each change of the metadata, in the loop iteration in which the image
+changes."""
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ImageChanges:
-    """Hands each change to the parts, and elections to those who keep state for what this broker leads."""
+    """Passes each change to the parts, and elections to the parts that keep state of led partitions."""
 
     config: BrokerConfig
     gate: ImageGate
@@ -59,7 +60,8 @@ class ImageChanges:
     _topic_names: dict[bytes, str] = field(default_factory=dict)
 
     def image_changed(self, image: ClusterImage, delta: ImageDelta) -> None:
-        """Follow a change that the image already contains. Settings come first, then roles, then what follows roles."""
+        """Follow a change that the image already contains: first settings, then roles, then the state that depends on
+        roles."""
         self.settings.forget(delta)
         self.listed.image_changed(image, delta.brokers)
         self.lost.image_changed(image, delta.brokers)
@@ -90,7 +92,7 @@ class ImageChanges:
             self.mirrors.image_changed(image, passed)
             self.server.metadata_moved()
         except Exception:
-            # The image is past this change: going on would mean roles that no longer follow it.
+            # The image contains this change already. To continue would mean roles that no longer follow it.
             logger.critical("a change of the metadata cannot be followed: this broker ends", exc_info=True)
             os._exit(1)
 
@@ -102,22 +104,25 @@ class ImageChanges:
         self.tls_reloads.reconfigured()
 
     def _removed(self, image: ClusterImage, delta: ImageDelta) -> list[str]:
-        """Names of the topics that went."""
+        """Return the names of removed topics."""
         names = self._topic_names
         gone = [names.pop(topic_id) for topic_id in delta.removed_topics if topic_id in names]
         names.update((topic_id, image.topics_by_id[topic_id].name) for topic_id in delta.topics)
         return gone
 
     def _set_strays_aside(self, image: ClusterImage) -> None:
-        """Logs of topics that were deleted, or moved to other brokers, while this one was away."""
+        """Set aside the logs of topics that were deleted, or moved to other brokers, while this broker was away."""
         node_id = self.config.node_id
         self.logs.set_strays_aside(
             partial(own_logs.belongs, image, node_id), partial(own_logs.is_needed, image, node_id)
         )
 
     def _miss_logs(self, image: ClusterImage) -> None:
-        """A replica without a log may be in a folder that could not be opened, or that failed before there was an
-        image. It goes offline then, and is not made anew: the quorum may take it for one that has all records."""
+        """Take replicas without a log offline.
+
+        Their log may be in a folder that could not be opened, or that failed before there was an image. They are not
+        created again with an empty log, since the quorum may assume that they have all records.
+        """
         assigned = {
             (topic.name, index): topic.id
             for topic in image.topics.values()
@@ -127,13 +132,14 @@ class ImageChanges:
         self.replicas.take_offline((assigned[name], name[1]) for name in self.logs.missing(assigned))
 
     def elected(self, partition: Partition) -> None:
-        """This broker leads a partition now. The markers that it lacks are written before anything else."""
+        """Notify the parts that this broker leads a partition now. Missing transaction markers are written before all
+        else."""
         self.mirrors.elected(partition)
         self.transactions.elected(partition)
         if partition.topic == OFFSETS_TOPIC:
             self.groups.elected(partition.index, ReplicatedOffsetsLog(partition))
 
     def resigned(self, topic: str, index: int) -> None:
-        """This broker does not lead a partition any more."""
+        """Notify the parts that this broker no longer leads a partition."""
         if topic == OFFSETS_TOPIC:
             self.groups.resigned(index)

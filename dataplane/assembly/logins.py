@@ -1,4 +1,4 @@
-"""How the peers of each listener log in, from a broker's configuration and the users whom the quorum knows."""
+"""Logins of the peers of each listener, from a broker's configuration and the users in the quorum's metadata."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _NODE_KEY_LABEL = b"unknown users\0"
 
 
 class Logins:
-    """The mechanisms of all listeners, and what ends with a credential."""
+    """The mechanisms of all listeners. Functions of this module end connections whose credential has ended."""
 
     def __init__(
         self,
@@ -41,8 +41,8 @@ class Logins:
         acceptors: Mapping[KerberosSettings, KerberosAcceptor],
         tokens: DelegationTokens | None,
     ) -> None:
-        """`secrets`: of the cluster. `users`: as the image has them now. `acceptors`: for listeners with GSSAPI.
-        `tokens`: None if delegation tokens are not enabled."""
+        """`secrets`: the cluster secrets. `users`: returns the users of the current image. `acceptors`: Kerberos
+        acceptors of listeners with GSSAPI. `tokens`: None if delegation tokens are not enabled."""
         self.sealer = Sealer(secrets.accepted)
         self._credentials = ScramCredentials(self.sealer, users)
         self._unknown_users = UnknownUsers(hmac.digest(secrets.first, _NODE_KEY_LABEL, sha256), users)
@@ -54,7 +54,7 @@ class Logins:
         self.by_token = BearerLogins()
 
     def settings(self, config: SaslConfig) -> AuthenticationSettings:
-        """For one listener."""
+        """Return the settings of one listener."""
         mechanisms = [self._mechanism(each) for each in config.mechanisms]
         return AuthenticationSettings(
             {mechanism.name: mechanism for mechanism in mechanisms},
@@ -91,7 +91,7 @@ class Logins:
 
 
 def end_changed_logins(delta: ImageDelta, authentications: Authentications) -> None:
-    """Close the connections of users whose credential was changed or deleted, once they are answered."""
+    """Close the connections of users whose credential was changed or deleted, once their requests are answered."""
     if not delta.scram_credentials:
         return
     from ..security.sasl.plain import PLAIN
@@ -103,7 +103,7 @@ def end_changed_logins(delta: ImageDelta, authentications: Authentications) -> N
 
     def concerns(session: PeerSession) -> bool:
         if session.token_id is not None:
-            return False  # A token has an end of its own.
+            return False  # A token has its own end.
         by_password = session.mechanism == PLAIN and session.principal.name in users
         return by_password or (session.principal.name, session.mechanism) in changed
 
@@ -111,7 +111,8 @@ def end_changed_logins(delta: ImageDelta, authentications: Authentications) -> N
 
 
 def end_tokens(delta: ImageDelta, image: ClusterImage, authentications: Authentications) -> None:
-    """Close the connections of tokens that are gone, once they are answered, and bound the lives of the others."""
+    """Close the connections of removed tokens, once their requests are answered, and limit the lifetimes of the
+    others."""
     tokens = image.delegation_tokens
     gone = delta.delegation_tokens - tokens.keys()
     if gone:

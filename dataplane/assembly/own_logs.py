@@ -1,4 +1,4 @@
-"""Which of the logs that a broker finds at its start are of replicas that it has."""
+"""Decisions about the logs that a broker finds at its start: whether they belong to its replicas."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from ...protocol.cluster.cluster_image import NO_LEADER, ClusterImage, Partition
 
 
 def belongs(image: ClusterImage, node_id: int, topic_id: bytes, index: int) -> bool:
-    """Whether this topic still exists, and the broker is among the partition's replicas."""
+    """Return whether this topic still exists, and the broker has a replica of the partition."""
     topic = image.topics_by_id.get(topic_id)
     return topic is not None and _replica_of(topic.partitions.get(index), node_id) is not None
 
 
 def is_needed(image: ClusterImage, node_id: int, name: str, index: int) -> bool:
-    """Whether a log without a topic id has to be taken for that of the topic of this name.
+    """Return whether a log without a topic id must be kept as the log of the topic of this name.
 
-    It may hold what no leader has, or count as one that has all that is committed. Where another broker leads and the
-    quorum expects nothing of this one, what the leader has is copied anew.
+    Such a log may have records that no leader has, or count as one with all committed records. It is not needed if
+    another broker leads and the quorum expects no records of this one. Then the leader's log is copied.
     """
     topic = image.topics.get(name)
     state = None if topic is None else _replica_of(topic.partitions.get(index), node_id)

@@ -1,4 +1,4 @@
-"""The parts of one broker, each made whole. Nothing runs and nothing is sent until `Broker.start` says so."""
+"""The parts of one broker, all created here. Nothing runs and nothing is sent before `Broker.start`."""
 
 from __future__ import annotations
 
@@ -98,8 +98,11 @@ from .upkeep import Upkeep
 
 
 class BrokerParts:
-    """All parts, in the order in which each needs those before it. `incarnation`: 16 random bytes
-    that tell this process from others with the same broker id. `on_lost` hears that one of those has taken over."""
+    """All parts, in an order in which each part follows those that it needs.
+
+    `incarnation`: 16 random bytes that distinguish this process from others with the same broker id. `on_lost` is
+    called when such a process has taken over.
+    """
 
     def __init__(
         self,
@@ -118,7 +121,7 @@ class BrokerParts:
         self.logs = foundation.logs
         self.session = QuorumSession(
             _session_config(config, foundation, incarnation),
-            # The session hears and asks these once it runs, when all parts are made.
+            # The session calls these once it runs, after all parts were created.
             on_delta=lambda image, delta: self.image_changes.image_changed(image, delta),
             log_ends=lambda: self.replicas.log_ends,
             on_settled=lambda name, number: self.transactions.completion_waits.settled(name, number),
@@ -231,7 +234,7 @@ class BrokerParts:
         self.catch_up = CatchUp(config.node_id, self.image)
 
     def image(self) -> ClusterImage:
-        """The cluster as this broker knows it now."""
+        """Return the cluster image as this broker knows it now."""
         return self.session.image
 
     def _make_replicas(self, credentials: NodeCredentials, topic_settings: TopicSettingsView) -> Replicas:
@@ -378,7 +381,7 @@ class BrokerParts:
 
 
 def _quorum_listener(config: BrokerConfig, foundation: Foundation) -> dict[str, ReloadedListener]:
-    """What this broker shows to the quorum, as if it were a listener of its own."""
+    """Return the broker's certificate for the quorum, as if it were the certificate of another listener."""
     if foundation.quorum_tls is None:
         return {}
     own = ReloadedListener(foundation.quorum_tls, None, is_between_nodes=True)
@@ -417,7 +420,9 @@ def _session_config(config: BrokerConfig, foundation: Foundation, incarnation: b
 
 
 def _steady_wall_ms() -> Callable[[], int]:
-    """A clock that starts at the wall clock's time and does not jump with it: members of groups expire by it. Nor does
-    it follow corrections, so offsets are kept as long as the wall clock says, too."""
+    """Return a clock that starts at the wall-clock time and does not jump with it, for expiring group members.
+
+    It does not follow corrections either. So offsets are also kept as long as the wall clock requires.
+    """
     ahead_ms = wall_ms() - monotonic_ms()
     return lambda: ahead_ms + monotonic_ms()

@@ -1,7 +1,7 @@
-"""When it starts, a broker has everything encrypted under the first cluster secret.
+"""Re-encryption of secrets: a starting broker has every secret encrypted under the first cluster secret.
 
-Once is enough, and more would be wrong: while nodes are restarted with the lines of the secret's file changed, brokers
-that run still have the old line first. They would take back what those that were restarted do.
+This happens once per start. While nodes restart one by one with changed lines in the secret's file, running brokers
+still have the old line first. If they repeated it, they would undo the work of the restarted brokers.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _TRY_AGAIN_S = 10.0
 
 
 class Resealing:
-    """One task, which ends by itself."""
+    """The task that re-encrypts secrets. It ends by itself."""
 
     def __init__(self, quorum: Quorum, resealer: Resealer) -> None:
         self._quorum = quorum
@@ -31,12 +31,12 @@ class Resealing:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> asyncio.Task[None]:
-        """Begin, once the image is whole. The task ends when nothing is left to do."""
+        """Start the task, once the image is complete. It ends when all is done."""
         self._task = asyncio.create_task(self._run(), name="sealing anew")
         return self._task
 
     async def close(self) -> None:
-        """Stop."""
+        """Stop the task."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -56,11 +56,11 @@ class Resealing:
             return
 
     def left(self) -> int:
-        """How many secrets are not encrypted under the first cluster secret."""
+        """Return the number of secrets that are not encrypted under the first cluster secret."""
         return self._resealer.left(self._quorum.image)
 
     async def _seal_anew(self) -> int:
-        """How many there were. Raises KafkaError."""
+        """Re-encrypt secrets under the first cluster secret. Returns their number. Raises KafkaError."""
         image = self._quorum.image
         credentials = list(self._resealer.credentials(image))
         for some in pieces(credentials, _CHANGES_PER_COMMAND):

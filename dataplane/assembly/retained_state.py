@@ -1,6 +1,6 @@
-"""What each API may make a broker keep once its request is answered and its connection is gone, and how much of that.
+"""State that a broker keeps after a request is answered and its connection is closed: by API, with its limits.
 
-Every API that brokers serve is in `RETAINED`; a test finds those that are not. docs/SECURITY-GUIDE.md has this table.
+Every API that brokers serve is in `RETAINED`; a test finds missing ones. docs/SECURITY-GUIDE.md has this table.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ _SHARE: Final = f"{SHARE:.0%} of it for one principal or address"
 
 @dataclass(frozen=True, slots=True)
 class RetainedState:
-    """One kind of state. `test` has a client that asks for more of it than there may be."""
+    """One kind of state. `test` names the test in which a client exceeds its limit."""
 
     name: str
     bound: str
     answer: str
-    """What a request gets that would make it more."""
+    """Answer to a request that would exceed the limit."""
     test: str
 
 
@@ -218,11 +218,11 @@ RETAINED: Final[Mapping[str, tuple[RetainedState, ...]]] = MappingProxyType(
         "FailBackMirror": (MIRRORS,),
     }
 )
-"""Beyond its answer, and beyond what goes with the connection."""
+"""State that each API keeps apart from its answer, and from the state of the connection."""
 
 
 def rows() -> Iterator[str]:
-    """Yield the rows of the table in docs/SECURITY-GUIDE.md: each kind, its bound, and the APIs that make it."""
+    """Yield the rows of the table in docs/SECURITY-GUIDE.md: each kind, its limit, and the APIs that create it."""
     kinds: dict[RetainedState, list[str]] = {}
     for api, states in RETAINED.items():
         for state in states:

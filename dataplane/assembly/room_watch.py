@@ -1,4 +1,4 @@
-"""Data folders that are full: their replicas give way to others until there is room again."""
+"""Full data folders: their replicas give way to others until there is free space again."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ logger = logging.getLogger(__name__)
 
 TRIAL_INTERVAL_S = 0.5
 _TOLD_AGAIN_AFTER_S = 0.1
-"""For what a full folder refuses later: replicas that came to be in there meanwhile, too."""
+"""Delay before later refusals of a full folder are applied. New replicas in the folder are marked then, too."""
 
 
 class RoomWatch:
-    """One shortage for each data folder. Owned by the event loop; trials of room run in a thread.
+    """The shortage of space in each data folder. Owned by the event loop; trials run in a thread.
 
-    A full folder counts as such with the first write that it refuses, and every replica in it is concerned. A lack of
-    descriptors or memory is often over in a moment, so it counts only if a trial meets it, too.
+    A full folder is marked at the first write that it refuses, with every replica in it. A shortage of descriptors or
+    memory often passes at once, so a folder is marked only if a trial write fails, too.
     """
 
     def __init__(self, logs: LogStore, replicas: Replicas, interval_s: float = TRIAL_INTERVAL_S) -> None:
@@ -43,11 +43,11 @@ class RoomWatch:
         logs.on_lack = self._refused_in_any_thread
 
     def lack(self) -> str:
-        """Return why records cannot be written now; empty while they can."""
+        """Return the reason why records cannot be written now; empty while they can."""
         return "; ".join(one.lack.message for one in self._logs.usable if one.lack is not None)
 
     def _refused_in_any_thread(self, directory: LogDirectory, error: KafkaError) -> None:
-        with contextlib.suppress(RuntimeError):  # The loop has ended.
+        with contextlib.suppress(RuntimeError):  # The event loop has ended.
             self._loop.call_soon_threadsafe(self._refused, directory, error)
 
     def _refused(self, directory: LogDirectory, error: KafkaError) -> None:
@@ -80,12 +80,12 @@ class RoomWatch:
             self._telling = None
         keys = frozenset(self._logs.without_room())
         if any(one.lack is not None for one in self._logs.usable):
-            # Logs that could not be made are missing for the same reason.
+            # Logs that could not be created are missing for the same reason.
             keys |= self._replicas.making.without_log
         self._replicas.cannot_write(keys)
 
     async def _watch(self) -> None:
-        """Try every folder in question again and again, until all have room."""
+        """Try to write in every affected folder until all have free space."""
         while lacking := [one for one in self._logs.usable if one.lack is not None or one in self._doubted]:
             for directory in lacking:
                 await self._try(directory)
@@ -108,7 +108,7 @@ class RoomWatch:
         self._doubted.discard(directory)
 
     async def close(self) -> None:
-        """End the trials, once the disk has answered."""
+        """Stop the trials, once the disk has answered."""
         self._closed = True
         if self._telling is not None:
             self._telling.cancel()

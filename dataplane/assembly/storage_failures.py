@@ -1,4 +1,4 @@
-"""What a broker does when the disk under a data folder fails."""
+"""Reactions of a broker to the failure of the disk under a data folder."""
 
 from __future__ import annotations
 
@@ -19,11 +19,12 @@ logger = logging.getLogger(__name__)
 
 
 class StorageFailures:
-    """The replicas in a failed folder go offline. When it was the last folder, this process is told to end."""
+    """Takes the replicas of a failed folder offline. After the failure of the last folder it ends this process by a
+    signal."""
 
     def __init__(self, logs: LogStore, replicas: Replicas, image: Callable[[], ClusterImage]) -> None:
         self.fatal: StorageUnusable | None = None
-        """Why this broker cannot go on; None while a folder is left."""
+        """Reason why this broker cannot continue; None while a folder is left."""
         self._logs = logs
         self._replicas = replicas
         self._image = image
@@ -31,7 +32,7 @@ class StorageFailures:
         logs.on_failure = self._failed_in_any_thread
 
     def _failed_in_any_thread(self, error: KafkaError) -> None:
-        with contextlib.suppress(RuntimeError):  # The loop has ended: nobody is left to be told.
+        with contextlib.suppress(RuntimeError):  # The event loop has ended, so there is no need to notify it.
             self._loop.call_soon_threadsafe(self._failed, error)
 
     def _failed(self, error: KafkaError) -> None:

@@ -1,4 +1,4 @@
-"""All that producers ask for besides Produce: their identities, and everything about transactions."""
+"""The handlers of producers' requests other than Produce: identities and transactions."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def transaction_handlers(
     creator: TopicCreator,
     timeout_max_ms: Callable[[], int],
 ) -> Iterator[object]:
-    """Each to be registered."""
+    """Yield the handlers to register."""
     node_id, completion_waits = config.node_id, parts.completion_waits
     origins = ClientOrigins(node_id, session, wall_ms)
     announced_offsets = AnnouncedOffsets()

@@ -1,4 +1,4 @@
-"""What a broker does from time to time, apart from requests: checkpoints, retention, verification, compaction."""
+"""Periodic work of a broker, independent of requests: checkpoints, retention, verification, compaction."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _CHECKPOINT_INTERVAL_S = 60.0
 
 
 class Upkeep:
-    """Six tasks of the event loop; each does its blocking work in threads or in a child process."""
+    """Six tasks of the event loop. Each does its blocking work in threads or in a child process."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class Upkeep:
         self._written_position: MetadataPosition | None = None
 
     def start(self) -> None:
-        """Begin all tasks."""
+        """Start all tasks."""
         self._tasks = [
             asyncio.create_task(self._checkpoint_for_ever(), name="log checkpoints"),
             asyncio.create_task(self._expire_producers_for_ever(), name="expiry of producers"),
@@ -65,7 +65,7 @@ class Upkeep:
         self.cleaner.start()
 
     async def close(self) -> None:
-        """Stop, once the disk has answered."""
+        """Stop all tasks, once the disk has answered."""
         for task in self._tasks:
             task.cancel()
         await self._log_upkeep.close()
@@ -77,11 +77,11 @@ class Upkeep:
         return None if partition is None else held_from(self._replicas.image, partition)
 
     async def keep_log_starts(self) -> None:
-        """Make the log start offsets durable: records below them must not come back."""
+        """Make the log start offsets durable, since records below them must not return."""
         await asyncio.wrap_future(self._logs.checkpoint_log_starts())
 
     async def write_position(self) -> None:
-        """Write down how far this broker has followed the metadata, if it has moved since."""
+        """Write the position up to which this broker has followed the metadata, if it has moved."""
         position = self._session.position
         if position.offset > 0 and position != self._written_position:
             self._written_position = position

@@ -1,7 +1,7 @@
-"""The operations that an answer tells a client it may do.
+"""The operations that an answer reports as permitted to a client.
 
-The fields are bit sets. Bit n stands for Kafka's operation with the code n. Without an authorizer everybody may do
-everything that there is.
+The fields are bit sets: bit n stands for Kafka's operation with code n. Without an authorizer every client may perform
+every operation.
 """
 
 GROUP_OPERATIONS = sum(1 << code for code in (3, 6, 8, 10, 11))

@@ -7,5 +7,5 @@ TRANSACTIONS_TOPIC = "__transaction_state"
 
 
 def is_internal(topic: str) -> bool:
-    """Whether a topic is one of them, by its name."""
+    """Return whether a topic of this name is internal."""
     return topic in (OFFSETS_TOPIC, TRANSACTIONS_TOPIC) or is_offsets_copy(topic)

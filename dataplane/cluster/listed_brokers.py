@@ -1,8 +1,8 @@
-"""Which brokers Metadata and DescribeCluster name to clients.
+"""The brokers that Metadata and DescribeCluster report to clients.
 
-A client drops a broker that Metadata no longer names, and forgets the requests that wait for it. librdkafka's
+A client drops a broker that Metadata no longer contains, and forgets the requests that wait for it. librdkafka's
 `send_offsets_to_transaction` then never returns. Apache Kafka fences a killed broker after 9 s, and most brokers are
-back before that. Ottla fences it within milliseconds, so that others lead, and still lists it for those 9 s.
+back before that. Ottla fences it within milliseconds, so that other brokers lead, and still lists it for those 9 s.
 """
 
 from __future__ import annotations
@@ -13,20 +13,21 @@ from ...protocol.cluster.cluster_image import BrokerState, ClusterImage
 
 
 class ListedBrokers:
-    """Remembers when the image first showed a broker as fenced, by the clock of this process.
+    """The times until which fenced brokers are listed, by the clock of this process.
 
-    A new registration of a fenced broker starts the time anew: the broker is about to be back. A broker that is fenced
-    in the first image counts as fenced just now, since this process does not know since when.
+    They count from the first image that shows the broker as fenced. A new registration of a fenced broker restarts its
+    time, since the broker is about to return. A broker that is fenced in the first image counts as fenced just now,
+    because this process does not know since when.
     """
 
     def __init__(self, linger_ms: int, now_ms: Callable[[], int]) -> None:
         self._linger_ms = linger_ms
         self._now_ms = now_ms
         self._listed_until_ms: dict[int, int] = {}
-        """Of each fenced broker."""
+        """End of the time of each fenced broker."""
 
     def image_changed(self, image: ClusterImage, broker_ids: Iterable[int]) -> None:
-        """Take note: these brokers have changed in the image."""
+        """Take note of brokers that have changed in the image."""
         until_ms = self._now_ms() + self._linger_ms
         for broker_id in broker_ids:
             broker = image.brokers.get(broker_id)
@@ -36,7 +37,7 @@ class ListedBrokers:
                 self._listed_until_ms.pop(broker_id, None)
 
     def in_order(self, image: ClusterImage) -> Iterator[BrokerState]:
-        """The live brokers and those that were fenced a short while ago, in the order of their ids."""
+        """Yield the live brokers, and those that were fenced a short while ago, in the order of their ids."""
         now_ms = self._now_ms()
         for broker_id in sorted(image.brokers):
             broker = image.brokers[broker_id]

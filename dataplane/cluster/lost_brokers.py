@@ -1,9 +1,8 @@
-"""Brokers whose connection has just ended, until the image says what became of them.
+"""Brokers whose connection has just ended, until the image shows their new state.
 
-A client asks another broker for the new leader as soon as its own connection to a killed one ends, within a
-millisecond. The quorum takes some more to name one. A client that is told of the dead leader once more asks again only
-when a timer of its own runs out: after a second in librdkafka, whatever its settings. So such an answer waits a moment
-for the news.
+A client asks another broker for the new leader within a millisecond after its connection to a killed broker ends. The
+quorum needs slightly longer to elect one. A client that is referred to the dead leader again repeats its question only
+after a timer: in librdkafka after a second, whatever its settings. So such an answer waits a moment for the new leader.
 """
 
 from __future__ import annotations
@@ -15,12 +14,12 @@ from typing import Final
 from ...protocol.cluster.cluster_image import ClusterImage
 
 NEWS_S_MAX: Final = 0.1
-"""How long after the end of a connection anybody waits. Where the quorum may not believe that a broker is dead before
-its session has timed out, no longer wait would help; and later requests of the connection wait for the answer."""
+"""Maximum wait after the end of a connection, in seconds. If the quorum may not consider a broker dead before its
+session times out, a longer wait would not help, and it would delay later requests of the connection."""
 
 
 class LostBrokers:
-    """Those that the image has as usable. One writer: the event loop."""
+    """Lost brokers that the image still shows as usable. One writer: the event loop."""
 
     def __init__(self, image: Callable[[], ClusterImage]) -> None:
         self._image = image
@@ -28,11 +27,11 @@ class LostBrokers:
 
     @property
     def ids(self) -> Collection[int]:
-        """The brokers of which news is awaited."""
+        """Ids of the brokers whose new state is awaited."""
         return self._news.keys()
 
     def lost(self, broker_id: int) -> None:
-        """The connection to a broker that had proved itself has ended."""
+        """Take note that the connection to a broker ended, after the broker had proved itself."""
         broker = self._image().brokers.get(broker_id)
         if broker_id in self._news or broker is None or not broker.usable:
             return
@@ -40,19 +39,19 @@ class LostBrokers:
         self._news[broker_id] = asyncio.Event(), timer
 
     def image_changed(self, image: ClusterImage, broker_ids: Iterable[int]) -> None:
-        """These brokers have changed in the image."""
+        """Take note of brokers that have changed in the image."""
         for broker_id in self._news.keys() & broker_ids:
             broker = image.brokers.get(broker_id)
             if broker is None or not broker.usable:
                 self._settle(broker_id)
 
     async def settled(self) -> None:
-        """Return once there is news of all that are lost now, or none in time."""
+        """Return once the new state of all brokers lost now is known, or their time is over."""
         for told, _ in list(self._news.values()):
             await told.wait()
 
     def close(self) -> None:
-        """Nobody waits any more."""
+        """End all waits."""
         for broker_id in list(self._news):
             self._settle(broker_id)
 

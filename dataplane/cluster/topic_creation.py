@@ -1,4 +1,4 @@
-"""Topics that a request creates on the way: Metadata creates missing ones, FindCoordinator the internal ones."""
+"""Topics that are created as a side effect: Metadata creates missing topics, FindCoordinator internal ones."""
 
 from __future__ import annotations
 
@@ -23,13 +23,14 @@ _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
 def is_valid_topic_name(name: str) -> bool:
-    """Kafka's rule: 1 to 249 of a-z, A-Z, 0-9, `.`, `_` and `-`, but neither `.` nor `..`."""
+    """Return whether a name follows Kafka's rule: 1 to 249 of a-z, A-Z, 0-9, `.`, `_` and `-`, but neither `.` nor
+    `..`."""
     return name not in (".", "..") and _TOPIC_NAME.fullmatch(name) is not None
 
 
 @dataclass(frozen=True, slots=True)
 class TopicDefaults:
-    """Settings of topics whose creator does not give them."""
+    """Default settings of new topics."""
 
     auto_create: bool = True
     num_partitions: int = 1
@@ -52,7 +53,7 @@ def _outcome(name: str, created: CreatedTopic) -> ErrorCode:
 
 
 class TopicCreator:
-    """Creates topics on demand. Requests that come while a topic is being created share the outcome."""
+    """Creation of topics on demand. Requests for a topic that is being created share the outcome."""
 
     def __init__(
         self, quorum: Quorum, defaults: TopicDefaults, rng: random.Random, *, timeout_ms: int = 5000
@@ -73,7 +74,7 @@ class TopicCreator:
             await asyncio.wait(set(tasks.values()))
             outcomes |= {name: task.result()[name] for name, task in tasks.items()}
             if ErrorCode.REQUEST_TIMED_OUT in outcomes.values():
-                break  # The quorum is not there for the others either.
+                break  # The quorum is not available for the other topics either.
         return dict.fromkeys(wanted, ErrorCode.REQUEST_TIMED_OUT) | outcomes
 
     def _begin(self, names: list[str]) -> None:

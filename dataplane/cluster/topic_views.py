@@ -1,8 +1,8 @@
-"""Topics as Metadata tells of them: what clients of a listener can reach, in one version of the API.
+"""Encoded topics for Metadata answers: the topics that clients of a listener can reach, in one version of the API.
 
-An answer about all topics of a cluster has thousands, of which few have changed since the last one. So a topic's bytes
-are kept beside what they were made of, and used while that is the same. Nothing has to be told of changes. Topics that
-were deleted go when there are more topics here than in the cluster.
+An answer about all topics of a cluster has thousands, of which few have changed since the last answer. So the bytes of
+a topic are cached together with the state from which they were made, and used while that state is unchanged. The cache
+needs no notice of changes. Deleted topics are removed when the cache has more topics than the cluster.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from .endpoints import registered_endpoint
 from .internal_topics import is_internal
 
 VIEWS_MAX: Final = 4
-"""For how many pairs of a listener and a version topics are kept."""
+"""Number of pairs of a listener and a version whose topics are cached."""
 
 KEPT_BYTES_MAX: Final = 8 * 1024 * 1024
-"""For each of them."""
+"""Size limit of each cached view, in bytes."""
 
 _ENTRY_BYTES: Final = 280
 _STATE_BYTES: Final = 8
-"""What an entry takes beside its bytes, and for each partition."""
+"""Memory of an entry without its encoded bytes (`_ENTRY_BYTES`), and of each partition in it."""
 
 _GONE_MAX: Final = 64
-"""How many topics that are gone may be kept besides an eighth of those that exist. To look for them takes as long as
-there are topics, and has to be worth it."""
+"""Number of deleted topics that may remain cached, in addition to an eighth of the existing topics. To find them takes
+time in proportion to all topics, and has to be worth it."""
 
 _Kept = tuple[TopicState, tuple[PartitionState, ...], bytes]
 
 
 class _Reach:
-    """The brokers of an image as they matter to clients of a listener."""
+    """The brokers of an image, as clients of a listener can reach them."""
 
     __slots__ = ("live", "unfenced")
 
@@ -53,7 +53,7 @@ class _Reach:
 
 
 class TopicView:
-    """Topics as clients of one listener are told of them in one version, while the same brokers can be reached."""
+    """Encoded topics for clients of one listener in one version, while the same brokers can be reached."""
 
     def __init__(self, reach: _Reach, version: int) -> None:
         self.reach = reach
@@ -63,7 +63,7 @@ class TopicView:
         self._writer = TopicWriter(version)
 
     def encoded(self, topic: TopicState, operations: int) -> bytes:
-        """A topic that exists; `operations` are those that its reader is told of."""
+        """Return the encoded form of an existing topic, with the operations that its reader is permitted."""
         states = tuple(topic.partitions.values())
         kept = self._kept.get(topic.id)
         if kept is not None and kept[0] is topic and kept[1] == states:
@@ -79,7 +79,7 @@ class TopicView:
         return self._writer.with_operations(found, operations)
 
     def encoded_message(self, topic: MetadataResponseTopic) -> bytes:
-        """A topic as it stands in answers."""
+        """Return the encoded form of a topic given as a message."""
         return encode_element(topic, MetadataResponse, self._version)
 
     def _keep(self, topic: TopicState, states: tuple[PartitionState, ...], encoded: bytes) -> None:
@@ -88,14 +88,14 @@ class TopicView:
             _, states_before, encoded_before = self._kept[topic.id]
             self._kept_bytes -= _size(states_before, encoded_before)
         elif self._kept_bytes + size > KEPT_BYTES_MAX:
-            # Topics that are gone may be among these.
+            # Deleted topics may be among these.
             self._kept.clear()
             self._kept_bytes = 0
         self._kept[topic.id] = topic, states, encoded
         self._kept_bytes += size
 
     def forget_gone(self, image: ClusterImage) -> None:
-        """Let go of topics that were deleted: what is kept of one keeps its state alive."""
+        """Remove deleted topics, since a cached entry keeps the topic's state in memory."""
         existing = image.topics_by_id
         if len(self._kept) <= len(existing) + len(existing) // 8 + _GONE_MAX:
             return
@@ -125,13 +125,13 @@ def _size(states: tuple[PartitionState, ...], encoded: bytes) -> int:
 
 
 class TopicViews:
-    """The views that were used last. One writer: the event loop."""
+    """The most recently used views. One writer: the event loop."""
 
     def __init__(self) -> None:
         self._views: dict[tuple[str, int], TopicView] = {}
 
     def of(self, image: ClusterImage, listener: str, version: int) -> TopicView:
-        """For clients of a listener, as the image is now."""
+        """Return the view for clients of a listener, with the current image."""
         key = (listener, version)
         reach = _Reach(image, listener)
         found = self._views.pop(key, None)
@@ -141,6 +141,6 @@ class TopicViews:
                 del self._views[next(iter(self._views))]
         else:
             found.forget_gone(image)
-        # The one used last stands at the end.
+        # The most recently used view is the last.
         self._views[key] = found
         return found

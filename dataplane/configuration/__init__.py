@@ -1,1 +1,1 @@
-"""The configuration of a broker: its file, read once, and the settings of topics that follow from it."""
+"""The configuration of a broker: its file, read once, and the topic settings derived from it."""

@@ -41,7 +41,7 @@ _PROTOCOLS = tuple(SecurityProtocol)
 
 @dataclass(frozen=True, slots=True)
 class ListenerConfig:
-    """One listener: where it is bound, the address that clients are told, if any, and how it is secured."""
+    """One listener: its bound address, its advertised address, if any, and its security."""
 
     name: str
     host: str
@@ -56,7 +56,7 @@ class ListenerConfig:
 
 @dataclass(frozen=True, slots=True)
 class ReplicationConfig:
-    """How this broker follows and leads."""
+    """Settings of this broker's replication, as follower and leader."""
 
     lag_time_max_ms: int = 30_000
     fetch_wait_ms_max: int = 500
@@ -70,7 +70,7 @@ class ReplicationConfig:
 
 @dataclass(frozen=True, slots=True)
 class QuorumConfig:
-    """How this broker finds and stays in touch with the metadata quorum."""
+    """Settings of the connection to the metadata quorum."""
 
     voters: Mapping[int, tuple[str, int]]
     security: LinkSecurity
@@ -82,7 +82,7 @@ class QuorumConfig:
 
 @dataclass(frozen=True, slots=True)
 class BrokerConfig:
-    """What a broker is told."""
+    """The configuration of a broker."""
 
     node_id: int
     cluster_id: str
@@ -109,31 +109,32 @@ class BrokerConfig:
     retention_check_interval_ms: int = 300_000
     offsets_retention_check_interval_ms: int = 600_000
     verify_bytes_per_second: int = 4_194_304
-    # The connections of a user are closed when the password is changed or deleted.
+    # True if the connections of a user are closed when the password is changed or deleted.
     credential_changes_close: bool = True
-    # What secrets of delegation tokens follow from; None: there are no tokens.
+    # Keys from which secrets of delegation tokens are derived; None disables tokens.
     token_keys: Secrets | None = None
-    # Folders with files that options of mirrors may name.
+    # Folders of files that options of mirrors may name.
     mirror_allowed_paths: tuple[Path, ...] = ()
     token_lifetimes: TokenLifetimes = field(default_factory=TokenLifetimes)
-    #: None: everybody may do everything
+    # None permits every operation to every client.
     authorizer: AuthorizerSettings | None = None
-    # An operator says that the quorum was put back from copies on purpose: what it has lost does not count.
+    # True if an operator restored the quorum from copies on purpose: this broker then ignores what the quorum has lost.
     restored: bool = False
-    # Every setting with its value: what DescribeConfigs tells and topics fall back to.
+    # All settings with their values, for DescribeConfigs and as defaults of topics.
     properties: Mapping[str, str] = field(default_factory=dict, repr=False)
-    # Settings whose value came from elsewhere, as the file has them: what DescribeConfigs tells in place of the value.
+    # References in the file whose values come from elsewhere. DescribeConfigs shows them instead of the values.
     references: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @property
     def watermark_delay_s(self) -> float:
-        """How long a moved high watermark may wait for records to travel to followers with, in seconds: consumers may
-        be sent there to read."""
+        """Seconds for which a moved high watermark may wait for records that carry it to followers. The delay is
+        shorter if consumers may read from followers."""
         return READ_WATERMARK_DELAY_S if self.replica_selector is not None else WATERMARK_DELAY_S
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> BrokerConfig:
-        """Read Kafka's properties. Raises ConfigError that names the key, the value and what is allowed."""
+        """Return the configuration from Kafka's properties. Raises ConfigError that names the key, the value and the
+        allowed values."""
         for remark in check_properties(properties, Scope.BROKER):
             logger.warning("%s", remark)
         read = _Reader(properties)
@@ -197,7 +198,7 @@ class BrokerConfig:
 
 
 class _Reader:
-    """Typed access to text; errors say what was wrong and what is allowed."""
+    """Typed access to text properties. Errors contain the wrong value and the allowed values."""
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         self.properties = properties
@@ -220,13 +221,14 @@ class _Reader:
         return self._value(key) is True
 
     def _value(self, key: str) -> object:
-        """By the table of keys: its type, its bounds, its default. Without a default it has to be given."""
+        """Return a value parsed by the table of keys, with its type, bounds and default. A key without a default is
+        required."""
         declared = NODE_KEYS[key]
         default = declared.default
         return declared.parse(self.required(key) if default is None else self.text(key, default))
 
     def addresses(self, key: str, text: str) -> dict[str, tuple[str, int]]:
-        """`NAME://host:port,...` by name."""
+        """Return the addresses of a list `NAME://host:port,...`, by name."""
         found: dict[str, tuple[str, int]] = {}
         for entry in text.split(","):
             name, separator, address = entry.strip().partition("://")
@@ -281,7 +283,7 @@ def _tls(read: _Reader, name: str, protocol: SecurityProtocol) -> TlsSettings | 
 def _sasl(read: _Reader, name: str, protocol: SecurityProtocol) -> SaslConfig | None:
     if not protocol.has_sasl:
         return None
-    from .sasl import sasl_config  # loaded late: only brokers whose listeners have SASL need it
+    from .sasl import sasl_config  # A late import: only brokers whose listeners use SASL need the module.
 
     return sasl_config(read.properties, name)
 
@@ -289,10 +291,10 @@ def _sasl(read: _Reader, name: str, protocol: SecurityProtocol) -> SaslConfig | 
 def _advertised(
     listener: str, address: tuple[str, int], quorum: Iterable[tuple[str, int]]
 ) -> tuple[str, int]:
-    """Return the address that clients dial; in place of a wildcard, the name of this machine, as Apache Kafka does.
+    """Return the address that clients dial. A wildcard is replaced by the name of this machine, as in Apache Kafka.
 
-    The name is `localhost` if the quorum is on this machine alone, so that its own names need not resolve.
-    Raises ConfigError if the machine has no name that others could dial.
+    The name is `localhost` if the quorum is on this machine alone, so that the machine's name need not resolve. Raises
+    ConfigError if the machine has no name that others could dial.
     """
     host, port = address
     if host not in WILDCARDS:
@@ -310,7 +312,7 @@ def _advertised(
 
 
 def _check_apart(bound: Mapping[str, tuple[str, int]]) -> None:
-    """Raises ConfigError for two listeners at one address, and for names that differ only in their case."""
+    """Raise ConfigError for two listeners at one address, and for names that differ only in their case."""
     by_address: dict[tuple[str, int], str] = {}
     by_name: dict[str, str] = {}
     for name, address in bound.items():
@@ -327,7 +329,7 @@ def _check_apart(bound: Mapping[str, tuple[str, int]]) -> None:
 
 
 def _security_protocols(read: _Reader, names: Iterable[str]) -> dict[str, SecurityProtocol]:
-    """By listener; a listener that the map does not have is named like its protocol."""
+    """Return the protocol of each listener. A listener without an entry in the map has the name of its protocol."""
     told = mapped_protocols(read.properties)
     found: dict[str, SecurityProtocol] = {}
     for name in names:
@@ -340,7 +342,7 @@ def _security_protocols(read: _Reader, names: Iterable[str]) -> dict[str, Securi
 
 
 def _check_prefixes(properties: Mapping[str, str], listeners: Iterable[str]) -> None:
-    """Raises ConfigError for a key of a listener that there is not: what it is meant to secure would be open."""
+    """Raise ConfigError for a key of an unknown listener: the listener it is meant to secure would be open."""
     known = {name.lower() for name in listeners}
     for key in properties:
         listener = listener_of(key)

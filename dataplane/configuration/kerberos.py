@@ -1,4 +1,4 @@
-"""What a listener that offers GSSAPI needs to be told: the broker's keytab and principal, and how users are called."""
+"""Settings of a listener that offers GSSAPI: the broker's keytab and principal, and the mapping of users' names."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ _PRINCIPAL = re.compile(r"(?P<service>[^/@\s]+)/[^/@\s]+(?:@[^/@\s]+)?")
 
 
 def is_option(name: str) -> bool:
-    """Whether the login module of Kerberos has this option here."""
+    """Return whether the login module of Kerberos has this option here."""
     return name in _OPTIONS
 
 
 def kerberos_settings(
     find: Callable[[str], tuple[str, str]], key: str, module: LoginModule | None
 ) -> KerberosSettings:
-    """`find`: which form of a key is given for the listener, and its value. `key`: of the JAAS entry.
+    """Return the Kerberos settings of a listener. Raises ConfigError.
 
-    Raises ConfigError.
+    `find` returns the form of a key that is given for the listener, and its value. `key` is the key of the JAAS entry.
     """
     if module is None:
         raise ConfigError(
@@ -54,7 +54,8 @@ def _check_flags(module: LoginModule, key: str) -> None:
 
 
 def _check_service(given: tuple[str, str], key: str, module: LoginModule, service: str) -> None:
-    """What clients ask tickets for is said up to three times, and is one."""
+    """Check that the service for which clients request tickets is the same in all three places where it can be
+    given."""
     for where, name in ((f"{key}: serviceName", module.options.get("serviceName")), given):
         if name and name != service:
             raise ConfigError(

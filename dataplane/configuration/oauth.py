@@ -1,4 +1,4 @@
-"""How a listener checks tokens (OAUTHBEARER), from Kafka's keys and from the options of its login module."""
+"""Token checks of a listener (OAUTHBEARER), from Kafka's keys and the options of its login module."""
 
 from __future__ import annotations
 
@@ -30,11 +30,12 @@ _PREFIXES_AS_CLIENT = ("unsecuredLogin", "extension_")
 _STORES = tuple(kind.value for kind in StoreType)
 
 Find = Callable[[str], tuple[str, str]]
-"""The form of a key that counts for the mechanism of a listener, and its text; empty if it is not given."""
+"""A function that returns the form of a key that applies to the mechanism of a listener, and its text; empty if it is
+not given."""
 
 
 def is_option(name: str) -> bool:
-    """Whether Kafka's login module has such an option. Those for a broker's own token have no effect here."""
+    """Return whether Kafka's login module has this option. Options for a broker's own token have no effect here."""
     known = _VALIDATOR_OPTIONS | _STORE_OPTIONS | _OPTIONS_AS_CLIENT
     return name in known or name.startswith(_PREFIXES_AS_CLIENT)
 
@@ -42,7 +43,7 @@ def is_option(name: str) -> bool:
 def bearer_settings(
     find: Find, module_key: str, module: LoginModule | None, properties: Mapping[str, str]
 ) -> BearerSettings:
-    """The settings of one listener. Raises ConfigError, which shows no value of the module."""
+    """Return the settings of one listener. Raises ConfigError, which shows no value of the module."""
     return _Reader(find, module_key, module, properties).settings()
 
 
@@ -120,7 +121,7 @@ class _Reader:
         return BearerSettings(rules, source, tuple(remarks))
 
     def _expected(self, key: str, waiver: str, remarks: list[str]) -> str:
-        """Issuer or audiences: Kafka wants them, or to be told that it does not matter."""
+        """Return the expected issuer or audiences. As in Kafka, they are required unless a waiver is set."""
         _, text = self._find(key)
         if text:
             return text
@@ -135,7 +136,7 @@ class _Reader:
         return ""
 
     def _check_url(self, key: str, url: str) -> list[str]:
-        """Raises ConfigError for what cannot be asked, or may not; otherwise remarks."""
+        """Check a URL and return remarks about it. Raises ConfigError if it cannot or must not be requested."""
         try:
             parts = urlsplit(url)
             _ = parts.port
@@ -171,7 +172,7 @@ class _Reader:
         return None if text is None else [each.strip() for each in text.split(",") if each.strip()]
 
     def _trusted(self) -> StoreSource | None:
-        """Who may vouch for the server that has the keys, from options named like the keys of listeners."""
+        """Return the trust store for the server of the signing keys, from options with the names of listeners' keys."""
         location = self._options.get("ssl.truststore.location")
         text = self._options.get("ssl.truststore.certificates", "")
         declared = self._options.get("ssl.truststore.type")
@@ -194,7 +195,8 @@ class _Reader:
             password_option="ssl.truststore.password",
             certificates=text,
         )
-        from ...network.tls.stores import load_trust_store  # loaded late: few have a trust store of their own
+        # A late import: few configurations have a separate trust store.
+        from ...network.tls.stores import load_trust_store
 
         try:
             load_trust_store(source)
@@ -211,7 +213,8 @@ class _Reader:
         return value
 
     def _value(self, key: str) -> object:
-        """By the table of keys. Raises ConfigError, which names the form of the key that is given."""
+        """Return a value parsed by the table of keys. Raises ConfigError, which names the form of the key that is
+        given."""
         found, text = self._find(key)
         declared = NODE_KEYS[key]
         if not text and declared.default is None:

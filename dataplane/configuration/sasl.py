@@ -1,7 +1,8 @@
-"""How peers of each listener log in, from Kafka's keys.
+"""Logins of the peers of each listener, from Kafka's keys.
 
-Of each key the most exact form counts: `listener.name.NAME.MECHANISM.KEY`, then `listener.name.NAME.KEY`, then `KEY`,
-with the listener and the mechanism in lower case. JAAS texts have to name the listener and the mechanism, as in Kafka.
+The most specific form of each key applies: `listener.name.NAME.MECHANISM.KEY`, then `listener.name.NAME.KEY`, then
+`KEY`, with the listener and the mechanism in lower case. JAAS texts must name the listener and the mechanism, as in
+Kafka.
 """
 
 from __future__ import annotations
@@ -54,18 +55,18 @@ class MechanismConfig:
     name: str
     reauthentication_max_ms: int
     module: LoginModule | None = field(default=None, repr=False)
-    """Its JAAS entry; SCRAM needs none."""
+    """The mechanism's JAAS entry; SCRAM needs none."""
     verify: str = VERIFY_BY_LIST
-    """Where PLAIN finds passwords: in that entry, or among the users whom the quorum knows."""
+    """Source of PLAIN's passwords: the JAAS entry, or the users in the quorum's metadata."""
     bearer: BearerSettings | None = None
-    """How OAUTHBEARER checks tokens."""
+    """Token checks of OAUTHBEARER."""
     kerberos: KerberosSettings | None = None
-    """By what GSSAPI knows users."""
+    """Keytab and name mapping of GSSAPI."""
 
 
 @dataclass(frozen=True, slots=True)
 class SaslConfig:
-    """How the peers of one listener log in."""
+    """The login settings of one listener."""
 
     mechanisms: tuple[MechanismConfig, ...]
     failure_delay_ms: int
@@ -74,7 +75,7 @@ class SaslConfig:
 
 
 def sasl_config(properties: Mapping[str, str], listener: str) -> SaslConfig:
-    """The logins of a listener whose security protocol has SASL. Raises ConfigError."""
+    """Return the login settings of a listener whose security protocol includes SASL. Raises ConfigError."""
     return _Listener(properties, listener).config()
 
 
@@ -137,7 +138,7 @@ class _Listener:
         return f"{self._prefix}{mechanism.lower()}.{_JAAS}"
 
     def _module(self, mechanism: str) -> LoginModule | None:
-        """The JAAS entry of a mechanism, None without one. Raises ConfigError, which shows no value."""
+        """Return the JAAS entry of a mechanism; None if there is none. Raises ConfigError, which shows no value."""
         key = self._jaas_key(mechanism)
         text = self._properties.get(key, "").strip()
         if not text:
@@ -166,7 +167,7 @@ class _Listener:
         return value
 
     def _find(self, key: str, mechanism: str | None = None) -> tuple[str, str]:
-        """The form of the key that counts, and its value; empty if it is not given."""
+        """Return the form of the key that applies, and its value; empty if it is not given."""
         forms = [self._prefix + key, key]
         if mechanism is not None:
             forms.insert(0, f"{self._prefix}{mechanism.lower()}.{key}")

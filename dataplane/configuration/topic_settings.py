@@ -1,4 +1,5 @@
-"""A topic's settings in force: its own, else dynamic ones of brokers, else this broker's, else defaults."""
+"""The effective settings of topics: the topic's own, else dynamic ones of brokers, else this broker's, else
+defaults."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ _OF_BROKER = "producer.id.expiration.ms"
 
 
 class TopicSettingsView:
-    """Resolves settings against an image; the results are kept until `forget`."""
+    """A resolver of topic settings against an image. Results are cached until `forget`."""
 
     def __init__(self, config: BrokerConfig, broker: BrokerSettings) -> None:
         self._config = config
@@ -25,7 +26,7 @@ class TopicSettingsView:
         self._defaults: dict[str, str] | None = None
 
     def forget(self, delta: ImageDelta) -> None:
-        """What a change of the image makes wrong or useless."""
+        """Remove cached results that a change of the image affects."""
         of_brokers = any(kind == ResourceType.BROKER for kind, _ in delta.configs)
         if of_brokers:
             self._defaults = None
@@ -36,7 +37,7 @@ class TopicSettingsView:
                 self._known.pop(name, None)
 
     def of(self, image: ClusterImage, topic: str) -> TopicSettings:
-        """What the log and replication of a topic go by."""
+        """Return the settings of a topic's log and replication."""
         found = self._known.get(topic)
         if found is None:
             found = self._known[topic] = self._resolve(image, topic)

@@ -1,1 +1,1 @@
-"""What a consumer's fetch reads, its session, and how the answer leaves without waiting for a disk."""
+"""Fetches: the records read for a consumer, its session, and answers that are sent without waiting for a disk."""

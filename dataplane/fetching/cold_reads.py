@@ -1,8 +1,8 @@
-"""Sends answers that contain records. Threads first read what is not in the page cache, so that the loop never waits
-for a disk.
+"""Sending of answers that contain records. Threads first read the data that is not in the page cache, so that the event
+loop never waits for a disk.
 
-A small slice that the kernel holds is copied, and the answer leaves in one send. A large one is probed
-(`LogSlice.is_cached`), and sent from the file. Only a slice that is not cached costs a hop to a thread. The connection
+A small slice that is in the page cache is copied, and the answer leaves in one `send`. A large slice is probed
+(`LogSlice.is_cached`), and sent from the file. Only a slice that is not cached is passed to a thread. The connection
 keeps the answers in the order of the requests.
 """
 
@@ -24,21 +24,21 @@ logger = logging.getLogger(__name__)
 _THREADS = 4
 _CHUNK_BYTES = 1024 * 1024
 _SMALL_BYTES = 128 * 1024
-"""Up to this a slice is copied: one send then carries the whole answer, where a file in the middle makes three, and
-costs more than the copy."""
+"""Largest slice that is copied. One `send` then carries the whole answer. A file slice in the middle would take three,
+and cost more than the copy."""
 
 
 class ColdReads:
-    """Sends answers at once, or once their records are in the page cache."""
+    """A sender of answers: it sends them at once, or once their records are in the page cache."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._threads = ThreadPoolExecutor(_THREADS, "cold reads")
         self.count = 0
-        """Slices that were read ahead."""
+        """Number of slices that were read ahead."""
 
     def reply(self, request: ClientRequest, parts: list[Any]) -> None:
-        """Answer `request` with a body in parts."""
+        """Answer the request with a body in parts."""
         cold: list[LogSlice] = []
         try:
             ready = [_at_hand(part, cold) for part in parts]
@@ -51,7 +51,7 @@ class ColdReads:
             request.reply_parts(ready)
 
     def answer(self, request: ClientRequest, head: bytes, records: LogSlice, tail: bytes) -> None:
-        """Answer `request` with a whole frame around one slice."""
+        """Answer the request with a whole frame around one slice."""
         cold: list[LogSlice] = []
         try:
             body = _at_hand(records, cold)
@@ -92,7 +92,7 @@ class ColdReads:
             self._unreadable(request, parts, error)
 
     def _unreadable(self, request: ClientRequest, parts: Sequence[Part], error: BaseException) -> None:
-        """Close the connection: the disk does not return records that the log has, so no answer would be true."""
+        """Close the connection. The disk does not return records that the log has, so every answer would be wrong."""
         logger.error("closing the connection of %s: records cannot be read: %s", request.connection, error)
         _release(parts)
         request.close_connection()
@@ -103,7 +103,8 @@ class ColdReads:
 
 
 def _at_hand(part: Any, cold: list[LogSlice]) -> Part:
-    """What is sent for a part. A slice that the kernel does not hold is `cold`. Raises OSError, EOFError."""
+    """Return the data to send for a part. A slice that is not in the page cache is added to `cold`. Raises OSError,
+    EOFError."""
     if not isinstance(part, LogSlice) or part.size == 0:
         return part  # type: ignore[no-any-return]
     if part.size > _SMALL_BYTES:
@@ -119,12 +120,12 @@ def _at_hand(part: Any, cold: list[LogSlice]) -> Part:
 
 
 def _read_ahead(slices: Sequence[LogSlice]) -> None:
-    """Have the kernel hold the slices. In a thread: it waits for the disk."""
+    """Read the slices into the page cache. It runs in a thread, since it waits for the disk."""
     buffer = memoryview(bytearray(_CHUNK_BYTES))
     for cold in slices:
         fd, position, end = cold.fileno(), cold.position, cold.position + cold.size
-        # Not only these: a consumer that reads in order wants what follows, and the loop looks there for the end
-        # of a batch.
+        # The following bytes are requested, too: a consumer that reads in order needs them next, and the event loop
+        # looks there for the end of a batch.
         os.posix_fadvise(fd, position, 2 * cold.size + _CHUNK_BYTES, os.POSIX_FADV_WILLNEED)
         while position < end:
             got = os.preadv(fd, [buffer[: min(_CHUNK_BYTES, end - position)]], position)

@@ -1,9 +1,9 @@
-"""Fetches of followers, from their frames to their sessions, and the answers on their way back.
+"""Fetches of followers, from their frames to their sessions, and the answers to them.
 
-Every record of acks=all waits for one from each follower. The first on a connection goes the way of all requests. What
-follows has the same header, so the connection keeps that, and such a frame is read with one struct, straight into its
-session. Every other frame goes the long way: of another form, with another broker id, or from a peer that has
-authenticated itself anew. The handler knows all rules.
+Each record of acks=all waits for one such fetch from each follower. The first fetch on a connection is handled like all
+requests. The following ones have the same header, which the connection keeps. Such a frame is read with one struct and
+goes straight to its session. All other frames go to the handler, which knows all rules: frames of another form, with
+another broker id, or from a peer that has authenticated itself again.
 """
 
 from __future__ import annotations
@@ -32,22 +32,22 @@ _CLIENT_ID_AT: Final = 8
 
 
 class FollowerFetches:
-    """Hands fetches of followers to their sessions, and sends the answers."""
+    """Passes fetches of followers to their sessions, and sends the answers."""
 
     def __init__(self, sessions: FollowerSessions, cold_reads: ColdReads) -> None:
         self._sessions = sessions
         self._cold_reads = cold_reads
 
     def take(self, request: ClientRequest, fetch: FollowerFetch, max_wait_ms: int) -> None:
-        """Answer now or later. The peer has proved to be the broker that fetches."""
+        """Answer a fetch now or later. The peer has proved to be the broker that fetches."""
         request.timed_as = FOLLOWER_FETCH
-        request.meter = None  # quotas are for clients
+        request.meter = None  # Quotas apply to clients only.
         self._sessions.fetch(
             fetch, max_wait_ms / 1000, partial(self.reply, request), request.connection.number
         )
 
     def reply(self, request: ClientRequest, answer: SessionAnswer) -> None:
-        """Send an answer; one about one partition, with few records, as one piece of memory."""
+        """Send an answer. If it is about one partition with few records, it is sent as one piece of memory."""
         partitions = answer.partitions
         if (
             len(partitions) != 1
@@ -71,7 +71,7 @@ class FollowerFetches:
             request.connection.answer(request, (b"".join((head, records, ANSWER_END)),))
 
     def note(self, request: ClientRequest, broker_id: int) -> None:
-        """The peer has proved to be `broker_id` and fetches: what it sends next may be like that."""
+        """Prepare a shortcut for the next fetches of this peer, which has proved to be `broker_id`."""
         frame, session = request.frame, request.session
         if frame is None or request.api_version != VERSION or session.expires_at is not None:
             return
@@ -83,12 +83,13 @@ class FollowerFetches:
             + 2
             + max(0, int.from_bytes(frame[_CLIENT_ID_AT : _CLIENT_ID_AT + 2], "big", signed=True))
         )
-        if frame[at] == 0:  # no tagged fields
+        if frame[at] == 0:  # A zero byte: no tagged fields.
             request.connection.shortcut = _Shortcut(self, request, frame, at + 1, broker_id)
 
 
 class _Shortcut:
-    """What begins every fetch of one follower on one connection. Called with a frame, it takes it if it can."""
+    """The constant beginning of all fetches of one follower on one connection. Called with a frame, it processes the
+    frame if it matches."""
 
     __slots__ = ("_at", "_broker_id", "_client_id", "_fetches", "_header", "_kind", "session")
 
@@ -104,7 +105,7 @@ class _Shortcut:
         self._broker_id = broker_id
 
     def __call__(self, connection: ClientConnection, frame: memoryview, now: float) -> bool:
-        """False if the frame has to go the long way."""
+        """Process the frame. Returns False if the handler must do so."""
         at = self._at
         if (
             connection.session is not self.session

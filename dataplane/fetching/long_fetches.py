@@ -18,19 +18,21 @@ logger = logging.getLogger(__name__)
 
 
 def to_read(fetch: ClientFetch) -> list[SessionPartition]:
-    """The partitions that an answer has to contain: those with news, or all if there is no session."""
+    """Return the partitions that an answer has to contain: the active ones of a session, or all if there is no
+    session."""
     session = fetch.session
     return list(session.active if fetch.incremental else session.partitions.values())
 
 
 def is_long(fetch: ClientFetch) -> bool:
-    """Whether a fetch is read in time slices."""
+    """Return whether a fetch is read in time slices."""
     session = fetch.session
     return len(session.active if fetch.incremental else session.partitions) > PARTITIONS_PER_TURN
 
 
 class LongFetch:
-    """A consumer's fetch that is read in time slices, and again upon news, until it is answered."""
+    """A consumer's fetch that is read in time slices. It is read again when a partition has news, until it is
+    answered."""
 
     def __init__(
         self,
@@ -47,21 +49,21 @@ class LongFetch:
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     def wake(self) -> None:
-        """A partition may have news."""
+        """Note that a partition may have news."""
         self._news.set()
 
     def expired(self) -> None:
-        """Answer with what there is."""
+        """Answer with the records available."""
         self._is_over = True
         self._news.set()
 
     def superseded(self, error: ErrorCode) -> None:
-        """The session goes on, or ends, without this fetch."""
+        """Answer with an error: the session continues or ends without this fetch."""
         self._end()
         self._fetch.request.reply(FetchResponse(error_code=error))
 
     def abandon(self) -> None:
-        """The client is gone."""
+        """Stop, since the client has disconnected."""
         self._end()
         if not self._fetch.session.id:
             self._fetch.session.close()
@@ -89,7 +91,7 @@ class LongFetch:
             fetch.request.close_connection()
 
     async def _read(self) -> Round:
-        """What is found once it is enough, or the time is over."""
+        """Return the round that is large enough or urgent, or the last one within the time."""
         fetch, loop = self._fetch, asyncio.get_running_loop()
         deadline_s = fetch.request.received_at + fetch.message.max_wait_ms / 1000
         while True:

@@ -1,4 +1,4 @@
-"""Reads partitions for one answer to a consumer, within the bytes that the answer may hold."""
+"""Reading of partitions for one answer to a consumer, within the bytes that the answer may contain."""
 
 from __future__ import annotations
 
@@ -30,30 +30,30 @@ from .replica_selection import ReplicaView, Selector
 from .sessions import FetchSession, SessionPartition
 
 READ_COMMITTED = 1
-"""The isolation level of consumers that see nothing of open and of aborted transactions."""
+"""The isolation level of consumers that must not see records of open and aborted transactions."""
 _FIRST_WITH_ZSTD = 10
 FIRST_FROM_FOLLOWERS = 11
-"""Fetch version whose clients know that they may read from followers."""
+"""First Fetch version whose clients can read from followers."""
 _FIRST_WITH_LEADERS = 12
 _ZSTD = Compression.ZSTD.value
 PARTITIONS_PER_TURN = 1000
-"""How many partitions are read in one turn of the loop."""
+"""Maximum number of partitions that are read in one iteration of the event loop."""
 
 
 @dataclass(slots=True)
 class ClientFetch:
-    """A consumer's fetch with the session that it belongs to."""
+    """A consumer's fetch, and the session to which it belongs."""
 
     request: ClientRequest
     message: FetchRequest
     session: FetchSession
     incremental: bool = False
-    """The answer holds only what is new to the client."""
+    """True if the answer contains only news for the client."""
     wants_session: bool = False
 
 
 class Outcome:
-    """The result of reading one partition. `data.records` is a slice of the file if there are records to send."""
+    """The result of reading one partition. `data.records` is a file slice if there are records to send."""
 
     __slots__ = ("data", "partition", "replica", "size")
 
@@ -65,33 +65,33 @@ class Outcome:
 
 
 class Round:
-    """The results of one pass over the partitions, and whether the client must be answered now."""
+    """The results of one pass over the partitions."""
 
     __slots__ = ("budget", "leaders", "outcomes", "size", "urgent")
 
     def __init__(self, budget: int) -> None:
         self.budget = budget
         self.size = 0
-        # An error, a divergence or another replica to read from: the client must not wait.
+        # True after an error, a divergence, or a referral to another replica: the client must be answered now.
         self.urgent = False
         self.leaders: set[int] = set()
         self.outcomes: list[Outcome] = []
 
     def release(self) -> None:
-        """Close the slices of files, which will not be sent."""
+        """Close the file slices of a round that will not be sent."""
         for outcome in self.outcomes:
             if isinstance(outcome.data.records, LogSlice):
                 outcome.data.records.release()
 
 
 class FetchReader:
-    """Reads from leaders on this broker, and from followers for clients that know of them (KIP-392)."""
+    """Reads from leaders on this broker, and from followers for clients that support it (KIP-392)."""
 
     def __init__(self, replicas: Replicas, selector: Selector | None, max_bytes: int) -> None:
         self._replicas = replicas
         self._selector = selector
         self._max_bytes = max_bytes
-        #: Held for a turn of the loop: however many long fetches there are, one of them reads a slice in it.
+        # Held for one loop iteration, so that only one long fetch reads a slice in it, however many there are.
         self._slice = asyncio.Lock()
 
     def read(self, fetch: ClientFetch, partitions: Iterable[SessionPartition]) -> Round:
@@ -101,7 +101,7 @@ class FetchReader:
         return found
 
     async def read_in_time_slices(self, fetch: ClientFetch, partitions: Sequence[SessionPartition]) -> Round:
-        """The same in time slices, in turn with the other long fetches."""
+        """Read each partition once, in time slices that alternate with those of other long fetches."""
         found = Round(min(fetch.message.max_bytes, self._max_bytes))
         try:
             for some in pieces(partitions, PARTITIONS_PER_TURN):
@@ -142,12 +142,15 @@ class FetchReader:
         return outcome
 
     def _check_access(self, fetch: ClientFetch, wanted: SessionPartition) -> None:
-        """Raises TOPIC_AUTHORIZATION_FAILED: at every read, since a fetch may have waited while an ACL was removed."""
+        """Check the READ permission. Raises TOPIC_AUTHORIZATION_FAILED.
+
+        It is checked at every read, since an ACL may have been removed while the fetch waited.
+        """
         name = wanted.topic
         if fetch.session.by_id:
             topic = self._replicas.image.topics_by_id.get(wanted.topic_id)
             if topic is None:
-                return  # That there is no topic with an id is no secret.
+                return  # The absence of a topic with an id is no secret.
             name = topic.name
         fetch.request.access.check_topic(AclOperation.READ, name)
 
@@ -159,7 +162,7 @@ class FetchReader:
             replica = self._replicas.get_by_id(wanted.topic_id, index)
         except KafkaError as error:
             if error.code is ErrorCode.UNKNOWN_TOPIC_ID and wanted.topic:
-                # It was there when the session began.
+                # The topic existed when the session began.
                 anew = wanted.topic in self._replicas.image.topics
                 code = ErrorCode.INCONSISTENT_TOPIC_ID if anew else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 raise KafkaError(code, f"topic {wanted.topic} was deleted") from error
@@ -240,7 +243,7 @@ class FetchReader:
             ]
         outcome.size = records.size
         found.size += records.size
-        # The codec leaves slices of files out, to be sent as parts of their own.
+        # The codec leaves file slices out of its buffers; they are sent as separate parts.
         data.records = cast(memoryview, records)
         return outcome
 
@@ -291,7 +294,7 @@ class FetchReader:
 
 
 def _check_role(replica: Partition, current_leader_epoch: int, version: int) -> None:
-    """Whether this replica may answer; a follower may, to clients that know of such."""
+    """Check that this replica may answer in the given leader epoch. A follower may answer clients that support it."""
     if replica.leader is None and replica.follower is not None and version >= FIRST_FROM_FOLLOWERS:
         if current_leader_epoch >= 0:
             replica.check_epoch(current_leader_epoch)
@@ -300,10 +303,10 @@ def _check_role(replica: Partition, current_leader_epoch: int, version: int) -> 
 
 
 def _check_judges(replica: Partition, offset: int) -> None:
-    """Raise NOT_LEADER_OR_FOLLOWER if the replica cannot know whether the log reaches up to `offset`.
+    """Raise NOT_LEADER_OR_FOLLOWER if the replica cannot know whether the log reaches `offset`.
 
-    A follower may only lag. A client that takes it for the leader would reset its position upon OFFSET_OUT_OF_RANGE.
-    Upon this error clients ask for the leader, and go on there. OFFSET_NOT_AVAILABLE (KIP-392) has the same effect in
+    A follower may just lag. A client that takes it for the leader would reset its position upon OFFSET_OUT_OF_RANGE.
+    Upon this error clients look for the leader, and continue there. OFFSET_NOT_AVAILABLE (KIP-392) has this effect in
     Java's consumer and librdkafka, but not in Sarama and kafkajs, which report it and ask the same broker again.
     """
     if replica.leader is None:
@@ -314,7 +317,8 @@ def _check_judges(replica: Partition, offset: int) -> None:
 
 
 def _holds_zstd(records: LogSlice) -> bool:
-    """Whether a batch in the slice is compressed with zstd: only asked for consumers too old to read it."""
+    """Return whether a batch in the slice is compressed with zstd. It is only checked for consumers that are too old to
+    read zstd."""
     data = records.read()
     position = 0
     while position + HEADER_SIZE <= len(data):

@@ -1,14 +1,14 @@
-"""Short cuts for fetches that differ from the previous one on their connection only in the offset.
+"""Shortcuts for fetches that differ from the previous fetch on their connection only in the offset.
 
-A consumer of one partition sends the same bytes over and over, except the correlation id and the offset. So the
-connection keeps the other bytes of its last such request, the replica, and the encoded answer with gaps. A matching
-request is answered without decoding or encoding a message. That needs no fetch session, no quota, no error, and the
-peer as it was: one that has authenticated itself anew, or has to, goes the long way. So does the first request after an
-ACL has changed, and every other request: the handler knows all rules.
+A consumer of one partition sends the same bytes over and over, except the correlation id and the offset. The connection
+keeps the other bytes of its last such request, the replica, and the encoded answer with gaps. A matching request is
+answered without decoding or encoding a message. The conditions: no fetch session, no quota, no error, and an unchanged
+peer that need not authenticate itself again. All other requests go to the handler, which knows all rules. So does the
+first request after an ACL has changed.
 
-A consumer at the end waits for enough records, as any fetch does. Where the answer comes to be another one than records
-the handler gives it: the time is over, the role of the replica has changed, the log was trimmed. Where an authorizer
-could change its mind meanwhile the handler does the waiting, too.
+A consumer at the end of the log waits for enough records, as with any fetch. If the answer turns out to need more than
+records, the handler gives it: when the time is over, the replica's role has changed, or the log was trimmed. If an
+authorizer is in use, the handler does the waiting, too, since permissions may change meanwhile.
 """
 
 from __future__ import annotations
@@ -51,13 +51,13 @@ _EMPTY: Final = b""
 
 
 class _Marked:
-    """Records of an answer that serves as a pattern."""
+    """A placeholder for the records of an answer that serves as a pattern."""
 
     size = 1
 
 
 class _Found(NamedTuple):
-    """What there is for a consumer, and the offsets that it is told."""
+    """The records for a consumer, and the offsets that the answer contains."""
 
     records: LogSlice
     watermark: int
@@ -66,8 +66,8 @@ class _Found(NamedTuple):
 
 
 class Repeat:
-    """A request as it was, but for its offset, and the answer to it, but for what varies. Called with a frame, it
-    answers it if it can."""
+    """A shortcut: a request without its offset, and the answer without its variable parts. Called with a frame, it
+    answers the frame if it matches."""
 
     __slots__ = (
         "_acl_version", "_after", "_answers", "_at", "_before", "_client_id", "_committed", "_end", "_flexible",
@@ -93,7 +93,7 @@ class Repeat:
         self._version, self._client_id = version, request.client_id
         self.replica = replica
         self._leader_epoch = wanted.part.current_leader_epoch
-        # Who wants no bytes is answered at once, with or without records.
+        # A request with min_bytes 0 is answered at once, with or without records.
         self._max_wait_s = message.max_wait_ms / 1000 if message.min_bytes > 0 else 0.0
         self.min_bytes = max(message.min_bytes, 1)
         self._max_bytes = min(message.max_bytes, wanted.part.partition_max_bytes, answers.max_bytes)
@@ -102,16 +102,16 @@ class Repeat:
         self._head, self._middle, self._tail = _pattern(version, message, wanted)
 
     def is_of(self, session: PeerSession, replica: Partition) -> bool:
-        """Whether this answers the peer of `session` from `replica`, as long as no ACL changes."""
+        """Return whether the shortcut answers the peer of `session` from `replica`, and no ACL has changed."""
         return self._session is session and self.replica is replica and self._is_allowed
 
     @property
     def _is_allowed(self) -> bool:
-        """Whether what the peer may do is what it was when this was made."""
+        """True if the peer's permissions are those at the creation of this shortcut."""
         return self._grants is None or self._grants.version == self._acl_version
 
     def is_like(self, frame: memoryview) -> bool:
-        """Whether `frame` is this request at some offset."""
+        """Return whether the frame is this request at any offset."""
         return (
             len(frame) == self._size
             and frame[: len(self._kind)] == self._kind
@@ -120,7 +120,7 @@ class Repeat:
         )
 
     def __call__(self, connection: ClientConnection, frame: memoryview, now: float) -> bool:
-        """False if the frame has to go the long way."""
+        """Answer the frame. Returns False if the handler must do so."""
         if connection.session is not self._session or now >= self._until:
             return False
         if self._grants is not None and self._grants.version != self._acl_version:
@@ -148,7 +148,7 @@ class Repeat:
         return True
 
     def read(self, offset: int) -> _Found | None:
-        """What there is from `offset` on, perhaps nothing yet; None where only the handler knows the answer."""
+        """Return the records from `offset` on, possibly none yet; None if the handler has to answer."""
         leader, log = self.replica.leader, self.replica.log
         if leader is None or 0 <= self._leader_epoch != leader.leader_epoch:
             return None
@@ -178,7 +178,7 @@ class Repeat:
         self._answers.cold_reads.answer(request, head, records, tail)
 
     def _leaves_out(self, records: LogSlice, offset: int, stable: int) -> bool:
-        """Whether the answer may have to name aborted transactions."""
+        """Return whether the answer may have to name aborted transactions."""
         try:
             return bool(self.replica.log.transactions.aborted_among(records, offset, stable))
         except KafkaError:
@@ -210,7 +210,7 @@ class TailFetch:
         answers.remember(self, request.connection)
 
     def wake(self) -> None:
-        """The replica may have news: look again when this turn's news are complete."""
+        """Look again at the end of this loop iteration, since the replica may have news."""
         if not self._due:
             self._due = True
             asyncio.get_running_loop().call_soon(self._look)
@@ -230,12 +230,12 @@ class TailFetch:
             self._repeat.reply(self._request, found)
 
     def expired(self) -> None:
-        """Have the handler give the answer now, whatever it is."""
+        """Let the handler answer now."""
         self._finish()
         self._answers.answer_now(self._request, self._frame)
 
     def abandon(self) -> None:
-        """The client is gone."""
+        """Stop, since the client has disconnected."""
         self._finish()
 
     def _finish(self) -> None:
@@ -247,10 +247,10 @@ class TailFetch:
 
 
 class FetchRepeats:
-    """Leaves short cuts on connections. `max_bytes` is fetch.max.bytes.
+    """Sets shortcuts on connections. `max_bytes` is fetch.max.bytes.
 
-    `park` is that of the purgatory. What `remember` is given is abandoned when the connection closes, unless it is told
-    to `forget` it before. `answer_now` has the handler answer a frame with what there is.
+    `park` is the purgatory's method. A fetch passed to `remember` is abandoned when its connection closes, unless
+    `forget` is called first. `answer_now` has the handler answer a frame with the records available.
     """
 
     def __init__(
@@ -273,15 +273,16 @@ class FetchRepeats:
 
     @property
     def metered(self) -> bool:
-        """Quotas are counted on the long way."""
+        """True if quotas apply, which only the handler counts."""
         return self._quotas.consumer is not None or self._quotas.requests is not None
 
     def note(
         self, request: ClientRequest, message: FetchRequest, wanted: SessionPartition, replica: Partition
     ) -> None:
-        """A plain fetch of one partition is being answered with records, or waits for them: the next may be like it.
+        """Set a shortcut after a plain fetch of one partition that is answered with records, or waits for them.
 
-        Not below the first version in which every compression may be sent: there, each batch is looked at.
+        There is no shortcut below the first version in which all compressions may be sent: there, each batch is
+        examined.
         """
         frame, version = request.frame, request.api_version
         if frame is None or version < _FIRST_WITH_ZSTD or wanted.part.last_fetched_epoch >= 0:
@@ -295,15 +296,17 @@ class FetchRepeats:
 
 
 def _offset_position(frame: memoryview, version: int, wanted: SessionPartition) -> int | None:
-    """Where the offset stands in the frame of a plain fetch of one partition; None where it cannot be told."""
+    """Return the position of the offset in the frame of a plain fetch of one partition; None if the frame has another
+    form."""
     at = _AFTER_CORRELATION
     at += 2 + max(0, int.from_bytes(frame[at : at + 2], "big", signed=True))
     if version >= _FIRST_FLEXIBLE:
         if frame[at]:
-            return None  # tagged fields
+            return None  # A non-zero byte: there are tagged fields.
         at += 1
-    at += 13 if version >= 15 else 17  # (replica id), wait, least, most, isolation level
-    at += 8  # session id and epoch
+    # (Replica id), maximum wait, minimum bytes, maximum bytes, isolation level
+    at += 13 if version >= 15 else 17
+    at += 8  # Session id and epoch
     at += 1 if version >= _FIRST_FLEXIBLE else 4
     if version >= _FIRST_WITH_TOPIC_IDS:
         at += 16
@@ -311,7 +314,7 @@ def _offset_position(frame: memoryview, version: int, wanted: SessionPartition) 
         at += (1 if version >= _FIRST_FLEXIBLE else 2) + len(wanted.topic.encode())
     at += 1 if version >= _FIRST_FLEXIBLE else 4
     part = wanted.part
-    # Whatever was taken for granted above: if this is not the place, the request is not a plain one.
+    # The lengths above assume a plain request. If the index and epoch are not found here, the request has another form.
     if at + 24 > len(frame) or _INDEX.unpack_from(frame, at)[0] != part.partition:
         return None
     at += 4
@@ -322,14 +325,15 @@ def _offset_position(frame: memoryview, version: int, wanted: SessionPartition) 
 
 
 def _pattern(version: int, message: FetchRequest, wanted: SessionPartition) -> tuple[bytes, bytes, bytes]:
-    """What stands, in an answer, before the three offsets, between them and the records' size, and at the end."""
+    """Return the bytes of an answer before the three offsets, between them and the size of the records, and at the
+    end."""
     data = PartitionData(
         partition_index=wanted.part.partition,
         high_watermark=_MARKED_OFFSET,
         last_stable_offset=_MARKED_OFFSET,
         log_start_offset=_MARKED_OFFSET,
         aborted_transactions=[] if message.isolation_level == READ_COMMITTED else None,
-        records=_Marked(),  # type: ignore[arg-type]  # the codec leaves it out, as it does slices of files
+        records=_Marked(),  # type: ignore[arg-type]  # the codec leaves it out, as it does file slices
     )
     topic = FetchableTopicResponse(topic=wanted.topic, topic_id=wanted.topic_id, partitions=[data])
     parts = encode_parts(FetchResponse(responses=[topic]), version)

@@ -1,6 +1,6 @@
-"""Which replica a consumer should read from (KIP-392): the selectors of `replica.selector.class`.
+"""Selection of the replica from which a consumer should read (KIP-392): the selectors of `replica.selector.class`.
 
-Pure: the leader asks with what it knows of its in-sync followers.
+Pure: the leader passes its knowledge of its in-sync followers.
 """
 
 from __future__ import annotations
@@ -10,23 +10,26 @@ from typing import NamedTuple
 
 
 class ReplicaView(NamedTuple):
-    """A replica that a consumer could read from."""
+    """A replica from which a consumer could read."""
 
     broker_id: int
     rack: str | None
     log_end_offset: int
     behind_ms: int
-    """Since it was last caught up; 0 for the leader."""
+    """Milliseconds since the replica was last caught up; 0 for the leader."""
 
 
 Selector = Callable[[str, ReplicaView, Sequence[ReplicaView]], int | None]
-"""(the consumer's rack, the leader, its in-sync followers that have the offset) -> broker id to read from
-instead of the leader, None for the leader."""
+"""A function (the consumer's rack, the leader, its in-sync followers that have the offset) -> the id of the broker to
+read from instead of the leader, or None for the leader."""
 
 
 def closest_replica(rack: str, leader: ReplicaView, followers: Sequence[ReplicaView]) -> int | None:
-    """A follower in the consumer's rack, unless the leader is there too; of several the one furthest along,
-    then the one last caught up, then the one with the highest id."""
+    """Return a follower in the consumer's rack; None if the leader is in the rack, too, or no follower is.
+
+    Of several followers it is the one with the longest log, then the one last caught up, then the one with the highest
+    id.
+    """
     if not rack or leader.rack == rack:
         return None
     near = [replica for replica in followers if replica.rack == rack]
@@ -41,11 +44,11 @@ SELECTORS: Mapping[str, Selector | None] = {
     "org.apache.kafka.common.replica.RackAwareReplicaSelector": closest_replica,
     "org.apache.kafka.common.replica.LeaderSelector": None,
 }
-"""By the values of `replica.selector.class`; None: everybody reads from the leader."""
+"""Selectors by the values of `replica.selector.class`. None: consumers read from the leader."""
 
 
 def selector_named(name: str) -> Selector | None:
-    """The selector of that name; an empty name selects the leader. Raises ValueError."""
+    """Return the selector of that name; an empty name selects the leader. Raises ValueError."""
     name = name.strip()
     if not name:
         return None

@@ -1,20 +1,20 @@
-"""Fetch sessions of clients (KIP-227): the broker remembers between fetches what a consumer reads.
+"""Fetch sessions of clients (KIP-227): the broker remembers between fetches which partitions a consumer reads.
 
-Pure: time and randomness come in as arguments. Four rules:
+Pure: time and randomness are arguments. Four rules:
 
-- A request names only partitions that are new or whose position changed; an answer holds only partitions with
-  news: records, an error, a moved high watermark or log start offset, a divergence, a replica to read from.
-- A session keeps the set of its *active* partitions, those that may have news. A partition without any leaves it
-  and is put back by its replica, which wakes its readers when something moves. So a fetch costs what is
-  active, however large the session is.
-- A session belongs to the principal that opened it. To others there is none of its id.
-- A partition whose records were sent goes to the end of the active ones: when the bytes of an answer run out,
-  the others come first next time.
+- A request names only partitions that are new or whose position changed. An answer contains only partitions with news:
+  records, an error, a moved high watermark or log start offset, a divergence, a replica to read from.
+- A session keeps the set of its *active* partitions, which may have news. A partition without news leaves the set. Its
+  replica puts it back when it wakes its readers after a change. So a fetch costs as much as the active partitions,
+  however large the session is.
+- A session belongs to the principal that opened it. For other principals its id does not exist.
+- A partition whose records were sent goes to the end of the active ones. If the bytes of an answer run out, the other
+  partitions come first next time.
 
 A fetch without a session is a session for one request that is never kept.
 
-All sessions share a budget of bytes, `FETCH_SESSION_BYTES_MAX`. A session that does not fit is declined with id 0, and
-one that outgrows the budget ends: its client then names all of its partitions again.
+All sessions share a budget of bytes, `FETCH_SESSION_BYTES_MAX`. A session that does not fit is declined with id 0. A
+session that outgrows the budget ends; its client then names all of its partitions again.
 """
 
 from __future__ import annotations
@@ -36,32 +36,33 @@ if TYPE_CHECKING:
 
 NO_SESSION_ID = 0
 FINAL_EPOCH = -1
-"""The epoch of a request that wants no session, and closes the one it names."""
+"""Epoch of a request that wants no session, and closes the session that it names."""
 FIRST_EPOCH = 0
-"""The epoch of a request that wants a new session, and closes the one it names."""
+"""Epoch of a request that wants a new session, and closes the session that it names."""
 MAX_SESSION_ID = 0x7FFFFFFF
 EVICTABLE_AFTER_MS = 120_000
-"""A session this old may give way to a larger one; one that was not used for so long gives way to any."""
+"""Age from which a session may be replaced by a larger one. A session that was unused for this time may be replaced by
+any other."""
 
 FETCH_SESSION_BYTES_MAX = 128 * 1024 * 1024
-"""Of all sessions: some 200,000 partitions. A principal, or an address, may have half of it."""
+"""Memory of all sessions: some 200,000 partitions. A principal, or an address, may use half of it."""
 PARTITION_BYTES = 600
-"""A partition of a session takes about as much memory, beside the name of its topic."""
+"""Approximate memory of a partition in a session, without the name of its topic."""
 
 _NEVER_SENT = -2
 _AFTER_ERROR = -1
 
 Key = tuple[str | bytes, int]
-"""Topic, by name or by id as the session does it, and partition."""
+"""Topic, identified by name or by id as in the whole session, and partition."""
 
 
 def next_epoch(epoch: int) -> int:
-    """The epoch that the request after this one has."""
+    """Return the epoch of the request after this one."""
     return 1 if epoch >= MAX_SESSION_ID else epoch + 1
 
 
 def _bytes_of(topic: str | bytes) -> int:
-    """Return about how much memory a partition of a topic takes in a session. A character takes up to four bytes."""
+    """Return the approximate memory of a partition of a topic in a session. A character takes up to four bytes."""
     return PARTITION_BYTES + (len(topic) if isinstance(topic, bytes) else 4 * len(topic))
 
 
@@ -70,11 +71,11 @@ class WaitingFetch(Protocol):
 
     def wake(self) -> None: ...
     def superseded(self, error: ErrorCode) -> None:
-        """The session goes on, or ends, without this fetch: answer it with the error."""
+        """Answer the fetch with the error, since the session continues or ends without it."""
 
 
 class SessionPartition:
-    """One partition of a session: what the client asks for, and what it was last told."""
+    """One partition of a session: the client's request for it, and the values that were last sent."""
 
     __slots__ = (
         "_sent_log_start",
@@ -90,16 +91,16 @@ class SessionPartition:
     def __init__(self, session: FetchSession, key: Key, topic: FetchTopic, part: FetchPartition) -> None:
         self.session = session
         self.key = key
-        # The name is empty until it is known, where the client fetches by id.
+        # Topic name; empty until it is known, if the client fetches by id.
         self.topic = topic.topic
         self.topic_id = topic.topic_id
         self.part = part
-        # The replica that wakes this when it has news.
+        # The replica that wakes this partition when it has news.
         self.partition: Partition | None = None
         self._sent_watermark = self._sent_log_start = _NEVER_SENT
 
     def has_news(self, data: PartitionData, size: int) -> bool:
-        """Whether an answer must hold this outcome of reading, with `size` bytes of records."""
+        """Return whether an answer must contain this result, with `size` bytes of records."""
         return (
             size > 0
             or data.error_code != 0
@@ -110,26 +111,26 @@ class SessionPartition:
         )
 
     def sent(self, data: PartitionData, size: int) -> None:
-        """Remember what the client is told."""
-        # After an error the partition is told of again, whatever its high watermark is.
+        """Remember the values that are sent to the client."""
+        # After an error the partition is sent again, whatever its high watermark is.
         self._sent_watermark = _AFTER_ERROR if data.error_code else data.high_watermark
         self._sent_log_start = data.log_start_offset
         if size:
             self.session.move_to_end(self)
 
     def wake(self) -> None:
-        """The replica has changed: its high watermark, log start or role."""
+        """Activate the partition: the replica's high watermark, log start or role has changed."""
         self.session.activate(self)
 
     def watch(self, partition: Partition) -> None:
-        """Have the replica wake this, once."""
+        """Have the replica wake this partition once."""
         if self.partition is not partition:
             self.unwatch()
             self.partition = partition
         partition.readers.add(self)
 
     def unwatch(self) -> None:
-        """Have no replica wake this."""
+        """Have no replica wake this partition."""
         if self.partition is not None:
             self.partition.readers.discard(self)
             self.partition = None
@@ -145,32 +146,32 @@ class FetchSession:
 
     def __init__(self, owner: Principal, *, by_id: bool, host: str = "") -> None:
         self.owner = owner
-        # The address of the client.
+        # Address of the client.
         self.host = host
-        # About how much memory the partitions take, and the claim to it: None until the session is to be kept.
+        # Approximate memory of the partitions, and the claim to it; the claim is None until the session is to be kept.
         self.retained_bytes = 0
         self.claim: RetainedClaim | None = None
         self.id = NO_SESSION_ID
-        # Of the next request.
+        # Epoch of the next request.
         self.epoch = next_epoch(FIRST_EPOCH)
         self.by_id = by_id
         self.partitions: dict[Key, SessionPartition] = {}
         self.active: dict[SessionPartition, None] = {}
         self.parked: WaitingFetch | None = None
-        # What was allowed when all partitions were looked at last, and the version of the ACLs then.
+        # Permissions at the last time when all partitions were checked, and the version of the ACLs then.
         self.grants: Grants | None = None
         self.acl_version = 0
-        # Of the last request. What is news depends on it.
+        # Isolation level of the last request, on which the news depend.
         self.isolation_level = 0
         self.created_ms = self.last_used_ms = 0
-        # What the cache orders it by.
+        # Size by which the cache orders the session.
         self.cached_size = -1
 
     def __len__(self) -> int:
         return len(self.partitions)
 
     def update(self, topics: Iterable[FetchTopic], forgotten: Iterable[ForgottenTopic] = ()) -> None:
-        """Take in the partitions of a request; those it names are active."""
+        """Take the partitions of a request; partitions that it names become active."""
         by_id, partitions, active = self.by_id, self.partitions, self.active
         for topic in topics:
             name: str | bytes = topic.topic_id if by_id else topic.topic
@@ -193,37 +194,39 @@ class FetchSession:
                     dropped.unwatch()
 
     def isolate(self, level: int) -> None:
-        """The request has this isolation level; with another one than before, all may have news."""
+        """Take the isolation level of a request. If the level changes, all partitions may have news."""
         if level != self.isolation_level:
             self.isolation_level = level
             self.active |= dict.fromkeys(self.partitions.values())
 
     def follow(self, grants: Grants) -> None:
-        """Of what is resting nothing is read, and nothing is asked. So with other ACLs than before all may have news:
-        that it is denied now, or not any more.
+        """Take the peer's permissions. If ACLs have changed, all partitions become active.
+
+        Inactive partitions are neither read nor checked. So they may have news after a change of ACLs: that access is
+        denied now, or no longer.
         """
         if self.grants is not grants or self.acl_version != grants.version:
             self.grants, self.acl_version = grants, grants.version
             self.active |= dict.fromkeys(self.partitions.values())
 
     def activate(self, partition: SessionPartition) -> None:
-        """It may have news; a parked fetch looks."""
+        """Activate a partition that may have news, and wake a parked fetch."""
         self.active[partition] = None
         if self.parked is not None:
             self.parked.wake()
 
     def rest(self, partition: SessionPartition) -> None:
-        """It has no news, and is watched."""
+        """Remove a watched partition without news from the active ones."""
         self.active.pop(partition, None)
 
     def move_to_end(self, partition: SessionPartition) -> None:
-        """It had its turn."""
+        """Move a partition behind the other active ones after its records were sent."""
         if partition in self.active:
             del self.active[partition]
             self.active[partition] = None
 
     def close(self, error: ErrorCode = ErrorCode.FETCH_SESSION_ID_NOT_FOUND) -> None:
-        """Watch nothing any more; a parked fetch is answered with `error`."""
+        """Stop watching all partitions. A parked fetch is answered with `error`."""
         for partition in self.partitions.values():
             partition.unwatch()
         self.active.clear()
@@ -234,11 +237,11 @@ class FetchSession:
 
 
 class FetchSessionCache:
-    """At most `slots` sessions (max.incremental.fetch.session.cache.slots).
+    """All fetch sessions, at most `slots` (max.incremental.fetch.session.cache.slots).
 
-    When all are taken, a new session takes the place of one that was not used for two minutes, or of the
-    smallest of those older than two minutes if it is larger itself; else the client gets none. Where the budget of
-    bytes is used up, sessions that were not used for two minutes end.
+    If all slots are taken, a new session replaces a session that was unused for two minutes. Otherwise it replaces the
+    smallest of the sessions older than two minutes, if it is larger itself; if not, the client gets no session. If the
+    budget of bytes is used up, sessions that were unused for two minutes end.
     """
 
     def __init__(
@@ -247,9 +250,9 @@ class FetchSessionCache:
         self._slots = slots
         self.budget = RetainedBytes(bytes_max)
         self._randomness = randomness
-        # The least recently used first.
+        # Sessions in the order of their last use, oldest first.
         self._sessions: dict[int, FetchSession] = {}
-        # (size, id) of sessions that are old enough; what is outdated goes when it comes up.
+        # Pairs (size, id) of sessions that are old enough. Outdated entries are removed when they come up.
         self._evictable: list[tuple[int, int]] = []
         self.evictions = 0
 
@@ -261,14 +264,14 @@ class FetchSessionCache:
 
     @property
     def partitions(self) -> int:
-        """Of all sessions together."""
+        """Number of partitions in all sessions."""
         return sum(map(len, self._sessions.values()))
 
     def get(self, session_id: int, epoch: int, owner: Principal, *, by_id: bool) -> FetchSession:
-        """The session that an incremental request of `owner` goes on with.
+        """Return the session that an incremental request of `owner` continues.
 
-        KafkaError: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, or FETCH_SESSION_TOPIC_ID_ERROR if
-        the session names topics the other way.
+        Raises KafkaError: FETCH_SESSION_ID_NOT_FOUND, INVALID_FETCH_SESSION_EPOCH, or FETCH_SESSION_TOPIC_ID_ERROR if
+        the session identifies topics by names and the request by ids, or the reverse.
         """
         session = self._sessions.get(session_id)
         if session is None or session.owner != owner:
@@ -287,9 +290,9 @@ class FetchSessionCache:
         return session
 
     def proceed(self, session: FetchSession, now_ms: int) -> None:
-        """Take in an incremental request, which may have added partitions.
+        """Take an incremental request, which may have added partitions.
 
-        Raises KafkaError FETCH_SESSION_ID_NOT_FOUND if the session has outgrown the budget, and so has ended.
+        Raises KafkaError, FETCH_SESSION_ID_NOT_FOUND, if the session has outgrown the budget and has therefore ended.
         """
         if not self.claim(session, now_ms):
             self.close(session.id)
@@ -304,7 +307,7 @@ class FetchSessionCache:
         self._touch(session, now_ms)
 
     def admit(self, session: FetchSession, now_ms: int) -> bool:
-        """Keep a new session, whose id is known from now on, if there is room for one of its size."""
+        """Keep a new session and give it an id, if there is room for its size. Returns whether it is kept."""
         if not self.claim(session, now_ms):
             return False
         if len(self._sessions) >= self._slots and not self._evict(len(session), now_ms):
@@ -316,7 +319,7 @@ class FetchSessionCache:
         return True
 
     def claim(self, session: FetchSession, now_ms: int) -> bool:
-        """Claim the memory of a session as large as it is now. Returns False if the budget does not allow it."""
+        """Claim the memory of a session at its present size. Returns False if the budget does not allow it."""
         if session.claim is None:
             session.claim = RetainedClaim(self.budget, (str(session.owner), session.host))
         if session.claim.resize(session.retained_bytes):
@@ -329,8 +332,11 @@ class FetchSessionCache:
         return False
 
     def _idle(self, larger: FetchSession, now_ms: int) -> list[FetchSession]:
-        """Return sessions that may end to make room for one, the least recently used first: all that were not used for
-        two minutes, or those of the same principal or address if that has used up its own share."""
+        """Return the sessions that may end to make room for another, the least recently used first.
+
+        These are all sessions that were unused for two minutes. If only the share of a principal or address is used up,
+        they are those of that principal or address.
+        """
         idle = itertools.takewhile(
             lambda session: now_ms - session.last_used_ms > EVICTABLE_AFTER_MS, self._sessions.values()
         )
@@ -343,13 +349,13 @@ class FetchSessionCache:
         ]
 
     def give_up(self, session_id: int, owner: Principal) -> None:
-        """End a session, if `owner` has one of this id."""
+        """End the session with this id, if it belongs to `owner`."""
         session = self._sessions.get(session_id)
         if session is not None and session.owner == owner:
             self.close(session_id)
 
     def close(self, session_id: int) -> None:
-        """End a session, if there is one of this id."""
+        """End the session with this id, if there is one."""
         session = self._sessions.pop(session_id, None)
         if session is not None:
             session.close()

@@ -1,4 +1,4 @@
-"""The wait of a Produce request with acks=all: from its appends until the high watermark has passed all of them."""
+"""The wait of a Produce request with acks=all: from its appends until the high watermark has passed all its batches."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ _Batch = TypeVar("_Batch")
 
 
 class CommitWait(Generic[_Batch]):
-    """Of one request, whose batches are appended and not all committed yet.
+    """The wait of one request, whose batches are appended and not all committed yet.
 
-    `done` is called once, with the batches of which nobody knows whether they stay, and why.
+    `done` is called once, with the batches whose outcome is unknown, and the reason of each.
     """
 
     __slots__ = ("_done", "_open", "_parked", "_unknown")
@@ -30,10 +30,11 @@ class CommitWait(Generic[_Batch]):
         deadline: float,
         done: Callable[[Sequence[tuple[_Batch, ErrorCode]]], None],
     ) -> None:
-        """`waiting` has where each batch was appended, the offset behind it, and what `done` is to be told of it."""
+        """`waiting` contains the partition of each batch, the offset after the batch, and the value that identifies the
+        batch to `done`."""
         self._done = done
         self._unknown: list[tuple[_Batch, ErrorCode]] = []
-        # The batches that are not settled, by their number; none once the request is answered.
+        # Uncommitted batches by number; empty once the request is answered.
         self._open = dict(enumerate(waiting))
         self._parked = purgatory.park(deadline, self._expired)
         for number, (partition, end, _) in enumerate(waiting):
@@ -50,7 +51,7 @@ class CommitWait(Generic[_Batch]):
             self._done(self._unknown)
 
     def _expired(self) -> None:
-        """The request's time is over: what is not settled has an unknown outcome."""
+        """Finish the request when its time is over. The outcome of the remaining batches is unknown."""
         for _, _, batch in self._open.values():
             self._unknown.append((batch, ErrorCode.REQUEST_TIMED_OUT))
         self._open.clear()

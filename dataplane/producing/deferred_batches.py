@@ -1,6 +1,6 @@
 """Produce requests with batches that cannot be appended at once.
 
-Such a batch takes long to validate, or its topic stores it compressed otherwise, or this broker does not know its
+Such a batch takes long to validate, or its topic stores it with another compression, or this broker does not know its
 transaction yet.
 """
 
@@ -27,25 +27,25 @@ from ..transactions.pending_writes import Adding, PendingTransactionWrites
 from .validation_queue import Outcome, ValidatedBatch, ValidationQueue
 
 HELD_BYTES_MAX = 128 << 20
-"""Of batches that wait for their transactions; more are refused, and the producer tries again."""
+"""Maximum bytes of batches that wait for their transactions. More are refused, and the producer retries."""
 _MUTED_BYTES = HELD_BYTES_MAX // 4
 _MUTED_MS = 100
-"""From so many waiting bytes on, connections that bring more are not read for so long."""
+"""Waiting bytes, and the milliseconds for which a connection that brings more batches is not read."""
 _FIRST_WITH_ABORTABLE = 11
 _FIRST_THAT_ADDS = 12
 ALL = -1
-"""acks=all."""
+"""Value of acks=all."""
 BATCH_START = struct.Struct(">8xi4xb4xh")
 """Batch length, magic and attributes at the beginning of a record batch."""
 
 Uncommitted = tuple[Partition, int, PartitionProduceResponse]
-"""A batch that is appended, the offset behind it, and its answer."""
+"""An appended batch: its partition, the offset after the batch, and its answer."""
 
 
 def failure(index: int, error: KafkaError, partition: Partition | None = None) -> PartitionProduceResponse:
-    """The answer for a batch that is refused.
+    """Return the answer for a refused batch.
 
-    It contains the log start offset. Without that, some producers send a batch again and again upon
+    The answer contains the log start offset. Without it, some producers repeat a batch for ever upon
     UNKNOWN_PRODUCER_ID.
     """
     return PartitionProduceResponse(
@@ -63,9 +63,9 @@ def failure(index: int, error: KafkaError, partition: Partition | None = None) -
 
 
 def in_version(error: KafkaError, version: int) -> KafkaError:
-    """The error as a client of this version of Produce has to be told it.
+    """Return the error in the form for clients of this version of Produce.
 
-    Below version 12, clients such as librdkafka take INVALID_PRODUCER_EPOCH as fatal. Upon UNKNOWN_PRODUCER_ID they
+    Below version 12, clients such as librdkafka treat INVALID_PRODUCER_EPOCH as fatal. Upon UNKNOWN_PRODUCER_ID they
     abort and ask for the next epoch (KIP-360).
     """
     if isinstance(error, TransactionGone) and version < _FIRST_THAT_ADDS:
@@ -74,13 +74,13 @@ def in_version(error: KafkaError, version: int) -> KafkaError:
 
 
 def unknown_outcome(answer: PartitionProduceResponse, error: ErrorCode) -> None:
-    """A batch was appended, and nobody knows whether it stays."""
+    """Set the error in the answer of an appended batch whose outcome is unknown."""
     answer.error_code = error
     answer.base_offset = answer.log_append_time_ms = answer.log_start_offset = -1
 
 
 class PlaceInAnswer(NamedTuple):
-    """The partition of a batch, and the place of its result in the answer."""
+    """The partition of a batch, and the position of its result in the answer."""
 
     partition: Partition
     answers: list[PartitionProduceResponse]
@@ -88,7 +88,7 @@ class PlaceInAnswer(NamedTuple):
 
     @property
     def partition_index(self) -> int:
-        """The partition as the request names it."""
+        """Partition index in the request."""
         return self.answers[self.position].index
 
 
@@ -98,11 +98,11 @@ class DeferredBatch(NamedTuple):
     place: PlaceInAnswer
     records: memoryview
     takes_long: bool = False
-    """Whether the event loop has found that out already."""
+    """True if the event loop has found that the batch takes long to validate."""
 
 
 class BatchAppender(Protocol):
-    """The handler of Produce, as far as deferred batches need it."""
+    """The part of the Produce handler that deferred batches use."""
 
     def append(
         self,
@@ -112,10 +112,10 @@ class BatchAppender(Protocol):
         acks: int,
         max_timestamp: int | None = None,
     ) -> tuple[PartitionProduceResponse, int]:
-        """Append a batch. Returns its answer for acks=1, and the offset behind the batch.
+        """Append a batch. Returns its answer for acks=1, and the offset after the batch.
 
-        Raises KafkaError or TakesLong, and nothing else: no caller above would answer the request, and the batches
-        behind this one have to go on.
+        Raises KafkaError or TakesLong, and nothing else: no caller would answer the request after another error, and
+        the following batches must still be appended.
         """
 
     def finish(
@@ -126,28 +126,31 @@ class BatchAppender(Protocol):
         waiting: list[Uncommitted],
         failed: bool,
     ) -> ProduceResponse | None:
-        """Everything is appended or refused: the answer, None if there is none or not yet."""
+        """Return the answer after all batches were appended or refused; None if there is none, or not yet."""
 
 
 class TransactionalBatches:
-    """Asks the gate about transactional batches, and bounds the bytes that wait there. Owned by the event loop."""
+    """The check of transactional batches by the transaction gate, and the limit on the bytes that wait there. Owned by
+    the event loop."""
 
     def __init__(self, gate: PendingTransactionWrites) -> None:
         self.gate = gate
         self._held_bytes = 0
 
     def admits(self, partition: Partition, records: memoryview, transactional_id: str) -> bool:
-        """Whether a transactional batch may be appended in this turn, or be refused by the append. KafkaError."""
+        """Return whether a transactional batch may be appended now, or will be refused by the append. Raises
+        KafkaError."""
         if partition.leader is None:
             return True
         header = parse_header(records)
         self.gate.check_owner(header.producer_id, transactional_id)
         if partition.log.producers.is_duplicate(header):
-            return False  # Whether it is one of this transaction, the gate finds out.
+            return False  # The gate finds out whether the original belongs to this transaction.
         return self.gate.admits(partition, header.producer_id, header.producer_epoch)
 
     def hold(self, request: ClientRequest, size: int) -> None:
-        """Make room for a batch that waits. KafkaError: REQUEST_TIMED_OUT if too much waits already."""
+        """Reserve memory for a batch that waits. Raises KafkaError: REQUEST_TIMED_OUT if too many bytes wait
+        already."""
         if self._held_bytes + size > HELD_BYTES_MAX:
             raise KafkaError(
                 ErrorCode.REQUEST_TIMED_OUT, f"{self._held_bytes} bytes wait for their transactions already"
@@ -157,7 +160,7 @@ class TransactionalBatches:
             request.connection.mute(_MUTED_MS)
 
     def let_go(self, size: int) -> None:
-        """Give back the room of a batch that no longer waits."""
+        """Release the memory of a batch that no longer waits."""
         self._held_bytes -= size
 
 
@@ -198,7 +201,7 @@ class Deferred:
         self._adding = Adding(message.transactional_id or "") if adds else None
 
     def run(self, batches: Sequence[DeferredBatch], queue: ValidationQueue) -> None:
-        """Hand each batch to the queue. The request is answered once every batch is appended or refused."""
+        """Pass each batch to the queue. The request is answered once every batch is appended or refused."""
         self._left = len(batches)
         for place, records, takes_long in batches:
             arrived = partial(self._arrived, place)
@@ -216,7 +219,8 @@ class Deferred:
                 arrived(error)
 
     def _arrived(self, place: PlaceInAnswer, outcome: Outcome) -> None:
-        """Validated, and in the topic's form. If its transaction is not known yet, it goes on waiting for that."""
+        """Append a batch that is validated and has the topic's form. If its transaction is not known yet, the batch
+        waits for it."""
         if isinstance(outcome, KafkaError):
             self._settle(place, outcome)
             return
@@ -256,7 +260,8 @@ class Deferred:
         self._settle(place, batch if error is None else error)
 
     def _not_the_owner(self, batch: ValidatedBatch) -> KafkaError | None:
-        """When it came, this broker may not have known whose the producer id is. By now it does."""
+        """Check the owner of the producer id again. This broker may not have known the owner when the batch arrived,
+        but does by now."""
         try:
             producer_id = parse_header(batch.records).producer_id
             self._transactional.gate.check_owner(producer_id, self._message.transactional_id or "")
@@ -265,7 +270,7 @@ class Deferred:
         return None
 
     def _settle(self, place: PlaceInAnswer, outcome: Outcome) -> None:
-        """Append it or take the refusal; with the last one the request is answered."""
+        """Append a batch or note its refusal. After the last batch the request is answered."""
         partition, answers, position = place
         try:
             answers[position] = self._append(partition, place.partition_index, outcome)
@@ -274,7 +279,7 @@ class Deferred:
             told = in_version(error, self._request.api_version)
             answers[position] = failure(place.partition_index, told, partition)
         except TakesLong:
-            # It was known as a duplicate, and no longer is: the producer may send it again.
+            # The batch was recognised as a duplicate, and no longer is; the producer may send it again.
             self._failed = True
             answers[position] = failure(place.partition_index, KafkaError(ErrorCode.REQUEST_TIMED_OUT))
         self._left -= 1

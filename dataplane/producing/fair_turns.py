@@ -1,8 +1,8 @@
-"""Work that waits for threads, in fair turns: the client that has had the least time comes next.
+"""Work that waits for threads, in fair turns: the client that has used the least time is served next.
 
-Clients are principals at addresses, and each of their connections takes turns with the others. So who opens many
-connections gets no more than who has one. A client that comes anew begins with the time of the client whose turn it is,
-and cannot save time up. Pure.
+Clients are principals at addresses, and each of their connections takes turns with the others. So a client with many
+connections gets no more time than a client with one. A new client begins with the used time of the client that is
+served, so it cannot save up time. Pure.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from typing import Final, Generic, TypeVar
 
 _Item = TypeVar("_Item")
 _IDLE_KEPT: Final = 256
-"""So many clients are remembered; of those without work, half as many that have had most time."""
+"""Number of clients that are remembered. If there are more, half this number of clients without work remain, those with
+the most time."""
 
 
 class _Client(Generic[_Item]):
@@ -21,7 +22,7 @@ class _Client(Generic[_Item]):
 
     def __init__(self, spent_s: float) -> None:
         self.spent_s = spent_s
-        # The connection whose turn is next comes first.
+        # Connections in the order of their turns.
         self.connections: dict[Hashable, deque[_Item]] = {}
         self.waiting = 0
 
@@ -40,16 +41,17 @@ class _Client(Generic[_Item]):
 
 
 class FairTurns(Generic[_Item]):
-    """Items by client and connection. Invariant: a client has had no less time than `_now_s`, or nothing waits."""
+    """Waiting items by client and connection. Invariant: a client has used no less time than `_now_s`, or has no
+    waiting items."""
 
     def __init__(self) -> None:
         self._clients: dict[Hashable, _Client[_Item]] = {}
-        # The time that the client had had whose turn was last.
+        # Time used by the client that was served last.
         self._now_s = 0.0
         self.waiting = 0
 
     def add(self, client: Hashable, connection: Hashable, item: _Item) -> None:
-        """Have an item wait for its turn. Those of one connection keep their order."""
+        """Add an item that waits for its turn. Items of one connection keep their order."""
         known = self._clients.get(client)
         if known is None:
             if len(self._clients) >= _IDLE_KEPT:
@@ -61,7 +63,7 @@ class FairTurns(Generic[_Item]):
         self.waiting += 1
 
     def take(self) -> _Item | None:
-        """Return the item whose turn it is, None if nothing waits."""
+        """Return the item whose turn it is; None if no item waits."""
         waiting = [client for client in self._clients.values() if client.waiting]
         if not waiting:
             return None

@@ -1,9 +1,11 @@
-"""Produce requests as almost all are: a few uncompressed batches for partitions that this broker leads, with nothing in
-the way. They are read, appended and answered without a message, at half the cost.
+"""The fast path of Produce requests: a few uncompressed batches for partitions that this broker leads, without
+obstacles. Almost all requests are of this form. They are read, appended and answered without message objects, at half
+the cost.
 
-Whatever is not plain is left untouched to the handler of messages. So there is nothing here about quotas, rights,
-compression and acks=0. A transactional batch is plain where the gate admits it at once: it is appended in the same turn
-of the loop (rule T2). From the first append on the request is answered here, with the same answers.
+Requests of any other form are left untouched to the handler of messages. So quotas, permissions, compression and acks=0
+do not occur here. A transactional batch is plain if the gate admits it at once; then it is appended in the same loop
+iteration (rule T2). From the first append on the request is answered here, with the answers that the handler would
+give.
 """
 
 from __future__ import annotations
@@ -51,21 +53,21 @@ if TYPE_CHECKING:
 
 _FIRST_WITH_TOPIC_IDS: Final = 13
 _OF_INTERNAL: Final = "_"
-"""The names of topics that brokers write themselves begin with it, those of few others do."""
+"""Beginning of the names of topics that brokers write themselves; few other topics begin with it."""
 
 
 class PlainAppender(Protocol):
-    """The handler of Produce, as far as plain requests need it."""
+    """The part of the Produce handler that plain requests use."""
 
     def append_records(
         self, partition: Partition, records: memoryview, acks: int, max_timestamp: int | None = None
     ) -> AppendResult:
-        """Append a batch. Raises KafkaError that tells why it is not appended, with REQUEST_TIMED_OUT where that is not
-        certain."""
+        """Append a batch. Raises KafkaError with the reason if it is not appended; REQUEST_TIMED_OUT if that is
+        uncertain."""
         ...
 
     def add_leaders(self, request: ClientRequest, response: ProduceResponse) -> None:
-        """Tell a client that asked the wrong broker who leads now."""
+        """Add the current leaders to the answer, for a client that asked the wrong broker."""
 
     def finish(
         self,
@@ -75,11 +77,11 @@ class PlainAppender(Protocol):
         waiting: list[Uncommitted],
         failed: bool,
     ) -> ProduceResponse | None:
-        """Everything is appended or refused: the answer, None if there is none or not yet."""
+        """Return the answer after all batches were appended or refused; None if there is none, or not yet."""
 
 
 class FastPath:
-    """Takes those that are plain. Owned by the event loop."""
+    """The path of plain requests. Owned by the event loop."""
 
     def __init__(
         self,
@@ -98,8 +100,9 @@ class FastPath:
         self._validation = validation
 
     def take(self, request: ClientRequest, frame: memoryview, offset: int) -> bool:
-        """Append what the request brings, whose body begins at `offset`, and answer it, perhaps later. False if it is
-        not plain: nothing has happened then.
+        """Append the batches of a request, whose body begins at `offset`, and answer it now or later.
+
+        Returns False, and has no effect, if the request is not plain.
         """
         version = request.api_version
         read = read_produce(frame, offset, version)
@@ -160,7 +163,7 @@ class FastPath:
         appended: Sequence[Appended],
         unknown: Sequence[tuple[int, ErrorCode]],
     ) -> None:
-        """Answer as `written`, or say of which batches, by their positions, the outcome is `unknown`."""
+        """Send the answer `written`, or an answer with the batches, by position, whose outcome is `unknown`."""
         if not unknown:
             request.connection.answer(request, (written,))
             return
@@ -177,8 +180,11 @@ class FastPath:
         partitions: Sequence[Partition],
         batches: Sequence[SentBatch],
     ) -> bool:
-        """Whether nothing stands in the way of those that are transactional. What does is found once more, and told,
-        by the handler of messages. Two batches for one partition are judged there, the second after the first."""
+        """Return whether all transactional batches may be appended now.
+
+        If not, the handler of messages finds the reason again and reports it. It also handles two batches for one
+        partition, the second after the first.
+        """
         if not transactional_id or acks != ALL or len(set(partitions)) < len(partitions):
             return False
         try:
@@ -199,7 +205,7 @@ class FastPath:
         waiting: Sequence[tuple[Partition, int, int]],
         errors: Mapping[int, KafkaError],
     ) -> None:
-        """Answer as for any request of which some batches were refused."""
+        """Answer a request of which some batches were refused."""
         refused = {
             position: failure(
                 appended[position][1], in_version(error, request.api_version), partitions[position]
@@ -218,7 +224,7 @@ def _is_transactional(records: memoryview) -> bool:
 
 
 def _is_plain(partition: Partition, records: memoryview, transactional_id: str | None) -> bool:
-    """Whether nothing stands in the way of the append but what the append itself looks at, and the gate."""
+    """Return whether only the append itself and the gate can still refuse the batch."""
     size = len(records)
     if not HEADER_SIZE <= size <= UNCOMPRESSED_ON_LOOP_MAX:
         return False
@@ -237,7 +243,8 @@ def _is_plain(partition: Partition, records: memoryview, transactional_id: str |
 def _as_message(
     appended: Sequence[Appended], refused: Mapping[int, PartitionProduceResponse] = MappingProxyType({})
 ) -> tuple[ProduceResponse, list[PartitionProduceResponse]]:
-    """The answer as a message, and in it the answer for each batch; `refused` has some of these by their position."""
+    """Return the answer as a message, and the answer for each batch in it. `refused` has the answers of refused batches
+    by position."""
     response = ProduceResponse()
     answers: list[PartitionProduceResponse] = []
     before: str | bytes | None = None

@@ -1,11 +1,11 @@
-"""Validates produced batches in a few threads, and compresses them where their topic has a compression.type of its own.
+"""Validation of produced batches in a few threads, and their compression if their topic has a compression.type.
 
-Only batches that take long come here. They are appended in the order of arrival in each partition: a batch waits for
+Only batches that take long come here. In each partition they are appended in the order of arrival: a batch waits for
 the one before it, even if its own thread is done first. So producers with several requests under way keep their
 sequences, and a connection keeps the order of its answers.
 
-Clients have fair turns at the threads, by the time that their batches have taken: see `FairTurns`. That time counts for
-the quota `request_percentage`.
+Clients have fair turns at the threads, by the time that their batches have taken; see `FairTurns`. That time counts
+towards the quota `request_percentage`.
 """
 
 from __future__ import annotations
@@ -36,27 +36,27 @@ from ..server.connection import ClientConnection
 from .fair_turns import FairTurns
 
 UNCOMPRESSED_ON_LOOP_MAX: Final = 2 << 20 if VALIDATION == "C" else 64 << 10
-"""So many bytes of a batch that is not compressed are validated on the event loop: about 1 ms at most in C."""
+"""Largest uncompressed batch that is validated on the event loop: about 1 ms at most in C."""
 _COMPRESSED_ON_LOOP_MAX: Final = 32 << 10
-"""Of compressed ones; how far they may expand there is limited besides."""
+"""Largest compressed batch that is validated on the event loop. Its expanded size is limited as well."""
 _THREADS: Final = 2
 _RECOMPRESSED_BYTES_MAX: Final = 64 << 20
-"""What a batch may expand to that is compressed anew, as it is then held in memory."""
+"""Largest expanded size of a batch that is compressed with another codec, since it is held in memory."""
 HELD_BYTES_MAX: Final = 128 << 20
-"""Of batches that wait, over all partitions; more are refused, and the producer tries again."""
+"""Maximum bytes of waiting batches in all partitions. More are refused, and the producer retries."""
 _MUTED_BYTES: Final = HELD_BYTES_MAX // 4
 _MUTED_MS: Final = 100
-"""From so many waiting bytes on, connections that bring more are not read for so long."""
+"""Waiting bytes, and the milliseconds for which a connection that brings more batches is not read."""
 
 logger = logging.getLogger(__name__)
 
 
 class ValidatedBatch(NamedTuple):
-    """A batch in the form in which it is to be appended."""
+    """A batch in the form in which it is appended."""
 
     records: memoryview
     max_timestamp: int | None
-    """Of its records; None for one that is in the log already, and is only to be acknowledged again."""
+    """Largest timestamp of its records; None for a duplicate, which is only acknowledged again."""
 
 
 Outcome = ValidatedBatch | KafkaError
@@ -64,11 +64,11 @@ Append = Callable[[Outcome], None]
 
 
 Spend = Callable[[float], None]
-"""Counts seconds of a thread for the client that they were spent for."""
+"""A function that counts seconds of a thread for the client of a batch."""
 
 
 class _Batch:
-    """One batch on its way; `outcome` is what to append, or why not."""
+    """One batch in the queue. `outcome` is the batch to append, or the reason not to."""
 
     __slots__ = ("append", "client", "data", "outcome", "partition", "spend")
 
@@ -77,32 +77,32 @@ class _Batch:
     ) -> None:
         self.partition = partition
         self.data = data
-        """As it came."""
+        """The batch as it arrived."""
         self.append = append
         self.client = client
-        """The principal and the address that it came from."""
+        """Principal and address of the client."""
         self.spend = spend
         self.outcome: Outcome | None = None
 
 
 class ValidationQueue:
-    """The batches on their way through the threads, by partition. Owned by the event loop."""
+    """The batches that wait for threads or for earlier batches, by partition. Owned by the event loop."""
 
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="validate")
         self.waiting: dict[Partition, deque[_Batch]] = {}
-        """Empty while nothing is under way."""
+        """Batches under way, by partition; partitions without batches are removed."""
         self.turns: FairTurns[_Batch] = FairTurns()
-        """The batches that wait for a thread."""
+        """Batches that wait for a thread."""
         self._held_bytes = 0
         self._working = 0
         self._closed = False
 
     def takes(self, partition: Partition, records: memoryview) -> bool:
-        """Whether this batch has to come here.
+        """Return whether this batch must go through the queue.
 
-        It has to if it is large, if its topic stores it compressed otherwise, or if other batches of its partition are
-        still on their way.
+        It must if it is large, if its topic stores it with another compression, or if other batches of its partition
+        are under way.
         """
         if partition in self.waiting:
             return True
@@ -121,11 +121,12 @@ class ValidationQueue:
         takes_long: bool = False,
         spend: Spend = lambda _seconds: None,
     ) -> None:
-        """Call `append` once with the batch as it is to be appended, or what is wrong with it: after those that came
-        before, perhaps within this call. `records` are copied. With `takes_long` even a small batch goes to a thread.
-        `spend` is called with the seconds that a thread has spent for the batch.
+        """Call `append` once with the batch in the form to append, or with the error: after earlier batches, possibly
+        within this call.
 
-        KafkaError: REQUEST_TIMED_OUT if too much waits already; nothing is appended then.
+        `records` are copied. With `takes_long` even a small batch goes to a thread. `spend` is called with the seconds
+        that a thread has spent on the batch. Raises KafkaError: REQUEST_TIMED_OUT if too many bytes wait already;
+        nothing is appended then.
         """
         size = len(records)
         if self._held_bytes + size > HELD_BYTES_MAX:
@@ -187,15 +188,16 @@ class ValidationQueue:
             first = waiting.popleft()
             self._held_bytes -= len(first.data)
             if isinstance(ready, KafkaError) and partition.log.produced.has(first.data):
-                # It was sent before, and appended while this one waited: a duplicate, whatever is wrong with it now.
+                # The batch was sent before, and appended while this one waited. It is a duplicate, whatever error it
+                # has now.
                 ready = ValidatedBatch(first.data, None)
             first.append(ready)
-        # An append may answer requests, and so bring the next ones, within the loop above.
+        # An append may answer requests, so that the next ones arrive within the loop above.
         if not waiting and self.waiting.get(partition) is waiting:
             del self.waiting[partition]
 
     def close(self) -> None:
-        """Validate nothing more. Batches that no thread has begun with are refused."""
+        """Stop validating. Batches that no thread has begun are refused."""
         self._closed = True
         self._threads.shutdown(wait=False, cancel_futures=True)
         while (batch := self.turns.take()) is not None:
@@ -211,8 +213,10 @@ def _needs_thread(header: BatchHeader, size: int, partition: Partition, takes_lo
 
 
 def _outcome_on_loop(data: memoryview, partition: Partition, now_ms: int, takes_long: bool) -> Outcome | None:
-    """None if it takes a thread. What is in the log already is left to the append to recognise, however clock and
-    configuration have changed."""
+    """Return the outcome of a batch that can be validated on the event loop; None if it takes a thread.
+
+    Duplicates are left to the append, however clock and configuration have changed since.
+    """
     try:
         if _needs_thread(parse_header(data), len(data), partition, takes_long):
             return None
@@ -231,7 +235,7 @@ def _outcome_on_loop(data: memoryview, partition: Partition, now_ms: int, takes_
 def _timed_outcome(
     data: memoryview, stored: StoredCompression | None, config: LogConfig, now_ms: int
 ) -> tuple[Outcome, float]:
-    """Return the outcome, and the processor time that it took in seconds."""
+    """Return the outcome, and the processor time in seconds that it took."""
     begun_s = time.thread_time()
     outcome = _outcome_in_thread(data, stored, config, now_ms)
     return outcome, time.thread_time() - begun_s
@@ -260,7 +264,8 @@ def _outcome_in_thread(
 def _recompressed(
     data: memoryview, header: BatchHeader, stored: StoredCompression, config: LogConfig, now_ms: int
 ) -> ValidatedBatch:
-    """Expanded only once. What the batch has become is of another size, which the append looks at."""
+    """Return the batch in the stored compression. It is expanded only once. Its size changes, which the append
+    checks."""
     expanded: list[bytes] = []
     bytes_max = min(_RECOMPRESSED_BYTES_MAX, config.expanded_bytes_max)
     largest = check_records(data, header, config, now_ms, bytes_max, expanded)

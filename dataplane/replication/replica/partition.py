@@ -2,6 +2,7 @@
 
 The role is a `LeaderState` or a `FollowerState`. Both are replaced by a new object for each leader epoch. Waiting
 callers are notified in the loop iteration in which the log grows or the high watermark moves:
+
 - acknowledgements (acks=all) wait for the high watermark, in offset order;
 - consumers' parked fetches wait for the high watermark;
 - fetch sessions of followers watch the log end and the high watermark.
