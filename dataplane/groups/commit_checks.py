@@ -13,7 +13,7 @@ from .consumer.offset_checks import check_commit as check_consumer_commit
 from .group_table import AnyGroup
 
 ANYBODY = -1
-"""The generation of those who are in no group."""
+"""The generation in requests of clients that are not members of a group."""
 
 
 class Committer(NamedTuple):
@@ -25,7 +25,7 @@ class Committer(NamedTuple):
 
     @property
     def is_nobody(self) -> bool:
-        """Whether the request claims no membership at all."""
+        """True if the request claims no membership at all."""
         return self == Committer()
 
 
@@ -37,7 +37,10 @@ def check_commit(
     *,
     knows_epochs: bool,
 ) -> ErrorCode:
-    """OffsetCommit. `knows_epochs` from version 9 on, which consumer groups are for."""
+    """Return the error of an OffsetCommit; NONE if the client may commit.
+
+    `knows_epochs`: true from version 9 of the request on. Consumer groups need that version.
+    """
     if group is None:
         return _check_without_group(who, knows_missing=knows_epochs)
     if isinstance(group, ClassicGroup):
@@ -51,8 +54,12 @@ def check_commit(
 def check_transactional_commit(
     group: AnyGroup | None, who: Committer, partitions: Iterable[TopicPartition], *, knows_epochs: bool
 ) -> ErrorCode:
-    """TxnOffsetCommit: who claims no membership may. `knows_epochs` from version 6 on (KIP-1319): before, clients are
-    told of a stale epoch and of a missing group as of a wrong generation."""
+    """Return the error of a TxnOffsetCommit; NONE if the client may commit, as any client that claims no membership
+    may.
+
+    `knows_epochs`: true from version 6 of the request on (KIP-1319). Older clients get ILLEGAL_GENERATION for a stale
+    epoch and for a missing group.
+    """
     if group is None:
         return _check_without_group(who, knows_missing=knows_epochs)
     if isinstance(group, ClassicGroup):

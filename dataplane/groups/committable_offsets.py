@@ -1,4 +1,4 @@
-"""Sorts the offsets of an OffsetCommit or TxnOffsetCommit into those that may be committed and those that may not."""
+"""Sorts the offsets of an OffsetCommit or TxnOffsetCommit into accepted and refused offsets."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from .offsets import CommittedOffset, TopicPartition
 
 
 class SortedCommit(NamedTuple):
-    """The offsets to commit, and the errors of the others. Keys have the topic's name, or its id."""
+    """The offsets to commit, and the errors of the refused offsets.
+
+    Keys hold the topic's name. For an unknown topic id, the key of the error holds the id.
+    """
 
     accepted: dict[TopicPartition, CommittedOffset]
     errors: dict[tuple[str | bytes, int], ErrorCode]
@@ -30,7 +33,8 @@ def sort_commit(
     *,
     by_id: bool,
 ) -> SortedCommit:
-    """Sort the offsets of a request. With `by_id` the topics also get their names, as far as the image has them."""
+    """Sort the offsets of a request. With `by_id` the request's topics also get their names, where the image has
+    them."""
     accepted: dict[TopicPartition, CommittedOffset] = {}
     errors: dict[tuple[str | bytes, int], ErrorCode] = {}
     for topic in topics:

@@ -1,4 +1,4 @@
-"""One committed offset of a group."""
+"""A committed offset of a group."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ TopicPartition = tuple[str, int]
 
 @dataclass(frozen=True, slots=True)
 class CommittedOffset:
-    """`leader_epoch` is -1 where the client sent none; times are milliseconds since 1970.
+    """An offset that a group has committed for one partition.
 
-    `topic_id` tells a topic from a later one of the same name; zeros where it is not known. `mirror` has committed it;
-    empty for one that a client has committed.
+    `leader_epoch` is -1 if the client sent none. `commit_time_ms` counts from 1970. `topic_id` distinguishes a topic
+    from a later topic of the same name; it is all zeros if unknown. `mirror` names the mirror that committed the
+    offset; it is empty if a client did. `claim` is the memory that the offset takes.
     """
 
     offset: int
@@ -27,9 +28,10 @@ class CommittedOffset:
     claim: RetainedClaim | None = field(default=None, compare=False, repr=False)
 
     def hold(self, claim: RetainedClaim) -> None:
-        """Claim the memory that the offset takes, as long as it lives."""
+        """Attach the claim of the memory that the offset takes, which ends with the offset."""
         object.__setattr__(self, "claim", claim)
 
     def is_of(self, topic_id: bytes) -> bool:
-        """Whether it was committed for the topic with this id, as far as is known."""
+        """Return whether the offset was committed for the topic with this id; true also if the offset has no topic
+        id."""
         return self.topic_id in (topic_id, ZERO_UUID)

@@ -1,8 +1,8 @@
-"""The consumer groups of a shard: a request goes to the pure machine, its changes go to the log, then the client is
-answered.
+"""The consumer groups of a shard. The pure state machine handles a request, its changes go to the log, and then the
+client gets its answer.
 
-A group's state moves ahead of the log. Nobody is told of a change before all of it is committed. A change that could
-not be written is written together with the next one.
+A group's state moves ahead of the log. No client learns of a change before the whole change is committed. A change that
+could not be written is written together with the next change.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ Told = Callable[[ErrorCode], None]
 
 
 class ConsumerGroups:
-    """Requests to consumer groups, and to classic ones that become such."""
+    """Handles requests to consumer groups, and to classic groups that become consumer groups."""
 
     def __init__(
         self,
@@ -46,15 +46,16 @@ class ConsumerGroups:
         self._table, self._writes, self._limits = table, writes, limits
         self._dependencies, self._now_ms, self._new_member_id = dependencies, now_ms, new_member_id
         self._answer = answer
-        # Who waits for the latest write of a group: answers must not overtake it.
+        # Answers that wait for the latest write of their group: they must not overtake it.
         self._waiting: dict[str, list[Told]] = {}
 
     # ------------------------------------------------------------ the consumer protocol
 
     def heartbeat(self, group_id: str, beat: MemberHeartbeat, reply: HeartbeatTicket) -> None:
-        """ConsumerGroupHeartbeat; GROUP_ID_NOT_FOUND for a group that is none and cannot become one.
+        """Handle ConsumerGroupHeartbeat: `reply` gets the answer or the error.
 
-        One with a pattern waits until the topics that match are known.
+        The error is GROUP_ID_NOT_FOUND if the group is not a consumer group and cannot become one. A heartbeat with a
+        pattern waits until the matching topics are known.
         """
         searches = self._dependencies.topics.searches
         if not beat.regex or beat.epoch < JOIN_EPOCH:
@@ -89,7 +90,7 @@ class ConsumerGroups:
         )
 
     def _claimed(self, group: ConsumerGroup, beat: MemberHeartbeat) -> RetainedClaim | None:
-        """Return a claim for what the heartbeat says of its member, and claim the partitions that it wants.
+        """Claim the partitions that the member wants, and return a claim for the other contents of its heartbeat.
 
         Raises KafkaError GROUP_MAX_SIZE_REACHED.
         """
@@ -115,7 +116,7 @@ class ConsumerGroups:
         return upgrade(present, limits, topics, settings, self._now_ms())
 
     def _take_place(self, group: ConsumerGroup, present: ClassicGroup | ConsumerGroup | None) -> None:
-        """The new group stands where a classic one was, whose members are sent to join again."""
+        """Put the new group in the place of a classic group, whose members have to join again."""
         group.note_all()
         if isinstance(present, ClassicGroup):
             for effect in present.kill(self._now_ms(), ErrorCode.REBALANCE_IN_PROGRESS):
@@ -127,7 +128,7 @@ class ConsumerGroups:
     # ------------------------------------------------------------ the classic protocol
 
     def join(self, group: ConsumerGroup, request: JoinRequest, reply: Callable[[JoinReply], None]) -> None:
-        """JoinGroup of a classic member."""
+        """Handle JoinGroup of a member that uses the classic protocol."""
         if not self._limits.allows_session(request.session_timeout_ms):
             reply(JoinReply(reply, ErrorCode.INVALID_SESSION_TIMEOUT, request.member_id))
             return
@@ -150,7 +151,7 @@ class ConsumerGroups:
         named: tuple[str | None, str | None],
         reply: Callable[[SyncReply], None],
     ) -> None:
-        """SyncGroup of a classic member."""
+        """Handle SyncGroup of a member that uses the classic protocol."""
         result = classic_members.sync(group, member_id, instance_id, generation, named, reply, self._now_ms())
         self._settle(
             group,
@@ -161,13 +162,13 @@ class ConsumerGroups:
     def classic_heartbeat(
         self, group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int
     ) -> ErrorCode:
-        """Heartbeat of a classic member."""
+        """Handle Heartbeat of a member that uses the classic protocol."""
         code = classic_members.heartbeat(group, member_id, instance_id, generation, self._now_ms())
         self._watch(group, member_id)
         return code
 
     def leave(self, group: ConsumerGroup, member_id: str, instance_id: str | None) -> ErrorCode:
-        """One member of a LeaveGroup; as in Kafka the answer does not wait for the log."""
+        """Remove one member of a LeaveGroup request. As in Kafka, the answer does not wait for the log."""
         code = classic_members.leave(group, member_id, instance_id, self._now_ms())
         self._settle(group, lambda _code: None)
         return code
@@ -175,26 +176,26 @@ class ConsumerGroups:
     # ------------------------------------------------------------ life
 
     def tick(self, group: ConsumerGroup) -> None:
-        """Fence the members that are late."""
+        """Fence the members whose deadlines have passed."""
         group.tick(self._now_ms())
         self._settle(group, lambda _code: None)
 
     def bury(self, group: ConsumerGroup) -> list[KeyValue]:
-        """The group ends; the records that say so."""
+        """End the group; return the tombstones of its records."""
         group.bury()
         self._table.drop(group.group_id)
         return [consumer_record(group, change) for change in group.take_changes()]
 
     def _watch(self, group: ConsumerGroup, member_id: str) -> None:
-        """One member alone may have another deadline now; the group may be large."""
+        """Set the group's timer by the deadline of this member alone, since the group may be large."""
         member = group.members.get(member_id)
         if member is not None:
             self._table.no_later(group, member.deadline_ms)
 
     def _settle(self, group: ConsumerGroup, then: Told, member_id: str | None = None) -> None:
-        """Write what changed; `then` when everything up to here is committed, or with why not.
+        """Write the group's changes. `then` gets NONE once all changes so far are committed, or else the error.
 
-        `member_id` of the member that has spoken, if any.
+        `member_id` is the member that sent the request, if any.
         """
         group_id = group.group_id
         changes = group.take_changes()
@@ -228,7 +229,8 @@ class ConsumerGroups:
         self._table.schedule(group)
 
     def _downgraded(self, group: ConsumerGroup, changes: Sequence[Change]) -> list[KeyValue]:
-        """The members go on as a classic group; the records that make it so, after these changes."""
+        """Replace the consumer group by a classic group with its members; return the records for that, `changes`
+        first."""
         classic = downgrade(group, self._limits, self._new_member_id, self._now_ms())
         classic.claim = group.claim
         group.bury()

@@ -1,7 +1,7 @@
 """The groups that this broker coordinates: a shard for each `__consumer_offsets` partition that it leads.
 
-The hash of a group's id names the partition that the group belongs to. When the partition's leader changes, the new
-leader replays the partition, and the old one sends the members away. Nothing else moves.
+The hash of a group's id determines the partition that the group belongs to. When the partition's leader changes, the
+new leader replays the partition, and the old leader sends the members away. No other data moves.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ logger = logging.getLogger(__name__)
 
 
 def java_hash(text: str) -> int:
-    """`String.hashCode` of Java over UTF-16 units, as a signed 32-bit number."""
+    """Return Java's `String.hashCode` of the text: over UTF-16 units, as a signed 32-bit number."""
     units = memoryview(text.encode("utf-16-be", "surrogatepass"))
     value = 0
     for at in range(0, len(units), 2):
@@ -37,13 +37,13 @@ def java_hash(text: str) -> int:
 
 
 def partition_for(group_id: str, partitions: int) -> int:
-    """The `__consumer_offsets` partition that holds a group, exactly as Kafka computes it."""
+    """Return the `__consumer_offsets` partition that holds a group, exactly as Kafka computes it."""
     value = java_hash(group_id)
     return (0 if value == -(1 << 31) else abs(value)) % partitions
 
 
 class GroupCoordinator:
-    """The shards led here, by partition number."""
+    """The shards of the partitions that this broker leads, by partition number."""
 
     def __init__(
         self,
@@ -54,8 +54,12 @@ class GroupCoordinator:
         dependencies: GroupDependencies | None = None,
         is_withheld: Callable[[str, int], bool] = lambda _group_id, _partition: False,
     ) -> None:
-        """`partition_count` and `topics` are as the cluster image has them now. `is_withheld` tells of a group in a
-        partition whether it is yet to get offsets from elsewhere: nobody asks for those that it has."""
+        """Create a coordinator without shards.
+
+        `partition_count` and `topics` return the current values of the cluster image. `is_withheld` takes a group and
+        its partition, and returns whether the group is still to get offsets from a promoted mirror. Until then the
+        group's offsets are not served.
+        """
         self._is_withheld = is_withheld
         self._dependencies = dependencies or GroupDependencies()
         self._topics = topics
@@ -66,7 +70,7 @@ class GroupCoordinator:
         self._unreadable: set[Shard] = set()
 
     def elected(self, partition: int, offsets_log: OffsetsLog) -> None:
-        """This broker leads the partition now: replay it."""
+        """Begin to replay a partition that this broker leads from now on."""
         self.resigned(partition)
         shard = self._shards[partition] = Shard(
             offsets_log, self._limits, self._now_ms, dependencies=self._dependencies
@@ -76,14 +80,15 @@ class GroupCoordinator:
         task.add_done_callback(self._loading.discard)
 
     def resigned(self, partition: int) -> None:
-        """Another broker leads it now, or nobody."""
+        """Close the shard of a partition that this broker no longer leads."""
         shard = self._shards.pop(partition, None)
         if shard is not None:
             shard.close()
             self._unreadable.discard(shard)
 
     def image_changed(self, image: ClusterImage, delta: ImageDelta) -> None:
-        """Take note of topics that came, grew or went. Consumer groups hear of it with their next heartbeat."""
+        """Take over topics that were created, grew or were deleted. Consumer groups use them from their next heartbeat
+        on."""
         touched = {topic_id for topic_id, _ in delta.partitions} | delta.topics | delta.removed_topics
         if touched:
             self._dependencies.topics.update(image, touched)
@@ -96,7 +101,7 @@ class GroupCoordinator:
                 shard.forget(lambda partition, _committed: partition in gone)
 
     def topics_removed(self, names: Iterable[str]) -> None:
-        """Forget the offsets of deleted topics. Other topics may have their names by now."""
+        """Forget the offsets of deleted topics. New topics may have their names by now."""
         gone = frozenset(names)
         if gone:
             for shard in self.shards():
@@ -117,25 +122,28 @@ class GroupCoordinator:
     def transaction_ended(
         self, partition: int, producer_id: int, end_offset: int, *, committed: bool
     ) -> None:
-        """A marker right below `end_offset` of `__consumer_offsets`-`partition` is below the high watermark.
+        """Apply a transaction marker of a `__consumer_offsets` partition. It is the last record below `end_offset`, and
+        below the high watermark.
 
-        The offsets that it decides about are visible when this returns, or once the shard is loaded.
+        The offsets of the transaction are visible when this method returns, or once the shard is loaded.
         """
         shard = self._shards.get(partition)
         if shard is not None:
             shard.transaction_ended(producer_id, end_offset, committed=committed)
 
     def expire(self) -> None:
-        """Remove old offsets, and the groups that have none left."""
+        """Remove expired offsets, and then groups without members and offsets."""
         for shard in self.shards():
             shard.expire()
 
     def shard_for(self, group_id: str, *, empty_id_allowed: bool = False) -> Shard:
-        """The loaded shard of a group. The group with the empty id has no members, as in Kafka: consumers without a
-        group commit and fetch offsets under it, and may see and delete it.
+        """Return the loaded shard of a group.
 
-        Raises KafkaError: COORDINATOR_NOT_AVAILABLE before the offsets topic exists, NOT_COORDINATOR when
-        another broker leads it, COORDINATOR_LOAD_IN_PROGRESS while it is replayed, INVALID_GROUP_ID.
+        The group with the empty id has no members, as in Kafka. Consumers without a group commit and fetch offsets
+        under it, and may see and delete it.
+
+        Raises KafkaError: COORDINATOR_NOT_AVAILABLE before the offsets topic exists, NOT_COORDINATOR if another broker
+        leads the partition, COORDINATOR_LOAD_IN_PROGRESS while the partition is replayed, INVALID_GROUP_ID.
         """
         if not (group_id or empty_id_allowed):
             raise KafkaError(ErrorCode.INVALID_GROUP_ID, "the group id is empty")
@@ -158,20 +166,20 @@ class GroupCoordinator:
         return shard
 
     def led(self) -> Mapping[int, Shard]:
-        """Every loaded shard of this broker, by partition."""
+        """Return the loaded shards of this broker by partition."""
         return {partition: shard for partition, shard in self._shards.items() if shard.loaded}
 
     def shards(self) -> Iterator[Shard]:
-        """Every loaded shard of this broker."""
+        """Yield the loaded shards of this broker."""
         return (shard for shard in self._shards.values() if shard.loaded)
 
     @property
     def loading(self) -> int:
-        """Shards that are being replayed, without those that could not be read."""
+        """Number of shards that are being replayed, without unreadable shards."""
         return sum(not shard.loaded and shard not in self._unreadable for shard in self._shards.values())
 
     def close(self) -> None:
-        """The broker stops."""
+        """Close all shards, as the broker stops."""
         for partition in list(self._shards):
             self.resigned(partition)
 
@@ -182,7 +190,7 @@ class GroupCoordinator:
             except Exception:
                 if shard.closed:
                     return
-                # Its groups are told to wait until it can be read, or the partition moves.
+                # Clients of its groups have to wait until the log can be read, or the partition moves.
                 logger.exception("cannot read %s-%d", OFFSETS_TOPIC, partition)
                 self._unreadable.add(shard)
                 await asyncio.sleep(_RELOAD_S)

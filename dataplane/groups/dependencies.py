@@ -1,4 +1,4 @@
-"""What groups need from the rest of the broker: the topics of the cluster, the settings of single groups, the clock."""
+"""The parts of the broker that groups use: the topics of the cluster, the settings of single groups, the clock."""
 
 from __future__ import annotations
 
@@ -16,10 +16,12 @@ def _no_settings(_group_id: str) -> Mapping[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class GroupDependencies:
-    """`group_settings` returns the settings of one group (`consumer.session.timeout.ms`, ...).
+    """The parts of the broker that groups use.
 
-    Records are stamped by `wall_ms`, the clock by which logs judge timestamps. It may jump, so nothing expires by it
-    alone. Without it, records have the time of the shard's own clock. `memory` is that of all shards.
+    `topics` is a catalogue of the cluster's topics. `group_settings` returns the settings of one group
+    (`consumer.session.timeout.ms`, ...). `wall_ms` is the clock that gives records their timestamps, and by which logs
+    judge them. It may jump, so nothing expires by this clock alone. Without it, records get the time of the shard's own
+    clock. `memory` is the memory budget of all shards.
     """
 
     topics: TopicCatalog = field(default_factory=TopicCatalog)
@@ -28,5 +30,5 @@ class GroupDependencies:
     memory: GroupMemory = field(default_factory=GroupMemory)
 
     def settings_of(self, group_id: str) -> Callable[[], Mapping[str, str]]:
-        """The settings of one group, looked up whenever they are asked for."""
+        """Return a function that looks up the current settings of one group."""
         return partial(self.group_settings, group_id)

@@ -19,7 +19,7 @@ from .offsets import CommittedOffset, TopicPartition
 def expired(
     group: AnyGroup, offsets: Mapping[TopicPartition, CommittedOffset], now_ms: int, retention_ms: int
 ) -> list[TopicPartition]:
-    """The partitions whose offsets have expired."""
+    """Return the partitions whose offsets have expired."""
     left_ms, keeps = _rule(group)
     return [
         partition
@@ -29,7 +29,11 @@ def expired(
 
 
 def _rule(group: AnyGroup) -> tuple[int, Callable[[str], bool]]:
-    """When the group was left (0: it does not count), and whether a topic's offsets are needed still."""
+    """Return the time at which the last member left, and a function that returns whether a topic's offsets are still
+    needed.
+
+    The time is 0 if it does not count.
+    """
     if isinstance(group, ConsumerGroup):
         return (0, group.subscribes) if group.members else (group.emptied_ms, _none)
     if group.state is GroupState.EMPTY and not group.pending_ids:
@@ -39,8 +43,11 @@ def _rule(group: AnyGroup) -> tuple[int, Callable[[str], bool]]:
 
 
 def consumed_topics(group: AnyGroup, topics: Set[str]) -> frozenset[str]:
-    """Which of these topics the group's members consume: each of them if they are consumers whose subscriptions cannot
-    be read. Raises KafkaError NON_EMPTY_GROUP if they are no consumers."""
+    """Return those of these topics that the group's members consume.
+
+    All topics are returned if the members are consumers with unreadable subscriptions. Raises KafkaError
+    NON_EMPTY_GROUP if the members are not consumers.
+    """
     if isinstance(group, ConsumerGroup):
         return frozenset(filter(group.subscribes, topics))
     if group.state is GroupState.EMPTY:
@@ -52,7 +59,7 @@ def consumed_topics(group: AnyGroup, topics: Set[str]) -> frozenset[str]:
 
 
 def may_go(group: AnyGroup) -> bool:
-    """Whether the group itself may be removed once it has no offsets: it has no member, and none is about to join."""
+    """Return whether a group without offsets may be removed: it has no member, and no client is about to join."""
     if isinstance(group, ConsumerGroup):
         return not group.members
     return group.state is GroupState.EMPTY and not group.pending_ids

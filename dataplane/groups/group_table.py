@@ -15,31 +15,32 @@ _DEAD = "Dead"
 
 
 class GroupTable:
-    """Groups by id, and when each has something to do. Invariant: no group in it is dead."""
+    """Groups by id, each with a timer for its next deadline. Invariant: no group in the table is dead."""
 
     def __init__(self, now_ms: Callable[[], int], due: Callable[[AnyGroup], None]) -> None:
-        """`due` is called with a group whose next deadline has come."""
+        """Create an empty table. `due` is called with a group whose next deadline has come."""
         self._now_ms, self._due = now_ms, due
         self._timers: dict[str, asyncio.TimerHandle] = {}
         self.groups: dict[str, AnyGroup] = {}
 
     def put(self, group: AnyGroup) -> None:
-        """Add a group, or put it in the place of the one of its name."""
+        """Add a group, or replace the group of this id."""
         self.groups[group.group_id] = group
         self._stop(group.group_id)
 
     def drop(self, group_id: str) -> None:
-        """Forget a group."""
+        """Remove a group."""
         del self.groups[group_id]
         self._stop(group_id)
 
     def close(self) -> None:
-        """No timer fires from here on."""
+        """Stop all timers."""
         for group_id in list(self._timers):
             self._stop(group_id)
 
     def check(self) -> None:
-        """AssertionError if a group contradicts itself, is dead, or waits for a time that nobody will tell it."""
+        """Verify the table. Raises AssertionError if a group contradicts itself, is dead, or has a deadline and no
+        timer."""
         if not self._timers.keys() <= self.groups.keys():
             raise AssertionError(
                 f"timers of {sorted(self._timers.keys() - self.groups.keys())}, which are not here"
@@ -57,7 +58,7 @@ class GroupTable:
             timer.cancel()
 
     def schedule(self, group: AnyGroup) -> None:
-        """One timer per group, set no later than its next deadline. This looks at every member."""
+        """Set the group's timer no later than its next deadline. This call examines every member."""
         if self.groups.get(group.group_id) is not group:
             return
         deadline = group.next_deadline_ms
@@ -67,7 +68,8 @@ class GroupTable:
             self.no_later(group, deadline)
 
     def no_later(self, group: AnyGroup, deadline: int) -> None:
-        """Nothing but one deadline may be sooner now (milliseconds): its timer fires by then."""
+        """Make the group's timer fire by this deadline (milliseconds): the only deadline that may have become
+        earlier."""
         group_id = group.group_id
         if self.groups.get(group_id) is not group:
             return

@@ -1,4 +1,4 @@
-"""Limits of groups, by the settings of the broker and of single groups."""
+"""Limits of groups, from the settings of the broker and of single groups."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _INT_MAX = 2**31 - 1
 
 
 class MigrationPolicy(Enum):
-    """`group.consumer.migration.policy`: which way a group may change its protocol while it has members."""
+    """`group.consumer.migration.policy`: the directions in which a group with members may change its protocol."""
 
     BIDIRECTIONAL = "bidirectional"
     UPGRADE = "upgrade"
@@ -19,18 +19,19 @@ class MigrationPolicy(Enum):
 
     @property
     def upgrades(self) -> bool:
-        """Whether a classic group becomes a consumer group when such a member joins."""
+        """True if a classic group becomes a consumer group when a member of the new protocol joins."""
         return self in (MigrationPolicy.BIDIRECTIONAL, MigrationPolicy.UPGRADE)
 
     @property
     def downgrades(self) -> bool:
-        """Whether a group becomes classic when the last member of the new protocol leaves."""
+        """True if a group becomes classic when the last member of the new protocol leaves."""
         return self in (MigrationPolicy.BIDIRECTIONAL, MigrationPolicy.DOWNGRADE)
 
 
 @dataclass(frozen=True, slots=True)
 class ConsumerLimits:
-    """Settings `group.consumer.*`; times in milliseconds. Group settings move within least and most."""
+    """Settings `group.consumer.*`; times in milliseconds. Settings of single groups stay within the minimum and
+    maximum."""
 
     session_timeout_ms: int = 45_000
     min_session_timeout_ms: int = 45_000
@@ -43,21 +44,24 @@ class ConsumerLimits:
     migration: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
 
     def session_timeout_of(self, settings: Mapping[str, str]) -> int:
-        """The session timeout of a group with these settings of its own (`consumer.session.timeout.ms`)."""
+        """Return the session timeout of a group that has these settings (`consumer.session.timeout.ms`)."""
         own = int(settings.get("consumer.session.timeout.ms", self.session_timeout_ms))
         return min(max(own, self.min_session_timeout_ms), self.max_session_timeout_ms)
 
     def heartbeat_interval_of(self, settings: Mapping[str, str]) -> int:
-        """Likewise the heartbeat interval (`consumer.heartbeat.interval.ms`)."""
+        """Return the heartbeat interval of a group that has these settings (`consumer.heartbeat.interval.ms`)."""
         own = int(settings.get("consumer.heartbeat.interval.ms", self.heartbeat_interval_ms))
         return min(max(own, self.min_heartbeat_interval_ms), self.max_heartbeat_interval_ms)
 
 
 @dataclass(frozen=True, slots=True)
 class GroupLimits:
-    """Settings of the broker: session timeouts, `group.max.size`, `group.initial.rebalance.delay.ms`, how long offsets
-    outlive the last member of their group (`offsets.retention.minutes`), and how long what groups write may take
-    (`offsets.commit.timeout.ms`)."""
+    """Limits that the broker's settings place on groups; times in milliseconds.
+
+    These are session timeouts, `group.max.size`, `group.initial.rebalance.delay.ms`, `offsets.retention.minutes` and
+    `offsets.commit.timeout.ms`. `offsets_retention_ms` is how long offsets outlive the last member of their group.
+    `commit_timeout_ms` is how long a write of a group may take.
+    """
 
     min_session_timeout_ms: int = 6_000
     max_session_timeout_ms: int = 1_800_000
@@ -68,5 +72,5 @@ class GroupLimits:
     consumer: ConsumerLimits = field(default_factory=ConsumerLimits)
 
     def allows_session(self, timeout_ms: int) -> bool:
-        """Whether a member of the classic protocol may have this session timeout."""
+        """Return whether a member of the classic protocol may have this session timeout."""
         return self.min_session_timeout_ms <= timeout_ms <= self.max_session_timeout_ms

@@ -1,7 +1,8 @@
-"""Logs of copies that began again at offset 0, and the committed offsets that went with the former log. Pure.
+"""Restarts of mirrored logs at offset 0, which invalidate the offsets committed for the former log. Pure.
 
 A mirror stops a topic whose source was deleted and created again. Once a person accepts that, the copy keeps its topic
-id, but its log is cut off and goes on with other records from offset 0. Offsets of groups there mean nothing any more.
+id, but its log is cut off and goes on with other records from offset 0. Offsets committed for the former log mean
+nothing any more.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ _NEVER = -1
 
 
 class LogRestarts:
-    """The restarts that this broker has seen. One writer: the turn in which the image changes."""
+    """The restarts that this broker has seen. Only the event loop's turn that changes the image writes to it."""
 
     def __init__(self) -> None:
         self._epochs: dict[Place, int] = {}
-        """Of partitions that are copies: the leader epoch in which the log last began again."""
+        """The leader epoch in which the log of each copied partition last began again."""
         self._seen_ms: dict[Place, int] = {}
 
     def image_changed(
@@ -42,7 +43,7 @@ class LogRestarts:
                 continue
             before, epoch = self._epochs.get(place), _restart_epoch(copy)
             self._epochs[place] = epoch
-            # The first sight of an old restart says nothing: the log may have had records, and offsets, since.
+            # An old restart that is seen for the first time is not new: the log may have got records and offsets since.
             is_new = not copy.lineage if before is None else epoch > before
             if epoch != _NEVER and is_new:
                 restarted.add(place)

@@ -1,7 +1,7 @@
-"""The memory that groups may take: of their members, of what the members say of themselves, and of committed offsets.
+"""The memory that groups may take: their members, the members' metadata, and committed offsets.
 
-It is claimed by the principal and the address of the client that a request comes from. A request that does not fit is
-refused, and those that are there already stay. Sizes are estimates of what Python takes. Pure.
+The principal and the address of the client that sends a request claim the memory. A request that does not fit is
+refused, and existing groups, members and offsets stay. Sizes are estimates of what Python takes. Pure.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from .consumer.member import ConsumerMember, MemberHeartbeat
 from .offsets import CommittedOffset, TopicPartition
 
 GROUP_BYTES_MAX: Final = 512 * 1024 * 1024
-"""Of all groups that a broker coordinates, with their members and assignments."""
+"""Memory for all groups that a broker coordinates, with their members and assignments."""
 OFFSET_BYTES_MAX: Final = 1024 * 1024 * 1024
-"""Of all committed offsets of these groups: some two million."""
+"""Memory for all committed offsets of these groups: some two million."""
 SUBSCRIPTION_BYTES_MAX: Final = 4 * 1024 * 1024
-"""Of all subscriptions in one JoinGroup. The log of groups takes batches of 1 MiB by default."""
+"""Memory for all subscriptions in one JoinGroup. The log of groups takes batches of 1 MiB by default."""
 
 _GROUP_BYTES: Final = 2000
 _MEMBER_BYTES: Final = 1500
 _PARTITION_BYTES: Final = 400
-"""Of a partition that a consumer group assigns: its target, its owner, and the epoch since when."""
+"""Memory for a partition that a consumer group assigns: its target, its owner, and the epoch since when."""
 _OFFSET_BYTES: Final = 500
 
 
 @dataclass(frozen=True, slots=True)
 class GroupMemory:
-    """The budgets of one broker's groups."""
+    """The memory budgets of one broker's groups."""
 
     groups: RetainedBytes = field(default_factory=lambda: RetainedBytes(GROUP_BYTES_MAX))
     offsets: RetainedBytes = field(default_factory=lambda: RetainedBytes(OFFSET_BYTES_MAX))
@@ -45,7 +45,7 @@ class GroupMemory:
         return GroupMemory(self.groups.part(), self.offsets.part())
 
     def end(self) -> None:
-        """Let go of all that a shard has claimed."""
+        """Release all that a shard has claimed."""
         self.groups.end()
         self.offsets.end()
 
@@ -58,7 +58,7 @@ class GroupMemory:
     def joining(
         self, request: JoinRequest, holders: tuple[str, ...], known: RetainedClaim | None
     ) -> RetainedClaim:
-        """Return a claim for a member of the classic protocol, which has claimed `known` so far.
+        """Return a claim for a member of the classic protocol. It replaces the member's claim `known`.
 
         Raises KafkaError GROUP_MAX_SIZE_REACHED.
         """
@@ -69,13 +69,13 @@ class GroupMemory:
                 f"A member subscribes with {subscriptions} bytes, at most {SUBSCRIPTION_BYTES_MAX} are allowed.",
             )
         names = (request.member_id, request.instance_id, request.client_id, request.client_host)
-        # The member id that is made contains the instance id or the client id.
+        # The new member id contains the instance id or the client id.
         return self._claimed(_MEMBER_BYTES + subscriptions + 2 * _sizes(names), holders, known)
 
     def heard(
         self, beat: MemberHeartbeat, holders: tuple[str, ...], known: ConsumerMember | None
     ) -> RetainedClaim | None:
-        """Return a claim for what a heartbeat says of its member; None if it says nothing new.
+        """Return a claim for the member that a heartbeat describes; None if the heartbeat has no news.
 
         Raises KafkaError GROUP_MAX_SIZE_REACHED.
         """
@@ -97,13 +97,15 @@ class GroupMemory:
     def assigned(
         self, group_id: str, partitions: int, holders: tuple[str, ...], known: RetainedClaim | None
     ) -> RetainedClaim:
-        """Return a claim for a consumer group that assigns so many partitions. Raises KafkaError
-        GROUP_MAX_SIZE_REACHED."""
+        """Return a claim for a consumer group that assigns this number of partitions.
+
+        Raises KafkaError GROUP_MAX_SIZE_REACHED.
+        """
         size = _GROUP_BYTES + getsizeof(group_id) + _PARTITION_BYTES * partitions
         return self._claimed(max(size, 0 if known is None else known.size), holders, known)
 
     def count_restored(self, group: ClassicGroup | ConsumerGroup) -> None:
-        """Count a group that is in the log already, with its members. The claims have no holders."""
+        """Count a group, with its members, that was read from the log. The claims have no holders."""
         partitions = len(group.owners) if isinstance(group, ConsumerGroup) else 0
         size = _GROUP_BYTES + getsizeof(group.group_id) + _PARTITION_BYTES * partitions
         group.claim = self.groups.claim_anyway(size)
@@ -135,7 +137,8 @@ class GroupMemory:
         holders: tuple[str, ...],
         known: Mapping[TopicPartition, CommittedOffset],
     ) -> bool:
-        """Give each offset its claim, in place of the `known` offset of its partition. Returns whether all fit."""
+        """Give each offset its claim, in place of the `known` offset of its partition. Return whether all offsets
+        fit."""
         for partition, offset in offsets.items():
             before = known.get(partition)
             claim = self.offsets.claim(
@@ -147,7 +150,7 @@ class GroupMemory:
         return True
 
     def count(self, offset: CommittedOffset) -> None:
-        """Count an offset that is in the log already."""
+        """Count an offset that was read from the log."""
         offset.hold(self.offsets.claim_anyway(_size_of(offset)))
 
 

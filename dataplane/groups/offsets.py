@@ -15,10 +15,10 @@ _NONE: Mapping[TopicPartition, CommittedOffset] = MappingProxyType({})
 
 
 class OffsetStore:
-    """Offsets by group and partition. Only what lies below the high watermark is put here; `pending` has those of open
-    transactions, as soon as they are in the log.
+    """Offsets by group and partition.
 
-    Positions are offsets in the log of the shard.
+    They are stored once their records are below the high watermark. `pending` has the offsets of open transactions,
+    from when they are in the log. Positions are offsets in the log of the shard.
     """
 
     def __init__(self) -> None:
@@ -26,7 +26,8 @@ class OffsetStore:
         self.pending = PendingOffsets()
 
     def check(self) -> None:
-        """AssertionError if a group has an empty place here, or an offset that is none."""
+        """Verify the store. Raises AssertionError for an entry of a group without offsets, and for an impossible
+        offset."""
         self.pending.check()
         for group_id, offsets in self._groups.items():
             if not offsets:
@@ -38,12 +39,12 @@ class OffsetStore:
     def put(
         self, group_id: str, partition: TopicPartition, committed: CommittedOffset, position: int = AFTER_ALL
     ) -> None:
-        """The newest commit wins, even when its offset is lower (clients may rewind)."""
+        """Store an offset. The newest commit wins, even when its offset is lower (clients may rewind)."""
         self._groups.setdefault(group_id, {})[partition] = committed
         self.pending.overtake(group_id, partition, position)
 
     def remove(self, group_id: str, partition: TopicPartition, position: int = AFTER_ALL) -> None:
-        """Forget one offset (a tombstone was written), with what is pending before it."""
+        """Remove an offset (a tombstone was written), with the pending offsets before `position`."""
         offsets = self._groups.get(group_id)
         if offsets is not None:
             offsets.pop(partition, None)
@@ -52,7 +53,8 @@ class OffsetStore:
         self.pending.remove(group_id, partition, position)
 
     def end_transaction(self, producer_id: int, end_offset: int, *, committed: bool) -> list[str]:
-        """A marker counts now; it lies right below `end_offset`. The groups whose offsets have changed."""
+        """Apply a transaction's marker, the last record below `end_offset`; return the groups whose offsets have
+        changed."""
         changed: dict[str, None] = {}
         for group_id, partition, pending in self.pending.end(producer_id, end_offset):
             if committed and pending.committed is not None:
@@ -61,26 +63,28 @@ class OffsetStore:
         return list(changed)
 
     def get(self, group_id: str, partition: TopicPartition) -> CommittedOffset | None:
-        """The last committed offset, None if there is none."""
+        """Return the last committed offset, or None."""
         return self._groups.get(group_id, {}).get(partition)
 
     def of_group(self, group_id: str) -> dict[TopicPartition, CommittedOffset]:
-        """Everything a group has committed."""
+        """Return a copy of a group's committed offsets."""
         return dict(self._groups.get(group_id, {}))
 
     def view(self, group_id: str) -> Mapping[TopicPartition, CommittedOffset]:
-        """The same, as it is and will be: not to be kept."""
+        """Return a live view of a group's committed offsets. Later changes show in it, so callers must not keep it."""
         return self._groups.get(group_id, _NONE)
 
     def known_partitions(self, group_id: str) -> list[TopicPartition]:
-        """The partitions a group has committed offsets of, or may have once open transactions end."""
+        """Return the partitions a group has committed offsets of, or may have once open transactions end."""
         return list(dict.fromkeys([*self._groups.get(group_id, ()), *self.pending.of_group(group_id)]))
 
     def select(
         self, which: Callable[[TopicPartition, CommittedOffset], bool]
     ) -> Iterator[tuple[str, TopicPartition]]:
-        """Yield every (group, partition) of which `which` says yes to the partition and the offset, and to all that are
-        pending there: none of them goes without the others."""
+        """Yield every (group, partition) for which `which` is true of the committed offset and of all pending offsets.
+
+        So a partition's offsets go together or not at all.
+        """
         pending = self.pending
 
         def agreed(group_id: str, partition: TopicPartition) -> bool:
@@ -97,5 +101,5 @@ class OffsetStore:
                     yield group_id, partition
 
     def groups(self) -> Iterator[str]:
-        """Ids of all groups that have committed something."""
+        """Yield the ids of all groups that have committed offsets."""
         return iter(self._groups)

@@ -1,8 +1,9 @@
-"""Offsets that were committed in transactions whose end is not known yet.
+"""Offsets that were committed in transactions whose outcome is not yet known.
 
-They are known as soon as they are in the log. Until the marker of their transaction counts, a client that asks for
-stable offsets has to wait: the transaction may have read further than the last offset that counts. When it commits, the
-offset that lies later in the log wins. So each pending offset is kept with its place in the log.
+An offset is pending from when it is in the log until the marker of its transaction is below the high watermark. A
+client that asks for stable offsets has to wait meanwhile: the transaction may have read further than the committed
+offset. When several commits compete, the offset that lies later in the log wins. So each pending offset is stored with
+its position in the log.
 """
 
 from __future__ import annotations
@@ -13,28 +14,31 @@ from typing import NamedTuple
 from .committed_offset import CommittedOffset, TopicPartition
 
 AFTER_ALL = 2**63 - 1
-"""A place behind everything in the log."""
+"""A position after every record of the log."""
 
 _Key = tuple[str, TopicPartition]
 
 
 class PendingOffset(NamedTuple):
-    """`position` is the offset of its batch in the log of the shard; `committed` is None if something later in the log
-    has overtaken it: then nothing comes of it, whatever becomes of the transaction."""
+    """An offset that a transaction has committed.
+
+    `position` is the offset of its batch in the log of the shard. `committed` is None if a later record in the log has
+    overtaken the offset: then it has no effect, whatever the outcome of the transaction.
+    """
 
     position: int
     committed: CommittedOffset | None
 
 
 class PendingOffsets:
-    """By producer, and by group. Invariant: both say the same, and nothing in them is empty."""
+    """Pending offsets, indexed by producer and by group. Invariant: both indexes agree and have no empty entries."""
 
     def __init__(self) -> None:
         self._producers: dict[int, dict[_Key, PendingOffset]] = {}
         self._groups: dict[str, dict[TopicPartition, dict[int, None]]] = {}
 
     def check(self) -> None:
-        """AssertionError if the two ways to find an offset differ."""
+        """Verify the indexes. Raises AssertionError if they differ or have empty entries."""
         by_producer = {
             (producer_id, *key) for producer_id, offsets in self._producers.items() for key in offsets
         }
@@ -63,25 +67,26 @@ class PendingOffsets:
         committed: CommittedOffset,
         position: int,
     ) -> None:
-        """One is in the log now. It takes the place of what the same transaction has committed before."""
+        """Add an offset that is in the log now. It replaces an earlier offset of the same transaction and partition."""
         self._producers.setdefault(producer_id, {})[group_id, partition] = PendingOffset(position, committed)
         self._groups.setdefault(group_id, {}).setdefault(partition, {})[producer_id] = None
 
     def overtake(self, group_id: str, partition: TopicPartition, position: int) -> None:
-        """What counts now lies at `position`: nothing comes of what lies before."""
+        """Cancel pending offsets before `position`, where the partition's committed offset lies now."""
         for producer_id in self._groups.get(group_id, {}).get(partition, ()):
             offsets = self._producers[producer_id]
             if offsets[group_id, partition].position < position:
                 offsets[group_id, partition] = offsets[group_id, partition]._replace(committed=None)
 
     def remove(self, group_id: str, partition: TopicPartition, position: int = AFTER_ALL) -> None:
-        """A tombstone lies at `position`: what lies before it is no longer pending either."""
+        """Remove pending offsets before a tombstone that lies at `position`."""
         for producer_id in list(self._groups.get(group_id, {}).get(partition, ())):
             if self._producers[producer_id][group_id, partition].position < position:
                 self._drop(producer_id, group_id, partition)
 
     def end(self, producer_id: int, end_offset: int) -> list[tuple[str, TopicPartition, PendingOffset]]:
-        """Take out what a producer's transaction has left below its marker, which lies right below `end_offset`."""
+        """Remove and return a producer's pending offsets below the marker of its transaction, the last record below
+        `end_offset`."""
         ended = [
             (group_id, partition, pending)
             for (group_id, partition), pending in self._producers.get(producer_id, {}).items()
@@ -103,19 +108,19 @@ class PendingOffsets:
                 del self._groups[group_id]
 
     def has(self, group_id: str, partition: TopicPartition) -> bool:
-        """Whether an open transaction has committed an offset of this partition."""
+        """Return whether an open transaction has committed an offset of this partition."""
         return partition in self._groups.get(group_id, ())
 
     def of_group(self, group_id: str) -> list[TopicPartition]:
-        """The partitions of a group that open transactions have committed offsets of."""
+        """Return the partitions of a group that open transactions have committed offsets of."""
         return list(self._groups.get(group_id, ()))
 
     def groups(self) -> Iterator[str]:
-        """Ids of the groups that have any."""
+        """Yield the ids of groups with pending offsets."""
         return iter(self._groups)
 
     def of_partition(self, group_id: str, partition: TopicPartition) -> Iterator[CommittedOffset]:
-        """What may yet come to count for it."""
+        """Yield the pending offsets of a partition that can still become its committed offset."""
         for producer_id in self._groups.get(group_id, {}).get(partition, ()):
             committed = self._producers[producer_id][group_id, partition].committed
             if committed is not None:

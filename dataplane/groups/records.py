@@ -1,4 +1,4 @@
-"""Records of `__consumer_offsets`: keys and values as Kafka writes them, so that its tools can read ours.
+"""Records of `__consumer_offsets`: keys and values as Kafka writes them, so that its tools can read them.
 
 A key starts with its version: 0 and 1 are offset commits, 2 is a classic group, 3 to 8 are a consumer group's
 (`consumer.records`). A null value is a tombstone.
@@ -38,8 +38,10 @@ logger = logging.getLogger(__name__)
 _version = struct.Struct(">h")
 
 _EXPANDED_BYTES_MAX = 64 << 20
-"""Of one batch, which is read in one turn of the event loop. Brokers write such batches uncompressed and of 1 MiB.
-Those that a mirror copies are of its source."""
+"""The maximum decompressed size of a batch, which is read in one turn of the event loop.
+
+Brokers write such batches uncompressed and of 1 MiB. A batch that a mirror copies is as its source wrote it.
+"""
 
 KeyValue = tuple[bytes, bytes | None]
 
@@ -53,9 +55,10 @@ class OffsetsWriter(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class OffsetRecord:
-    """One partition's offset in one group; None is a tombstone.
+    """One partition's offset in one group; a tombstone if `committed` is None.
 
-    Where it was read from: `position` is the offset of its batch, `producer_id` whose transaction it is part of.
+    `position` is the offset of the batch that the record was read from. `producer_id` is the producer whose transaction
+    the batch is part of.
     """
 
     group_id: str
@@ -67,7 +70,7 @@ class OffsetRecord:
 
 @dataclass(frozen=True, slots=True)
 class TransactionEnd:
-    """A marker: whatever this producer has pending below `end_offset` is committed now, or dropped."""
+    """A marker, which commits or drops all offsets that this producer has pending below `end_offset`."""
 
     producer_id: int
     committed: bool
@@ -76,14 +79,14 @@ class TransactionEnd:
 
 @dataclass(frozen=True, slots=True)
 class GroupRecord:
-    """A group's generation and members; None is a tombstone."""
+    """A group's generation and members; a tombstone if `value` is None."""
 
     group_id: str
     value: GroupMetadataValue | None
 
 
 def offset_record(record: OffsetRecord) -> KeyValue:
-    """Key and value of one offset commit."""
+    """Return key and value of one offset commit."""
     topic, partition = record.partition
     key = OffsetCommitKey(group=record.group_id, topic=topic, partition=partition)
     value = None
@@ -106,7 +109,7 @@ def offset_record(record: OffsetRecord) -> KeyValue:
 
 
 def group_record(group: ClassicGroup) -> KeyValue:
-    """Key and value that store a group as it is now; a dead one becomes a tombstone."""
+    """Return key and value that store the present state of a group; a tombstone if the group is dead."""
     key = _with_version(GROUP_KEY_VERSION, encode(GroupMetadataKey(group=group.group_id), GROUP_KEY_VERSION))
     if group.state is GroupState.DEAD:
         return key, None
@@ -136,7 +139,7 @@ def group_record(group: ClassicGroup) -> KeyValue:
 def restore_group(
     record: GroupRecord, limits: GroupLimits, new_member_id: Callable[[str], str], now_ms: int
 ) -> ClassicGroup:
-    """The group a record describes; every member's session starts anew."""
+    """Return the group that a record describes. Every member's session starts again."""
     value = record.value
     assert value is not None
     group = ClassicGroup(record.group_id, limits, new_member_id)
@@ -165,12 +168,15 @@ def restore_group(
 
 
 def batch_of(records: Iterable[KeyValue], now_ms: int) -> bytearray:
-    """One uncompressed record batch, ready to append."""
+    """Return one uncompressed record batch, ready to append."""
     return bytearray(encode_batch([(key, value, now_ms) for key, value in records]))
 
 
 def transactional_batch_of(records: Iterable[KeyValue], writer: OffsetsWriter, now_ms: int) -> bytearray:
-    """The same as part of a writer's transaction. It has no sequence: the writer did not send this batch."""
+    """Return one uncompressed record batch of a writer's transaction.
+
+    The batch has no sequence number, since the writer did not send it.
+    """
     return bytearray(
         encode_batch(
             [(key, value, now_ms) for key, value in records],
@@ -185,10 +191,10 @@ StoredRecord = OffsetRecord | GroupRecord | ConsumerGroupRecord | TransactionEnd
 
 
 def read_records(data: memoryview) -> Iterator[StoredRecord]:
-    """The records of whole batches, in order.
+    """Yield the records of whole batches, in order.
 
-    Records with an unknown key version and damaged records are skipped. Otherwise one of them would keep all groups of
-    a partition from being served.
+    Records with an unknown key version and damaged records are skipped. Otherwise one such record would keep all groups
+    of a partition from being served.
     """
     for start, header in walk_batches(data):
         batch = data[start : start + header.size]
@@ -215,7 +221,7 @@ def read_records(data: memoryview) -> Iterator[StoredRecord]:
 
 
 def _read_marker(batch: memoryview, header: BatchHeader) -> Iterator[TransactionEnd]:
-    """Nothing for control batches that end no transaction."""
+    """Yield the end of a transaction; nothing for other control batches."""
     marker = read_control_record(batch)
     if marker is not None:
         yield TransactionEnd(header.producer_id, marker.type is ControlType.COMMIT, header.next_offset)

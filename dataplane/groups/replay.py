@@ -14,19 +14,20 @@ from .records import GroupRecord, OffsetRecord, TransactionEnd, read_records, re
 
 
 class Replay:
-    """Takes batches in the order of the log. If a classic and a consumer group have one name, the later one stays."""
+    """A replay of batches in the order of the log. If a classic and a consumer group have one name, the later group
+    stays."""
 
     def __init__(
         self, offsets: OffsetStore, count: Callable[[CommittedOffset], None] = lambda _offset: None
     ) -> None:
-        """`count` is called with each offset, whose memory it counts."""
+        """Create a replay into `offsets`. `count` is called with each offset, whose memory it counts."""
         self._offsets = offsets
         self._count = count
         self._classic: dict[str, GroupRecord] = {}
         self._consumer: dict[str, StoredConsumerGroup] = {}
 
     def feed(self, data: memoryview) -> None:
-        """Whole batches."""
+        """Apply whole batches."""
         for record in read_records(data):
             match record:
                 case OffsetRecord():
@@ -61,7 +62,7 @@ class Replay:
         new_member_id: Callable[[str], str],
         now_ms: int,
     ) -> Iterator[AnyGroup]:
-        """The groups as they stand after the last record; sessions start anew."""
+        """Yield the groups as of the last record. The sessions of their members start again."""
         for record in self._classic.values():
             yield restore_group(record, limits, new_member_id, now_ms)
         for group_id, stored in self._consumer.items():

@@ -11,7 +11,7 @@ from ...protocol.records.record_batch import walk_batches
 from ..replication.replica.partition import Partition
 
 READ_BYTES = 64 * 1024
-"""How much is replayed before the loop has its turn."""
+"""Bytes that are replayed in one turn of the event loop."""
 
 
 class ReplicatedOffsetsLog:
@@ -22,11 +22,11 @@ class ReplicatedOffsetsLog:
 
     @property
     def end_offset(self) -> int:
-        """Where the next batch will lie."""
+        """Offset of the next batch."""
         return self._partition.log.log_end_offset
 
     def append(self, batch: bytearray, done: Callable[[ErrorCode], None]) -> None:
-        """Append with acks=all; `done` once it is below the high watermark, or with why it is not."""
+        """Append with acks=all. `done` gets NONE once the batch is below the high watermark, or else the error."""
         try:
             result = self._partition.append(memoryview(batch), required_acks=-1)
         except KafkaError as error:
@@ -35,9 +35,9 @@ class ReplicatedOffsetsLog:
         self._partition.on_high_watermark(result.last_offset + 1, done)
 
     def append_transactional(self, batch: bytearray) -> int:
-        """Append what is part of a transaction; the offset behind it.
+        """Append a batch of a transaction; return the next offset.
 
-        KafkaError: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS, MESSAGE_TOO_LARGE, KAFKA_STORAGE_ERROR.
+        Raises KafkaError: NOT_LEADER_OR_FOLLOWER, NOT_ENOUGH_REPLICAS, MESSAGE_TOO_LARGE, KAFKA_STORAGE_ERROR.
         """
         limit = self._partition.log.config.max_message_bytes
         if len(batch) > limit:
@@ -48,17 +48,21 @@ class ReplicatedOffsetsLog:
         return self._partition.append_unsequenced(memoryview(batch))
 
     def on_high_watermark(self, offset: int, done: Callable[[ErrorCode], None]) -> None:
-        """Call `done` once the high watermark reaches `offset`, or with why that is not known."""
+        """Call `done` with NONE once the high watermark reaches `offset`, or else with the reason why that is not
+        known."""
         self._partition.on_high_watermark(offset, done)
 
     async def read_all(self) -> AsyncIterator[memoryview]:
-        """Everything up to the log end, which ends once all of it is committed: what the leader before told
-        its clients is in it, and what nobody else has yet must not be told."""
+        """Yield all batches up to the log end, and return once they are committed.
+
+        The batches include all that the former leader has answered to clients. Records that are not yet committed must
+        not be answered.
+        """
         async for data in self.read_below(self.end_offset):
             yield data
 
     async def read_below(self, limit: int) -> AsyncIterator[memoryview]:
-        """The same below an offset at which a batch begins."""
+        """Yield all batches below `limit`, at which a batch begins, and return once they are committed."""
         log = self._partition.log
         offset, end = log.log_start_offset, min(limit, log.log_end_offset)
         while offset < end:

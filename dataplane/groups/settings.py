@@ -1,4 +1,4 @@
-"""`group.consumer.*` of a broker's configuration, checked together."""
+"""The settings `group.consumer.*` of a broker's configuration, checked together."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .limits import ConsumerLimits, MigrationPolicy
 
 
 def consumer_limits(properties: Mapping[str, str]) -> ConsumerLimits:
-    """The limits of consumer groups that a broker's properties set. Raises ConfigError."""
+    """Return the limits of consumer groups that a broker's properties set. Raises ConfigError."""
     session = _within(
         properties,
         "group.consumer.session.timeout.ms",
@@ -45,7 +45,8 @@ def consumer_limits(properties: Mapping[str, str]) -> ConsumerLimits:
 
 
 def _within(properties: Mapping[str, str], name: str, min_name: str, max_name: str) -> tuple[int, int, int]:
-    """A time in milliseconds, and its bounds."""
+    """Return a time in milliseconds, its minimum and its maximum. Raises ConfigError if the time is not between
+    them."""
     value, least, most = (_number(properties, key) for key in (name, min_name, max_name))
     if not least <= value <= most:
         raise ConfigError(f"{name} is {value}: it must be from {least} to {most}")

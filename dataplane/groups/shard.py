@@ -1,9 +1,8 @@
-"""The groups of one `__consumer_offsets` partition, on the broker that leads it.
+"""The groups of one `__consumer_offsets` partition, on the broker that leads the partition.
 
-A shard runs the pure machines of its groups, classic ones here and consumer groups in `consumer_shell`: it gives
-them the time, answers the tickets they hand back, keeps one timer per group, and writes what must survive to its
-log. Whatever is written counts once it lies below the high watermark; offsets become visible then, in the order
-of the log.
+A shard runs the pure state machines of its groups: classic groups here, consumer groups in `consumer_shell`. It passes
+them the time, answers the tickets that they return, keeps one timer per group, and writes what must survive to its log.
+A record counts once it lies below the high watermark. Offsets become visible then, in the order of the log.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ SyncTicket = Callable[[SyncReply], None]
 
 
 def new_member_id(base: str) -> str:
-    """Member ids are unguessable: knowing one is what lets a client speak for a member."""
+    """Return a new member id. It cannot be guessed, because a client that knows the id can act as the member."""
     from uuid import uuid4
 
     return f"{base}-{uuid4()}"
@@ -50,7 +49,7 @@ def new_member_id(base: str) -> str:
 class Shard:
     """Groups, their offsets and their timers.
 
-    Invariants: a group in `groups` is never DEAD; whichever group has offsets, once they are loaded, is there.
+    Invariants: no group in `groups` is DEAD; every group with offsets is in `groups` once the shard is loaded.
     """
 
     def __init__(
@@ -79,20 +78,20 @@ class Shard:
 
     @property
     def groups(self) -> Mapping[str, AnyGroup]:
-        """The groups by id; none of them is dead."""
+        """The groups by id; no group is dead."""
         return self._table.groups
 
     def has_members(self, group_id: str) -> bool:
-        """Whether somebody is in a group."""
+        """Return whether a group has members."""
         group = self.groups.get(group_id)
         return group is not None and bool(group.members)
 
     # ------------------------------------------------------------ life
 
     async def load(self) -> None:
-        """Replay the log. Until it is done every request is answered COORDINATOR_LOAD_IN_PROGRESS."""
+        """Replay the log. Until then every request gets COORDINATOR_LOAD_IN_PROGRESS."""
         self.offsets = OffsetStore()
-        # They are in the log.
+        # These markers are in the log, too.
         self._ended.clear()
         replay = Replay(self.offsets, self._memory.count)
         async for data in self._log.read_all():
@@ -113,12 +112,12 @@ class Shard:
             self.transaction_ended(end.producer_id, end.end_offset, committed=end.committed)
 
     def _make_sure_of(self, group_id: str, claim: RetainedClaim | None = None) -> None:
-        """Whoever has offsets is a group, if only an empty one."""
+        """Create an empty classic group if the group is missing: every group with offsets has to be in the table."""
         if group_id not in self.groups:
             self._table.put(ClassicGroup(group_id, self._limits, new_member_id, claim=claim))
 
     def close(self) -> None:
-        """Another broker leads this shard now: everyone waiting is sent there."""
+        """Redirect all waiting clients, as another broker leads this shard now."""
         self.closed = self._writes.closed = True
         self._table.close()
         for group in self.groups.values():
@@ -129,7 +128,8 @@ class Shard:
         self._memory.end()
 
     def check(self) -> None:
-        """AssertionError if the shard contradicts itself. Looks at every group, member and offset."""
+        """Verify the shard. Raises AssertionError if it contradicts itself. Every group, member and offset is
+        examined."""
         self._table.check()
         self.offsets.check()
         if min(self._commits.values(), default=1) <= 0:
@@ -142,7 +142,7 @@ class Shard:
     # ------------------------------------------------------------ membership
 
     def join(self, group_id: str, request: JoinRequest, reply: JoinTicket) -> None:
-        """JoinGroup; a new group is made only for a member without an id."""
+        """Handle JoinGroup. A new group is created only for a member without an id."""
         group = self.groups.get(group_id)
         member = None if group is None else group.members.get(request.member_id)
         try:
@@ -163,8 +163,11 @@ class Shard:
     def _join_first(
         self, group_id: str, empty: ConsumerGroup | None, request: JoinRequest, reply: JoinTicket
     ) -> None:
-        """Make a classic group for one that is taken into it. Only to such a one the empty consumer group gives
-        way: offsets without a group would never expire, and in a new group they expire sooner."""
+        """Create a classic group if the request makes its sender a member or a pending member.
+
+        Only then does the group replace an empty consumer group. Offsets without a group would never expire, and in a
+        new group they expire sooner.
+        """
         try:
             claim = self._memory.group(group_id, request.holders)
         except KafkaError as error:
@@ -190,7 +193,7 @@ class Shard:
         reply: SyncTicket,
         holders: tuple[str, ...] = (),
     ) -> None:
-        """SyncGroup. `holders` claim the memory of what it assigns."""
+        """Handle SyncGroup. `holders` claim the memory of the assignments."""
         group = self.groups.get(group_id)
         if group is None:
             reply(SyncReply(reply, ErrorCode.UNKNOWN_MEMBER_ID))
@@ -211,7 +214,7 @@ class Shard:
         self._perform(group, effects)
 
     def heartbeat(self, group_id: str, member_id: str, instance_id: str | None, generation: int) -> ErrorCode:
-        """Heartbeat; cheap: the timer is only moved when it fires."""
+        """Handle Heartbeat. It is cheap: the timer is only moved when it fires."""
         group = self.groups.get(group_id)
         if group is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
@@ -220,7 +223,7 @@ class Shard:
         return group.heartbeat(member_id, instance_id, generation, self._now_ms())
 
     def leave(self, group_id: str, member_id: str, instance_id: str | None) -> ErrorCode:
-        """One member of a LeaveGroup."""
+        """Remove one member of a LeaveGroup request."""
         group = self.groups.get(group_id)
         if group is None:
             return ErrorCode.UNKNOWN_MEMBER_ID
@@ -244,9 +247,9 @@ class Shard:
         knows_epochs: bool = True,
         holders: tuple[str, ...] = (),
     ) -> None:
-        """Store offsets; `done` once they are visible, or with the reason why they will not be.
+        """Store offsets. `done` gets NONE once they are visible, or else the error.
 
-        `knows_epochs` from OffsetCommit 9 on, which consumer groups are for. `holders` claim the memory.
+        `knows_epochs`: true from OffsetCommit 9 on, which consumer groups need. `holders` claim the memory.
         """
         who = Committer(member_id, instance_id, generation)
         error = check_commit(
@@ -279,11 +282,12 @@ class Shard:
         knows_epochs: bool = True,
         holders: tuple[str, ...] = (),
     ) -> None:
-        """Append offsets that count once the writer's transaction commits; `done` once they are below the high
-        watermark, or with the reason why they are not, or may not be.
+        """Append offsets that count once the writer's transaction commits.
 
-        They are in the log when this returns, unless `done` was told an error: so the caller asks in the same turn of
-        the loop whether that transaction is open here. `knows_epochs` from TxnOffsetCommit 6 on.
+        `done` gets NONE once the offsets are below the high watermark, or else the reason why they are not, or may not
+        be. The offsets are in the log when this method returns, unless `done` got an error. So the caller checks in the
+        same turn of the event loop that the transaction is open here. `knows_epochs`: true from TxnOffsetCommit 6 on.
+        `holders` claim the memory.
         """
         group = self.groups.get(group_id)
         error = check_transactional_commit(group, who, _held(offsets), knows_epochs=knows_epochs)
@@ -300,7 +304,7 @@ class Shard:
                 self.offsets.pending.add(writer.producer_id, group_id, partition, committed, position)
 
         def show() -> None:
-            # Unless the group was deleted meanwhile.
+            # If no offset is pending, the group was deleted meanwhile.
             if self.offsets.pending.of_group(group_id):
                 self._make_sure_of(group_id, claim)
 
@@ -310,7 +314,7 @@ class Shard:
     def _claimed(
         self, group_id: str, offsets: Mapping[TopicPartition, CommittedOffset], holders: tuple[str, ...]
     ) -> RetainedClaim | ErrorCode | None:
-        """Claim the memory of offsets. Returns the claim of their group if there is none yet, or an error."""
+        """Claim the memory of offsets. Return the claim of their group if the group is missing, or an error."""
         if not self._memory.committing(offsets, holders, self.offsets.view(group_id)):
             return ErrorCode.INVALID_COMMIT_OFFSET_SIZE
         try:
@@ -319,8 +323,10 @@ class Shard:
             return ErrorCode.INVALID_COMMIT_OFFSET_SIZE
 
     def transaction_ended(self, producer_id: int, end_offset: int, *, committed: bool) -> None:
-        """A marker is below the high watermark; it lies right below `end_offset`. What its producer has pending before
-        it counts from here on, or never. To be called before anybody is told that the transaction is over.
+        """Apply a marker that is below the high watermark: the last record below `end_offset`.
+
+        The producer's pending offsets before the marker become committed offsets, or are dropped. Callers must call
+        this before they answer any client that the transaction is over.
         """
         if self.closed:
             return
@@ -331,7 +337,7 @@ class Shard:
             self._make_sure_of(group_id)
 
     def _committing(self, group_id: str, done: Callable[[ErrorCode], None]) -> Callable[[ErrorCode], None]:
-        """Until what this returns is called, the group does not expire."""
+        """Keep the group from expiring until the caller calls the returned function, which then calls `done`."""
 
         def written(outcome: ErrorCode) -> None:
             self._commits[group_id] -= 1
@@ -343,7 +349,8 @@ class Shard:
         return written
 
     def check_fetch(self, group_id: str, member_id: str | None, epoch: int) -> ErrorCode:
-        """Whether this member may read the group's offsets; classic groups let everybody."""
+        """Return the error if this member may not read the group's offsets. Any client may read those of a classic
+        group."""
         group = self.groups.get(group_id)
         return check_fetch(group, member_id, epoch) if isinstance(group, ConsumerGroup) else ErrorCode.NONE
 
@@ -352,7 +359,10 @@ class Shard:
         self._forget_offsets(list(self.offsets.select(is_gone)))
 
     def _forget_offsets(self, gone: list[tuple[str, TopicPartition]]) -> None:
-        """At once, and in batches that the log takes; a commit that is written already goes with them."""
+        """Remove offsets from memory at once, and from the log in batches of a size that it accepts.
+
+        A commit that is already being written is removed, too.
+        """
 
         def remove(some: Sequence[tuple[str, TopicPartition]], position: int = AFTER_ALL) -> None:
             for group_id, partition in some:
@@ -377,10 +387,11 @@ class Shard:
         self._writes.write(records, lambda _outcome: None, show, insist=True)
 
     def expire(self) -> None:
-        """Forget offsets that are past the retention, as `expiry` says, and then groups that have neither members
-        nor offsets. Where there are very many, some wait for the next time.
+        """Remove offsets that have expired by the rules of `expiry`, and then groups that have neither members nor
+        offsets.
 
-        They are past it by both clocks: one may have been wrong as this process began, and one may be wrong now.
+        If there are very many, the rest wait for the next call. Offsets expire only by both clocks: one clock may have
+        been wrong when this process began, and the other may be wrong now.
         """
         steady_ms, wall_ms = self._now_ms(), self._dependencies.wall_ms
         now = steady_ms if wall_ms is None else min(steady_ms, wall_ms())
@@ -403,7 +414,7 @@ class Shard:
         self._writes.settle_debts()
 
     def _bury(self, group: AnyGroup) -> list[KeyValue]:
-        """Let go of a group without members; its tombstones."""
+        """Drop a group without members; return its tombstones."""
         if isinstance(group, ConsumerGroup):
             return self.consumer.bury(group)
         for effect in group.kill(self._now_ms()):
@@ -417,9 +428,9 @@ class Shard:
         partitions: Sequence[TopicPartition],
         done: Callable[[ErrorCode, frozenset[str]], None],
     ) -> None:
-        """OffsetDelete: `done` with the outcome, and the topics whose offsets stay since members consume them.
+        """Handle OffsetDelete. `done` gets the outcome, and the topics whose offsets stay because members consume them.
 
-        Raises KafkaError: GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP for members that do not say what they consume.
+        Raises KafkaError: GROUP_ID_NOT_FOUND, or NON_EMPTY_GROUP if the members do not say which topics they consume.
         """
         group = self.groups.get(group_id)
         if group is None:
@@ -443,7 +454,8 @@ class Shard:
         self._writes.write(records, lambda outcome: done(outcome, consumed), forget)
 
     def delete_group(self, group_id: str, done: Callable[[ErrorCode], None]) -> None:
-        """Remove a group without members, and its offsets (GROUP_ID_NOT_FOUND, NON_EMPTY_GROUP)."""
+        """Remove a group without members, and its offsets. `done` gets the outcome: GROUP_ID_NOT_FOUND,
+        NON_EMPTY_GROUP."""
         group = self.groups.get(group_id)
         offsets = self.offsets.known_partitions(group_id)
         if group is None and not offsets:
@@ -461,7 +473,7 @@ class Shard:
         def forget(position: int = AFTER_ALL) -> None:
             for partition in offsets:
                 self.offsets.remove(group_id, partition, position)
-            # Made by a commit that was on its way.
+            # A commit that was being written may have created the group again.
             left = self.groups.get(group_id)
             made_since = isinstance(left, ClassicGroup) and left.generation == 0 and may_go(left)
             if made_since and not self.offsets.known_partitions(group_id):
@@ -471,7 +483,7 @@ class Shard:
         if not tombstones:
             done(ErrorCode.NONE)
             return
-        # Once more when that is committed: commits on their way have shown theirs meanwhile.
+        # Forget again once the tombstones are committed: commits in flight have become visible meanwhile.
         self._writes.write(tombstones, done, forget, insist=True)
 
     # ------------------------------------------------------------ effects
@@ -501,7 +513,7 @@ class Shard:
 
 
 def _held(offsets: Mapping[TopicPartition, CommittedOffset]) -> Iterator[tuple[bytes, int]]:
-    """The partitions by topic id, as consumer groups know them."""
+    """Return the partitions by topic id, which consumer groups use."""
     return ((committed.topic_id, index) for (_, index), committed in offsets.items())
 
 

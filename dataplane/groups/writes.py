@@ -1,4 +1,4 @@
-"""Writes to a shard's log: what they come to for clients, and how long clients wait for them."""
+"""Writes to a shard's log: the errors that clients get for them, and the timeout of clients that wait."""
 
 from __future__ import annotations
 
@@ -10,39 +10,43 @@ from ...protocol.errors import ErrorCode, KafkaError
 from .records import KeyValue, OffsetsWriter, batch_of, transactional_batch_of
 
 _BATCH_BYTES = 512 * 1024
-"""Half of what the log takes by default: records that come to more go into several batches."""
+"""Maximum batch size, half of what the log takes by default. Larger writes are split into several batches."""
 _RECORD_OVERHEAD_BYTES = 24
 
 
 class OffsetsLog(Protocol):
-    """One replicated partition of `__consumer_offsets`, as its leader sees it."""
+    """A replicated partition of `__consumer_offsets`, as its leader sees it."""
 
     @property
     def end_offset(self) -> int:
-        """Where the next batch will lie."""
+        """Offset of the next batch."""
 
     def append(self, batch: bytearray, done: Callable[[ErrorCode], None]) -> None:
-        """Append one batch; `done` is called once: below the high watermark, or with why not. An error that
-        comes before this returns says that nothing was appended."""
+        """Append one batch. `done` is called once: with NONE when the batch is below the high watermark, or else with
+        the error.
+
+        If `done` gets an error before this method returns, nothing was appended.
+        """
 
     def append_transactional(self, batch: bytearray) -> int:
-        """Append one batch of a transaction; the offset behind it. KafkaError: nothing was appended."""
+        """Append one batch of a transaction; return the next offset. Raises KafkaError if nothing was appended."""
 
     def on_high_watermark(self, offset: int, done: Callable[[ErrorCode], None]) -> None:
-        """Call `done` once: when the high watermark reaches `offset`, or with why that is not known."""
+        """Call `done` once: with NONE when the high watermark reaches `offset`, or else with the reason why that is not
+        known."""
 
     def read_all(self) -> AsyncIterator[memoryview]:
-        """Whole batches from the log start to the log end, yielding to the loop in between."""
+        """Yield whole batches from the log start to the log end, and yield to the event loop in between."""
 
 
 class ShardWrites:
     """Appends for one shard, until it is closed."""
 
     def __init__(self, log: OffsetsLog, wall_ms: Callable[[], int], timeout_s: float) -> None:
-        """`timeout_s` is Kafka's `offsets.commit.timeout.ms`."""
+        """Create the writer of a log. `timeout_s` is Kafka's `offsets.commit.timeout.ms` in seconds."""
         self._log, self._wall_ms, self._timeout_s = log, wall_ms, timeout_s
-        # Tombstones of what is gone from memory and that the log did not take: they precede the next write. What they
-        # are to show then: what was on its way when they were refused is gone, too.
+        # Tombstones that the log refused, of items that are gone from memory: they precede the next write. Their `show`
+        # functions run then, too: they remove what was in flight when the tombstones were refused.
         self._owed: list[KeyValue] = []
         self._owed_shows: list[Callable[[int], None]] = []
         self.closed = False
@@ -55,11 +59,11 @@ class ShardWrites:
         *,
         insist: bool = False,
     ) -> None:
-        """Append records: `show` once they are committed, however late, with where in the log they begin; `done` with
-        outcome or timeout.
+        """Append records.
 
-        `insist` for tombstones of what nobody remembers from here on: if the log refuses them, they are written
-        with whatever comes next.
+        `show` gets the log position of the first record once the records are committed, however late. `done` gets the
+        outcome or a timeout. `insist` is for tombstones of items that are gone from memory: if the log refuses them,
+        they are written with the next write.
         """
         owed, self._owed = self._owed, []
         owed_shows, self._owed_shows = self._owed_shows, []
@@ -102,11 +106,14 @@ class ShardWrites:
         appended: Callable[[int], None],
         show: Callable[[], None],
     ) -> None:
-        """Append records as one batch of a writer's transaction: `appended` at once if they are in the log, with where;
-        `show` once they are committed, however late; `done` with outcome or timeout."""
+        """Append records as one batch of a writer's transaction.
+
+        `appended` is called at once with the batch's position if the batch is in the log. `show` is called once it is
+        committed, however late. `done` gets the outcome or a timeout.
+        """
         self.settle_debts()
         if self._owed:
-            # What is owed would be written behind them, and end them.
+            # The owed tombstones would be written after these records, and remove them.
             done(ErrorCode.COORDINATOR_NOT_AVAILABLE)
             return
         position = self._log.end_offset
@@ -126,13 +133,13 @@ class ShardWrites:
         self._log.on_high_watermark(end, written)
 
     def settle_debts(self) -> None:
-        """Write what is owed, if anything, without waiting for another reason."""
+        """Write the tombstones that the log refused earlier, if there are any."""
         if self._owed:
             self.write((), lambda _outcome: None)
 
 
 class _Outcome:
-    """What a client is told of its write: what came of it, or that nobody knows yet."""
+    """The answer to a client's write: its outcome, or a timeout if the outcome is not known in time."""
 
     def __init__(self, done: Callable[[ErrorCode], None], timeout_s: float) -> None:
         self._done: Callable[[ErrorCode], None] | None = done
@@ -141,7 +148,7 @@ class _Outcome:
         )
 
     def tell(self, error: ErrorCode) -> None:
-        """The first time counts."""
+        """Report the outcome to the client. Only the first call has an effect."""
         self._timer.cancel()
         done, self._done = self._done, None
         if done is not None:
@@ -149,7 +156,7 @@ class _Outcome:
 
 
 def _pieces(due: Sequence[tuple[KeyValue, bool]]) -> Iterator[list[tuple[KeyValue, bool]]]:
-    """Cut into batches that the log takes; a record that is larger by itself has its own."""
+    """Split records into batches that the log takes. A record that is too large gets a separate batch."""
     piece: list[tuple[KeyValue, bool]] = []
     size = 0
     for each in due:
@@ -179,5 +186,5 @@ _CLIENT_ERRORS = {
 
 
 def _for_clients(error: ErrorCode) -> ErrorCode:
-    """What a failed write to the offsets log means to a group member, as Kafka maps it."""
+    """Return the error that a group member gets for a failed write to the offsets log, as Kafka maps it."""
     return _CLIENT_ERRORS.get(error, error)
