@@ -1,4 +1,4 @@
-"""How many members of a classic group know each assignor."""
+"""Counts how many members of a classic group know each assignor."""
 
 from __future__ import annotations
 
@@ -9,7 +9,11 @@ from .membership import ClassicMember
 
 
 class AssignorCounts:
-    """Kept while members only come, since there may be thousands; counted anew once one has changed or gone."""
+    """The number of members that know each assignor.
+
+    The counts are updated while members only join, since there may be thousands. They are counted again after a member
+    has changed or left.
+    """
 
     __slots__ = ("_counts",)
 
@@ -19,7 +23,8 @@ class AssignorCounts:
     def known_to_others(
         self, members: Mapping[str, ClassicMember], member_id: str, offered: Iterable[str]
     ) -> bool:
-        """Whether one of the `offered` assignors is known to all members but `member_id`, which may be none."""
+        """Return whether all members except `member_id` know one of the `offered` assignors. `member_id` need not be a
+        member."""
         if self._counts is None:
             self._counts = _counted(members)
         counts, own = self._counts, members.get(member_id)
@@ -28,16 +33,16 @@ class AssignorCounts:
         return not others or any(counts[name] - (name in known) == others for name in offered)
 
     def came(self, member: ClassicMember) -> None:
-        """One member more."""
+        """Count a new member."""
         if self._counts is not None:
             self._counts.update(member.assignors)
 
     def changed(self) -> None:
-        """A member knows others now, or is gone."""
+        """Discard the counts, as a member has left or knows other assignors now."""
         self._counts = None
 
     def contradictions(self, members: Mapping[str, ClassicMember]) -> Iterator[str]:
-        """What does not fit together."""
+        """Yield the contradictions between the counts and the members."""
         if self._counts is not None and self._counts != _counted(members):
             yield f"{self._counts} is not how many members know an assignor"
 

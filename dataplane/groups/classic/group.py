@@ -1,13 +1,14 @@
-"""One classic consumer group as a pure state machine (Kafka's group protocol, KIP-62, KIP-345, KIP-394).
+"""A classic consumer group as a pure state machine (Kafka's group protocol, KIP-62, KIP-345, KIP-394).
 
 The caller passes the time in milliseconds and a *ticket* for every request that may have to wait; methods
 return the replies that are due (`JoinReply`, `SyncReply`) and whether the group must be stored
-(`StoreGroup`). `Group.next_deadline_ms` says when `Group.tick` has something to do: sessions, the rebalance
-itself, members that never came back with their id, and members that joined but never synced all expire there.
+(`StoreGroup`). `ClassicGroup.next_deadline_ms` is when the caller has to call `ClassicGroup.tick`. There the rebalance
+itself expires, and so do the sessions of members, members that never came back with their id, and members that
+joined but never synced.
 
     EMPTY -> PREPARING_REBALANCE      a member joins
     PREPARING_REBALANCE -> COMPLETING_REBALANCE   every member has joined, or the rebalance timeout passed
-    PREPARING_REBALANCE -> EMPTY      nobody was left when it passed
+    PREPARING_REBALANCE -> EMPTY      no member was left when it passed
     COMPLETING_REBALANCE -> STABLE    the leader's assignment is stored
     COMPLETING_REBALANCE -> PREPARING_REBALANCE   a member joined, left or expired meanwhile
     STABLE -> PREPARING_REBALANCE     the same
@@ -39,15 +40,15 @@ from .states import TRANSITIONS, GroupState
 from .waits import Waits
 
 NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
-"""How long a member that never completed a join may wait in one (its client may be gone)."""
+"""Maximum time that a member that never completed a join may wait in a join (its client may be gone)."""
 
 
 @dataclass(slots=True)
 class ClassicGroup:
-    """A group and everything that decides about it.
+    """A group with its members and the state of its rebalance.
 
-    Invariant: `leader` is a member or None. `claim` and `assignment_claim` are to the memory of the group and of its
-    assignments.
+    Invariant: `leader` is a member or None. `claim` is the claim of the group's memory, and `assignment_claim` that of
+    its assignments.
     """
 
     group_id: str
@@ -78,9 +79,9 @@ class ClassicGroup:
         members: Sequence[ClassicMember],
         now_ms: int,
     ) -> ClassicGroup:
-        """A group of members that another protocol had brought together; it starts with a rebalance.
+        """Return a group of members that came from another protocol; it starts with a rebalance.
 
-        They have at least one assignor in common.
+        The members have at least one assignor in common.
         """
         group = cls(group_id, limits, new_member_id, GroupState.STABLE, generation, protocol_type)
         group.members = {member.member_id: member for member in members}
@@ -148,7 +149,7 @@ class ClassicGroup:
         return effects
 
     def stored(self, generation: int, error: ErrorCode, now_ms: int) -> list[Effect]:
-        """The write that a `StoreGroup` asked for ended; only the current generation's matters."""
+        """Handle the outcome of a write that a `StoreGroup` asked for. Writes of earlier generations have no effect."""
         if self.state is not GroupState.COMPLETING_REBALANCE or generation != self.generation:
             return []
         if error is not ErrorCode.NONE:
@@ -164,7 +165,7 @@ class ClassicGroup:
         return self._answer_syncs(now_ms)
 
     def heartbeat(self, member_id: str, instance_id: str | None, generation: int, now_ms: int) -> ErrorCode:
-        """Keep the session alive; the code tells the client to rejoin or that it is fenced."""
+        """Keep the session alive; the returned code tells the client to rejoin or that it is fenced."""
         error = self._check_member(member_id, instance_id, generation)
         if error is not None:
             return error
@@ -174,7 +175,7 @@ class ClassicGroup:
         return ErrorCode.NONE
 
     def leave(self, member_id: str, instance_id: str | None, now_ms: int) -> tuple[ErrorCode, list[Effect]]:
-        """A member goes; a static one may be named by its instance id alone."""
+        """Remove a member. The instance id alone suffices for a static member."""
         if self.state is GroupState.DEAD:
             return ErrorCode.COORDINATOR_NOT_AVAILABLE, []
         if not member_id and instance_id is not None:
@@ -190,7 +191,8 @@ class ClassicGroup:
     def check_commit(
         self, member_id: str, instance_id: str | None, generation: int, now_ms: int
     ) -> ErrorCode:
-        """Whether this member may commit offsets (`generation` < 0: a consumer outside any group)."""
+        """Return the error if this member may not commit offsets. `generation` < 0 stands for a consumer outside any
+        group."""
         if generation < 0 and self.state is GroupState.EMPTY:
             return ErrorCode.NONE
         error = self._check_member(member_id, instance_id, generation)
@@ -204,15 +206,18 @@ class ClassicGroup:
     def check_transactional_commit(
         self, member_id: str, instance_id: str | None, generation: int
     ) -> ErrorCode:
-        """Whether it may commit offsets in a transaction: members that are named must be up to date, whatever the
-        group is about to do; that says nothing of whether they live."""
+        """Return the error if this member may not commit offsets in a transaction.
+
+        If the request names a member, its generation must be the present one; the state of the rebalance does not
+        matter. The check does not renew the member's session.
+        """
         is_nobody = generation < 0 and not member_id and instance_id is None
         if is_nobody or (generation < 0 and self.state is GroupState.EMPTY):
             return ErrorCode.NONE
         return self._check_member(member_id, instance_id, generation) or ErrorCode.NONE
 
     def kill(self, now_ms: int, error: ErrorCode = ErrorCode.NOT_COORDINATOR) -> list[Effect]:
-        """The group ends here (deleted, or led elsewhere): everyone who waits is told."""
+        """End the group here (deleted, or led elsewhere): every waiting request gets the error."""
         effects: list[Effect] = []
         for member in self.members.values():
             effects += member.answer_waiting(error)
@@ -223,14 +228,14 @@ class ClassicGroup:
 
     @property
     def next_deadline_ms(self) -> int | None:
-        """When `tick` is due next; None if nothing is pending."""
+        """Time of the next `tick`; None if nothing is pending."""
         deadlines = [m.session_deadline_ms for m in self.members.values() if m.expires]
         deadlines += [pending.deadline_ms for pending in self.pending_ids.values()]
         deadlines += [d for d in (self._join_due_ms(), self.waits.sync_deadline_ms) if d is not None]
         return min(deadlines, default=None)
 
     def tick(self, now_ms: int) -> list[Effect]:
-        """Everything whose time has come."""
+        """Apply all timeouts that have passed."""
         effects: list[Effect] = []
         for member_id, pending in list(self.pending_ids.items()):
             if pending.deadline_ms <= now_ms:
@@ -477,7 +482,7 @@ class ClassicGroup:
         self.state_changed_ms = now_ms
 
     def check_deletable(self) -> None:
-        """Raise KafkaError unless the group has no members."""
+        """Raises KafkaError unless the group has no members."""
         if self.state is GroupState.DEAD:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"group {self.group_id} does not exist")
         if self.state is not GroupState.EMPTY:
@@ -488,7 +493,7 @@ class ClassicGroup:
     # ------------------------------------------------------------ what must hold
 
     def check(self) -> None:
-        """AssertionError if the group contradicts itself."""
+        """Verify the group. Raises AssertionError if it contradicts itself."""
         for broken in self._contradictions():
             raise AssertionError(
                 f"group {self.group_id}, {self.state.name}, generation {self.generation}: {broken}"

@@ -1,4 +1,5 @@
-"""What goes into a group's state machine and what comes out: requests, members, replies, and a request to store."""
+"""The requests to a classic group's state machine, its members, and its effects: replies, and requests to store the
+group."""
 
 from __future__ import annotations
 
@@ -16,7 +17,12 @@ _PENDING_ID_BYTES = 300
 
 @dataclass(slots=True)
 class ClassicMember:
-    """One member; `protocols` are (assignor name, subscription bytes) in the member's order of preference."""
+    """A member of a classic group.
+
+    `protocols` are pairs of assignor name and subscription bytes in the member's order of preference. A ticket is
+    present while a JoinGroup or SyncGroup of the member waits. `joined_once` is true if the member has been in a
+    generation.
+    """
 
     member_id: str
     instance_id: str | None
@@ -34,26 +40,30 @@ class ClassicMember:
 
     @property
     def assignors(self) -> frozenset[str]:
-        """Names of the assignors it knows."""
+        """Names of the assignors that the member knows."""
         return frozenset(name for name, _ in self.protocols)
 
     @property
     def expires(self) -> bool:
-        """Who waits for a join or a sync is alive by that, save one that has never been in a generation."""
+        """True if the session of the member can expire.
+
+        A member that waits for a join or a sync counts as alive, unless it has never been in a generation.
+        """
         if self.join_ticket is not None:
             return not self.joined_once
         return self.sync_ticket is None
 
     def heard_of(self, now_ms: int) -> None:
-        """Its session starts anew."""
+        """Restart the member's session."""
         self.session_deadline_ms = now_ms + self.session_timeout_ms
 
     def metadata_for(self, protocol: str | None) -> bytes:
-        """The subscription this member sent with `protocol` (empty if it does not know it)."""
+        """Return the subscription that the member sent with `protocol`; empty if the member does not know the
+        protocol."""
         return next((data for name, data in self.protocols if name == protocol), b"")
 
     def answer_waiting(self, error: ErrorCode) -> list[Effect]:
-        """Whatever the member waits for ends with an error."""
+        """Return error replies to the waiting requests of the member, which end here."""
         effects: list[Effect] = []
         if self.join_ticket is not None:
             effects.append(JoinReply(self.join_ticket, error, self.member_id))
@@ -65,9 +75,10 @@ class ClassicMember:
 
 @dataclass(frozen=True, slots=True)
 class JoinRequest:
-    """What a JoinGroup says; `require_known_id` from version 4 (KIP-394), `can_skip_assignment` from 9.
+    """The contents of a JoinGroup request.
 
-    `claim` is to the memory that the member takes, or the id that is given out to it.
+    `require_known_id` is set from version 4 on (KIP-394), `can_skip_assignment` from version 9. `claim` is the claim of
+    the memory for the member, or for the id that it gets.
     """
 
     member_id: str
@@ -85,20 +96,20 @@ class JoinRequest:
 
     @property
     def holders(self) -> tuple[str, str]:
-        """Return who claims memory for it: the principal and the address."""
+        """The principal and the address that claim memory for the request."""
         return self.principal, self.client_host.removeprefix("/")
 
 
 @dataclass(frozen=True, slots=True)
 class PendingId:
-    """A member id that was only given out (KIP-394), and until when its client may join with it, in milliseconds."""
+    """A member id that a client has got but not yet joined with (KIP-394). The client may join until `deadline_ms`."""
 
     deadline_ms: int
     claim: RetainedClaim | None = None
 
     @classmethod
     def given_out(cls, member_id: str, deadline_ms: int, claim: RetainedClaim | None) -> PendingId:
-        """Return one whose claim is as small as what is kept of the request: the id alone."""
+        """Return a pending id. Its claim is reduced to the size of the id, which alone is kept of the request."""
         if claim is not None:
             claim.count(_PENDING_ID_BYTES + getsizeof(member_id))
         return cls(deadline_ms, claim)
@@ -106,7 +117,7 @@ class PendingId:
 
 @dataclass(frozen=True, slots=True)
 class JoinReply:
-    """The answer to one JoinGroup; `members` (id, instance id, subscription) only goes to the leader."""
+    """The answer to a JoinGroup; only the leader gets `members` (id, instance id, subscription)."""
 
     ticket: object
     error: ErrorCode
@@ -121,7 +132,7 @@ class JoinReply:
 
 @dataclass(frozen=True, slots=True)
 class SyncReply:
-    """The answer to one SyncGroup."""
+    """The answer to a SyncGroup."""
 
     ticket: object
     error: ErrorCode
@@ -132,9 +143,10 @@ class SyncReply:
 
 @dataclass(frozen=True, slots=True)
 class StoreGroup:
-    """Write the group's metadata to its log, then call `Group.stored` with the same generation.
+    """A request to the caller: write the group's metadata to its log, then call `ClassicGroup.stored` with this
+    generation.
 
-    `then` makes of the outcome a reply that is due in any case, even if the group has ended meanwhile.
+    `then` turns the outcome into a reply that is due in any case, even if the group has ended meanwhile.
     """
 
     generation: int
@@ -145,12 +157,12 @@ Effect = JoinReply | SyncReply | StoreGroup
 
 
 def common_protocols(members: Sequence[ClassicMember]) -> set[str]:
-    """Assignors that all of these members know; there is at least one member."""
+    """Return the assignors that all of these members know. At least one member is required."""
     return set(members[0].assignors).intersection(*(m.assignors for m in members))
 
 
 def select_protocol(members: Sequence[ClassicMember]) -> str:
-    """Every member votes for the first of its assignors that all of them know."""
+    """Return the assignor with most votes. Every member votes for the first of its assignors that all members know."""
     common = common_protocols(members)
     votes = Counter(next(name for name, _ in m.protocols if name in common) for m in members)
     return votes.most_common(1)[0][0]

@@ -1,4 +1,4 @@
-"""What members of a classic group are told when they have joined or synced."""
+"""The replies to members of a classic group that have joined or synced."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .membership import ClassicMember, JoinReply, SyncReply
 
 
 class Generation(Protocol):
-    """A group as it is now, as far as its members are told."""
+    """The present state of a group, as replies report it to members."""
 
     @property
     def generation(self) -> int: ...
@@ -25,7 +25,8 @@ class Generation(Protocol):
 
 
 def join_reply(group: Generation, member: ClassicMember, ticket: object, *, skip: bool = False) -> JoinReply:
-    """The generation, and to the leader who is in it; `skip` where it shall not assign anew."""
+    """Return a reply with the generation; the leader also gets the members. With `skip` the leader must not assign
+    again."""
     leads = member.member_id == group.leader
     listed = (
         tuple((m.member_id, m.instance_id, m.metadata_for(group.protocol)) for m in group.members.values())
@@ -48,10 +49,10 @@ def join_reply(group: Generation, member: ClassicMember, ticket: object, *, skip
 def returned_reply(
     group: Generation, member: ClassicMember, ticket: object, old_leader: str | None, *, can_skip: bool
 ) -> JoinReply:
-    """To a static member that is back under a new id and keeps its assignment (KIP-345).
+    """Return the reply to a static member that is back under a new id and keeps its assignment (KIP-345).
 
-    A leader that cannot be asked to skip the assignment is told that its former self leads, so that it does not
-    assign (KIP-814).
+    If a leader's request cannot carry the order to skip the assignment, the reply names its former id as the leader, so
+    that it does not assign (KIP-814).
     """
     leads = group.leader == member.member_id
     if not leads or can_skip:
@@ -68,10 +69,11 @@ def returned_reply(
 
 
 def sync_reply(group: Generation, member: ClassicMember, ticket: object) -> SyncReply:
-    """The member's assignment."""
+    """Return a reply with the member's assignment."""
     return SyncReply(ticket, ErrorCode.NONE, member.assignment, group.protocol_type, group.protocol)
 
 
 def when_stored(reply: JoinReply, outcome: ErrorCode) -> JoinReply:
-    """The reply, or why its generation could not be stored; who joins without an id does so again."""
+    """Return the reply, or an error if its generation could not be stored. A member that joined without an id does so
+    again."""
     return reply if outcome is ErrorCode.NONE else JoinReply(reply.ticket, outcome, "")

@@ -1,4 +1,4 @@
-"""States of a classic group, and which follow which; `group` says when."""
+"""States of a classic group, and their permitted transitions; `group` describes when they happen."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from enum import Enum
 
 
 class GroupState(Enum):
-    """Names as ListGroups and DescribeGroups report them."""
+    """The state of a classic group, with the names that ListGroups and DescribeGroups report."""
 
     EMPTY = "Empty"
     PREPARING_REBALANCE = "PreparingRebalance"

@@ -1,4 +1,4 @@
-"""What the members of a classic group consume, read from what they tell each other."""
+"""The topics that the members of a classic group consume, read from their subscriptions."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from ....protocol.wire.primitives import MalformedMessage
 from .group import ClassicGroup
 
 CONSUMER = "consumer"
-"""The protocol type whose members say what they subscribe to."""
+"""The protocol type whose members send subscriptions."""
 
 
 def subscribed_topics(group: ClassicGroup) -> frozenset[str] | None:
-    """Topics that the members consume; None if they are no consumers or do not say."""
+    """Return the topics that the members consume; None if they are not consumers or a subscription is unreadable."""
     if group.protocol_type != CONSUMER:
         return None
     try:

@@ -1,7 +1,7 @@
-"""Server-side assignors (KIP-848): who shall own what in the end, as pure functions.
+"""Server-side assignors (KIP-848): pure functions that compute the target assignment of each member.
 
-Both give every partition of a subscribed topic to exactly one of its subscribers. Racks are not considered, as
-in Kafka 4.
+Both give every partition of a subscribed topic to exactly one of its subscribers. Racks are not considered, as in Kafka
+4.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from .member import Partitions, TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class SubscribedMember:
-    """What an assignor knows of a member; `order` is where it stands among members: by instance id, if any."""
+    """A member as an assignor sees it. `order` is the key by which members are sorted: the instance id, if there is
+    one."""
 
     member_id: str
     order: str
@@ -29,10 +30,10 @@ Assignor = Callable[[Sequence[SubscribedMember], Mapping[bytes, int]], Assignmen
 
 
 def uniform(subscribers: Sequence[SubscribedMember], counts: Mapping[bytes, int]) -> Assignment:
-    """As even as subscriptions allow, moving as little as that needs.
+    """Return an assignment as even as subscriptions allow, with as few moves of partitions as that needs.
 
-    `counts` are partitions by topic id. With equal subscriptions sizes differ by one at most; otherwise no
-    single move of a partition makes two members more alike.
+    `counts` are numbers of partitions by topic id. With equal subscriptions sizes differ by one at most. Otherwise no
+    single move of a partition makes the sizes of two members more equal.
     """
     if not subscribers:
         return {}
@@ -47,7 +48,7 @@ def _uniform_alike(members: Sequence[SubscribedMember], counts: Mapping[bytes, i
     least, extra = divmod(len(every), len(members))
     valid = frozenset(every)
     owned = {m.member_id: sorted(m.previous & valid) for m in members}
-    # Those who have most keep the few places for one more.
+    # Members that own most may keep one partition more than the others.
     quotas: dict[str, int] = {}
     for member in sorted(members, key=lambda m: -len(owned[m.member_id])):
         quotas[member.member_id] = least + (len(quotas) < extra)
@@ -73,7 +74,7 @@ def _uniform_mixed(members: Sequence[SubscribedMember], counts: Mapping[bytes, i
             if partition not in owner and _exists(partition, member.topics, counts):
                 owner[partition] = member.member_id
                 loads[member.member_id] += 1
-    # Topics with few subscribers first: whoever has no choice is served before those who have.
+    # Topics with few subscribers first: members without a choice are served before members with a choice.
     topics = sorted(subscribers, key=lambda topic_id: (len(subscribers[topic_id]), topic_id))
     for topic_id in topics:
         free = [p for p in _partitions((topic_id,), counts) if p not in owner]
@@ -96,7 +97,7 @@ def _hand_out(
     owner: dict[TopicPartition, str],
     loads: dict[str, int],
 ) -> None:
-    """Each of a topic's free partitions to the one of its subscribers that has least by then."""
+    """Give each free partition of a topic to the subscriber that has the fewest partitions by then."""
     if not free:
         return
     emptiest = [(loads[member_id], position) for position, member_id in enumerate(subscribers)]
@@ -114,14 +115,14 @@ def _even_out(
     owner: dict[TopicPartition, str],
     loads: dict[str, int],
 ) -> bool:
-    """Move a topic's partitions from fuller to emptier members; whether any moved.
+    """Move a topic's partitions from fuller to emptier members; return whether a partition moved.
 
-    The sum of the squares of loads falls with each move: there is an end.
+    The sum of the squares of loads falls with each move, so the moves come to an end.
     """
     owned: dict[str, list[TopicPartition]] = {}
     for partition in partitions:
         owned.setdefault(owner[partition], []).append(partition)
-    # Entries whose load is another by now are put right when they come to the top.
+    # Entries with an outdated load are corrected when they come to the top.
     fullest = [(-loads[member_id], member_id) for member_id in owned]
     emptiest = [(loads[member_id], member_id) for member_id in subscribers]
     heapify(fullest)
@@ -146,10 +147,10 @@ def _even_out(
 
 
 def assign_range(subscribers: Sequence[SubscribedMember], counts: Mapping[bytes, int]) -> Assignment:
-    """Each topic in contiguous ranges, members in one order for all topics.
+    """Return an assignment of each topic in contiguous ranges, with members in one order for all topics.
 
-    Topics with as many partitions and the same subscribers are split alike, so that equal keys of both meet at
-    one member.
+    Topics with as many partitions and the same subscribers are split alike, so that equal keys of both meet at one
+    member.
     """
     members = sorted(subscribers, key=lambda s: (s.order, s.member_id))
     result: dict[str, set[TopicPartition]] = {member.member_id: set() for member in members}
@@ -164,7 +165,7 @@ def assign_range(subscribers: Sequence[SubscribedMember], counts: Mapping[bytes,
 
 
 ASSIGNORS: Mapping[str, Assignor] = {"uniform": uniform, "range": assign_range}
-"""By the names that clients and `group.consumer.assignors` use."""
+"""Assignors by the names that clients and `group.consumer.assignors` use."""
 
 
 def _subscribers(members: Sequence[SubscribedMember], counts: Mapping[bytes, int]) -> dict[bytes, list[str]]:

@@ -1,8 +1,8 @@
-"""Members of a consumer group that speak the classic protocol: how join, sync, heartbeat and leave look to them.
+"""Join, sync, heartbeat and leave of consumer group members that use the classic protocol.
 
-They have no leader: each is told its own part of the target, as if a leader had sent it, and is sent back to
-join whenever its part changes. A generation is the member's epoch. One that was told to join, or has joined, and
-does not go on within its rebalance timeout is fenced, as one that does not give partitions up in time.
+These members have no leader. Each gets its own part of the target, as if a leader had sent it, and has to join again
+whenever its part changes. A generation is the member's epoch. A member that had to join, or has joined, and does not go
+on within its rebalance timeout is fenced, like a member that does not give partitions up in time.
 """
 
 from __future__ import annotations
@@ -25,7 +25,10 @@ PROTOCOL_TYPE = "consumer"
 
 
 def join(group: ConsumerGroup, request: JoinRequest, new_id: str, ticket: object, now_ms: int) -> JoinReply:
-    """JoinGroup; `new_id` is for a member that has none. Answered at once: there is nobody to wait for."""
+    """Handle JoinGroup. The reply comes at once, since a join waits for no other member.
+
+    `new_id` is the id for a member without an id.
+    """
     try:
         subscription = _checked(group, request)
         if not request.member_id and request.require_known_id and request.instance_id is None:
@@ -61,7 +64,10 @@ def sync(
     ticket: object,
     now_ms: int,
 ) -> SyncReply:
-    """SyncGroup: the member's part; `named` are the protocol type and protocol it says, None where it does not."""
+    """Handle SyncGroup: reply with the member's part of the target.
+
+    `named` are the protocol type and the protocol of the request, each None if absent.
+    """
     try:
         member, classic = _member(group, member_id, instance_id, generation)
     except KafkaError as error:
@@ -80,7 +86,7 @@ def sync(
 def heartbeat(
     group: ConsumerGroup, member_id: str, instance_id: str | None, generation: int, now_ms: int
 ) -> ErrorCode:
-    """Heartbeat; REBALANCE_IN_PROGRESS where joining again takes the member further."""
+    """Handle Heartbeat. REBALANCE_IN_PROGRESS is returned if another join takes the member further."""
     try:
         member, _ = _member(group, member_id, instance_id, generation)
     except KafkaError as error:
@@ -94,7 +100,7 @@ def heartbeat(
 
 
 def leave(group: ConsumerGroup, member_id: str, instance_id: str | None, now_ms: int) -> ErrorCode:
-    """LeaveGroup, of any member: this is how tools remove static members."""
+    """Handle LeaveGroup of any member; tools remove static members by this request."""
     if not member_id and instance_id is not None:
         member_id = group.static_members.get(instance_id, "")
     elif instance_id is not None:
@@ -109,12 +115,12 @@ def leave(group: ConsumerGroup, member_id: str, instance_id: str | None, now_ms:
 
 
 def subscription_of(protocols: tuple[tuple[str, bytes], ...]) -> ConsumerProtocolSubscription:
-    """What a consumer's first protocol subscribes to. Raises MalformedMessage."""
+    """Return the subscription of a consumer's first protocol. Raises MalformedMessage."""
     return decode_payload(ConsumerProtocolSubscription, protocols[0][1])
 
 
 def partitions_of(listed: list[TopicPartition], topics: TopicCatalog) -> Partitions:
-    """Partitions by topic id, without those of topics that do not exist."""
+    """Return partitions by topic id, without partitions of topics that do not exist."""
     return frozenset(
         (topics.ids[each.topic], index)
         for each in listed
@@ -124,7 +130,7 @@ def partitions_of(listed: list[TopicPartition], topics: TopicCatalog) -> Partiti
 
 
 def assignment_of(member: ConsumerMember, topics: TopicCatalog) -> bytes:
-    """What the member holds, in the version that its subscription came in."""
+    """Return the encoded partitions that the member holds, in the version of its subscription."""
     assert member.classic is not None
     version = int.from_bytes(member.classic.protocols[0][1][:2], "big", signed=True)
     listed = [
@@ -136,7 +142,7 @@ def assignment_of(member: ConsumerMember, topics: TopicCatalog) -> bytes:
 
 
 def common_protocols(members: list[ConsumerMember]) -> set[str]:
-    """Assignors that all these members of the classic protocol offer."""
+    """Return the assignors that all these members of the classic protocol offer."""
     offered = [{name for name, _ in m.classic.protocols} for m in members if m.classic is not None]
     return set.intersection(*offered) if offered else set()
 

@@ -1,22 +1,22 @@
-"""One consumer group as a pure state machine (KIP-848).
+"""A consumer group as a pure state machine (KIP-848).
 
-Whenever the group changes (members, what they subscribe to, the topics meant, rights to those), its epoch rises. The
+Whenever the group changes (members, their subscriptions, the matching topics, rights to them), its epoch rises. The
 next heartbeat of any member then computes the target assignment of that epoch, and each heartbeat takes its member a
-step towards it (`reconciliation`). The state is what these epochs say:
+step towards the target (`reconciliation`). The state follows from these epochs:
 
     EMPTY       -> RECONCILING   the first member joins: its target is computed with its heartbeat
     EMPTY       -> STABLE        likewise, and its partitions are free
     RECONCILING -> STABLE        the last member reaches the epoch of the target
     RECONCILING -> ASSIGNING     a member leaves or is fenced: no target for the new epoch yet
-    STABLE      -> RECONCILING   a member joins or subscribes otherwise, a topic comes, grows or goes
+    STABLE      -> RECONCILING   a member joins or changes its subscription, a topic is created, grows or is deleted
     STABLE      -> ASSIGNING     a member leaves or is fenced
     ASSIGNING   -> RECONCILING   a heartbeat computes the target
     ASSIGNING   -> STABLE        likewise, and its member is the only one to follow it
     any but DEAD -> EMPTY        the last member leaves or is fenced
     any but DEAD -> DEAD         the group is deleted, becomes classic, or its coordinator moves away
 
-The caller passes the time in milliseconds. What must be stored is collected in `changes`; the answer to a
-heartbeat may be sent once that is done.
+The caller passes the time in milliseconds. `changes` collects the records to write; the answer to a heartbeat may be
+sent once they are written.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ UNKNOWN_HASH = 0
 
 
 class ConsumerGroupState(Enum):
-    """Names as ListGroups and ConsumerGroupDescribe report them."""
+    """The state of a consumer group, with the names that ListGroups and ConsumerGroupDescribe report."""
 
     EMPTY = "Empty"
     ASSIGNING = "Assigning"
@@ -68,7 +68,7 @@ TRANSITIONS: Mapping[ConsumerGroupState, frozenset[ConsumerGroupState]] = {
 
 
 class RecordKind(IntEnum):
-    """Key versions of `__consumer_offsets`; CLASSIC is only ever removed by a consumer group."""
+    """Key versions of `__consumer_offsets`. A consumer group only writes tombstones of CLASSIC."""
 
     CLASSIC = 2
     GROUP = 3
@@ -79,15 +79,15 @@ class RecordKind(IntEnum):
 
 
 Change = tuple[RecordKind, str]
-"""A record that is to be written as things are now, and the member it is about ("" for the group's)."""
+"""A record to write from the present state: its kind, and the member it is about ("" for the group's records)."""
 
 
 @dataclass(slots=True)
 class ConsumerGroup:
-    """A group and everything that decides about it.
+    """A group with its members, its target assignment and its epochs.
 
-    Invariants: `owners` maps what members hold to them; `assignment_epoch` <= `epoch`; a member's epoch is at
-    most `assignment_epoch`.
+    Invariants: `owners` maps every partition that a member holds to the member; `assignment_epoch` <= `epoch`; a
+    member's epoch is at most `assignment_epoch`.
     """
 
     group_id: str
@@ -109,7 +109,7 @@ class ConsumerGroup:
 
     @property
     def state(self) -> ConsumerGroupState:
-        """As the epochs and members say."""
+        """The group's state, which follows from its epochs and members."""
         if self.dead:
             return ConsumerGroupState.DEAD
         if not self.members:
@@ -122,7 +122,7 @@ class ConsumerGroup:
         return ConsumerGroupState.STABLE if settled else ConsumerGroupState.RECONCILING
 
     def check(self) -> None:
-        """AssertionError if the group contradicts itself."""
+        """Verify the group. Raises AssertionError if it contradicts itself."""
         where = f"group {self.group_id}, epoch {self.epoch}, target of {self.assignment_epoch}"
         if not 0 <= self.assignment_epoch <= self.epoch:
             raise AssertionError(f"{where}: the target is ahead")
@@ -154,7 +154,8 @@ class ConsumerGroup:
     # ------------------------------------------------------------ requests
 
     def heartbeat(self, beat: MemberHeartbeat, now_ms: int) -> HeartbeatReply:
-        """Join, stay or leave. Raises KafkaError with the code that tells the client what to do."""
+        """Handle a heartbeat, with which a member joins, stays or leaves. Raises KafkaError with the code for the
+        client."""
         if beat.epoch in (LEAVE_EPOCH, LEAVE_STATIC_EPOCH):
             return self._leave(beat, now_ms)
         if beat.regex:
@@ -178,7 +179,7 @@ class ConsumerGroup:
         )
 
     def check_deletable(self) -> None:
-        """Raise KafkaError unless the group has no members."""
+        """Raises KafkaError unless the group has no members."""
         if self.dead:
             raise KafkaError(ErrorCode.GROUP_ID_NOT_FOUND, f"group {self.group_id} does not exist")
         if self.members:
@@ -187,7 +188,7 @@ class ConsumerGroup:
             )
 
     def bury(self) -> None:
-        """The group ends; all its records become tombstones."""
+        """End the group; all its records become tombstones."""
         for member_id in list(self.members):
             self.forget(member_id)
         self.dead = True
@@ -198,16 +199,16 @@ class ConsumerGroup:
 
     @property
     def session_timeout_ms(self) -> int:
-        """Of members that speak the new protocol."""
+        """The session timeout of members that use the new protocol."""
         return self.limits.session_timeout_of(self.own_settings())
 
     @property
     def next_deadline_ms(self) -> int | None:
-        """When `tick` is due next; None if nothing is pending."""
+        """Time of the next `tick`; None if nothing is pending."""
         return min((m.deadline_ms for m in self.members.values()), default=None)
 
     def tick(self, now_ms: int) -> list[str]:
-        """Fence members that are silent, or that keep others waiting; their ids."""
+        """Fence members that are silent, or that keep others waiting; return their ids."""
         late = [m.member_id for m in self.members.values() if m.deadline_ms <= now_ms]
         for member_id in late:
             self.remove(member_id, now_ms)
@@ -216,13 +217,13 @@ class ConsumerGroup:
     # ------------------------------------------------------------ who is it
 
     def _admit(self, beat: MemberHeartbeat) -> tuple[ConsumerMember, bool]:
-        """The member that speaks, and whether the group is another by its coming."""
+        """Return the member that sent the heartbeat, and whether the group has changed because the member is new."""
         known = self.members.get(beat.member_id)
         if beat.instance_id is not None:
             holder = self.static_members.get(beat.instance_id)
             if beat.epoch == JOIN_EPOCH:
                 if holder is not None and holder != beat.member_id:
-                    # Classic members do not say that they will be back: their successors just come.
+                    # Classic members do not announce that they will be back: their successors just join.
                     released = self.members[holder].classic is not None
                     member = self.replace_static(holder, beat.member_id, released=released)
                     return member, known is not None
@@ -243,7 +244,7 @@ class ConsumerGroup:
         return self.add(ConsumerMember(beat.member_id, beat.instance_id)), True
 
     def add(self, member: ConsumerMember) -> ConsumerMember:
-        """Take in a new member. Raises KafkaError GROUP_MAX_SIZE_REACHED."""
+        """Add a new member. Raises KafkaError GROUP_MAX_SIZE_REACHED."""
         if len(self.members) >= self.limits.max_size:
             raise KafkaError(
                 ErrorCode.GROUP_MAX_SIZE_REACHED,
@@ -268,10 +269,10 @@ class ConsumerGroup:
             )
 
     def replace_static(self, old_id: str, new_id: str, *, released: bool = False) -> ConsumerMember:
-        """A static member is back under a new id and takes over all that it had.
+        """Transfer all that a static member had to its new member id.
 
-        Raises KafkaError UNRELEASED_INSTANCE_ID while the old one has neither left (-2) nor expired; `released`
-        where the protocol lets the newcomer take the place without asking (classic).
+        Raises KafkaError UNRELEASED_INSTANCE_ID while the old member has neither left (-2) nor expired. `released` is
+        set if the protocol lets the new member take the place without that (classic).
         """
         old = self.members[old_id]
         if old.epoch != LEAVE_STATIC_EPOCH and not released:
@@ -284,7 +285,7 @@ class ConsumerGroup:
         target, assigned = self.target.get(old_id, frozenset()), old.assigned
         self.forget(old_id)
         if new_id in self.members:
-            # A client that has not had an instance id so far: it gives up its place for the other.
+            # The client has not had an instance id so far: it exchanges its former place for the static member's.
             self.forget(new_id)
         old.member_id, old.epoch, old.previous_epoch = new_id, JOIN_EPOCH, -1
         old.state, old.assigned, old.revoking, old.since = MemberState.STABLE, frozenset(), frozenset(), {}
@@ -315,8 +316,10 @@ class ConsumerGroup:
         return HeartbeatReply(beat.member_id, beat.epoch)
 
     def remove(self, member_id: str, now_ms: int) -> None:
-        """The member leaves or is fenced: what it held is free, and the others get a new target. Where nobody is left,
-        the target of the new epoch is known at once: nothing."""
+        """Remove a member that leaves or is fenced. Its partitions are free, and the other members get a new target.
+
+        If no member is left, the target of the new epoch is known at once: it is empty.
+        """
         self.forget(member_id)
         self.bump()
         if not self.members:
@@ -337,23 +340,23 @@ class ConsumerGroup:
     # ------------------------------------------------------------ what it wants
 
     def _describe(self, member: ConsumerMember, beat: MemberHeartbeat) -> bool:
-        """Take over what the heartbeat says of its member; whether its subscription is another now."""
+        """Take over the member's data from the heartbeat; return whether its subscription has changed."""
         said = member.take_over(beat)
         if said.is_news:
             self.note_member(member)
         if said.is_another_client:
-            # It may have other rights: its pattern is resolved anew.
+            # The client may have other rights, so its pattern is resolved again.
             self.seen_version = -1
         return said.subscribes_otherwise
 
     @property
     def assignor(self) -> str:
-        """The one that most members ask for; the broker's first one where nobody does."""
+        """The assignor that most members ask for; the broker's first assignor if no member asks for one."""
         votes = Counter(m.assignor for m in self.members.values() if m.assignor in ASSIGNORS)
         return str(votes.most_common(1)[0][0]) if votes else self.limits.assignors[0]
 
     def subscribes(self, topic: str) -> bool:
-        """Whether a member wants this topic: its offsets must not be deleted."""
+        """Return whether a member subscribes to this topic. Its offsets must not be deleted then."""
         topic_id = self.topics.ids.get(topic)
         return any(
             topic in m.topics or (topic_id is not None and topic_id in self._wanted(m))
@@ -363,7 +366,7 @@ class ConsumerGroup:
     # ------------------------------------------------------------ epochs and targets
 
     def advance(self, *, changed: bool) -> None:
-        """Raise the epoch if members or topics are others now, and compute a target that is due."""
+        """Raise the epoch if members or topics have changed, and compute a target that is due."""
         if changed or self.seen_version != self.topics.version:
             self.seen_version = self.topics.version
             wanted = frozenset[bytes]().union(*(self._wanted(m) for m in self.members.values()))
@@ -378,13 +381,13 @@ class ConsumerGroup:
     def _wanted(self, member: ConsumerMember) -> frozenset[bytes]:
         wanted = self.topics.resolve(member.topics, member.pattern)
         if self.topics.is_unresolved(member.pattern):
-            # Its topics are being looked for, or a release stored it that did not keep the principal: until they are
-            # found, or it speaks, it keeps what it has.
+            # Its topics are being searched for, or an earlier release stored the member without its principal. Until
+            # they are found, or the member sends a heartbeat, it keeps its topics.
             wanted |= {t for t, _ in self.target.get(member.member_id, ()) if t in self.topics.counts}
         return wanted
 
     def bump(self) -> None:
-        """The group is another now."""
+        """Raise the group's epoch."""
         self.epoch += 1
         self._note(RecordKind.GROUP)
 
@@ -406,7 +409,7 @@ class ConsumerGroup:
         self._reach_epoch()
 
     def _reach_epoch(self) -> None:
-        """The target is that of the group's epoch."""
+        """Record that the target belongs to the group's present epoch."""
         self.assignment_epoch = self.epoch
         self._note(RecordKind.TARGET_EPOCH)
 
@@ -433,7 +436,7 @@ class ConsumerGroup:
         self._note(RecordKind.CURRENT, member_id)
 
     def hold(self, member: ConsumerMember, assigned: Partitions, revoking: Partitions) -> None:
-        """What a member has from now on, and what it still has to give up."""
+        """Set the partitions that a member holds from now on, and those that it still has to give up."""
         before, after = member.held, assigned | revoking
         for partition in before - after:
             del self.owners[partition], member.since[partition]
@@ -446,12 +449,12 @@ class ConsumerGroup:
         member.assigned, member.revoking = assigned, revoking
 
     def not_held_by_others(self, member: ConsumerMember, partitions: Partitions) -> Partitions:
-        """Those of the partitions that the member may hold."""
+        """Return the partitions that no other member holds."""
         member_id = member.member_id
         return frozenset(p for p in partitions if self.owners.get(p, member_id) == member_id)
 
     def has_free_for(self, member: ConsumerMember) -> bool:
-        """Whether some of its target that it does not have is nobody's by now."""
+        """Return whether a partition of the member's target that it does not have is free by now."""
         missing = self.target.get(member.member_id, frozenset()) - member.assigned
         return any(self.owners.get(partition, member.member_id) == member.member_id for partition in missing)
 
@@ -461,11 +464,11 @@ class ConsumerGroup:
         self.changes[kind, member_id] = None
 
     def note_member(self, member: ConsumerMember) -> None:
-        """What the member says of itself has changed."""
+        """Record that the member's record has to be written."""
         self._note(RecordKind.MEMBER, member.member_id)
 
     def note_all(self) -> None:
-        """Everything is to be written, and the classic group of this name removed."""
+        """Record that all records have to be written, and the classic group of this name removed."""
         self._note(RecordKind.CLASSIC)
         self._note(RecordKind.GROUP)
         for member_id in self.members:
@@ -476,6 +479,6 @@ class ConsumerGroup:
                 self._note(kind, member_id)
 
     def take_changes(self) -> list[Change]:
-        """What is to be written now; it is the caller's from here on."""
+        """Return the records to write now, and forget them: the caller is responsible for them from here on."""
         changes, self.changes = list(self.changes), {}
         return changes

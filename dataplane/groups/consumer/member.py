@@ -1,4 +1,4 @@
-"""Members of a consumer group, and what they say and are told in a heartbeat."""
+"""Members of a consumer group, their heartbeats and the answers to these."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ Partitions = frozenset[TopicPartition]
 JOIN_EPOCH = 0
 LEAVE_EPOCH = -1
 LEAVE_STATIC_EPOCH = -2
-"""What a static member says that will come back, and its epoch while it is away."""
+"""The epoch in the heartbeat of a static member that leaves and will come back, and its epoch while it is away."""
 
 
 class MemberState(IntEnum):
-    """How far a member is on its way to its target; the numbers are Kafka's in `__consumer_offsets`."""
+    """A member's progress towards its target; the numbers are Kafka's in `__consumer_offsets`."""
 
     STABLE = 1
     UNREVOKED = 2
@@ -31,28 +31,30 @@ class MemberState(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ClassicSide:
-    """What a member that speaks the classic protocol said when it joined; protocols by preference."""
+    """The JoinGroup data of a member that uses the classic protocol; `protocols` are in order of preference."""
 
     session_timeout_ms: int
     protocols: tuple[tuple[str, bytes], ...]
 
 
 class HeartbeatNews(NamedTuple):
-    """What a heartbeat changed about its member."""
+    """The changes that a heartbeat made to its member."""
 
     is_news: bool
-    """Anything at all."""
+    """True if anything changed."""
     subscribes_otherwise: bool
     is_another_client: bool
 
 
 @dataclass(slots=True)
 class ConsumerMember:
-    """One member. Invariant: `assigned` and `revoking` are disjoint, and no other member holds any of them.
+    """A member of a consumer group.
 
-    `regex` is "" without a pattern. `principal` and `client_host` are of its latest heartbeat: its pattern is
-    resolved by their rights. `since` has the epoch at which it was given each partition that
-    it holds. Times are milliseconds; deadlines are None where nothing is pending.
+    Invariant: `assigned` and `revoking` are disjoint, and no other member holds a partition of either.
+
+    `regex` is "" without a pattern. `principal` and `client_host` are from the latest heartbeat: their rights decide
+    which topics the pattern matches. `since` has the epoch at which the member got each partition that it holds. Times
+    are milliseconds; deadlines are None if nothing is pending.
     """
 
     member_id: str
@@ -79,7 +81,7 @@ class ConsumerMember:
     claim: RetainedClaim | None = None
 
     def check(self) -> None:
-        """AssertionError if the member contradicts itself."""
+        """Verify the member. Raises AssertionError if it contradicts itself."""
         if self.assigned & self.revoking:
             raise AssertionError(f"{self.member_id} has and gives up {sorted(self.assigned & self.revoking)}")
         if self.since.keys() != self.held:
@@ -98,8 +100,8 @@ class ConsumerMember:
     def check_epoch(self, beat: MemberHeartbeat) -> None:
         """Raises KafkaError FENCED_MEMBER_EPOCH for an epoch that is not the member's.
 
-        The one before is accepted when nothing is claimed that is not the member's: the answer that told of the new
-        one was lost.
+        The previous epoch is accepted if the heartbeat claims only partitions of the member: then the answer with the
+        new epoch was lost.
         """
         if beat.epoch == self.epoch:
             return
@@ -113,7 +115,7 @@ class ConsumerMember:
             )
 
     def take_over(self, beat: MemberHeartbeat) -> HeartbeatNews:
-        """Be what the heartbeat says; what it does not say stays."""
+        """Update the member from a heartbeat; fields that are absent from the heartbeat keep their values."""
         subscription, client, rest = self._subscription, self._client, self._rest
         if beat.topics is not None:
             self.topics = tuple(sorted(set(beat.topics)))
@@ -143,24 +145,24 @@ class ConsumerMember:
 
     @property
     def pattern(self) -> PatternOf:
-        """What it subscribes to by a pattern."""
+        """The pattern of the member's subscription, with the client whose rights apply."""
         return PatternOf(self.regex, self.principal, self.client_host.removeprefix("/"))
 
     @property
     def held(self) -> Partitions:
-        """Everything that nobody else may be given yet."""
+        """The partitions that no other member may get yet."""
         return self.assigned | self.revoking
 
     @property
     def deadline_ms(self) -> int:
-        """When the first of its deadlines passes."""
+        """The earliest of the member's deadlines."""
         pending = (self.revoke_deadline_ms, self.join_deadline_ms, self.sync_deadline_ms)
         return min(self.session_deadline_ms, *(d for d in pending if d is not None), self.session_deadline_ms)
 
 
 @dataclass(frozen=True, slots=True)
 class MemberHeartbeat:
-    """A ConsumerGroupHeartbeat; None (and -1 for the timeout) is what has not changed since the last one."""
+    """A ConsumerGroupHeartbeat. A field is None (the timeout is -1) if it has not changed since the last heartbeat."""
 
     member_id: str
     epoch: int
@@ -177,19 +179,19 @@ class MemberHeartbeat:
 
     @property
     def holders(self) -> tuple[str, str]:
-        """Return who claims memory for it: the principal and the address."""
+        """The principal and the address that claim memory for the member."""
         return self.principal, self.client_host.removeprefix("/")
 
     @property
     def is_full(self) -> bool:
-        """Whether it says everything: such a client knows nothing and is told everything."""
+        """True if the heartbeat has all fields: its client has lost its state, and gets a full answer."""
         subscribes = self.topics is not None or self.regex is not None
         return subscribes and self.rebalance_timeout_ms != -1 and self.owned is not None
 
 
 @dataclass(frozen=True, slots=True)
 class HeartbeatReply:
-    """The answer; `assigned` is None where the member knows it already."""
+    """The answer to a heartbeat; `assigned` is None if the member knows its assignment already."""
 
     member_id: str
     epoch: int
@@ -198,7 +200,7 @@ class HeartbeatReply:
 
 
 def by_topic(partitions: Iterable[TopicPartition]) -> Mapping[bytes, list[int]]:
-    """Sorted partition indexes by topic id, the way messages and records list them."""
+    """Return sorted partition indexes by topic id, as messages and records list them."""
     found: dict[bytes, list[int]] = {}
     for topic_id, index in sorted(partitions):
         found.setdefault(topic_id, []).append(index)

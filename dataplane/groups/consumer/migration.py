@@ -1,7 +1,7 @@
-"""Groups that change their protocol while they have members, either way, without losing what members own.
+"""Groups that change their protocol while they have members, in either direction, without losing owned partitions.
 
-A classic group is upgraded when a member of the consumer protocol joins it; it is downgraded again when the last
-such member has left. Both are pure: the other machine is built from the one, which the caller then ends.
+A classic group is upgraded when a member of the consumer protocol joins it. It is downgraded again when the last such
+member has left. Both functions are pure: they build the new state machine from the old one, which the caller then ends.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ def upgrade(
     own_settings: Callable[[], Mapping[str, str]],
     now_ms: int,
 ) -> ConsumerGroup:
-    """The consumer group that a classic group of consumers becomes, at the epoch of its generation.
+    """Return the consumer group that a classic group of consumers becomes, at the epoch of its generation.
 
-    Raises KafkaError GROUP_ID_NOT_FOUND where the policy forbids it or the members are no plain consumers.
+    Raises KafkaError GROUP_ID_NOT_FOUND if the policy forbids it or the members are not plain consumers.
     """
     group_id = classic.group_id
     if not limits.migration.upgrades or classic.protocol_type != PROTOCOL_TYPE:
@@ -49,7 +49,7 @@ def upgrade(
 
 
 def _take_over(group: ConsumerGroup, classic: ClassicGroup, each: ClassicMember, now_ms: int) -> None:
-    # The protocol in use first: it is the one that the member is told again.
+    # The protocol in use first: replies to the member name the first protocol.
     protocols = tuple(sorted(each.protocols, key=lambda offered: offered[0] != classic.protocol))
     subscription = subscription_of(protocols)
     member = ConsumerMember(
@@ -70,12 +70,13 @@ def _take_over(group: ConsumerGroup, classic: ClassicGroup, each: ClassicMember,
         group.static_members[each.instance_id] = each.member_id
     if each.assignment:
         listed = decode_payload(ConsumerProtocolAssignment, each.assignment).assigned_partitions
-        # A leader may have given one partition to two: only one of them can have it here.
+        # A leader may have given one partition to two members: only one member can have it here.
         group.hold(member, group.not_held_by_others(member, partitions_of(listed, group.topics)), frozenset())
 
 
 def _keep_owned(group: ConsumerGroup, member: ConsumerMember) -> None:
-    """A cooperative member keeps what it said it owns while it joins, whatever plan there is by now."""
+    """Let a cooperative member keep the partitions that it listed as owned in its join, whatever the assignment is by
+    now."""
     assert member.classic is not None
     listed = subscription_of(member.classic.protocols).owned_partitions
     owned = group.not_held_by_others(member, partitions_of(listed, group.topics))
@@ -84,7 +85,8 @@ def _keep_owned(group: ConsumerGroup, member: ConsumerMember) -> None:
 
 
 def must_downgrade(group: ConsumerGroup, limits: GroupLimits) -> bool:
-    """Whether only members of the classic protocol are left, and the policy lets the group follow them."""
+    """Return whether only members of the classic protocol are left, and the policy and the size limit permit a
+    downgrade."""
     return (
         bool(group.members)
         and group.limits.migration.downgrades
@@ -96,9 +98,9 @@ def must_downgrade(group: ConsumerGroup, limits: GroupLimits) -> bool:
 def downgrade(
     group: ConsumerGroup, limits: GroupLimits, new_member_id: Callable[[str], str], now_ms: int
 ) -> ClassicGroup:
-    """The classic group that its members make, about to rebalance.
+    """Return the classic group that the members form, about to rebalance.
 
-    Its generation is the epoch that its members have reached: they are not fenced, but asked to join.
+    Its generation is the epoch that its members have reached, so they are not fenced, but asked to join.
     """
     members = []
     for each in group.members.values():

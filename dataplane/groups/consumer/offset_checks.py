@@ -1,4 +1,4 @@
-"""Which members of a consumer group may commit and read offsets."""
+"""Checks whether members of a consumer group may commit and read offsets."""
 
 from __future__ import annotations
 
@@ -12,10 +12,11 @@ from .member import TopicPartition
 def check_commit(
     group: ConsumerGroup, member_id: str, epoch: int, partitions: Iterable[TopicPartition]
 ) -> ErrorCode:
-    """Whether this member may commit offsets; without members anybody may who claims no epoch.
+    """Return the error if this member may not commit offsets. Any client without an epoch may, if the group has no
+    members.
 
-    An older epoch will do for partitions that the member has held ever since (KIP-1251): commits and heartbeats
-    may overtake each other.
+    An older epoch suffices for partitions that the member has held ever since (KIP-1251): commits and heartbeats may
+    overtake each other.
     """
     if epoch < 0 and not group.members:
         return ErrorCode.NONE
@@ -28,7 +29,8 @@ def check_commit(
 
 
 def check_fetch(group: ConsumerGroup, member_id: str | None, epoch: int) -> ErrorCode:
-    """Whether it may read committed offsets; who names neither member nor epoch may."""
+    """Return the error if this member may not read committed offsets. A client that names neither member nor epoch
+    may."""
     if not member_id and epoch < 0:
         return ErrorCode.NONE
     return _check_epoch(group, member_id or "", epoch)

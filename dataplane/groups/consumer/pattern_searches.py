@@ -1,8 +1,8 @@
 """The topics that match the patterns of members, found in slices. Pure.
 
 A search goes over the names of all topics, and later over the names of new topics alone. Each slice takes work of
-`TURN_WORK_MAX` at most. Searches that are not at their end take turns, so a pattern that takes long delays no other.
-The caller brings the event loop: without one, every search is done at once.
+`TURN_WORK_MAX` at most. Unfinished searches take turns, so a slow pattern delays no other search. The caller brings the
+event loop: without one, every search is done at once.
 """
 
 from __future__ import annotations
@@ -17,45 +17,49 @@ from ...patterns import TURN_WORK_MAX, Pattern, compile_pattern
 PATTERN_NAME = "SubscribedTopicRegex"
 """The name of a pattern of topics in errors."""
 FOUND_MAX: Final = 1_000_000
-"""How many topics, and characters of patterns, are kept as found: some 60 MB at most."""
+"""Maximum number of topics, and of characters of patterns, in the stored results: some 60 MB at most."""
 OPEN_MAX: Final = 100
-"""How many searches go on at a time; a heartbeat that needs one more is to be sent again."""
+"""Maximum number of concurrent searches; a heartbeat that needs another search has to be sent again."""
 _COMPILING_WORK: Final = TURN_WORK_MAX // 2
 
 Later = Callable[[Callable[[], None]], object]
-"""Calls a function in a later turn of the event loop."""
+"""A function that calls another function in a later turn of the event loop."""
 
 
 class _Search:
-    """One pattern, the names that it has yet to be matched with, and the topics found so far."""
+    """A pattern, the names that it has yet to be matched with, and the topics found so far."""
 
     __slots__ = ("found", "ids", "is_read_early", "is_void", "names", "pattern", "regex", "then")
 
     def __init__(self, regex: str, names: Mapping[str, bytes]) -> None:
         self.regex = regex
-        # While the search goes on. A compiled pattern may take a megabyte.
+        # Only set while the search goes on, since a compiled pattern may take a megabyte.
         self.pattern: Pattern | None = None
-        # It was stored by a release that took it, and does not compile: its topics are not known.
+        # An earlier release stored the pattern, and it does not compile: its topics are unknown.
         self.is_void = False
         self.names = deque(names)
         self.ids: set[bytes] = set()
         self.found: frozenset[bytes] | None = None
-        # Somebody has gone by what was found before the end.
+        # A caller has used results from before the end of the search.
         self.is_read_early = False
         self.then: list[Callable[[], None]] = []
 
     @property
     def weight(self) -> int:
-        """What it counts for in `FOUND_MAX`."""
+        """The search's share of `FOUND_MAX`."""
         return len(self.regex) + len(self.ids) + 1
 
 
 class PatternSearches:
-    """Searches by pattern, the least recently asked for first. Invariant: `_open` are those with names to look at."""
+    """Searches by pattern, in the order of their last use. Invariant: `_open` has the searches with names left to
+    match."""
 
     def __init__(self, names: Mapping[str, bytes], changed: Callable[[], None], later: Later | None) -> None:
-        """`names` has the ids of all topics, and is kept up to date by the caller. `changed` is called when a search
-        has ended of which somebody knows less."""
+        """Create an empty set of searches.
+
+        `names` has the ids of all topics, and the caller keeps it up to date. `changed` is called at the end of a
+        search of which a caller has used earlier results.
+        """
         self._names, self._changed, self._later = names, changed, later
         self._searches: dict[str, _Search] = {}
         self._open: dict[str, _Search] = {}
@@ -63,9 +67,9 @@ class PatternSearches:
         self._goes_on = False
 
     def begin(self, regex: str) -> None:
-        """Look for the topics that match a pattern, if nobody has done so.
+        """Begin to search for the topics that match a pattern, unless a search exists.
 
-        Raises KafkaError: INVALID_REGULAR_EXPRESSION; COORDINATOR_LOAD_IN_PROGRESS where too many searches go on.
+        Raises KafkaError: INVALID_REGULAR_EXPRESSION; COORDINATOR_LOAD_IN_PROGRESS if too many searches go on.
         """
         search = self._searches.get(regex)
         if search is not None and not search.is_void:
@@ -88,7 +92,7 @@ class PatternSearches:
         return search
 
     def found(self, regex: str) -> frozenset[bytes]:
-        """Return the ids of the topics that match, as far as they are known: see `is_complete`."""
+        """Return the ids of the topics that are known to match so far: see `is_complete`."""
         search = self._searches.get(regex)
         if search is None:
             search = self._begin(regex)
@@ -102,12 +106,12 @@ class PatternSearches:
         return search.found
 
     def is_complete(self, regex: str) -> bool:
-        """Return whether all topics have been looked at."""
+        """Return whether the pattern has been matched with all topics."""
         search = self._searches.get(regex)
         return search is not None and not search.names and not search.is_void
 
     def when_complete(self, regex: str, then: Callable[[], None]) -> None:
-        """Call `then` once all topics have been looked at, perhaps within this call."""
+        """Call `then` once the pattern has been matched with all topics, perhaps within this call."""
         search = self._searches.get(regex)
         if search is None or not search.names:
             then()
@@ -117,13 +121,13 @@ class PatternSearches:
     # ------------------------------------------------------------ topics
 
     def came(self, name: str) -> None:
-        """There is a topic more, which all patterns are to be matched with."""
+        """Add a topic that all patterns have to be matched with."""
         for search in self._searches.values():
             search.names.append(name)
             self._open[search.regex] = search
 
     def gone(self, topic_id: bytes) -> None:
-        """A topic was deleted."""
+        """Remove a deleted topic."""
         for search in self._searches.values():
             if topic_id in search.ids:
                 search.ids.discard(topic_id)
@@ -131,7 +135,7 @@ class PatternSearches:
                 self._weight -= 1
 
     def look(self) -> None:
-        """Go on after topics came."""
+        """Continue the searches after topics were added."""
         if self._open and not self._goes_on:
             self._go_on()
 
@@ -157,7 +161,7 @@ class PatternSearches:
             self._later(self._go_on)
 
     def _slice(self, search: _Search, most: int) -> int:
-        """Do one slice of a search; returns how much work that was."""
+        """Do one slice of a search; return its work."""
         done = 0
         if search.pattern is None and not search.is_void:
             done = _COMPILING_WORK
@@ -193,8 +197,8 @@ class PatternSearches:
             then()
 
     def _make_room(self) -> None:
-        """Forget those that were not asked for longest, while too much is kept. They are looked for again if somebody
-        asks."""
+        """Drop the least recently used searches while the results are too large. They begin again when a caller needs
+        them."""
         for regex in list(self._searches):
             if self._weight <= FOUND_MAX:
                 return

@@ -1,12 +1,12 @@
 """One step of a member from what it holds towards its target (KIP-848), as a pure function.
 
-A member first gives up what is no longer meant for it, then moves to the epoch of the target, and is given
-what others have let go of. Its states:
+A member first gives up partitions that are not in its target, then moves to the epoch of the target, and gets the
+partitions that other members have let go of. Its states:
 
     STABLE     -> STABLE      the target is the same, or there is nothing to give up and nothing is held by others
     STABLE     -> UNREVOKED   it owns partitions that are not in its target
     STABLE     -> UNRELEASED  partitions of its target are still held by others
-    UNREVOKED  -> UNREVOKED   it still owns some of them, or the next target takes more away
+    UNREVOKED  -> UNREVOKED   it still owns some of these partitions, or the next target takes more away
     UNREVOKED  -> UNRELEASED  it has let go; others have not
     UNREVOKED  -> STABLE      it has let go
     UNRELEASED -> UNRELEASED  others still hold some of its partitions
@@ -24,7 +24,7 @@ from .member import ConsumerMember, MemberState, Partitions, TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class ReconciliationStep:
-    """What the member is after the step."""
+    """The state of a member after the step."""
 
     epoch: int
     state: MemberState
@@ -39,10 +39,10 @@ def reconcile(
     owned: Partitions | None,
     is_free: Callable[[TopicPartition], bool],
 ) -> ReconciliationStep:
-    """The next step; the member's present place if it cannot move.
+    """Return the member's next state; the present state if it cannot move.
 
-    `owned` is what the member says it owns, None if it says nothing; `is_free` tells of a partition whether no
-    other member holds it.
+    `owned` are the partitions that the member reports to own, None if it does not report them. `is_free` returns
+    whether no other member holds a partition.
     """
     here = ReconciliationStep(member.epoch, member.state, member.assigned, member.revoking)
     if member.state is MemberState.STABLE:
@@ -53,7 +53,7 @@ def reconcile(
         return _next(member, member.epoch, target, target_epoch, owned, is_free)
     if owned is None or owned & member.revoking:
         return here
-    # It has let go, which is a step of its own: its epoch rises even if the next target takes more away.
+    # The member has let go, which is a separate step: its epoch rises even if the next target takes more away.
     epoch = min(member.epoch + 1, target_epoch)
     return _next(member, epoch, target, target_epoch, owned, is_free)
 

@@ -1,9 +1,9 @@
 """Consumer groups in `__consumer_offsets`, in Kafka's own schema: written change by change, read back as groups.
 
-Keys begin with their version: 3 the group's epoch, 5 a member's metadata, 6 the epoch of the target assignment,
-7 a member's target, 8 where a member stands. Patterns (16) and the topics of old releases (4) are not needed:
-both follow from the members, the cluster's topics and its ACLs. So a member's record has its principal, in a tagged
-field that Kafka skips.
+Keys begin with their version: 3 is the group's epoch, 5 a member's metadata, 6 the epoch of the target assignment, 7 a
+member's target, 8 a member's current assignment. Patterns (16) and the topics of old releases (4) are not needed: both
+follow from the members, the cluster's topics and its ACLs. So a member's record has its principal, in a tagged field
+that Kafka skips.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ _VALUES: Mapping[RecordKind, type[Message]] = {
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroupRecord:
-    """One record as it was read; None is a tombstone. `written_ms` is the time of its append."""
+    """A record that was read; a tombstone if `value` is None. `written_ms` is the time of its append."""
 
     group_id: str
     kind: RecordKind
@@ -58,7 +58,7 @@ class ConsumerGroupRecord:
 
 
 def consumer_record(group: ConsumerGroup, change: Change) -> tuple[bytes, bytes | None]:
-    """Key and value of one thing as it is now; a tombstone for what is gone."""
+    """Return key and value of a record from the present state of the group; a tombstone if its subject is gone."""
     kind, member_id = change
     key: Message
     if kind is RecordKind.CLASSIC:
@@ -143,7 +143,7 @@ def _partitions(listed: Iterable[TargetTopicPartitions | HeldTopicPartitions]) -
 def read_consumer_record(
     version: int, key: bytes, value: bytes | memoryview | None, written_ms: int
 ) -> ConsumerGroupRecord:
-    """A record whose key version is one of `READ_KINDS`. Raises MalformedMessage, struct.error."""
+    """Return a record whose key version is one of `READ_KINDS`. Raises MalformedMessage, struct.error."""
     kind = RecordKind(version)
     if kind in _OF_GROUP:
         group_id, member_id = decode(ConsumerGroupKey, key, 0, _version.size).group_id, ""
@@ -156,13 +156,13 @@ def read_consumer_record(
 
 @dataclass(slots=True)
 class StoredConsumerGroup:
-    """What the records of one group say, later ones over earlier ones."""
+    """The latest value of each record of one group."""
 
     records: dict[Change, Message] = field(default_factory=dict)
     epoch_ms: int = 0
 
     def replay(self, record: ConsumerGroupRecord) -> None:
-        """Take in the next record of the log."""
+        """Apply the next record of the log."""
         change = (record.kind, record.member_id)
         if record.value is None:
             self.records.pop(change, None)
@@ -173,7 +173,7 @@ class StoredConsumerGroup:
 
     @property
     def exists(self) -> bool:
-        """Whether there is a group: its epoch is the first that is written and the last that goes."""
+        """True if the group exists: the record of its epoch is the first to be written and the last to be removed."""
         return (RecordKind.GROUP, "") in self.records
 
     def restore(
@@ -184,11 +184,11 @@ class StoredConsumerGroup:
         own_settings: Callable[[], Mapping[str, str]],
         now_ms: int,
     ) -> ConsumerGroup:
-        """The group; sessions, and the time to give partitions up, start anew."""
-        # A group without members is left since its epoch rose last: that was when the last of them went.
+        """Return the group. The sessions of its members, and their time to give partitions up, start again."""
+        # The epoch of a group without members rose last when the last member left.
         emptied_ms = min(self.epoch_ms, now_ms) if self.epoch_ms > 0 else now_ms
         group = ConsumerGroup(group_id, limits, topics, own_settings, emptied_ms=emptied_ms)
-        # Members first: what they hold is looked up by them.
+        # The records of members come first: targets and assignments refer to them.
         for (_, member_id), value in sorted(self.records.items(), key=lambda item: item[0]):
             match value:
                 case ConsumerGroupMetadataValue():

@@ -1,4 +1,4 @@
-"""What members may subscribe to: the topics there are, by name, id and pattern."""
+"""The topics that members may subscribe to, by name, id and pattern."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .pattern_searches import FOUND_MAX, Later, PatternSearches
 
 
 class TopicRights(Protocol):
-    """Decides which topics clients may describe; `version` rises whenever it may decide otherwise."""
+    """Decides which topics clients may describe; `version` rises whenever a decision may have changed."""
 
     @property
     def version(self) -> int: ...
@@ -22,8 +22,11 @@ class TopicRights(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PatternOf:
-    """A pattern, and the client whose rights it is resolved by. The pattern "" matches nothing. The principal "" is
-    a client of which the coordinator has not heard; without rights to go by it does not matter."""
+    """A pattern, and the client whose rights limit its matches.
+
+    The pattern "" matches nothing. The principal "" stands for a client that has not yet sent a heartbeat to this
+    coordinator; it matters only if there are rights to check.
+    """
 
     regex: str
     principal: str = ""
@@ -31,11 +34,11 @@ class PatternOf:
 
 
 class TopicCatalog:
-    """Topics and their numbers of partitions; `version` rises whenever one of these or the rights change.
+    """Topics and their numbers of partitions; `version` rises whenever topics, numbers or rights change.
 
-    Patterns are RE2's and match whole names; `PatternSearches` finds the topics, over several turns of the event loop
-    if it takes long. With `rights` a pattern matches only what its client may describe. What the latest patterns match
-    for their clients is kept until the catalog changes.
+    Patterns are RE2's and match whole names. `PatternSearches` finds the topics, over several turns of the event loop
+    if it takes long. With `rights` a pattern matches only topics that its client may describe. The matches of the
+    latest patterns and clients are cached until the catalog changes.
     """
 
     def __init__(self, rights: TopicRights | None = None, later: Later | None = None) -> None:
@@ -51,11 +54,11 @@ class TopicCatalog:
 
     @property
     def version(self) -> int:
-        """Both terms only rise."""
+        """The version of the catalog. It never falls, since both of its terms only rise."""
         return self._changes + (0 if self._rights is None else self._rights.version)
 
     def update(self, image: ClusterImage, topic_ids: Iterable[bytes]) -> None:
-        """Look at topics again that may have come, grown or gone."""
+        """Update topics that may have been created, grown or deleted."""
         changed = False
         for topic_id in topic_ids:
             topic = image.topics_by_id.get(topic_id)
@@ -86,18 +89,19 @@ class TopicCatalog:
         self.searches.gone(topic_id)
 
     def resolve(self, names: Iterable[str], pattern: PatternOf) -> frozenset[bytes]:
-        """Ids of the topics that exist among these names, or match the pattern and are not withheld."""
+        """Return ids of the topics that exist among these names, or match the pattern and are not withheld."""
         named = frozenset(self.ids[name] for name in names if name in self.ids)
         return named | self._visible(pattern) if pattern.regex else named
 
     def withheld(self, pattern: PatternOf) -> frozenset[bytes]:
-        """Ids of the topics that match the pattern, and that its client is known not to be allowed to describe."""
+        """Return ids of the topics that match the pattern, and that its client is known not to be allowed to
+        describe."""
         if self._rights is None or not (pattern.regex and pattern.principal):
             return frozenset()
         return self.searches.found(pattern.regex) - self._visible(pattern)
 
     def awaits_client(self, pattern: PatternOf) -> bool:
-        """Whether the client has to be known for the pattern to be resolved, and is not: it matches nothing so far."""
+        """Return whether the pattern needs a client that is not yet known: it matches nothing so far."""
         return self._rights is not None and bool(pattern.regex) and not pattern.principal
 
     def is_unresolved(self, pattern: PatternOf) -> bool:
@@ -135,8 +139,11 @@ class TopicCatalog:
             self._kept -= _weight(oldest, self._matches.pop(oldest))
 
     def fingerprint(self, topic_ids: Iterable[bytes], patterns: Iterable[PatternOf] = ()) -> int:
-        """A signed 64-bit number that stands for these topics, their numbers of partitions and what is withheld
-        from the patterns' clients; 0 for none."""
+        """Return a hash of these topics, their numbers of partitions and the topics withheld from the patterns'
+        clients.
+
+        The hash is a signed 64-bit number; it is 0 if there are no topics.
+        """
         state = blake2b(digest_size=8)
         empty = True
         for topic_id in sorted(topic_ids):
@@ -150,7 +157,7 @@ class TopicCatalog:
         return 0 if empty else int.from_bytes(state.digest(), "big", signed=True)
 
     def sizes(self, topic_ids: Iterable[bytes]) -> Mapping[bytes, int]:
-        """Numbers of partitions of these topics, as far as they exist."""
+        """Return the numbers of partitions of these topics; missing topics are left out."""
         return {topic_id: self.counts[topic_id] for topic_id in topic_ids if topic_id in self.counts}
 
 
