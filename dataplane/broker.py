@@ -23,24 +23,25 @@ logger = logging.getLogger(__name__)
 
 
 class Broker:
-    """One broker: its logs, its session with the quorum, its replicas, its groups, its server.
+    """A broker: its logs, its session with the quorum, its replicas, its groups, its server.
 
-    When the disk under a data folder fails, the replicas in it go offline and other brokers lead what they led. When
-    that was the last folder, the broker leaves the cluster in good order. A full disk is no failure: others lead until
-    it has room again.
+    When the disk under a data folder fails, the replicas in it go offline, and other brokers lead their partitions.
+    When that was the last folder, the broker leaves the cluster in good order. A full disk is not a failure: other
+    brokers lead until it has room again.
     """
 
     def __init__(self, config: BrokerConfig, sources: Sources | None = None) -> None:
-        """`sources` opens connections to the clusters that are copied (mirrors); without it none is."""
+        """Create a broker that is not running. `sources` opens connections to the clusters that mirrors copy; None if
+        there are no mirrors."""
         self.config = config
         self._sources = sources
         self.parts: BrokerParts | None = None
-        """None until sockets are bound and logs are open."""
+        """The parts of the broker; None until sockets are bound and logs are open."""
         self._incarnation = os.urandom(INCARNATION_BYTES)
         self._serves = False
 
     async def start(self) -> None:
-        """Bind, load, register, serve; returns once this broker may lead. The quorum may come up later.
+        """Bind, load, register, serve; return once this broker may lead. The quorum may come up later.
 
         Raises StorageUnusable if the data folders cannot be used. Raises PortInUse if another process has an address.
         Raises SessionLost if another process has this broker's id.
@@ -56,11 +57,11 @@ class Broker:
         parts.replicas.start()
         await parts.session.start()
         await parts.session.registered()
-        # Not after: unfenced, this broker would be elected for replicas that it has lost.
+        # Report before unfencing: an unfenced broker would be elected for replicas that it has lost.
         await parts.replicas.offline.reported()
         parts.session.ask_to_unfence()
         await parts.session.unfenced()
-        # Not before: asked with an empty image, this broker would deny all topics and all brokers, itself
+        # Serve only now: with an empty image, this broker would answer that there are no topics and no brokers, itself
         # included, and clients drop the addresses that an answer leaves out.
         parts.server.start()
         parts.moves.resume()
@@ -100,10 +101,10 @@ class Broker:
             raise failure
 
     async def _leave(self, parts: BrokerParts) -> int:
-        """Have leaderships moved away; the broker epoch up to which the logs are complete."""
+        """Have leaderships moved away; return the broker epoch up to which the logs are complete."""
         session = parts.session
         if session.broker_epoch < 0:
-            # Never registered: the logs are as the last registration left them.
+            # This process never registered, so the logs are as the last registration left them.
             return parts.logs.previous_broker_epoch
         epoch = session.broker_epoch
         if not session.fenced:
@@ -117,22 +118,25 @@ class Broker:
 
     @property
     def has_tls(self) -> bool:
-        """Whether a listener has keys and certificates."""
+        """True if a listener has keys and certificates."""
         return self.config.quorum.tls is not None or any(
             listener.tls is not None for listener in self.config.listeners
         )
 
     def look_at_keys(self) -> None:
-        """Read the keys and certificates of all listeners anew. What cannot be used changes nothing."""
+        """Reload the keys and certificates of all listeners. Unusable files change nothing."""
         if self.parts is not None:
             self.parts.tls_reloads.look_again()
 
     def families(self) -> Iterator[Family | None]:
-        """Its metrics; none before it serves."""
+        """Return the broker's metrics; none before it serves."""
         return self.parts.metrics.families() if self.parts is not None and self._serves else iter(())
 
     def unready(self) -> str:
-        """Why it does not take part now; empty when it does. It takes part once its replicas have been in sync."""
+        """Return the reason why the broker does not take part now; empty if it does.
+
+        It takes part once its replicas have been in sync.
+        """
         parts, name = self.parts, f"broker {self.config.node_id}"
         if parts is not None and parts.session.history_lost:
             return parts.session.history_lost
@@ -149,6 +153,6 @@ class Broker:
 
 
 def _end_process(reason: SessionLost) -> None:
-    """Another process has this broker's id: leave, in good order, as if told to."""
+    """Stop this process in good order, as by a signal, because another process has this broker's id."""
     logger.error("stopping: %s", reason)
     os.kill(os.getpid(), signal.SIGTERM)

@@ -1,4 +1,4 @@
-"""This broker's settings in force: dynamic ones of its own, else those of all brokers, else its file's."""
+"""The effective settings of this broker: its dynamic settings, else those of all brokers, else its file's."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..protocol.settings.config_listeners import LISTENER_PREFIX, listener_of
 
 
 class BrokerSettings:
-    """Asked anew whenever settings change: nothing is kept."""
+    """The settings of this broker. They are looked up in the present image at each call; nothing is cached."""
 
     def __init__(
         self,
@@ -22,14 +22,18 @@ class BrokerSettings:
         image: Callable[[], ClusterImage],
         open_secret: Callable[[str, str], str] = lambda name, kept: kept,
     ) -> None:
-        """`open_secret`: the value of a setting of this broker as the image keeps it; raises ConfigError."""
+        """Create the settings of a broker.
+
+        `static` are the settings of its file. `open_secret` takes the name and the stored value of a setting, and
+        returns its plain value; it raises ConfigError.
+        """
         self.broker_id = broker_id
         self._open_secret = open_secret
         self._static = static
         self._image = image
 
     def layers(self) -> list[Layer]:
-        """Where a value is looked for before the defaults."""
+        """Return the layers that are searched for a value, in order, before the defaults."""
         configs = self._image().configs
         return [
             (ConfigSource.DYNAMIC_BROKER, configs.get((ResourceType.BROKER, str(self.broker_id)), {})),
@@ -38,8 +42,11 @@ class BrokerSettings:
         ]
 
     def of_listeners(self, changes: Mapping[str, str | None] = MappingProxyType({})) -> dict[str, str]:
-        """The file, with what was changed for listeners of this broker, and with `changes` to that, None where a change
-        is taken back. Raises ConfigError for a secret that cannot be opened."""
+        """Return the file's settings, overridden by this broker's dynamic settings of listeners, overridden by
+        `changes`.
+
+        None in `changes` removes a dynamic setting. Raises ConfigError for a secret that cannot be opened.
+        """
         own = {**self.layers()[0][1], **changes}
         return {
             **self._static,
@@ -51,7 +58,7 @@ class BrokerSettings:
         }
 
     def number_of_listener(self, listener: str, key: str) -> int | None:
-        """The whole number that is given for one listener; None if none is."""
+        """Return the whole number that is set for one listener, or None."""
         found = links((f"{LISTENER_PREFIX}{listener.lower()}.{key}",), self.layers())
         if not found or found[0].value is None:
             return None
@@ -60,24 +67,24 @@ class BrokerSettings:
         return value
 
     def text(self, name: str) -> str | None:
-        """The value of a declared key, None if it has none."""
+        """Return the value of a declared key, or None."""
         found = links((name,), self.layers())
         return found[0].value if found else NODE_KEYS[name].default
 
     def number(self, name: str) -> int:
-        """The value of a declared key that is a whole number and has a default."""
+        """Return the value of a declared key that is a whole number and has a default."""
         value = self._value(name)
         assert isinstance(value, int), f"{name} is no whole number by its type"
         return value
 
     def real(self, name: str) -> float:
-        """The value of a declared key that is a number and has a default."""
+        """Return the value of a declared key that is a number and has a default."""
         value = self._value(name)
         assert isinstance(value, int | float), f"{name} is no number by its type"
         return value
 
     def truth(self, name: str) -> bool:
-        """The value of a declared key that is true or false and has a default."""
+        """Return the value of a declared key that is true or false and has a default."""
         return self._value(name) is True
 
     def _value(self, name: str) -> object:

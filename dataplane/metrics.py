@@ -1,9 +1,10 @@
-"""What a broker tells about itself: metrics under the names that dashboards for Kafka already query.
+"""The metrics of a broker, under the names that dashboards for Kafka already query.
 
-Names come from `kafka_exporter` (topics, groups) and from Kafka's JMX beans as the JMX exporter writes them in
-lower case (`kafka_server_*`, `kafka_network_*`, `kafka_log_*`); `ottla_*` are our own.
-Offsets and ISRs of a partition are told by its leader alone, and a group by its coordinator, so that sums over
-all brokers count everything once.
+Names come from `kafka_exporter` (topics, groups) and from Kafka's JMX beans as the JMX exporter writes them in lower
+case (`kafka_server_*`, `kafka_network_*`, `kafka_log_*`). Names with `ottla_` are the project's own.
+
+Only a partition's leader reports its offsets and its ISR, and only a group's coordinator reports the group, so that
+sums over all brokers count everything once.
 """
 
 from __future__ import annotations
@@ -171,7 +172,10 @@ METRICS = (*(value for value in list(globals().values()) if isinstance(value, Me
 
 @dataclass(slots=True)
 class _Labelled:
-    """Replicas, and the labels of each, topic and partition. Pairs of both would be looked through for garbage."""
+    """Replicas, and the labels (topic and partition) of each.
+
+    Two lists are used because the garbage collector would scan a list of pairs.
+    """
 
     partitions: list[Partition] = field(default_factory=list)
     labels: list[str] = field(default_factory=list)
@@ -183,14 +187,14 @@ class _Labelled:
         return len(self.partitions)
 
     def add(self, partition: Partition, labels: str) -> None:
-        """One more."""
+        """Append a replica and its labels."""
         self.partitions.append(partition)
         self.labels.append(labels)
 
 
 @dataclass(slots=True)
 class _Survey:
-    """What is counted over all replicas, and their labels, which many families share."""
+    """Counts over all replicas, and the replicas' labels, which many families share."""
 
     held: _Labelled = field(default_factory=_Labelled)
     led: _Labelled = field(default_factory=_Labelled)
@@ -201,7 +205,7 @@ class _Survey:
     """Records in, bytes in, bytes out."""
 
     def note_traffic(self, partition: Partition) -> None:
-        """Add what went through this one."""
+        """Add the traffic of this replica to its topic's."""
         traffic, of_topic = partition.traffic, self.by_topic.setdefault(partition.topic, [0, 0, 0])
         of_topic[0] += traffic.messages_in
         of_topic[1] += traffic.bytes_in
@@ -209,7 +213,7 @@ class _Survey:
 
 
 class BrokerMetrics:
-    """Looks at the parts of a broker when it is asked; nothing is kept up to date in between."""
+    """The metrics of a broker. They are computed from its parts when they are requested."""
 
     def __init__(
         self,
@@ -245,7 +249,7 @@ class BrokerMetrics:
         self._bearer_keys = bearer_keys
 
     def families(self) -> Iterator[Family | None]:
-        """All metrics. Rows are lazy, and made of what stands when they are asked for."""
+        """Yield all metrics. Rows are lazy: they show the state at the time when they are read."""
         yield from self._cluster()
         survey = _Survey()
         for some in pieces(list(self._replicas), _SURVEYED_AT_ONCE):
@@ -323,7 +327,7 @@ class BrokerMetrics:
         yield self._of_held(LOG_END_OFFSET, held, lambda p: p.log.log_end_offset)
 
     def _of_held(self, metric: Metric, held: _Labelled, value: Callable[[Partition], int]) -> Family:
-        """Of those that are still there when their turn comes."""
+        """Return a family of the replicas that still exist when their rows are read."""
         holds = self._replicas.holds
         return Family(metric, rendered=((labels, value(p)) for p, labels in held if holds(p)))
 
@@ -353,7 +357,7 @@ class BrokerMetrics:
     def _lags(
         self, shards: list[Shard], sums: Counter[tuple[str, str]]
     ) -> Iterator[tuple[tuple[str, str, int], int]]:
-        """Lags, which are added to the sums as they are asked for."""
+        """Yield lags. Each lag is added to the sums when it is read."""
         for labels, offset in _committed(shards):
             group_id, topic, index = labels
             end = self._end_of(topic, index)
@@ -368,7 +372,7 @@ class BrokerMetrics:
 
 
 def _committed(shards: list[Shard]) -> Iterator[tuple[tuple[str, str, int], int]]:
-    """Committed offsets; groups may come and go meanwhile."""
+    """Yield committed offsets; groups may come and go meanwhile."""
     for shard in shards:
         for group_id in list(shard.offsets.groups()):
             for (topic, index), entry in shard.offsets.of_group(group_id).items():
@@ -389,7 +393,7 @@ def _traffic(by_topic: Mapping[str, list[int]]) -> Iterator[Family]:
 
 
 def _of_led(metric: Metric, led: _Labelled, value: Callable[[Partition], int]) -> Family:
-    """Of those that are still led when their turn comes. What is gone leads nothing."""
+    """Return a family of the partitions that this broker still leads when their rows are read."""
     return Family(metric, rendered=((labels, int(value(p))) for p, labels in led if p.leader is not None))
 
 

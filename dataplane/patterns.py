@@ -1,4 +1,4 @@
-"""Regular expressions of clients: the only way from a request, or from a setting, to a pattern that is matched.
+"""Regular expressions of clients. All patterns of requests and of settings are compiled here.
 
 RE2 matches in time that is linear in the text, whatever the pattern. The factor is the size of the pattern's program,
 and a few characters make a large program: `(.?){1000}` has 11,000 instructions. So the program is bounded, and the
@@ -14,13 +14,14 @@ from ..protocol.errors import ErrorCode, KafkaError
 
 PATTERN_CHARACTERS_MAX: Final = 16 * 1024
 EXPANSIONS_MAX: Final = 64
-"""Of counted repetitions and Unicode classes, which take up to 100 us each to compile."""
+"""Maximum number of counted repetitions and Unicode classes, which take up to 100 us each to compile."""
 PROGRAM_MAX: Final = 4_000
-"""Of instructions. An alternative of a hundred names of 30 characters has some 3,000."""
+"""Maximum number of instructions. An alternative of a hundred names of 30 characters has some 3,000."""
 TURN_WORK_MAX: Final = 500_000
-"""Of instructions times characters in one turn of the event loop: 4 ms at worst, 0.1 ms for almost all patterns."""
+"""Maximum work in one turn of the event loop, in instructions times characters: 4 ms at worst, 0.1 ms for almost all
+patterns."""
 _MEMORY_BYTES_MAX: Final = 1024 * 1024
-"""For RE2, which bounds by it what it compiles, and what it keeps while it matches."""
+"""RE2's limit for the memory of a compiled pattern and of its matching."""
 _STORED_MEMORY_BYTES_MAX: Final = 8 * 1024 * 1024
 _EXPANSIONS: Final = ("{", "\\p", "\\P")
 
@@ -36,21 +37,21 @@ class Pattern:
         self.regex = regex
         self._compiled = compiled
         self.program_size: int = compiled.programsize
-        """How many instructions it has."""
+        """Number of instructions of the compiled program."""
 
     def fullmatch(self, text: str) -> bool:
         """Return whether all of the text matches."""
         return self._compiled.fullmatch(text) is not None
 
     def work(self, text: str) -> int:
-        """Return how many instructions a match of the text takes at most, times characters."""
+        """Return the maximum work of a match of the text, in instructions times characters."""
         return self.program_size * (len(text) + 1)
 
 
 def compile_pattern(regex: str, what: str) -> Pattern:
-    """Return an RE2 pattern; `what` it is, for people.
+    """Return a compiled RE2 pattern. `what` names the pattern in errors.
 
-    Raises KafkaError INVALID_REGULAR_EXPRESSION if it is none, or takes too long to compile or to match.
+    Raises KafkaError INVALID_REGULAR_EXPRESSION if it is not a valid pattern, or takes too long to compile or to match.
     """
     expansions = sum(map(regex.count, _EXPANSIONS))
     if len(regex) > PATTERN_CHARACTERS_MAX:
@@ -72,8 +73,10 @@ def compile_pattern(regex: str, what: str) -> Pattern:
 
 
 def compile_stored_pattern(regex: str, what: str) -> Pattern:
-    """Return an RE2 pattern that the cluster keeps: an operator's, which an earlier release may have taken that had no
-    such bounds. Raises KafkaError INVALID_REGULAR_EXPRESSION."""
+    """Return a compiled RE2 pattern of an operator that the cluster stores. `what` names the pattern in errors.
+
+    An earlier release without such limits may have accepted it. Raises KafkaError INVALID_REGULAR_EXPRESSION.
+    """
     return _compiled(regex, what, _STORED_MEMORY_BYTES_MAX)
 
 
@@ -83,7 +86,7 @@ def _compiled(regex: str, what: str, memory_bytes: int) -> Pattern:
     options = re2.Options()
     options.log_errors = False
     options.max_mem = memory_bytes
-    # Only whether a text matches is asked. To find each group again would take the number of groups times as long.
+    # Callers need only a yes or no. Finding each capturing group would multiply the time by the number of groups.
     options.never_capture = True
     try:
         return Pattern(regex, re2.compile(regex, options))

@@ -1,4 +1,4 @@
-"""Who may get a producer id without a transactional id."""
+"""The right to get a producer id without a transactional id."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from ..security.authorization.access import Access
 
 def check_idempotent_write(access: Access) -> None:
     """Raises CLUSTER_AUTHORIZATION_FAILED unless the client may write idempotently: to the cluster, or to some topic
-    (KIP-679).
-    """
+    (KIP-679)."""
     if access.allows_cluster(AclOperation.IDEMPOTENT_WRITE, quiet=True):
         return
     if not access.allows_for_some(AclOperation.WRITE, AclResourceType.TOPIC):

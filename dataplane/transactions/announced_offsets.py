@@ -1,10 +1,10 @@
 """Connections on which a producer added its group's offsets to a transaction, and then fell silent.
 
 A producer below transaction version 2 sends AddOffsetsToTxn to the coordinator of its transaction, and the offsets
-themselves to that of the group. librdkafka 2.11 to 2.16 may wait there for a coordinator that it has struck off its
-list: because Metadata did not name it, or because all of its connections had ended. It looks for the coordinator anew
-when the next of its connections comes or goes. So a connection that is silent after such an answer is closed, once;
-to any client that is the end of an idle connection.
+themselves to the coordinator of the group. librdkafka 2.11 to 2.16 may wait there for a coordinator that it has removed
+from its list: because Metadata did not name it, or because all of its connections had ended. It looks for the
+coordinator again when the next of its connections opens or closes. So a connection that is silent after such an answer
+is closed, once. To any client that is the end of an idle connection.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ SILENCE_S = 5.0
 
 
 class AnnouncedOffsets:
-    """Watches connections from the answer to AddOffsetsToTxn on, until their transaction is being ended."""
+    """Watches connections from the answer to AddOffsetsToTxn on, until their client ends the transaction."""
 
     def __init__(self) -> None:
         self._timers: dict[ClientConnection, asyncio.TimerHandle] = {}
 
     def added(self, connection: ClientConnection) -> None:
-        """The offsets of a group belong to a transaction now: the client is about to send them."""
+        """Watch a connection, whose client has added the offsets of a group and is about to send them."""
         if connection not in self._timers:
             self._look_after(connection, SILENCE_S)
 
     def ending(self, connection: ClientConnection) -> None:
-        """The client ends its transaction: it is not held up."""
+        """Stop to watch a connection, whose client ends its transaction."""
         timer = self._timers.pop(connection, None)
         if timer is not None:
             timer.cancel()

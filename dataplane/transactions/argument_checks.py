@@ -1,4 +1,4 @@
-"""Checks of arguments in requests about transactions. Each raises KafkaError."""
+"""Checks of arguments in requests about transactions. Each check raises KafkaError."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def check_timeout(timeout_ms: int, most: int) -> None:
 
 
 def check_app_version(app_version: int) -> None:
-    """Raises INVALID_REQUEST unless it is a version or -1."""
+    """Raises INVALID_REQUEST unless the number is a version or -1."""
     if app_version < -1:
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,

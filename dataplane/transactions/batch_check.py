@@ -1,7 +1,7 @@
 """Judges whether a transactional batch belongs to the open transaction of its producer, as far as this broker knows.
 
-Pure. Ask in the same turn of the loop as the append. Otherwise the transaction could end between the two, and the batch
-would stand behind the marker, in no transaction (rule T2).
+Pure. Callers must judge in the same turn of the event loop as they append. Otherwise the transaction could end between
+the two, and the batch would lie after the marker, in no transaction (rule T2).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _NUMBERS = 2**31
 
 
 class TransactionGone(KafkaError):
-    """The producer has an old epoch because its transaction was aborted, by a timeout for example.
+    """The error for a producer whose epoch is old because its transaction was aborted, by a timeout for example.
 
     No other producer has replaced it. After an abort it may go on under the next epoch (KIP-588).
     """
@@ -28,7 +28,7 @@ class TransactionGone(KafkaError):
 
 
 class BatchCheck(Enum):
-    """What happens to a batch that is not refused."""
+    """The judgement of a batch that is not refused."""
 
     ACCEPT = "it is part of the open transaction"
     WAIT = "what this broker knows may be behind: it is asked again when more is known"
@@ -37,10 +37,10 @@ class BatchCheck(Enum):
 def judge(
     table: TransactionTable, place: Place, producer_id: int, epoch: int, entry: ProducerEntry | None
 ) -> BatchCheck:
-    """Judge a batch. `entry` is what the log of the partition knows of the producer.
+    """Judge a batch. `entry` is the producer's state in the log of the partition.
 
     Raises KafkaError INVALID_PRODUCER_EPOCH if the producer has been fenced, and TransactionGone if its transaction was
-    aborted. Later metadata does not change these two.
+    aborted. Later metadata does not change either judgement.
     """
     known = table.by_producer.get(producer_id)
     if known is not None and known.may_recover(producer_id, epoch):
@@ -67,7 +67,10 @@ def judge(
 
 
 def is_behind(number: int, entry: ProducerEntry | None) -> bool:
-    """Whether the log has the marker of that transaction or of a later one. Numbers start over after 2^31 - 1."""
+    """Return whether the log has the marker of the transaction with this number, or of a later transaction.
+
+    Numbers start over after 2^31 - 1.
+    """
     if entry is None or entry.marker_number == NO_NUMBER:
         return False
     return not 0 < (number - entry.marker_number) % _NUMBERS < _NUMBERS // 2

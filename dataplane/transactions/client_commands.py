@@ -1,4 +1,4 @@
-"""Commands about transactions in the name of a client: on which connection it asked, and what it is told."""
+"""Commands about transactions on behalf of a client: the origin of its request, and the errors that it gets."""
 
 from __future__ import annotations
 
@@ -11,15 +11,18 @@ from ..quorum.access import Quorum
 from ..server.handler import ClientRequest
 
 END_TIMEOUT_S = 5.0
-"""How long a client waits for the markers of its transaction before it has to ask again."""
+"""Maximum time that a client waits for the markers of its transaction before it has to ask again."""
 _UNKNOWN_OUTCOMES = frozenset(
     {ErrorCode.REQUEST_TIMED_OUT, ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_NOT_AVAILABLE}
 )
-"""Of a command, as `quorum.access` says. A client that took one for a refusal would do again what was committed."""
+"""Errors after which the outcome of a command is unknown (see `quorum.access`).
+
+A client that took such an error for a refusal would repeat a command that was committed.
+"""
 
 
 class ClientOrigins:
-    """Says of a client's request where it came from, and when."""
+    """Describes the connection and the time of a client's request."""
 
     def __init__(self, broker_id: int, quorum: Quorum, wall_ms: Callable[[], int]) -> None:
         self._broker_id = broker_id
@@ -27,7 +30,7 @@ class ClientOrigins:
         self.wall_ms = wall_ms
 
     def of(self, request: ClientRequest) -> ClientOrigin:
-        """The connection on which the request came, by this broker's registration and clock."""
+        """Return the connection of the request, with this broker's registration and clock."""
         return ClientOrigin(
             broker_id=self._broker_id,
             broker_epoch=self._quorum.broker_epoch,
@@ -41,11 +44,11 @@ class ClientOrigins:
 def told_to_the_client(
     request: ClientRequest, *, knows_fenced: bool = True, knows_abortable: bool = True
 ) -> Iterator[None]:
-    """Turn each KafkaError of the quorum into the one that the client can act upon.
+    """Turn each KafkaError of the quorum into an error that the client can act upon.
 
-    `knows_fenced`: its version of the request has PRODUCER_FENCED. `knows_abortable`: it is to be told
+    `knows_fenced`: the client's version of the request has PRODUCER_FENCED. `knows_abortable`: the client may get
     TRANSACTION_ABORTABLE. If the request may have been delayed on an old connection, every answer would mislead a
-    client that is alive: the connection is closed, and the client asks again on a new one.
+    client that is alive. So the connection is closed, and the client asks again on a new connection.
     """
     try:
         yield
@@ -63,8 +66,10 @@ def told_to_the_client(
 
 
 def not_told_of_the_next_epoch(transactional_id: str) -> KafkaError:
-    """The transaction was aborted, and this version of the request has no field for the next epoch: a client that knows
-    KIP-360 asks for it upon this code."""
+    """Return the error for an aborted transaction in a version of the request that has no field for the next epoch.
+
+    A client that knows KIP-360 asks for the epoch upon this error.
+    """
     return KafkaError(
         ErrorCode.INVALID_PRODUCER_ID_MAPPING,
         f"the transaction of {transactional_id!r} was aborted, and its producer has another epoch now",

@@ -1,4 +1,4 @@
-"""Clients wait here until their decided transaction is complete, which means that readers see its end (rule T10)."""
+"""The waits of clients for the completion of a decided transaction, when readers see its end (rule T10)."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from ...protocol.cluster.transaction_table import Place
 from ...protocol.errors import ErrorCode, KafkaError
 
 _Waiting = tuple[int, Place | None, asyncio.Future[None]]
-"""For the transaction of this number, in one partition or in all."""
+"""A wait for the transaction with this number, in one partition or (None) in all."""
 
 
 class CompletionWaits:
-    """The waiting requests by transactional id. One writer: the event loop."""
+    """The waiting requests by transactional id. Only the event loop's thread uses it."""
 
     def __init__(self, image: Callable[[], ClusterImage]) -> None:
         self._image = image
         self._waiting: dict[str, list[_Waiting]] = {}
-        #: numbers of transactions that have all their markers, though the image does not say so yet
+        #: numbers of transactions that have all their markers, though the image does not show it yet
         self._settled: dict[str, int] = {}
 
     async def over(
         self, transactional_id: str, number: int, timeout_s: float, *, at: Place | None = None
     ) -> None:
-        """Return once every partition that has a leader has its markers below its high watermark. With `at`, once that
-        one has: a broker that leads it, and is not the client's, is not told of the others.
+        """Return once every partition that has a leader has its markers below its high watermark.
 
-        Raises KafkaError CONCURRENT_TRANSACTIONS if that takes longer than `timeout_s`. The transaction is decided all
-        the same, and the client asks again.
+        With `at`, return once this partition has them. A broker that leads it, and is not the client's, is not notified
+        of other partitions. Raises KafkaError CONCURRENT_TRANSACTIONS if that takes longer than `timeout_s`. The
+        transaction is decided all the same, and the client asks again.
         """
         if self._is_over(transactional_id, number, at):
             return
@@ -50,7 +50,7 @@ class CompletionWaits:
                 self._waiting.pop(transactional_id, None)
 
     def image_changed(self, transactional_ids: Iterable[str], *, leaders_changed: bool) -> None:
-        """Look again: these transactions have changed, or partitions have other leaders."""
+        """Check the waits again, as these transactions have changed, or partitions have other leaders."""
         names = (
             list(self._waiting)
             if leaders_changed
@@ -63,9 +63,10 @@ class CompletionWaits:
                 del self._settled[name]
 
     def settled(self, transactional_id: str, number: int) -> None:
-        """The quorum's leader has heard from all partition leaders that the markers are below their high watermarks.
+        """Complete a transaction whose markers are below the high watermarks of all partitions, as the quorum's leader
+        reports.
 
-        It sent the decision to this broker before.
+        The leader has sent the decision to this broker before.
         """
         if self._is_decided(transactional_id, number):
             self._settled[transactional_id] = number

@@ -1,7 +1,7 @@
 """The broker that FindCoordinator names for a transactional id.
 
-Any broker could pass the requests on to the quorum. Naming one keeps the requests of an id on one connection, and
-spreads the ids over the brokers.
+Any broker could pass the requests on to the quorum. A named broker keeps the requests of an id on one connection, and
+the ids are spread over the brokers.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ NOBODY = -1
 
 
 def coordinator_of(transactional_id: str, image: ClusterImage) -> int:
-    """The broker that FindCoordinator names, `NOBODY` if none is usable.
+    """Return the broker that FindCoordinator names, `NOBODY` if no broker is usable.
 
-    Rendezvous hashing: when a broker goes, only the ids that it spoke for move (Thaler and Ravishankar, 1998).
+    This is rendezvous hashing: when a broker goes, only its ids move (Thaler and Ravishankar, 1998).
     """
     name = transactional_id.encode("utf-8", "surrogatepass")
 

@@ -1,8 +1,10 @@
-"""The markers that this broker owes as a leader: it writes them when the feed brings the decision, in the order in
-which the quorum decided, and reports them once they are below the high watermark (rules T8, T9, T11, T19).
+"""The markers that this broker has to write as a leader.
 
-By then the offsets that a transaction has committed are visible, or gone: before it is reported, the groups of that
-`__consumer_offsets` partition are told (rule T14; KAFKA-17507)."""
+It writes them when the feed brings the decision, in the order in which the quorum decided. It reports them once they
+are below the high watermark (rules T8, T9, T11, T19). By then the offsets that a transaction has committed are visible,
+or gone: the groups of a `__consumer_offsets` partition are notified before its marker is reported (rule T14;
+KAFKA-17507).
+"""
 
 from __future__ import annotations
 
@@ -28,8 +30,11 @@ logger = logging.getLogger(__name__)
 
 MARKERS_PER_TURN = 100
 REPORTS_AT_ONCE = 4
-"""Commands under way. Clients wait for their markers to be told, so a few do not wait for each other's outcome; more
-would each have a few markers, and cost the quorum more."""
+"""Maximum number of concurrent reports.
+
+Clients wait for the reports of their markers, so a few reports do not wait for each other's outcome. More reports would
+carry few markers each, and cost the quorum more.
+"""
 RETRY_S = 0.5
 
 _Owed = tuple[str, int, int, Place]
@@ -43,14 +48,19 @@ _Underway = tuple[Place, int, int, int]
 
 
 class OffsetsEnded(Protocol):
-    """The transaction of a producer has ended in a partition of `__consumer_offsets`, with a marker right below
-    `end_offset`, or somewhere below it."""
+    """A callback for the end of a producer's transaction in a partition of `__consumer_offsets`.
+
+    The marker is the last record below `end_offset`, or an earlier one.
+    """
 
     def __call__(self, partition: int, producer_id: int, end_offset: int, *, committed: bool) -> None: ...
 
 
 class _Marker(NamedTuple):
-    """One in the log: below `end`. `number` is that of the transaction, NO_NUMBER if the quorum knows of none."""
+    """A marker in the log, below the offset `end`.
+
+    `number` is that of the transaction; NO_NUMBER if the quorum knows of no transaction.
+    """
 
     partition: Partition
     leader_epoch: int
@@ -61,7 +71,10 @@ class _Marker(NamedTuple):
 
 
 class Markers:
-    """One writer: the event loop. Markers of one partition are appended in the order of their commit indexes."""
+    """The markers to write and to report. Only the event loop's thread uses it.
+
+    Markers of one partition are appended in the order of their commit indexes.
+    """
 
     def __init__(
         self,
@@ -76,22 +89,22 @@ class Markers:
         self._image = image
         self._quorum = quorum
         self._offsets_ended = offsets_ended
-        #: transactional ids that have something new, and are looked through once nothing is owed of earlier ones
+        #: transactional ids with changes, which are examined once all markers in `_owed` are written
         self._changed: dict[str, None] = {}
         self._owed: deque[_Owed] = deque()
         self._turn: asyncio.Handle | None = None
-        #: what waits behind a marker that could not be written, in the order of the commit indexes
+        #: markers that wait behind a marker that could not be written, in the order of the commit indexes
         self._stuck: dict[Place, list[_Owed]] = {}
-        #: what is in the log, and not yet known to the quorum
+        #: markers that are in the log, and not yet known to the quorum
         self._underway: set[_Underway] = set()
         self._unreported: dict[_Reported, dict[int, int]] = {}
         self._reporting: dict[asyncio.Task[None], None] = {}
-        #: whether one of them has not taken yet what is to be reported
+        #: true while a new report task has not yet taken the markers to report
         self._report_begins = False
         self._retries: dict[asyncio.TimerHandle, None] = {}
 
     def image_changed(self, transactional_ids: Iterable[str]) -> None:
-        """Some of these may have been decided."""
+        """Write the markers of these transactions, as far as they are decided."""
         known = self._image().transactions.by_id
         for name in transactional_ids:
             if name in known and known[name].phase.is_decided:
@@ -99,7 +112,8 @@ class Markers:
         self._write_some()
 
     def elected(self, partition: Partition) -> None:
-        """This broker leads it from now on; what is missing is written before anything else is appended."""
+        """Write the missing markers of a partition that this broker leads from now on, before anything else is
+        appended."""
         place = (partition.topic_id, partition.index)
         here = self._image().transactions.at(place)
         decided = sorted(
@@ -107,7 +121,7 @@ class Markers:
         )
         uncleanly = self._was_elected_uncleanly(place)
         if uncleanly:
-            # Who leads after this replica in a clean election does not look for what has to be aborted.
+            # A leader that is elected cleanly after this replica does not search for transactions to abort.
             partition.close_isr()
         for _, producer_id in decided:
             transaction = here[producer_id]
@@ -125,7 +139,7 @@ class Markers:
             self._abort_what_nobody_knows(partition, partition.leader_epoch)
 
     def close(self) -> None:
-        """Write and report nothing more."""
+        """Stop writing and reporting."""
         for handle in [*self._retries, *([self._turn] if self._turn is not None else [])]:
             handle.cancel()
         for task in self._reporting:
@@ -134,7 +148,8 @@ class Markers:
     # ------------------------------------------------------------ writing
 
     def _write_some(self) -> None:
-        """A bounded number in each turn of the loop: a transaction may have written to thousands of partitions."""
+        """Write a bounded number of markers in each turn of the loop: a transaction may have thousands of
+        partitions."""
         if self._turn is not None:
             return
         if not self._owed:
@@ -145,8 +160,11 @@ class Markers:
             self._turn = asyncio.get_running_loop().call_soon(self._next_turn)
 
     def _owe_what_was_decided(self) -> None:
-        """Not with each change: a transaction of many writers changes with each report of some of its markers, and the
-        others would be owed as often as that."""
+        """Put the markers of decided transactions into `_owed`, in the order of their commit indexes.
+
+        This is not done at each change: a transaction of many writers changes with each report of some of its markers,
+        and its other markers would be put there as often.
+        """
         known = self._image().transactions.by_id
         found = [known[name] for name in self._changed if name in known]
         self._changed.clear()
@@ -164,7 +182,7 @@ class Markers:
         self._write_some()
 
     def _write_owed(self, owed: _Owed) -> None:
-        """If it is still owed, by this broker."""
+        """Write a marker if it is still missing, and this broker leads the partition."""
         name, number, producer_id, place = owed
         partition = self._replicas.find_by_id(*place)
         transaction = self._image().transactions.by_id.get(name)
@@ -175,11 +193,11 @@ class Markers:
             self._write(partition, transaction, writer)
 
     def _write(self, partition: Partition, transaction: TransactionMetadata, writer: Writer) -> None:
-        """Unless a former leader has: then it is enough that it is replicated.
+        """Write the marker unless a former leader has written it; then it is enough that the marker is replicated.
 
-        Where in the log it is then, nobody knows, only that it is below the log end. That is enough: below it nothing
-        is of a later transaction of this writer, for as long as this marker is owed there cannot be one; and who led
-        before knew no more than this broker knew when it was elected.
+        The position of a former leader's marker is unknown, except that it is below the log end. That suffices: below
+        the log end there are no records of a later transaction of this writer, since none can exist while this marker
+        is missing; and the former leader knew no more than this broker knew when it was elected.
         """
         producer_id, number, place = writer.producer_id, transaction.number, self._place(partition)
         owed = (transaction.transactional_id, number, producer_id, place)
@@ -215,14 +233,18 @@ class Markers:
                 self._write_owed(owed)
 
     def _takes_back(self, place: Place, waiting: list[_Owed]) -> bool:
-        """Whether this is what waits there still. An election that has taken it over first writes what goes before."""
+        """Return whether these markers still wait for the partition, and remove them.
+
+        They do not if an election has taken the wait over, which first writes earlier markers.
+        """
         if self._stuck.get(place) is not waiting:
             return False
         del self._stuck[place]
         return True
 
     def _later(self, again: Callable[[], None]) -> None:
-        """A full disk may have room again; who leads after a failed one writes it there."""
+        """Call `again` after `RETRY_S`: a full disk may have room by then. After a failed disk the next leader writes
+        the marker."""
 
         def now() -> None:
             del self._retries[timer]
@@ -232,7 +254,8 @@ class Markers:
         self._retries[timer] = None
 
     def _was_elected_uncleanly(self, place: Place) -> bool:
-        """A copy is not concerned: its transactions are those of its source, which goes on with them."""
+        """Return whether the partition's leader was elected uncleanly. Copies are exempt: their source continues its
+        transactions."""
         image = self._image()
         topic = image.topics_by_id.get(place[0])
         if topic is None or image.mirrors.mirror_of(topic.id) is not None:
@@ -250,10 +273,13 @@ class Markers:
     def _abort_what_is_older(
         self, partition: Partition, transaction: TransactionMetadata, writer: Writer
     ) -> bool:
-        """What is open in the log may be of a transaction whose abort was lost with the former leader: the commit of
-        the producer's next one is not to commit it, while its own must not be torn. Where the log has the marker of
-        what the producer has aborted here last, or there is no such thing under its epoch, all is its own. Else nothing
-        is, since that comes behind the marker: it is aborted; false if there is no room for that."""
+        """Abort open records of the producer's earlier transaction, whose abort was lost with the former leader.
+
+        The commit of the next transaction must not commit those records, and its own records must not be aborted. If
+        the log has the marker of the producer's last aborted transaction here, or the producer has aborted none under
+        this epoch, all open records belong to the next transaction. Otherwise none do, since they would lie after that
+        marker. Return false if the abort cannot be written.
+        """
         entry = partition.log.producers.get(writer.producer_id)
         if entry is None or writer.producer_id not in partition.log.transactions.open:
             return True
@@ -270,8 +296,11 @@ class Markers:
         return True
 
     def _abort_what_nobody_knows(self, partition: Partition, leader_epoch: int) -> None:
-        """Abort transactions whose markers were lost with the former leader: the quorum has closed them long ago, or
-        aborts them for the sake of this election; here they would stay open for ever. Then others may join the ISR."""
+        """Abort transactions whose markers were lost with the former leader; then let followers join the ISR.
+
+        The quorum has closed them long ago, or aborts them because of this election. Here they would stay open for
+        ever.
+        """
         if partition.leader is None:
             return
         known = self._image().transactions.at(self._place(partition))
@@ -286,9 +315,9 @@ class Markers:
             partition.open_isr()
 
     def abort_unknown(self, partition: Partition, producer_id: int) -> int:
-        """End what is open in the log, and for the quorum is not; the offset behind the marker.
+        """Abort a transaction that is open in the log but not for the quorum; return the offset after the marker.
 
-        KafkaError: NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR.
+        Raises KafkaError: NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR.
         """
         entry = partition.log.producers.get(producer_id)
         assert entry is not None
@@ -306,7 +335,8 @@ class Markers:
         marker.partition.on_high_watermark(marker.end, partial(self._replicated, marker))
 
     def _replicated(self, marker: _Marker, error: ErrorCode) -> None:
-        """Below the high watermark; or this leadership ended, and the next leader looks after it."""
+        """Report a marker that is below the high watermark. If this leadership has ended, the next leader handles the
+        marker."""
         partition, producer_id = marker.partition, marker.producer_id
         place = self._place(partition)
         if error is not ErrorCode.NONE:
@@ -325,7 +355,7 @@ class Markers:
             task.add_done_callback(self._reporting.pop)
 
     async def _report(self) -> None:
-        """All that has come together meanwhile goes into one command."""
+        """Report markers to the quorum, all that have gathered meanwhile in one command."""
         self._report_begins = False
         while self._unreported:
             told, self._unreported = self._unreported, {}
@@ -355,10 +385,13 @@ class Markers:
 
 
 def _has_marker(partition: Partition, transaction: TransactionMetadata, writer: Writer) -> bool:
-    """Whether a former leader has written it into this log. Commit indexes rise along a log, so it has if one with a
-    higher index is there, and nothing is open: where the log was copied from behind deleted records, the producer may
-    be unknown. Equal ones say nothing: those of a transaction's writers come in any order. A marker that is written
-    again ends nothing."""
+    """Return whether a former leader has written the marker into this log.
+
+    Commit indexes rise along a log. So the marker is there if a marker with a higher index is there, and the producer
+    has no open transaction: the producer may be unknown, if the log was copied from an offset after deleted records.
+    Equal indexes prove nothing, since the markers of a transaction's writers come in any order. A marker that is
+    written again ends nothing.
+    """
     log, producer_id = partition.log, writer.producer_id
     if is_behind(transaction.number, log.producers.get(producer_id)):
         return True

@@ -17,7 +17,8 @@ from .pending_writes import PendingTransactionWrites
 
 
 class TransactionParticipant:
-    """Follows the broker's image in the turn of the loop in which it changes (rule T1)."""
+    """The parts that handle transactions. They follow the broker's image in the turn of the loop that changes it (rule
+    T1)."""
 
     def __init__(
         self,
@@ -33,7 +34,7 @@ class TransactionParticipant:
         self.completion_waits = CompletionWaits(image)
 
     def image_changed(self, delta: ImageDelta) -> None:
-        """Follow a change. The replicas have done so before: leaders have written the markers that were missing."""
+        """Follow a change. The replicas have followed before: leaders have written the missing markers."""
         if delta.transactions:
             self.markers.image_changed(delta.transactions)
             self.gate.image_changed()
@@ -42,7 +43,7 @@ class TransactionParticipant:
             self.completion_waits.image_changed(delta.transactions, leaders_changed=leaders_changed)
 
     def elected(self, partition: Partition) -> None:
-        """Write the markers that a partition lacks, which this broker leads from now on."""
+        """Write the missing markers of a partition that this broker leads from now on."""
         self.markers.elected(partition)
 
     def close(self) -> None:

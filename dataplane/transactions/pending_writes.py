@@ -1,16 +1,15 @@
-"""Where transactional writes wait whose transaction this broker does not know of yet (rule T3): batches of producers,
-and the offsets of groups.
+"""Transactional writes that wait until this broker knows their transaction (rule T3): batches, and offsets of groups.
 
-What a client has added to its transaction, through the broker that speaks for it to the quorum, reaches the leader of
-the partition by the metadata feed, and that may take a moment longer than the client's batch. So the batch waits until
-the image shows it; if it does not within a moment, until the image has everything that the quorum had decided after the
-batch came: then it is known that it belongs to no open transaction. Clients that add partitions by writing to them
-(KIP-890; Produce 12, TxnOffsetCommit 5 and above) have them added here.
+A client adds a partition to its transaction through its coordinator and the quorum. The partition's leader learns that
+from the metadata feed, which may take a moment longer than the client's batch. So the batch waits until the image shows
+it. If that takes too long, it waits until the image has everything that the quorum had decided after the batch came:
+then it is certain that the batch belongs to no open transaction. For clients that add partitions by writing to them
+(KIP-890; Produce 12, TxnOffsetCommit 5 and above), this module adds them.
 
 A batch that is in the log already waits here, too, until the image has all that the quorum had decided when the batch
 came. By then this broker has the marker of every transaction that had ended, or leads no more. A leader that was
-replaced, and has not heard of it, would take a record of the next transaction for a duplicate of one in the last: their
-producer may have given both the same sequence.
+replaced, and has not learnt of it, would take a record of the next transaction for a duplicate of a record in the last:
+their producer may have given both the same sequence.
 
 Writes of one producer to one partition leave in the order in which they came, each in the turn in which it is judged.
 """
@@ -34,7 +33,7 @@ from .batch_check import BatchCheck, TransactionGone, judge
 logger = logging.getLogger(__name__)
 
 GRACE_S = 0.02
-"""The feed is rarely further behind."""
+"""Time to wait for the feed before the quorum is asked; the feed is rarely later."""
 ASK_AGAIN_S = 0.1
 WAIT_MAX_S = 5.0
 
@@ -47,15 +46,16 @@ _REFUSALS = frozenset(
         ErrorCode.TRANSACTION_ABORTABLE,
     }
 )
-"""What the quorum says that does not change when it is asked again."""
+"""Errors of the quorum that stay the same if it is asked again."""
 
 
 Released = Callable[[KafkaError | None], None]
-"""Called once: without an error the write is to be appended before anything else happens, else it may not be."""
+"""A function that is called once: without an error the write must be appended before anything else happens; with an
+error it may not be appended."""
 
 
 class Adding(NamedTuple):
-    """In whose name a partition may be added to the transaction."""
+    """The transactional id whose transaction a partition may be added to."""
 
     transactional_id: str
 
@@ -69,7 +69,7 @@ class _Write(NamedTuple):
 
 
 class _Queue:
-    """What one producer writes to one partition."""
+    """The writes of one producer to one partition."""
 
     __slots__ = ("changed", "partition", "task", "writes")
 
@@ -85,7 +85,7 @@ class _Queue:
 
 
 class PendingTransactionWrites:
-    """One writer: the event loop."""
+    """The writes that wait. Only the event loop's thread uses it."""
 
     def __init__(
         self,
@@ -94,7 +94,7 @@ class PendingTransactionWrites:
         catch_up: SharedCatchUp,
         wall_ms: Callable[[], int],
     ) -> None:
-        """`wall_ms`: when transactions begin, by this broker's clock."""
+        """Create an empty set of writes. `wall_ms` is this broker's clock, by which transactions begin."""
         self._table = table
         self._quorum = quorum
         self._shared_catch_up = catch_up
@@ -103,11 +103,15 @@ class PendingTransactionWrites:
 
     @property
     def waiting(self) -> int:
-        """How many writes wait."""
+        """Number of writes that wait."""
         return sum(len(queue.writes) for queue in self._queues.values())
 
     def check_owner(self, producer_id: int, transactional_id: str) -> None:
-        """KafkaError: INVALID_PRODUCER_ID_MAPPING if the id is known to be another's. It never changes hands."""
+        """Raises KafkaError INVALID_PRODUCER_ID_MAPPING if the producer id is known to belong to another transactional
+        id.
+
+        The owner of a producer id never changes.
+        """
         transaction = self._table().by_producer.get(producer_id)
         if transaction is not None and transaction.transactional_id != transactional_id:
             raise KafkaError(
@@ -116,9 +120,9 @@ class PendingTransactionWrites:
             )
 
     def admits(self, partition: Partition, producer_id: int, producer_epoch: int) -> bool:
-        """Whether the write may be appended now; else it has to `wait`.
+        """Return whether the write may be appended now; otherwise it has to `wait`.
 
-        KafkaError: INVALID_PRODUCER_EPOCH, also as TransactionGone.
+        Raises KafkaError: INVALID_PRODUCER_EPOCH, also as TransactionGone.
         """
         place = (partition.topic_id, partition.index)
         if (producer_id, place) in self._queues:
@@ -135,9 +139,12 @@ class PendingTransactionWrites:
         *,
         is_duplicate: bool = False,
     ) -> None:
-        """Keep a write until it may be appended or must be refused: `released` is called in the turn in which that is
-        judged, never before this returns. `adding`: the client adds partitions by writing to them. `is_duplicate`: the
-        log has it, and is asked again once this broker knows enough."""
+        """Keep a write until it may be appended or must be refused.
+
+        `released` is called in the turn in which that is judged, never before this method returns. `adding` is set if
+        the client adds partitions by writing to them. `is_duplicate` is set if the log has the batch; its caller checks
+        the log again once this broker knows enough.
+        """
         key = (producer_id, (partition.topic_id, partition.index))
         queue = self._queues.get(key)
         if queue is None:
@@ -148,12 +155,12 @@ class PendingTransactionWrites:
         queue.writes.append(_Write(producer_id, producer_epoch, adding, released, is_duplicate))
 
     def image_changed(self) -> None:
-        """Transactions have changed: some write may be judged otherwise now."""
+        """Judge the writes again, as transactions have changed."""
         for queue in self._queues.values():
             queue.changed.set()
 
     def close(self) -> None:
-        """Refuse whatever still waits."""
+        """Refuse all writes that still wait."""
         stopping = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "this broker is stopping")
         queues, self._queues = self._queues, {}
         for queue in queues.values():
@@ -180,7 +187,7 @@ class PendingTransactionWrites:
             self._queues.pop(key, None)
 
     async def _know_enough(self, queue: _Queue, write: _Write) -> None:
-        """Wait until it may be appended. KafkaError if it may not, or if it is not known in time."""
+        """Wait until the write may be appended. Raises KafkaError if it may not, or if that is not known in time."""
         try:
             async with asyncio.timeout(WAIT_MAX_S):
                 if write.is_duplicate:
@@ -206,7 +213,8 @@ class PendingTransactionWrites:
         return True
 
     async def _learn(self, queue: _Queue, write: _Write) -> None:
-        """Wait until the image has all that was decided when the write came, and nothing is under way any more."""
+        """Wait until the image has all that was decided when the write came, and no decided transaction is
+        incomplete."""
         while True:
             await self._catch_up(queue)
             if self._accepts(queue, write):
@@ -224,7 +232,7 @@ class PendingTransactionWrites:
             await self._change_or_pause(queue)
 
     async def _add(self, queue: _Queue, write: _Write, adding: Adding) -> None:
-        """Again and again, while the transaction before is still being ended."""
+        """Add the partition; try again while the previous transaction is still being ended."""
         command = AddToTransaction(
             transactional_id=adding.transactional_id,
             producer_id=write.producer_id,
@@ -241,7 +249,7 @@ class PendingTransactionWrites:
             await self._change_or_pause(queue)
 
     async def _asked(self, question: Awaitable[Any]) -> bool:
-        """Return whether the quorum has answered; not yet if it was busy. Raise KafkaError if it refuses for good."""
+        """Return whether the quorum has answered; false if it was busy. Raises KafkaError if it refuses for good."""
         try:
             await question
         except KafkaError as error:
@@ -260,7 +268,7 @@ class PendingTransactionWrites:
             return
 
     def _release(self, queue: _Queue) -> None:
-        """In order, as many as may be appended now."""
+        """Release, in order, all writes that may be appended now."""
         while queue.writes and not queue.writes[0].is_duplicate:
             try:
                 if not self._accepts(queue, queue.writes[0]):
@@ -271,8 +279,10 @@ class PendingTransactionWrites:
             _release(queue.writes.popleft(), None)
 
     def _refuse(self, queue: _Queue, first: _Write, error: KafkaError) -> None:
-        """The first one, and with it those behind: their sequence does not continue what is in the log. Those of
-        another epoch are of another client instance, and judged by themselves, as duplicates are."""
+        """Refuse the first write, and the later writes of its epoch: their sequence does not continue the log's.
+
+        Writes of another epoch are from another client instance, and judged separately, as duplicates are.
+        """
 
         def falls(one: _Write) -> bool:
             if first.is_duplicate or one.is_duplicate:
@@ -285,8 +295,11 @@ class PendingTransactionWrites:
             _release(write, error)
 
     def _accepts(self, queue: _Queue, write: _Write) -> bool:
-        """Or this broker leads the partition no more, and may never hear of the transaction: then the append refuses
-        it."""
+        """Return whether to append the write now.
+
+        It is true also if this broker no longer leads the partition, and so may never learn of the transaction: the
+        append then refuses the write.
+        """
         if queue.partition.leader is None:
             return True
         return self._judge(queue.partition, write.producer_id, write.producer_epoch) is BatchCheck.ACCEPT
@@ -302,7 +315,7 @@ class PendingTransactionWrites:
 
 
 def _release(write: _Write, error: KafkaError | None) -> None:
-    """Those behind it go on, whatever becomes of its answer."""
+    """Release a write. Later writes go on even if its callback fails."""
     try:
         write.released(error)
     except Exception:
@@ -310,7 +323,7 @@ def _release(write: _Write, error: KafkaError | None) -> None:
 
 
 def _as_produce_says(error: KafkaError) -> KafkaError:
-    """To a client that adds by writing: fenced, or a transaction that it has to abort."""
+    """Return the error for a client that adds by writing: it is fenced, or has to abort its transaction."""
     if error.code is ErrorCode.TRANSACTION_ABORTABLE:
         return TransactionGone(error.message)
     if error.code is ErrorCode.PRODUCER_FENCED:

@@ -12,13 +12,14 @@ from ...protocol.messages.broker_commands import AllocateProducerIds
 from ..quorum.access import Quorum
 
 NextBlock = Callable[[], Awaitable[tuple[int, int]]]
-"""Has the quorum allocate a block: first id and count. KafkaError if it does not answer."""
+"""A function that has the quorum allocate a block: first id and count. Raises KafkaError if the quorum does not
+answer."""
 
 _REFILL_BELOW = 0.1
 
 
 def blocks_from(quorum: Quorum, broker_id: int) -> NextBlock:
-    """Blocks of ids that `quorum` allocates to this broker."""
+    """Return a function that gets blocks of ids for this broker from `quorum`."""
 
     async def next_block() -> tuple[int, int]:
         command = AllocateProducerIds(broker_id=broker_id, broker_epoch=quorum.broker_epoch)
@@ -29,7 +30,7 @@ def blocks_from(quorum: Quorum, broker_id: int) -> NextBlock:
 
 
 class ProducerIds:
-    """Hands out the ids of this broker's block; the next one is fetched before it is used up."""
+    """Hands out the ids of this broker's block; the next block is fetched before the present block is used up."""
 
     def __init__(self, next_block: NextBlock) -> None:
         self._next_block = next_block
@@ -39,7 +40,7 @@ class ProducerIds:
         self._fetching: asyncio.Task[None] | None = None
 
     async def take(self) -> int:
-        """A producer id that nobody else gets. KafkaError if the quorum does not answer."""
+        """Return a producer id that no other client gets. Raises KafkaError if the quorum does not answer."""
         while self._next == self._end:
             if self._following is not None:
                 first, count = self._following
@@ -66,4 +67,4 @@ class ProducerIds:
     def _fetched(self, task: asyncio.Task[None]) -> None:
         self._fetching = None
         if not task.cancelled():
-            task.exception()  # Whoever waits for an id has it, too; a refill ahead of need is tried again.
+            task.exception()  # A caller that waits for an id gets it, too; a refill ahead of need is tried again.

@@ -5,7 +5,7 @@ A token is text that fits in a URL, a job's parameters or an environment variabl
 transaction. The MAC proves only that this cluster issued the token. The quorum knows whether the transaction is still
 open.
 
-Pure. Nothing of a token is read before its MAC has been found right.
+Pure. No part of a token is read before its MAC has been verified.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.session.node_secrets import Secrets
 
 TRANSACTIONAL_ID_BYTES_MAX: Final = 16 << 10
-"""In UTF-8; a longer one gets no token, as that would not fit in a string of the protocol."""
+"""Maximum length in UTF-8. A longer id gets no token, as that would not fit in a string of the protocol."""
 
 _VERSION: Final = b"v1"
 _KEY_LABEL: Final = b"ottla transaction tokens\0"
@@ -44,29 +44,29 @@ _LENGTH_MAX: Final = sum(
 
 
 class JoinableTransaction(NamedTuple):
-    """What a token stands for."""
+    """The transaction that a token names."""
 
     transactional_id: str
     producer_id: int
-    """The owner's."""
+    """The owner's producer id."""
     producer_epoch: int
-    """The owner's, while this transaction is open."""
+    """The owner's epoch while this transaction is open."""
     number: int
 
 
 class TransactionTokens:
-    """Gives out tokens and recognises them; all brokers of a cluster do so alike."""
+    """Issues and verifies tokens; all brokers of a cluster issue the same tokens."""
 
     def __init__(self, secrets: Secrets, cluster_id: str) -> None:
-        """`secrets`: what all nodes of the cluster share."""
+        """Derive the keys of tokens. `secrets` are shared by all nodes of the cluster."""
         label = _KEY_LABEL + cluster_id.encode()
-        # The first signs.
+        # The first key signs.
         self._keys = [hmac.digest(secret, label, sha256) for secret in secrets.accepted]
 
     def issue(self, transaction: JoinableTransaction) -> str:
-        """The token of a transaction; always the same one while the secret stays.
+        """Return the token of a transaction; always the same token while the secret stays.
 
-        KafkaError: INVALID_REQUEST if its transactional id is too long for a token.
+        Raises KafkaError INVALID_REQUEST if its transactional id is too long for a token.
         """
         name = transaction.transactional_id.encode()
         if len(name) > TRANSACTIONAL_ID_BYTES_MAX:
@@ -80,9 +80,9 @@ class TransactionTokens:
         return (said + b"." + _mac(self._keys[0], said)).decode()
 
     def verify(self, token: str) -> JoinableTransaction:
-        """What a token stands for.
+        """Return the transaction that a token names.
 
-        KafkaError: INVALID_REQUEST if it is none, or not one of this cluster.
+        Raises KafkaError INVALID_REQUEST if the text is not a token, or not a token of this cluster.
         """
         if len(token) > _LENGTH_MAX:
             raise _refused(f"it has {len(token)} characters, none has more than {_LENGTH_MAX}")
