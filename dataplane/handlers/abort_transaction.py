@@ -12,7 +12,7 @@ from ..server.handler import ClientRequest, handles
 
 
 class AbortTransactionHandlers:
-    """Has the quorum decide."""
+    """Passes aborts of transactions to the quorum, which decides."""
 
     def __init__(self, quorum: Quorum) -> None:
         self._quorum = quorum

@@ -1,8 +1,8 @@
-"""DescribeAcls (1-3), CreateAcls (1-3) and DeleteAcls (1-3): who may do what.
+"""DescribeAcls (1-3), CreateAcls (1-3) and DeleteAcls (1-3): the rights of principals.
 
-Any broker lists the ACLs that its image has. The quorum checks and keeps them, and the answer to a change comes once
-this broker goes by it. Other brokers follow by the metadata feed. Without an authorizer nobody would go by ACLs, so
-there are none: SECURITY_DISABLED.
+Any broker lists the ACLs of its image. The quorum checks and keeps them, and the answer to a change comes once this
+broker applies it. Other brokers follow by the metadata feed. Without an authorizer no broker would apply ACLs, so the
+answer is SECURITY_DISABLED.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class AclHandlers:
     async def describe_acls(
         self, request: ClientRequest, message: DescribeAclsRequest
     ) -> DescribeAclsResponse:
-        """The ACLs that the filter finds, by pattern, in order."""
+        """Return the ACLs that match the filter, grouped by pattern and sorted."""
         self._enabled()
         wanted = checked_filter(
             AclFilter(
@@ -75,13 +75,13 @@ class AclHandlers:
                 message.permission_type,
             )
         )
-        # There may be very many, and a thread cannot walk what the event loop changes.
+        # A thread filters the ACLs, since there may be very many. It gets a copy, as the event loop changes the set.
         found = await asyncio.to_thread(_found, list(self._quorum.image.acls), wanted)
         return DescribeAclsResponse(error_message=None, resources=found)
 
     @handles(CreateAclsRequest, 1, 3, on_error=_create_error, needs=cluster(AclOperation.ALTER))
     async def create_acls(self, request: ClientRequest, message: CreateAclsRequest) -> CreateAclsResponse:
-        """Create each ACL on its own. One that is there already is no error."""
+        """Create each ACL separately. An ACL that exists already is not an error."""
         audit = self._enabled().audit
         entries = [
             commands.AclEntry(
@@ -108,7 +108,7 @@ class AclHandlers:
 
     @handles(DeleteAclsRequest, 1, 3, on_error=_delete_error, needs=cluster(AclOperation.ALTER))
     async def delete_acls(self, request: ClientRequest, message: DeleteAclsRequest) -> DeleteAclsResponse:
-        """Remove what any filter finds, all at once."""
+        """Remove the ACLs that match any filter, all at once."""
         audit = self._enabled().audit
         _check_size(
             f"{one.resource_name_filter}{one.principal_filter}{one.host_filter}" for one in message.filters
@@ -123,7 +123,8 @@ class AclHandlers:
 
 
 def _check_size(texts: Iterable[str]) -> None:
-    """Raises POLICY_VIOLATION for more than one command can hold. A request is not split: it counts as a whole."""
+    """Raises POLICY_VIOLATION if the texts are too large for one command. A request is not split: it counts as a
+    whole."""
     if sum(len(text.encode()) for text in texts) > _TEXT_BYTES_MAX:
         raise KafkaError(
             ErrorCode.POLICY_VIOLATION, f"names of ACLs take more than {_TEXT_BYTES_MAX} bytes in one request"

@@ -1,10 +1,10 @@
 """AddPartitionsToTxn (0-5) and AddOffsetsToTxn (0-4): partitions become part of a producer's transaction.
 
-This broker decides nothing: it turns requests into commands of the quorum. So it does not matter which broker a client
-speaks to, and there is no coordinator that could fail over.
+This broker decides nothing: it turns requests into commands of the quorum. So a client may connect to any broker, and
+there is no coordinator that could fail over.
 
 If the transaction was aborted, and no other producer has replaced this one, the answer is INVALID_PRODUCER_ID_MAPPING.
-Upon that code clients abort and ask for the next epoch (KIP-360).
+Clients answer that code with an abort, and ask for the next epoch (KIP-360).
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class TransactionalProducer(NamedTuple):
 
 
 def _refused(message: AddPartitionsToTxnRequest, error: KafkaError) -> AddPartitionsToTxnResponse:
-    """Every partition with the same error, as far as a request of either form names some."""
+    """Return a response with the same error for every partition, in either form of the request."""
     return AddPartitionsToTxnResponse(
         error_code=error.code,
         results_by_topic_v3_and_below=_results(message.v3_and_below_topics, lambda _: error.code),
@@ -74,7 +74,7 @@ class AddToTxnHandlers:
         make_offsets_topic: Callable[[], Awaitable[object]],
         announced_offsets: AnnouncedOffsets,
     ) -> None:
-        """`make_offsets_topic` is called if there is none yet."""
+        """Create the handlers. `make_offsets_topic` is called if the offsets topic does not exist yet."""
         self._quorum = quorum
         self._origins = origins
         self._make_offsets_topic = make_offsets_topic
@@ -152,7 +152,10 @@ class AddToTxnHandlers:
     def _verified(
         self, who: TransactionalProducer, asked: AddPartitionsToTxnTransaction
     ) -> list[AddPartitionsToTxnTopicResult]:
-        """What Kafka's brokers ask each other. As far as this broker knows."""
+        """Return whether the partitions are in the producer's transaction, as far as this broker knows.
+
+        Kafka's brokers ask each other this.
+        """
         found = self._quorum.image.transactions.writer(who.producer_id)
 
         def code(place: tuple[str, int]) -> ErrorCode:

@@ -1,6 +1,6 @@
 """IncrementalAlterConfigs (0-1) and AlterConfigs (0-2): settings of topics, brokers, groups and so on.
 
-The quorum keeps all settings but those of loggers, which this process alone keeps.
+The quorum keeps all settings except the levels of loggers, which only this process keeps.
 """
 
 from __future__ import annotations
@@ -84,7 +84,7 @@ def _responses(
 
 
 class AlterConfigsHandlers:
-    """Refuses changes that are wrong in any case, and passes the others on to the quorum, which decides."""
+    """Refuses changes that are wrong in any case, and passes other changes on to the quorum, which decides."""
 
     def __init__(
         self,
@@ -128,7 +128,7 @@ class AlterConfigsHandlers:
     async def alter_configs(
         self, request: ClientRequest, message: AlterConfigsRequest
     ) -> AlterConfigsResponse:
-        """Replace all dynamic settings of a resource by the given ones."""
+        """Replace all dynamic settings of a resource by the given settings."""
         changes = [
             config_commands.ConfigResource(
                 resource_type=resource.resource_type,
@@ -141,16 +141,16 @@ class AlterConfigsHandlers:
         return AlterConfigsResponse(responses=_responses(message.resources, errors))
 
     def _sent(self, resource: _Resource, config: _Config) -> str | None:
-        """The value as it travels to the quorum."""
+        """Return the value in the form in which it is sent to the quorum."""
         value = sent_value(resource.resource_type, config.name, config.value)
         if value is None or resource.resource_type != ResourceType.BROKER:
             return value
         return self._secrets.seal(resource.resource_name, config.name, value)
 
     def _replacement(self, resource: ReplaceConfigsResource) -> list[config_commands.ConfigChange]:
-        """Return changes that set the settings that are named, and delete the others that this broker knows of.
+        """Return changes that set the named settings, and delete all other settings that this broker knows of.
 
-        The quorum leaves a setting alone if somebody has given it another value meanwhile.
+        The quorum does not delete a setting that another client has given another value meanwhile.
         """
         named = {config.name for config in resource.configs}
         present = self._quorum.image.configs.get((resource.resource_type, resource.resource_name), {})
@@ -176,7 +176,7 @@ class AlterConfigsHandlers:
         kinds: frozenset[int],
         validate_only: bool,
     ) -> list[KafkaError | None]:
-        """What became of each; those that are wrong in themselves do not reach the quorum."""
+        """Return the outcome of each resource. Resources that are wrong in themselves do not reach the quorum."""
         times = Counter((one.resource_type, one.resource_name) for one in resources)
         errors: list[KafkaError | None] = []
         async for one in in_time_slices(resources):
@@ -210,8 +210,11 @@ class AlterConfigsHandlers:
         return errors
 
     async def _check_listeners(self, resource: config_commands.ConfigResource) -> None:
-        """Keys and certificates are a single broker's. Those of another are not known here: it goes on with its old
-        ones if it cannot use them."""
+        """Check changed keys and certificates of this broker's listeners. Raises KafkaError.
+
+        They belong to a single broker. This broker does not know the files of another broker, which keeps its old keys
+        if it cannot use the new.
+        """
         changes = _of_listeners(resource)
         if not changes:
             return
@@ -235,7 +238,7 @@ class AlterConfigsHandlers:
     async def _reload_listeners(
         self, reloads: TlsReloads, resources: Sequence[config_commands.ConfigResource]
     ) -> None:
-        """Also what was set to the value that it had: that is how Kafka is told to look at a file again."""
+        """Reload the changed listeners, even if a setting got the value that it had: in Kafka that reloads a file."""
         own = [one for one in resources if one.resource_name == str(self._broker.broker_id)]
         for name in {listener_of(change.name) for one in own for change in _of_listeners(one)}:
             if name is not None:
@@ -244,9 +247,10 @@ class AlterConfigsHandlers:
     async def _submit(
         self, author: PeerSession, resources: list[config_commands.ConfigResource], *, validate_only: bool
     ) -> dict[int, KafkaError | None]:
-        """What the quorum says of each, by the `id` of the resource; in commands that do not hold it up for long.
+        """Return the quorum's outcome for each resource, by the `id` of the resource.
 
-        An error of a whole command is one of all that would have come after it.
+        The commands are small enough not to hold the quorum up. An error of a command applies to all later commands,
+        too.
         """
         failures: dict[int, KafkaError | None] = {}
         refused: KafkaError | None = None
@@ -265,7 +269,7 @@ class AlterConfigsHandlers:
         return failures
 
     def _check(self, resource: config_commands.ConfigResource) -> None:
-        """Raises KafkaError for what is wrong whatever the quorum keeps."""
+        """Raises KafkaError for errors that do not depend on the settings that the quorum has."""
         names = [change.name for change in resource.changes]
         if len(set(names)) < len(names):
             raise _refusal("Error due to duplicate config keys")
@@ -289,7 +293,10 @@ class AlterConfigsHandlers:
                 self._check_loggers(resource)
 
     def _check_cordoned(self, resource: config_commands.ConfigResource) -> None:
-        """Folders are a single broker's. Those of another are not known here: it ignores what it has not."""
+        """Check the folders in `cordoned.log.dirs` of this broker. Raises KafkaError.
+
+        Folders belong to a single broker. Another broker ignores folders that it does not have.
+        """
         for change in resource.changes:
             if change.name != CORDONED or change.operation in (
                 ConfigOperation.DELETE,
@@ -336,7 +343,7 @@ class AlterConfigsHandlers:
 
 
 def _of_listeners(resource: config_commands.ConfigResource) -> list[config_commands.ConfigChange]:
-    """The changes of listeners' keys."""
+    """Return the changes of listeners' keys."""
     if resource.resource_type != ResourceType.BROKER:
         return []
     return [change for change in resource.changes if is_tls_of_listener(change.name)]
@@ -364,7 +371,7 @@ async def _check_client_metrics(resource: config_commands.ConfigResource) -> Non
 
 
 def _check_pattern(entry: str, pattern: str) -> None:
-    """Raise ConfigError if an entry of `match` has no pattern, or one that takes too long."""
+    """Raises ConfigError if an entry of `match` has no pattern, or a pattern that takes too long."""
     try:
         compile_pattern(pattern, "the pattern")
     except KafkaError as error:

@@ -1,4 +1,4 @@
-"""ApiVersions (0-5): the APIs and versions that the registered handlers serve, and no others."""
+"""ApiVersions (0-5): the APIs and versions that the registered handlers serve, and no other versions."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ _SOFTWARE = re.compile(r"[a-zA-Z0-9](?:[a-zA-Z0-9\-.]*[a-zA-Z0-9])?")
 
 
 def _unsupported(handler: Handler) -> ApiVersionsResponse:
-    """Tells a client that is ahead of this broker which versions of ApiVersions the broker knows (KIP-511)."""
+    """Return an answer with this broker's versions of ApiVersions, for clients that are newer than the broker
+    (KIP-511)."""
     return ApiVersionsResponse(error_code=ErrorCode.UNSUPPORTED_VERSION, api_keys=[_entry(handler)])
 
 
@@ -38,7 +39,7 @@ class ApiVersionsHandlers:
 
     @handles(ApiVersionsRequest, 0, 5, on_unsupported=_unsupported, needs=NOTHING)
     def api_versions(self, request: ClientRequest, message: ApiVersionsRequest) -> ApiVersionsResponse:
-        """All registered APIs, and the features with the levels that are finalized."""
+        """Return all registered APIs, and the features with their finalized levels."""
         error = self._refusal(message, request.api_version)
         if error is not None:
             return ApiVersionsResponse(error_code=error)
@@ -64,7 +65,7 @@ class ApiVersionsHandlers:
             _SOFTWARE.fullmatch(message.client_software_name)
             and _SOFTWARE.fullmatch(message.client_software_version)
         )
-        # Below version 5 both are absent.
+        # Below version 5 cluster id and node id are absent.
         if not named or (message.cluster_id is None) != (message.node_id == _NO_NODE):
             return ErrorCode.INVALID_REQUEST
         if message.cluster_id is not None and (

@@ -1,4 +1,4 @@
-"""ListAppVersions (0), Ottla's own: which version of each job had been committed at a cut."""
+"""ListAppVersions (0), Ottla's own: the committed application version of each job at a cut."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ class VersionFinder(Protocol):
     """Asks the quorum's leader for application versions."""
 
     async def at_cut(self, cut: int, told_offset: int, timeout_s: float) -> VersionsFound | None:
-        """Those at a cut. None if no leader has answered in time. Raises CutUnknown."""
+        """Return the versions at a cut; None if no leader has answered in time. Raises CutUnknown."""
 
 
 class AppVersionHandlers:
-    """For clusters that copy this one, and go on at a cut of it."""
+    """Answers clusters that copy this cluster, and go on at a cut of it."""
 
     def __init__(self, finder: VersionFinder) -> None:
         self._finder = finder
@@ -31,8 +31,10 @@ class AppVersionHandlers:
     async def list_versions(
         self, request: ClientRequest, message: ListAppVersionsRequest
     ) -> ListAppVersionsResponse:
-        """Of all transactional ids, or of those that have changed. Who may not hear of all hears of none: a version
-        that is left out without a word would have a job commit twice.
+        """Return the versions of all transactional ids, or of those that have changed.
+
+        A client without the right to see all versions gets none: if a version were silently left out, a job would
+        commit twice.
         """
         if message.cut < -1:
             raise KafkaError(

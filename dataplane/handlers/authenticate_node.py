@@ -1,6 +1,6 @@
 """AuthenticateNode (0), Ottla's own: a node proves once for a connection that it holds the cluster secret.
 
-Only this proof tells a broker from a client. The connection gets the session of a node, and handlers ask
+Only this proof distinguishes a broker from a client. The connection gets the session of a node, and handlers check
 `PeerSession.node` and `ClientConnection.is_broker`.
 """
 
@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 
 
 class AuthenticateNodeHandlers:
-    """Checks proofs, and marks the connections whose proof is right."""
+    """Checks proofs, and marks the connections with a valid proof."""
 
     def __init__(self, credentials: NodeCredentials) -> None:
         self._credentials = credentials
@@ -27,9 +27,9 @@ class AuthenticateNodeHandlers:
     def authenticate(
         self, request: ClientRequest, message: AuthenticateNodeRequest
     ) -> AuthenticateNodeResponse | None:
-        """The next message of the exchange. A refusal closes the connection unanswered."""
+        """Return the next message of the exchange. A refusal closes the connection unanswered."""
         connection = request.connection
-        # No quota holds up a follower. A stranger has one attempt for each connection, and those are counted.
+        # No quota holds up a follower. An unauthenticated peer has one attempt for each connection, which are counted.
         request.meter = None
         proof = connection.node_proof
         if proof is None:

@@ -32,7 +32,7 @@ from ..runtime.time_slices import pieces
 from ..security.authorization.needs import cluster
 from ..server.handler import ClientRequest, handles
 
-# So that one entry of the quorum's log does not hold it up for long.
+# A limit, so that one entry of the quorum's log does not hold it up for long.
 _ENTRIES_PER_COMMAND = 250
 
 
@@ -63,10 +63,10 @@ def _altered(
 
 
 def in_kafkas_order(names: Collection[str]) -> list[str]:
-    """The names of quotas in the order in which Kafka lists them, on which some clients rely.
+    """Return the names of quotas in the order in which Kafka lists them, on which some clients rely.
 
-    Kafka keeps the changes in a Java hash map of 16 buckets, and then all quotas in one that is at most three quarters
-    full. This is the order of such a map.
+    Kafka keeps the changes in a Java hash map of 16 buckets, and then all quotas in a map that is at most three
+    quarters full. This is the order of such a map.
     """
     buckets = 2
     while len(names) > buckets * 3 // 4:
@@ -98,7 +98,7 @@ class ClientQuotaHandlers:
     def describe_client_quotas(
         self, request: ClientRequest, message: DescribeClientQuotasRequest
     ) -> DescribeClientQuotasResponse:
-        """The quotas of every entity that all components match."""
+        """Return the quotas of every entity that all components match."""
         components = _components(message.components)
         return DescribeClientQuotasResponse(
             error_message="",
@@ -116,7 +116,7 @@ class ClientQuotaHandlers:
     async def alter_client_quotas(
         self, request: ClientRequest, message: AlterClientQuotasRequest
     ) -> AlterClientQuotasResponse:
-        """Alter each entity on its own. An entity that is named twice is refused."""
+        """Alter each entity separately. An entity that is named twice is refused."""
         times = Counter(_parts(entry) for entry in message.entries)
         wanted = [entry for entry in message.entries if times[_parts(entry)] == 1]
         failures: list[KafkaError | None] = []
@@ -159,7 +159,7 @@ def _changes(entry: AlterClientQuotasRequestEntryData) -> commands.EntityQuotaCh
 
 
 def _components(given: Iterable[ComponentData]) -> dict[str, ComponentData]:
-    """The components by type. Raises KafkaError for what Kafka refuses."""
+    """Return the components by type. Raises KafkaError for filters that Kafka refuses."""
     components: dict[str, ComponentData] = {}
     for component in given:
         kind = component.entity_type
@@ -188,7 +188,7 @@ def _components(given: Iterable[ComponentData]) -> dict[str, ComponentData]:
 
 
 def matches(entity: QuotaEntity, components: dict[str, ComponentData], *, strict: bool) -> bool:
-    """Whether the entity has every part asked for and, with `strict`, no other."""
+    """Return whether the entity has every part of the filter and, with `strict`, no other part."""
     names = dict(entity)
     if strict and len(names) != len(components):
         return False

@@ -39,7 +39,7 @@ _HIDDEN_TOPICS = "The group has described topic(s) that the client is not author
 
 
 def new_member_id() -> str:
-    """As Kafka writes its uuids: 22 characters of URL-safe base64."""
+    """Return a new uuid as Kafka writes it: 22 characters of URL-safe base64."""
     return base64.urlsafe_b64encode(os.urandom(16)).rstrip(b"=").decode()
 
 
@@ -49,7 +49,8 @@ class ConsumerGroupHandlers:
     def __init__(
         self, coordinator: GroupCoordinator, assignors: tuple[str, ...], group_version: Callable[[], int]
     ) -> None:
-        """`group_version` is the level of the feature `group.version`: at 0 there are no such groups."""
+        """Create the handlers. `group_version` returns the level of the feature `group.version`: at 0 there are no such
+        groups."""
         self._coordinator, self._assignors = coordinator, assignors
         self._group_version = group_version
 
@@ -65,7 +66,7 @@ class ConsumerGroupHandlers:
         & handler_asks("DESCRIBE Topic for each that is named, or that a pattern is to match"),
     )
     def heartbeat(self, request: ClientRequest, message: ConsumerGroupHeartbeatRequest) -> None:
-        """Answered once what it changed is committed; at once if nothing did."""
+        """Answer once the changes of the heartbeat are committed; at once if there are none."""
 
         def reply(result: HeartbeatReply | KafkaError) -> None:
             request.reply(_refusal(result) if isinstance(result, KafkaError) else _response(result))
@@ -99,7 +100,7 @@ class ConsumerGroupHandlers:
         shard.consumer.heartbeat(message.group_id, beat, reply)
 
     def _check(self, version: int, message: ConsumerGroupHeartbeatRequest) -> None:
-        """Raises KafkaError for a request that contradicts itself, whatever the group: INVALID_REQUEST,
+        """Raises KafkaError if a request contradicts itself, whatever the group: INVALID_REQUEST,
         UNSUPPORTED_ASSIGNOR."""
         epoch = message.member_epoch
         needs_id = version >= CLIENT_MAKES_MEMBER_ID_VERSION or epoch > JOIN_EPOCH or epoch == LEAVE_EPOCH
@@ -138,9 +139,7 @@ class ConsumerGroupHandlers:
     async def describe(
         self, request: ClientRequest, message: described.ConsumerGroupDescribeRequest
     ) -> described.ConsumerGroupDescribeResponse:
-        """Consumer groups only; classic ones are GROUP_ID_NOT_FOUND here, and the other way round.
-        Each once.
-        """
+        """Describe consumer groups, each once. A classic group is GROUP_ID_NOT_FOUND here."""
         return described.ConsumerGroupDescribeResponse(
             groups=[
                 self._with_operations(request.access, message, self._describe(request.access, g))
@@ -191,7 +190,7 @@ class ConsumerGroupHandlers:
 
 
 def _topics_of(group: ConsumerGroup) -> set[str]:
-    """What members subscribe to, and what they have."""
+    """Return the topics that members subscribe to, and those of their present and target assignments."""
     subscribed = {name for member in group.members.values() for name in member.topics}
     held = (
         topic_id

@@ -1,7 +1,7 @@
 """FindCut (0) and ListCutOffsets (0), Ottla's own: offsets at which a reader tears no transaction (rule T19).
 
 The quorum's leader knows the newest commit index X up to which no marker is missing in the partitions. The leader of
-each partition knows where the first marker above X lies. Below these offsets a reader finds all records of the
+each partition knows the offset of the first marker above X. Below these offsets a reader finds all records of the
 transactions up to X. It need not wait for any other transaction, however long that is open.
 """
 
@@ -40,7 +40,7 @@ from ..server.handler import ClientRequest, as_kafka_error, handles
 FIND_TIMEOUT_S = 5.0
 VERIFY_TIMEOUT_S = 2.0
 SEARCHES_MAX = 2
-"""At a time; each reads a segment, perhaps."""
+"""Maximum number of concurrent searches, each of which may read a segment."""
 FOUND_MAX = 1000
 
 _Searched = tuple[bytes, int, int, int]
@@ -51,7 +51,10 @@ class CutFinder(Protocol):
     """Asks the quorum's leader for cuts."""
 
     async def cut(self, places: Collection[Place], timeout_s: float) -> TransactionCut | None:
-        """The newest cut of these partitions, or of all if none is named. None if no leader has answered in time."""
+        """Return the newest cut of these partitions, or of all if none is named.
+
+        None is returned if no leader has answered in time.
+        """
 
 
 def _refused(message: ListCutOffsetsRequest, error: KafkaError) -> ListCutOffsetsResponse:
@@ -69,7 +72,7 @@ def _refused(message: ListCutOffsetsRequest, error: KafkaError) -> ListCutOffset
 
 
 class CutHandlers:
-    """For readers that take transactions as a whole."""
+    """Answers readers that read transactions as a whole."""
 
     def __init__(
         self,
@@ -87,7 +90,7 @@ class CutHandlers:
 
     @handles(FindCutRequest, 0, 0, needs=handler_asks("DESCRIBE Topic for each that is named, or for some"))
     async def find(self, request: ClientRequest, message: FindCutRequest) -> FindCutResponse:
-        """The newest cut of some partitions."""
+        """Return the newest cut of some partitions."""
         access = request.access
         for topic in message.topics:
             self._check_topic(access, topic.topic_id)
@@ -105,10 +108,10 @@ class CutHandlers:
     async def list_offsets(
         self, request: ClientRequest, message: ListCutOffsetsRequest
     ) -> ListCutOffsetsResponse:
-        """The offsets of a cut in partitions that this broker leads.
+        """Return the offsets of a cut in partitions that this broker leads.
 
-        A broker that leads no more, and has not heard of it, does not know the newest markers. Its high watermark may
-        lie below markers that belong to the cut. So a leader answers only if its image is as new as the cut.
+        A broker that no longer leads, and has not learnt of it, does not know the newest markers. Its high watermark
+        may lie below markers that belong to the cut. So a leader answers only if its image is as new as the cut.
         """
         if message.cut < -1:
             raise KafkaError(
@@ -128,10 +131,10 @@ class CutHandlers:
         return ListCutOffsetsResponse(topics=answers)
 
     def _may_see_some(self, access: Access, message: ListCutOffsetsRequest) -> bool:
-        """Return whether some answer will not be a refusal: else the quorum is not asked anything."""
+        """Return whether some part of the answer is not a refusal; otherwise the quorum need not be asked."""
         topics = (self._quorum.image.topics_by_id.get(topic.topic_id) for topic in message.topics)
         names = {None if topic is None else topic.name for topic in topics}
-        # The image may not know a topic yet.
+        # A topic may be too new for this broker's image.
         is_new = None in names and access.may_describe_some(AclResourceType.TOPIC)
         return is_new or any(
             access.allows(AclOperation.DESCRIBE, AclResourceType.TOPIC, name, quiet=True)
@@ -140,7 +143,7 @@ class CutHandlers:
         )
 
     async def _catch_up(self) -> None:
-        """Return once this broker's image has what the quorum had when the request came."""
+        """Return once this broker's image has all that the quorum had when the request came."""
         try:
             async with asyncio.timeout(VERIFY_TIMEOUT_S):
                 await self._shared_catch_up.wait()
@@ -150,7 +153,7 @@ class CutHandlers:
             ) from None
 
     def _check_topic(self, access: Access, topic_id: bytes) -> None:
-        """Raises TOPIC_AUTHORIZATION_FAILED. That there is no topic with an id is no secret."""
+        """Raises TOPIC_AUTHORIZATION_FAILED. The absence of a topic id is not secret."""
         topic = self._quorum.image.topics_by_id.get(topic_id)
         if topic is not None:
             access.check_topic(AclOperation.DESCRIBE, topic.name)
@@ -186,7 +189,10 @@ class CutHandlers:
         return FirstMarker(*(max(offset, start) for offset in found))
 
     async def _search(self, searched: _Searched, search: MarkerSearch) -> FirstMarker | None:
-        """What was found is remembered for who asks again because it took long. It stays there in this leader epoch."""
+        """Search for the marker, and remember the result for clients that ask again because the search took long.
+
+        The result is valid as long as this leader epoch lasts.
+        """
         try:
             async with self._searching:
                 if searched in self._found:
@@ -202,9 +208,9 @@ class CutHandlers:
 
 
 def _settled(partition: Partition) -> LeaderState:
-    """Its leadership, whose high watermark is above all that former leaders have shown.
+    """Return the leadership of a partition whose high watermark is above all that former leaders have shown.
 
-    KafkaError: NOT_LEADER_OR_FOLLOWER, OFFSET_NOT_AVAILABLE.
+    Raises KafkaError: NOT_LEADER_OR_FOLLOWER, OFFSET_NOT_AVAILABLE.
     """
     leader = partition.leading()
     if leader.high_watermark < leader.epoch_start_offset:

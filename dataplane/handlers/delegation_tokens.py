@@ -1,7 +1,7 @@
 """CreateDelegationToken (1-3), RenewDelegationToken (1-2), ExpireDelegationToken (1-2), DescribeDelegationToken (1-3):
 tokens by which programs log in for a user (KIP-48, KIP-373).
 
-The quorum keeps tokens, and brokers make their secrets. The answer to a change comes once this broker goes by it.
+The quorum keeps tokens, and brokers derive their secrets. The answer to a change comes once this broker applies it.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class DelegationTokenHandlers:
     """Shows tokens, and passes changes to the quorum."""
 
     def __init__(self, quorum: Quorum, tokens: DelegationTokens | None, lifetimes: TokenLifetimes) -> None:
-        """`tokens`: None if they are not enabled."""
+        """Create the handlers. `tokens` is None if tokens are not enabled."""
         self._quorum = quorum
         self._tokens = tokens
         self._lifetimes = lifetimes
@@ -66,7 +66,7 @@ class DelegationTokenHandlers:
     async def create(
         self, request: ClientRequest, message: CreateDelegationTokenRequest
     ) -> CreateDelegationTokenResponse:
-        """A new token of the sender, or of another owner whom it may make tokens for."""
+        """Create a token of the sender, or of another owner if the sender may create tokens for that owner."""
         requester = request.session.principal
         owner = requester
         if message.owner_principal_name:
@@ -119,14 +119,14 @@ class DelegationTokenHandlers:
         response.expiry_timestamp_ms, response.max_timestamp_ms = expires_at_ms, ends_at_ms
 
     def _scram_user(self, session: PeerSession) -> str:
-        """Return the user by whose SCRAM credential a peer has logged in; empty if it was by something else."""
+        """Return the user whose SCRAM credential a peer has logged in with; empty if it used another credential."""
         from ..security.sasl.plain import PLAIN  # loaded late: most brokers have no listener with passwords
 
         name = session.principal.name
         if session.mechanism in SCRAM_MECHANISMS:
             return name
         keys = ((name, mechanism) for mechanism in SCRAM_MECHANISMS_BY_CODE)
-        # Passwords in the clear may be those of SCRAM (sasl.plain.verify).
+        # PLAIN logins may be verified with the passwords of SCRAM (sasl.plain.verify).
         is_known = any(key in self._quorum.image.scram_credentials for key in keys)
         return name if session.mechanism == PLAIN and is_known else ""
 
@@ -134,7 +134,7 @@ class DelegationTokenHandlers:
     async def renew(
         self, request: ClientRequest, message: RenewDelegationTokenRequest
     ) -> RenewDelegationTokenResponse:
-        """The token ends later; for its owner and renewers."""
+        """Extend a token's life, if its owner or a renewer asks."""
         response = RenewDelegationTokenResponse()
         try:
             token, now_ms = self._asked_about(request, response, bytes(message.hmac))
@@ -156,7 +156,7 @@ class DelegationTokenHandlers:
     async def expire(
         self, request: ClientRequest, message: ExpireDelegationTokenRequest
     ) -> ExpireDelegationTokenResponse:
-        """The token ends at another time, or is removed at once; for its owner and renewers."""
+        """Set another end of a token's life, or remove it at once, if its owner or a renewer asks."""
         response = ExpireDelegationTokenResponse()
         try:
             token, now_ms = self._asked_about(request, response, bytes(message.hmac))
@@ -180,7 +180,7 @@ class DelegationTokenHandlers:
         response: RenewDelegationTokenResponse | ExpireDelegationTokenResponse,
         secret: bytes,
     ) -> tuple[TokenState, int]:
-        """The token that a request is about, and the time. Raises KafkaError."""
+        """Return the token that a request is about, and the time. Raises KafkaError."""
         response.expiry_timestamp_ms = _NO_TIME
         _check_may_ask(request.session)
         response.expiry_timestamp_ms = 0
@@ -199,7 +199,7 @@ class DelegationTokenHandlers:
     def describe(
         self, request: ClientRequest, message: DescribeDelegationTokenRequest
     ) -> DescribeDelegationTokenResponse:
-        """The tokens that concern the sender, and those that it may see otherwise."""
+        """Return the tokens that concern the sender, and other tokens that it has the right to see."""
         try:
             _check_may_ask(request.session)
             tokens = self._enabled()
@@ -220,7 +220,7 @@ class DelegationTokenHandlers:
 
 
 def _check_may_ask(session: PeerSession) -> None:
-    """Raises KafkaError unless the peer has proved who it is, by something other than a token, as a client."""
+    """Raises KafkaError unless the peer has proved its identity as a client, by something other than a token."""
     unproved = session.security_protocol is SecurityProtocol.PLAINTEXT or (
         session.security_protocol is SecurityProtocol.SSL and session.principal == ANONYMOUS
     )
@@ -231,10 +231,10 @@ def _check_may_ask(session: PeerSession) -> None:
 def _check_new(
     access: Access, requester: Principal, owner: Principal, message: CreateDelegationTokenRequest
 ) -> None:
-    """Raises KafkaError for a token that the sender cannot have."""
+    """Raises KafkaError for a token that the sender may not get."""
     if owner != requester and not access.allows(AclOperation.CREATE_TOKENS, AclResourceType.USER, str(owner)):
         raise KafkaError(ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED)
-    # A login acts as a User of this name, so an owner of another type would become one.
+    # A login acts as a User of this name, so an owner of another type would become a User.
     if owner.type != USER or any(each.principal_type != USER for each in message.renewers):
         raise KafkaError(ErrorCode.INVALID_PRINCIPAL_TYPE)
 

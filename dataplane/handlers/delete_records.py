@@ -1,8 +1,8 @@
 """DeleteRecords (0-2): leaders move the log start offset and wait until every live replica has followed.
 
 Whole segments below the new log start are removed at once or at the next retention check. A batch that contains the
-offset stays, but its records below the offset can no longer be read. Committed offsets of groups stay as they are. A
-consumer that continues below the log start is told OFFSET_OUT_OF_RANGE, and resets as it is configured to.
+offset stays, but its records below the offset can no longer be read. Committed offsets of groups do not change. A
+consumer that continues below the log start gets OFFSET_OUT_OF_RANGE, and resets as it is configured to.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _TRIMS_PER_TURN = 100
 
 
 class _Trim(NamedTuple):
-    """What became of one partition so far."""
+    """The outcome for one partition so far."""
 
     partition: Partition | None
     offset: int
@@ -42,7 +42,7 @@ class _Trim(NamedTuple):
 
 
 class DeleteRecordsHandlers:
-    """Deletes records of the partitions this broker leads.
+    """Deletes records of the partitions that this broker leads.
 
     `keep_log_starts` makes the log start offsets durable, so that deleted records do not come back after a crash of
     this broker.
@@ -58,7 +58,7 @@ class DeleteRecordsHandlers:
     async def delete_records(
         self, request: ClientRequest, message: DeleteRecordsRequest
     ) -> DeleteRecordsResponse:
-        """Trim each partition, then answer when all have followed, or when the time is over."""
+        """Trim each partition, then answer when all replicas have followed, or when the timeout is over."""
         deadline = request.received_at + max(0, message.timeout_ms) / 1000
         response = DeleteRecordsResponse()
         trims = []

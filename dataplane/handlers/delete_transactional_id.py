@@ -14,7 +14,7 @@ from ..server.handler import ClientRequest, handles
 
 
 class DeleteTransactionalIdHandlers:
-    """Has the quorum forget the id."""
+    """Has the quorum forget transactional ids."""
 
     def __init__(self, quorum: Quorum) -> None:
         self._quorum = quorum

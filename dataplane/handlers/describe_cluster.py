@@ -1,4 +1,4 @@
-"""DescribeCluster (0-2): the brokers of the cluster as this broker's image has them."""
+"""DescribeCluster (0-2): the brokers of the cluster in this broker's image."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FIRST_WITH_FENCED = 2
 
 
 class DescribeClusterHandlers:
-    """Answers from the image."""
+    """Describes the cluster from the image."""
 
     def __init__(self, quorum: Quorum, own_broker_id: int, listed: ListedBrokers) -> None:
         self._quorum = quorum
@@ -32,9 +32,9 @@ class DescribeClusterHandlers:
     def describe_cluster(
         self, request: ClientRequest, message: DescribeClusterRequest
     ) -> DescribeClusterResponse:
-        """The brokers that Metadata lists, or all that are registered if fenced ones are asked for.
+        """Return the brokers that Metadata lists, or all registered brokers if the client asks for fenced brokers.
 
-        Asking a broker for the controllers' endpoints is a mistake of the client.
+        A request for the controllers' endpoints is an error, since this is a broker.
         """
         if message.endpoint_type == _CONTROLLERS:
             raise KafkaError(

@@ -57,7 +57,7 @@ def _undescribed(resource: DescribeConfigsResource, error: KafkaError) -> Descri
 
 
 class _Description:
-    """What the results of one request share: most topics have the settings of all others."""
+    """The results that the resources of one request share: most topics have the same settings."""
 
     def __init__(self, view: ConfigView, message: DescribeConfigsRequest) -> None:
         self._view = view
@@ -66,12 +66,12 @@ class _Description:
 
     @cached_property
     def topics(self) -> BackedSettings:
-        """Of topics."""
+        """The settings of topics."""
         return self._sharing(self._view.topics())
 
     @cached_property
     def groups(self) -> BackedSettings:
-        """Of groups."""
+        """The settings of groups."""
         return self._sharing(self._view.groups())
 
     def _sharing(self, settings: BackedSettings) -> BackedSettings:
@@ -81,7 +81,7 @@ class _Description:
     def of(
         self, entries: Sequence[EffectiveSetting], keys: Sequence[str] | None
     ) -> list[DescribeConfigsResourceResult]:
-        """The settings with these keys, all without any."""
+        """Return the settings with these keys; all settings if there are no keys."""
         wanted = frozenset(keys or ())
         return [self._described(entry) for entry in entries if not wanted or entry.name in wanted]
 
@@ -90,7 +90,7 @@ class _Description:
 
 
 class DescribeConfigsHandlers:
-    """Shows settings."""
+    """Describes settings, and lists resources that have settings."""
 
     def __init__(self, quorum: Quorum, own_broker_id: int, view: ConfigView) -> None:
         self._quorum = quorum
@@ -109,7 +109,7 @@ class DescribeConfigsHandlers:
     async def describe_configs(
         self, request: ClientRequest, message: DescribeConfigsRequest
     ) -> DescribeConfigsResponse:
-        """Describe each resource on its own. A resource that is named twice has one result."""
+        """Describe each resource separately. A resource that is named twice has one result."""
         first: dict[tuple[int, str], DescribeConfigsResource] = {}
         for resource in message.resources:
             first.setdefault((resource.resource_type, resource.resource_name), resource)
@@ -140,7 +140,7 @@ class DescribeConfigsHandlers:
     def _entries(
         self, description: _Description, resource_type: int, name: str
     ) -> Sequence[EffectiveSetting]:
-        """The settings of a resource. Raises KafkaError."""
+        """Return the settings of a resource. Raises KafkaError."""
         match resource_type:
             case Described.TOPIC:
                 if not is_valid_topic_name(name):

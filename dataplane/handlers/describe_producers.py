@@ -1,4 +1,4 @@
-"""DescribeProducers (0): the producers that a replica remembers, asked of the leader or of any other replica."""
+"""DescribeProducers (0): the producers that a replica remembers; any replica answers, not only the leader."""
 
 from __future__ import annotations
 
@@ -29,8 +29,9 @@ class DescribeProducersHandlers:
     async def describe(
         self, request: ClientRequest, message: DescribeProducersRequest
     ) -> DescribeProducersResponse:
-        """One answer for each partition, however often it is asked for; NOT_LEADER_OR_FOLLOWER where this broker
-        has no replica.
+        """Return one answer for each partition, even if it is named twice.
+
+        The error is NOT_LEADER_OR_FOLLOWER if this broker has no replica.
         """
         asked: dict[str, dict[int, None]] = {}
         for topic in message.topics:
@@ -49,7 +50,7 @@ class DescribeProducersHandlers:
             return PartitionResponse(
                 partition_index=index, error_code=error.code, error_message=error.message
             )
-        # A partition remembers whoever wrote within a day, and that may be a hundred thousand.
+        # A partition remembers each producer that wrote within a day, perhaps a hundred thousand.
         entries = in_time_slices(list(producers.entries()), MOVED_PER_TURN)
         return PartitionResponse(
             partition_index=index, active_producers=[_producer(entry) async for entry in entries]

@@ -1,7 +1,7 @@
 """DescribeQuorum (0-2): the metadata quorum as its leader sees it, asked for each request.
 
 Kafka's clients see the quorum as the one partition of `__cluster_metadata`. All offsets are Raft indices, as in the
-metric `ottla_quorum_applied_index`. A voter's log end is the index behind its last entry on disk. The observers are the
+metric `ottla_quorum_applied_index`. A voter's log end is the index after its last entry on disk. The observers are the
 brokers. A broker's log end is the index up to which it has followed the metadata.
 """
 
@@ -27,13 +27,13 @@ from ..server.handler import ClientRequest, handles
 
 METADATA_TOPIC = "__cluster_metadata"
 STATUS_TIMEOUT_S = 2.0
-"""An election takes a small part of it."""
+"""Timeout for the leader's answer; an election takes a small part of it."""
 _NOBODY = -1
 _UNKNOWN = -1
 
 
 class QuorumView(Protocol):
-    """What the handler needs of the session with the quorum."""
+    """The session with the quorum, as far as the handler uses it."""
 
     @property
     def leader_id(self) -> int | None: ...
@@ -49,7 +49,7 @@ class QuorumView(Protocol):
 
 
 class DescribeQuorumHandlers:
-    """Tells the voters, the leader, and how far each node has followed."""
+    """Describes the voters, the leader, and the progress of each node."""
 
     def __init__(self, quorum: QuorumView) -> None:
         self._quorum = quorum
@@ -60,8 +60,9 @@ class DescribeQuorumHandlers:
     ) -> DescribeQuorumResponse:
         """Describe the quorum's log. Every other topic is unknown.
 
-        The partition's error is REQUEST_TIMED_OUT if no leader answers. Only the voters and the last leader are told
-        then. It is BROKER_NOT_AVAILABLE if this broker does not follow the quorum, since that has lost entries.
+        The partition's error is REQUEST_TIMED_OUT if no leader answers. Then the answer has only the voters and the
+        last leader. The error is BROKER_NOT_AVAILABLE if this broker does not follow the quorum because the quorum has
+        lost entries.
         """
         known: QuorumPartitionState | None = None
         topics = []

@@ -24,7 +24,7 @@ from ..security.authorization.needs import handler_asks
 from ..server.handler import ClientRequest, handles
 
 PARTITIONS_MAX = 2000
-"""Partitions of one page at most: Kafka's default of max.request.partition.size.limit."""
+"""Maximum number of partitions of one page: Kafka's default of max.request.partition.size.limit."""
 
 
 def _error(message: DescribeTopicPartitionsRequest, error: KafkaError) -> DescribeTopicPartitionsResponse:
@@ -37,7 +37,7 @@ def _error(message: DescribeTopicPartitionsRequest, error: KafkaError) -> Descri
 
 
 class DescribeTopicPartitionsHandlers:
-    """Answers from the image."""
+    """Describes topics from the image."""
 
     def __init__(self, quorum: Quorum) -> None:
         self._quorum = quorum
@@ -46,7 +46,7 @@ class DescribeTopicPartitionsHandlers:
     def describe(
         self, request: ClientRequest, message: DescribeTopicPartitionsRequest
     ) -> DescribeTopicPartitionsResponse:
-        """Topics in the order of their names, from the cursor on, until the page is full."""
+        """Return topics in the order of their names, from the cursor on, until the page is full."""
         cursor = message.cursor
         if cursor is not None and cursor.partition_index < 0:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"the cursor's partition is {cursor.partition_index}")
@@ -95,7 +95,7 @@ def _missing(name: str) -> DescribeTopicPartitionsResponseTopic:
 
 
 class _View:
-    """Topics as clients of one listener are shown them."""
+    """The view of topics that clients of one listener get."""
 
     def __init__(self, image: ClusterImage, listener: str, access: Access) -> None:
         self._access = access

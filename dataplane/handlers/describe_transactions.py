@@ -1,8 +1,8 @@
 """DescribeTransactions (0) and ListTransactions (0-2): transactions as operators see them (KIP-664).
 
 The quorum's leader knows all transactions, so this broker asks it. Kafka's clients ask the broker that FindCoordinator
-names for a transactional id. For a list they ask every broker, and join the answers. So each broker tells only of the
-ids that FindCoordinator names it for.
+names for a transactional id. For a list they ask every broker, and join the answers. So each broker answers only for
+the ids that FindCoordinator assigns to it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from ..server.handler import ClientRequest, handles
 from ..transactions.coordinator import coordinator_of
 
 ANSWER_TIMEOUT_S = 5.0
-"""An election takes a small part of it."""
+"""Timeout for the leader's answer; an election takes a small part of it."""
 STATES = {
     Phase.EMPTY: "Empty",
     Phase.ONGOING: "Ongoing",
@@ -42,9 +42,9 @@ STATES = {
     Phase.COMPLETE_COMMIT: "CompleteCommit",
     Phase.COMPLETE_ABORT: "CompleteAbort",
 }
-"""What Kafka calls them."""
+"""Kafka's names of the states."""
 _NEVER_OURS = frozenset(("Dead", "PrepareEpochFence"))
-"""States that Kafka knows, and no transaction is in here."""
+"""States that Kafka knows, but no transaction of Ottla has."""
 _PHASES = {name: phase for phase, name in STATES.items()}
 
 
@@ -72,8 +72,10 @@ class DescribeTransactionsHandlers:
     async def describe(
         self, request: ClientRequest, message: DescribeTransactionsRequest
     ) -> DescribeTransactionsResponse:
-        """Each id on its own: NOT_COORDINATOR, where another broker tells of it; TRANSACTIONAL_ID_NOT_FOUND; and
-        COORDINATOR_LOAD_IN_PROGRESS, which clients try again, while the quorum does not answer.
+        """Describe each id separately.
+
+        The errors are NOT_COORDINATOR if another broker answers for the id, TRANSACTIONAL_ID_NOT_FOUND, and
+        COORDINATOR_LOAD_IN_PROGRESS, which clients retry, while the quorum does not answer.
         """
         refused: dict[str, ErrorCode] = {}
         async for name in in_time_slices(dict.fromkeys(message.transactional_ids)):
@@ -128,11 +130,12 @@ class DescribeTransactionsHandlers:
     async def list_ids(
         self, request: ClientRequest, message: ListTransactionsRequest
     ) -> ListTransactionsResponse:
-        """Those that pass all filters, among the ids that this broker is named for.
+        """Return the transactional ids that pass all filters, among the ids that this broker answers for.
 
-        As in Kafka, an id that never began a transaction passes any duration. By the producer id of one who joined a
-        transaction it is found as well, under that: so Kafka's search for hanging transactions knows whose it is.
-        COORDINATOR_LOAD_IN_PROGRESS while the quorum does not answer.
+        As in Kafka, an id that never began a transaction passes any duration. The producer id of a writer that joined a
+        transaction finds the transaction, too, and is the producer id in the answer. So Kafka's search for hanging
+        transactions knows the owner of each. Raises KafkaError COORDINATOR_LOAD_IN_PROGRESS while the quorum does not
+        answer.
         """
         regex = message.transactional_id_pattern
         pattern = compile_pattern(regex, "Transaction ID pattern") if regex else None

@@ -1,4 +1,4 @@
-"""ElectLeaders (0-2): preferred leaders, or any leader where a partition has none (KIP-460)."""
+"""ElectLeaders (0-2): elections of preferred leaders, or of any leader for partitions without a leader (KIP-460)."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ from ..runtime.time_slices import in_time_slices, pieces
 from ..security.authorization.needs import cluster
 from ..server.handler import WHOLE_CLUSTER_ELEMENTS, ClientRequest, handles
 
-# So that one entry of the quorum's log does not hold it up for long, nor is too large: the quorum's leader adds how far
-# the replicas of each partition are.
+# A limit, so that one entry of the quorum's log does not hold it up for long, and is not too large: the quorum's leader
+# adds the log ends of each partition's replicas.
 _PARTITIONS_PER_COMMAND = 1000
 _OVERTAKEN = (ErrorCode.ELECTION_NOT_NEEDED, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-"""What became of a partition that nobody named, between the look at it and the election."""
+"""Errors that are left out for unnamed partitions: the partition has changed between its selection and the election."""
 
 
 def _refused(message: ElectLeadersRequest, error: KafkaError) -> ElectLeadersResponse:
-    """Version 0 has no error of its own: every partition has it then."""
+    """Return a response with the error in every partition, since version 0 has no error for the whole request."""
     return ElectLeadersResponse(
         error_code=error.code,
         replica_election_results=[
@@ -44,7 +44,7 @@ def _refused(message: ElectLeadersRequest, error: KafkaError) -> ElectLeadersRes
 
 
 class ElectLeadersHandlers:
-    """Has the quorum elect."""
+    """Has the quorum elect leaders."""
 
     def __init__(self, quorum: Quorum) -> None:
         self._quorum = quorum
@@ -58,7 +58,7 @@ class ElectLeadersHandlers:
         needs=cluster(AclOperation.ALTER),
     )
     async def elect(self, request: ClientRequest, message: ElectLeadersRequest) -> ElectLeadersResponse:
-        """Elect preferred leaders, or any leader where there is none."""
+        """Elect preferred leaders, or any leader for partitions without a leader."""
         image = self._quorum.image
         topics = message.topic_partitions
         if topics is None:
@@ -95,9 +95,9 @@ class ElectLeadersHandlers:
     async def _elected(
         self, wanted: Sequence[partition_commands.ElectionPartition], message: ElectLeadersRequest
     ) -> list[partition_commands.ElectedPartition]:
-        """What became of each, in order; those that come after a failure have its error."""
+        """Return the outcome of each partition, in order. Partitions after a failure have its error."""
         found: list[partition_commands.ElectedPartition] = []
-        # An election of nothing is a command, too.
+        # An election without partitions is a command, too.
         for some in pieces(wanted, _PARTITIONS_PER_COMMAND) or [()]:
             command = partition_commands.ElectLeaders(
                 election_type=message.election_type, partitions=list(some)
@@ -122,7 +122,7 @@ class ElectLeadersHandlers:
 
 
 async def _in_need(image: ClusterImage, election_type: int) -> list[partition_commands.ElectionPartition]:
-    """All partitions that need such an election."""
+    """Return all partitions that need such an election."""
     unclean = election_type == partition_commands.ElectionType.UNCLEAN
     wanted: list[partition_commands.ElectionPartition] = []
     async for topic in in_time_slices(

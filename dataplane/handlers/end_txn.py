@@ -1,11 +1,11 @@
-"""EndTxn (0-5): a producer commits or aborts its transaction, and is answered once readers see the end (rule T10).
+"""EndTxn (0-5): a producer commits or aborts its transaction, and gets the answer once readers see the end (rule T10).
 
-A producer whose transaction was aborted, and that nobody has replaced, is told so in terms upon which clients of that
-version abort and take the next epoch:
+A producer may find that its transaction was aborted, while no other producer has replaced it. Then the answer makes
+clients of that version abort and take the next epoch:
 
     EndTxn 5          abort: the next epoch; commit: TRANSACTION_ABORTABLE
     EndTxn 2-4        abort: success, its client then asks for the next epoch
-    EndTxn 0-1        abort: INVALID_PRODUCER_ID_MAPPING, upon which librdkafka asks for the next epoch at once
+    EndTxn 0-1        abort: INVALID_PRODUCER_ID_MAPPING, librdkafka then asks for the next epoch at once
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class EndTxnHandlers:
 
     @handles(EndTxnRequest, 0, 5, needs=transactional_id(AclOperation.WRITE))
     async def end(self, request: ClientRequest, message: EndTxnRequest) -> EndTxnResponse:
-        """Answered once every reader that begins afterwards sees all of the transaction, or nothing of it."""
+        """Answer once every reader that begins afterwards sees either the whole transaction or nothing of it."""
         check_transactional_id(message.transactional_id)
         self._announced_offsets.ending(request.connection)
         command = EndTransaction(

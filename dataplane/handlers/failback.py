@@ -1,4 +1,4 @@
-"""DescribeLineages (0) and FailBackMirror (0), Ottla's own: topics become copies of what were their copies."""
+"""DescribeLineages (0) and FailBackMirror (0), Ottla's own: topics become copies of their former copies."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _fail_back_error(message: FailBackMirrorRequest, error: KafkaError) -> FailB
 
 
 class FailbackHandlers:
-    """Tells what this broker's logs are made of, and compares what others tell."""
+    """Describes the lineages of this broker's logs, and compares them with those of another cluster."""
 
     def __init__(self, quorum: Quorum, replicas: Replicas, trial: SourceCheck) -> None:
         self._quorum = quorum
@@ -64,7 +64,7 @@ class FailbackHandlers:
     async def describe(
         self, request: ClientRequest, message: DescribeLineagesRequest
     ) -> DescribeLineagesResponse:
-        """The topics that match, with the partitions that this broker leads."""
+        """Return the topics that match, with the partitions that this broker leads."""
         pattern = compile_pattern(message.topics, "the pattern of topics")
         image = self._quorum.image
         visible = [
@@ -104,7 +104,7 @@ class FailbackHandlers:
     async def fail_back(
         self, request: ClientRequest, message: FailBackMirrorRequest
     ) -> FailBackMirrorResponse:
-        """Have the quorum make copies of topics, if nothing is lost by that, or may be."""
+        """Have the quorum turn topics into copies, if no records are lost by that, or the request permits the loss."""
         compile_pattern(message.topics, "the pattern of topics")
         if message.groups:
             compile_pattern(message.groups, "the pattern of groups")
@@ -150,8 +150,10 @@ class FailbackHandlers:
 
 
 def _lineage(partition: Partition, copy: MirrorPartition) -> DescribedLineage:
-    """What the leader of a partition knows. Its leadership has to be settled: what a broker that is being replaced
-    believes is no basis."""
+    """Return what the leader of a partition knows of its log.
+
+    The leadership has to be settled, since a leader that is being replaced may be wrong.
+    """
     told = DescribedLineage(partition=partition.index)
     try:
         leader = partition.leading()
@@ -203,7 +205,7 @@ def _returning(topic: PlannedTopic) -> ReturningTopic:
 
 
 def _refusal(told: Sequence[FailedBackTopic]) -> KafkaError | None:
-    """Why some topic cannot become a copy."""
+    """Return the reason why a topic cannot become a copy; None if all can."""
     if not told:
         return KafkaError(
             ErrorCode.INVALID_REQUEST,
@@ -218,7 +220,7 @@ def _refusal(told: Sequence[FailedBackTopic]) -> KafkaError | None:
 
 
 def _loss(topics: Iterable[PlannedTopic]) -> KafkaError | None:
-    """What would be lost."""
+    """Return an error that lists the records that would be lost; None if there are none."""
     parts = [(topic.name, one) for topic in topics for one in topic.partitions if one.cuts]
     if not parts:
         return None

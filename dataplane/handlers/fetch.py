@@ -1,9 +1,9 @@
 """Fetch (4-18), for consumers and for followers.
 
-Consumers get records below the high watermark or, with read_committed, below the last stable offset. They get them
-from the leader, or from the follower that the leader named (KIP-392). Records are slices of files, sent from there. A
-fetch that finds less than `min_bytes` is parked until a high watermark moves far enough, or `max_wait_ms` is over. A
-last stable offset moves only when a high watermark does.
+Consumers get records below the high watermark or, with read_committed, below the last stable offset. They get them from
+the leader, or from the follower that the leader named (KIP-392). Records are slices of files, sent from there. A fetch
+that finds less than `min_bytes` is parked until a high watermark moves far enough, or `max_wait_ms` is over. A last
+stable offset moves only when a high watermark does.
 """
 
 from __future__ import annotations
@@ -48,9 +48,10 @@ from ..server.purgatory import Parked, Purgatory
 
 _UNKNOWN = -1
 _CONSUMER = -1
-"""Smaller numbers are consumers, too: Kafka's tools that debug send -2."""
+"""The replica id of consumers. Smaller numbers are consumers, too: Kafka's tools that debug send -2."""
 _WAITING_UNCLAIMED_MAX = 100
-"""A fetch of no more partitions may wait without a claim to memory: the number of connections is bounded."""
+"""Maximum number of partitions of a fetch that may wait without a memory claim. The number of connections is
+bounded."""
 _FIRST_WITH_TOPIC_IDS = 13
 _FIRST_WITH_REPLICA_STATE = 15
 _FIRST_WITH_ENDPOINTS = 16
@@ -58,9 +59,12 @@ _FIRST_WITH_ENDPOINTS = 16
 
 @dataclass(frozen=True, slots=True)
 class FetchSettings:
-    """fetch.max.bytes: the most one answer holds, whatever the consumer asks for;
-    max.incremental.fetch.session.cache.slots; what replica.selector.class selects by; how many bytes all sessions
-    take."""
+    """The broker's settings for fetches.
+
+    `max_bytes` is fetch.max.bytes: the maximum size of an answer, whatever the consumer asks for. `session_slots` is
+    max.incremental.fetch.session.cache.slots. `selector` is from replica.selector.class. `session_bytes` is the memory
+    of all sessions.
+    """
 
     max_bytes: int = 57_671_680
     session_slots: int = 1000
@@ -69,8 +73,10 @@ class FetchSettings:
 
 
 def _failed(message: FetchRequest, error: KafkaError) -> FetchResponse:
-    """Whoever has not proved to be that replica is told so for each partition, as Kafka does where a follower is not
-    authorized for CLUSTER_ACTION. All other errors are of the fetch as a whole.
+    """Return the answer to a failed fetch.
+
+    A peer that has not proved to be the replica it names gets the error for each partition, as in Kafka a follower that
+    is not authorized for CLUSTER_ACTION. All other errors concern the fetch as a whole.
     """
     if error.code is not ErrorCode.TOPIC_AUTHORIZATION_FAILED:
         return FetchResponse(error_code=error.code)
@@ -137,7 +143,7 @@ class FetchHandlers:
         waits_for_others=True,
     )
     def fetch(self, request: ClientRequest, message: FetchRequest) -> FetchResponse | None:
-        """Answer with what there is, or park the request."""
+        """Answer with the available records, or park the request."""
         version = request.api_version
         state = message.replica_state
         replica_id = state.replica_id if version >= _FIRST_WITH_REPLICA_STATE else message.replica_id
@@ -188,7 +194,8 @@ class FetchHandlers:
     # Sessions
 
     def _in_session(self, request: ClientRequest, message: FetchRequest) -> ClientFetch:
-        """The session that the request opens, goes on with, or does without."""
+        """Return the fetch with its session: a new session, an existing session, or a temporary session for one
+        fetch."""
         by_id = request.api_version >= _FIRST_WITH_TOPIC_IDS
         session_id, epoch, owner = message.session_id, message.session_epoch, request.session.principal
         if epoch in (FINAL_EPOCH, FIRST_EPOCH):
@@ -208,13 +215,13 @@ class FetchHandlers:
         return ClientFetch(request, message, session, incremental=True)
 
     def _claim_wait(self, fetch: ClientFetch) -> None:
-        """Have a large fetch answered at once where what it names does not fit into memory: it may not wait then."""
+        """Claim the memory of a large fetch that waits. If it does not fit, the fetch is answered at once."""
         if not self.sessions.claim(fetch.session, _now_ms(fetch.request)):
             fetch.session.claim = None
             fetch.message.max_wait_ms = 0
 
     def _waiting_of(self, connection: ClientConnection) -> dict[_ParkedFetch | LongFetch | TailFetch, None]:
-        """The fetches of a connection that are not answered yet, which go when it does."""
+        """Return the unanswered fetches of a connection, which are dropped when it closes."""
         waiting = self._waiting.get(connection)
         if waiting is None:
             waiting = self._waiting[connection] = {}
@@ -255,18 +262,18 @@ class FetchHandlers:
     # Answers
 
     def read(self, fetch: ClientFetch, *, complete: bool) -> Round:
-        """Look again into what may have news; `complete` into everything that an answer has to hold."""
+        """Read the partitions that may have news; with `complete`, all partitions that an answer has to hold."""
         if complete and not fetch.incremental:
             return self._reader.read(fetch, fetch.session.partitions.values())
         return self._reader.read(fetch, tuple(fetch.session.active))
 
     def answer(self, fetch: ClientFetch, found: Round) -> None:
-        """Send what was read."""
+        """Send the records that were read."""
         message = self._response(fetch, found)
         self.cold_reads.reply(fetch.request, encode_parts(message, fetch.request.api_version))
 
     def _answer_now(self, request: ClientRequest, frame: bytes) -> None:
-        """Answer a fetch that came the short way, and waited, with what there is."""
+        """Answer a fetch that came by the fast path, and waited, with the available records."""
         _, offset = decode_client_id(frame, request.api_key, request.api_version)
         message = decode(FetchRequest, frame, request.api_version, offset)
         message.max_wait_ms = 0
@@ -278,7 +285,7 @@ class FetchHandlers:
             request.reply(response)
 
     async def _answer_long(self, fetch: ClientFetch, found: Round) -> None:
-        """The same, for what takes long to encode."""
+        """Send the records that were read, if their encoding takes long: a thread encodes them."""
         message = self._response(fetch, found)
         parts = await asyncio.to_thread(encode_parts, message, fetch.request.api_version)
         self.cold_reads.reply(fetch.request, parts)
@@ -287,7 +294,7 @@ class FetchHandlers:
         request, session = fetch.request, fetch.session
         request.charge()
         if self._is_throttled(request, found.size):
-            # Over quota: nothing now, and the same records later.
+            # The client is over its quota: it gets no records now, and the same records later.
             found.release()
             if not fetch.incremental:
                 session.close()
@@ -305,7 +312,7 @@ class FetchHandlers:
         return message
 
     def _keep_to_window(self, request: ClientRequest, message: FetchRequest) -> None:
-        """Ask for no more than the quota lets through in one window."""
+        """Limit the fetch to the number of bytes that the quota permits in one window."""
         assert self._quotas.consumer is not None
         most = self._quotas.consumer.most_in_window(request.session.user, request.client_id)
         if most is not None:
@@ -326,7 +333,7 @@ class FetchHandlers:
         )
 
     def close(self) -> None:
-        """The broker stops."""
+        """Release sessions and readers, as the broker stops."""
         self.sessions.clear()
         self.cold_reads.close()
 
@@ -345,7 +352,7 @@ class _ParkedFetch:
         fetch.session.parked = self
 
     def wake(self) -> None:
-        """A partition may have news: look again when this turn's news are complete."""
+        """Read again at the end of this turn, as a partition may have news."""
         if not self._due:
             self._due = True
             self._loop.call_soon(self._look)
@@ -365,18 +372,18 @@ class _ParkedFetch:
             self.expired()
 
     def expired(self) -> None:
-        """The time is over: answer with what there is."""
+        """Answer with the available records, as the time is over."""
         self._finish()
         self._handlers.answer(self._fetch, self._handlers.read(self._fetch, complete=True))
 
     def superseded(self, error: ErrorCode) -> None:
-        """The session goes on, or ends, without this fetch."""
+        """Answer with an error, as the session goes on, or ends, without this fetch."""
         if self._parked is not None:
             self._finish()
             self._fetch.request.reply(FetchResponse(error_code=error))
 
     def abandon(self) -> None:
-        """The client is gone."""
+        """Drop the fetch, as its client is gone."""
         self._finish()
         if not self._fetch.session.id:
             self._fetch.session.close()
@@ -395,7 +402,7 @@ def _now_ms(request: ClientRequest) -> int:
 
 
 def _by_topic(fetch: ClientFetch, found: Round) -> list[FetchableTopicResponse]:
-    """What the client is told, which it is taken to know from now on."""
+    """Return the partitions to send, and record in the session that the client knows them from now on."""
     topics: list[FetchableTopicResponse] = []
     last: str | bytes | None = None
     for outcome in found.outcomes:

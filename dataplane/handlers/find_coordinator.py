@@ -1,7 +1,7 @@
-"""FindCoordinator (0-6): the broker to ask about a group or a transactional id.
+"""FindCoordinator (0-6): the broker that handles the requests for a group or a transactional id.
 
-For a group that is the leader of the `__consumer_offsets` partition that the group's id hashes to. For a transactional
-id it is a broker that passes its requests on to the quorum.
+For a group it is the leader of the `__consumer_offsets` partition that the group's id hashes to. For a transactional id
+it is a broker that passes its requests on to the quorum.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class FindCoordinatorHandlers:
     async def find_coordinator(
         self, request: ClientRequest, message: FindCoordinatorRequest
     ) -> FindCoordinatorResponse:
-        """One key up to version 3, many from version 4 on."""
+        """Name the coordinator of one key up to version 3, of many keys from version 4 on."""
         if message.key_type not in (_GROUP, _TRANSACTION):
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST,

@@ -40,7 +40,7 @@ from ..security.authorization.needs import group, handler_asks
 from ..server.handler import WHOLE_CLUSTER_ELEMENTS, ClientRequest, handles
 
 EPOCHS_VERSION = 9
-"""From here on commits say a member epoch where a generation was."""
+"""The first version in which commits have a member epoch in place of a generation."""
 TOPIC_IDS_VERSION = 10
 _COORDINATOR_ELSEWHERE = frozenset(
     {
@@ -49,20 +49,20 @@ _COORDINATOR_ELSEWHERE = frozenset(
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     }
 )
-"""Errors of a whole group beside which its partitions have UNSTABLE_OFFSET_COMMIT, for clients that know that error.
+"""Errors of a whole group that come with UNSTABLE_OFFSET_COMMIT in its partitions, for clients that know that error.
 
 librdkafka to 2.15 sends no second OffsetFetch after NOT_COORDINATOR, nor after any of these if its assignment has
 changed since the request (`rd_kafka_handle_OffsetFetch`, `rd_kafka_assignment_apply_offsets`). It reads nothing of the
 partitions until another rebalance. It repeats the request for partitions with UNSTABLE_OFFSET_COMMIT. Other clients
-look at the error of the group first.
+check the error of the group first.
 """
 UNSET = -1
 ASK_AGAIN = -1000
-"""The offset beside UNSTABLE_OFFSET_COMMIT, where Kafka answers -1: RD_KAFKA_OFFSET_STORED of librdkafka.
+"""The offset that comes with UNSTABLE_OFFSET_COMMIT, where Kafka answers -1: RD_KAFKA_OFFSET_STORED of librdkafka.
 
 librdkafka to 2.15 keeps the offset of the refused partition if its assignment has changed since the request
 (`rd_kafka_assignment_apply_offsets`). It takes -1 for "nothing is committed" and begins at `auto.offset.reset`. With
--1000 it asks again. Other clients look at the error first.
+-1000 it asks again. Other clients check the error first.
 """
 
 
@@ -74,7 +74,7 @@ class _Found(NamedTuple):
 
     @property
     def offset(self) -> int:
-        """The committed offset, or the number that stands for none."""
+        """The committed offset, or a number that stands for no offset."""
         if self.error is ErrorCode.UNSTABLE_OFFSET_COMMIT:
             return ASK_AGAIN
         return self.committed.offset if self.committed else UNSET
@@ -99,7 +99,7 @@ def _commit_refused(message: OffsetCommitRequest, error: KafkaError) -> OffsetCo
 def _committed_as(
     message: OffsetCommitRequest, errors: Mapping[tuple[str | bytes, int], ErrorCode], outcome: ErrorCode
 ) -> OffsetCommitResponse:
-    """`outcome` for every partition that has no error of its own."""
+    """Return a response with `outcome` for every partition without a separate error."""
     return OffsetCommitResponse(
         topics=[
             OffsetCommitResponseTopic(
@@ -119,7 +119,7 @@ def _committed_as(
 
 
 class GroupOffsetHandlers:
-    """Offsets over the coordinator's shards."""
+    """The offset APIs over the coordinator's shards."""
 
     def __init__(
         self,
@@ -140,7 +140,7 @@ class GroupOffsetHandlers:
         needs=group(AclOperation.READ) & handler_asks("READ Topic"),
     )
     def offset_commit(self, request: ClientRequest, message: OffsetCommitRequest) -> None:
-        """Answered once the offsets are below the high watermark of their shard."""
+        """Answer once the offsets are below the high watermark of their shard."""
         by_id = request.api_version >= TOPIC_IDS_VERSION
         accepted, errors = sort_commit(
             message.topics,
@@ -180,7 +180,7 @@ class GroupOffsetHandlers:
     async def offset_fetch(self, request: ClientRequest, message: OffsetFetchRequest) -> OffsetFetchResponse:
         if request.api_version < 8:
             return self._fetch_one(request.access, message)
-        # An answer must not grow with how often a group is named.
+        # Each group once: repeated names must not enlarge the answer.
         groups = {asked.group_id: asked for asked in reversed(message.groups)}
         return OffsetFetchResponse(
             groups=[
@@ -192,7 +192,7 @@ class GroupOffsetHandlers:
     def _fetch_group(
         self, access: Access, asked: OffsetFetchRequestGroup, version: int, *, stable: bool
     ) -> OffsetFetchResponseGroup:
-        """Return the answer for one group since version 8; topics that are unknown by id have their own error."""
+        """Return the answer for one group since version 8. Topics with unknown ids have a separate error."""
         by_id = version >= TOPIC_IDS_VERSION
         group = OffsetFetchResponseGroup(group_id=asked.group_id)
         image = self._image()
@@ -204,7 +204,7 @@ class GroupOffsetHandlers:
                 raise KafkaError(refusal)
         except KafkaError as error:
             group.error_code = error.code
-            # Sarama speaks version 8, looks at partitions first, and never asks for stable offsets.
+            # Sarama uses version 8, checks the errors of partitions first, and never asks for stable offsets.
             if error.code in _COORDINATOR_ELSEWHERE and (stable or version >= EPOCHS_VERSION):
                 unstable = ErrorCode.UNSTABLE_OFFSET_COMMIT
                 group.topics = [
@@ -237,7 +237,10 @@ class GroupOffsetHandlers:
         return group
 
     def _fetch_one(self, access: Access, message: OffsetFetchRequest) -> OffsetFetchResponse:
-        """Versions 1 to 7 ask for one group; version 1 has no error of its own: each partition bears it."""
+        """Return the answer for the one group of versions 1 to 7.
+
+        Version 1 has no error for the group, so each partition has it.
+        """
         wanted = None if message.topics is None else {t.name: t.partition_indexes for t in message.topics}
         try:
             access.check(AclOperation.DESCRIBE, AclResourceType.GROUP, message.group_id)
@@ -280,7 +283,7 @@ class GroupOffsetHandlers:
 
     @handles(OffsetDeleteRequest, 0, 0, needs=group(AclOperation.DELETE) & handler_asks("READ Topic"))
     def offset_delete(self, request: ClientRequest, message: OffsetDeleteRequest) -> None:
-        """Answered once the tombstones are committed; topics that the group consumes keep their offsets."""
+        """Answer once the tombstones are committed. Topics that the group consumes keep their offsets."""
         topics = self._image().topics
         denied = request.access.denied_topics(AclOperation.READ, (topic.name for topic in message.topics))
         errors = {
@@ -333,7 +336,7 @@ def _deleted(
 
 
 def _denials(errors: Mapping[tuple[str | bytes, int], ErrorCode]) -> dict[tuple[str | bytes, int], ErrorCode]:
-    """Whatever else keeps a commit back: what is denied is denied."""
+    """Return the denials among the errors: they stay, whatever else prevents the commit."""
     return {place: code for place, code in errors.items() if code is ErrorCode.TOPIC_AUTHORIZATION_FAILED}
 
 
@@ -366,10 +369,10 @@ def _committed(
     *,
     stable: bool,
 ) -> list[tuple[str, list[tuple[int, _Found]]]]:
-    """Offsets by topic: those asked for (None where nothing is committed), or all of the group's.
+    """Return offsets by topic: those of `wanted` (None if there is no committed offset), or all of the group's.
 
-    What was committed for an earlier topic of the same name does not count. With `stable`, partitions have none as
-    long as a transaction that has committed one is open.
+    Offsets that were committed for an earlier topic of the same name are left out. With `stable`, a partition has no
+    offset while a transaction that has committed an offset for it is open.
     """
     pending = shard.offsets.pending
 

@@ -1,8 +1,8 @@
 """JoinGroup 0-9, SyncGroup 0-5, Heartbeat 0-4, LeaveGroup 0-5, DescribeGroups 0-6, ListGroups 0-5,
 DeleteGroups 0-2.
 
-These are the APIs of the classic protocol, which members of consumer groups may speak, too. `consumer_groups` has those
-of KIP-848.
+These are the APIs of the classic protocol, which members of consumer groups may use, too. `consumer_groups` has the
+APIs of KIP-848.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ class GroupHandlers:
 
     @handles(JoinGroupRequest, 0, 9, needs=group(AclOperation.READ), waits_for_others=True)
     def join_group(self, request: ClientRequest, message: JoinGroupRequest) -> None:
-        """Answered when the whole group has joined."""
+        """Answer when the whole group has joined."""
 
         def reply(result: JoinReply) -> None:
             request.reply(
@@ -101,7 +101,7 @@ class GroupHandlers:
 
     @handles(SyncGroupRequest, 0, 5, needs=group(AclOperation.READ), waits_for_others=True)
     def sync_group(self, request: ClientRequest, message: SyncGroupRequest) -> None:
-        """Answered once the leader's assignment is stored."""
+        """Answer once the leader's assignment is stored."""
 
         def reply(result: SyncReply) -> None:
             request.reply(
@@ -135,7 +135,7 @@ class GroupHandlers:
         try:
             shard = self._coordinator.shard_for(message.group_id)
         except KafkaError as error:
-            # While a shard is replayed its members are alive as far as anyone knows.
+            # While a shard is replayed, its members count as alive.
             loading = error.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
             return HeartbeatResponse(error_code=ErrorCode.NONE if loading else error.code)
         code = shard.heartbeat(
@@ -168,7 +168,7 @@ class GroupHandlers:
     async def describe_groups(
         self, request: ClientRequest, message: DescribeGroupsRequest
     ) -> DescribeGroupsResponse:
-        wanted = dict.fromkeys(message.groups)  # An answer must not grow with how often a group is named.
+        wanted = dict.fromkeys(message.groups)  # Each once: repeated names must not enlarge the answer.
         return DescribeGroupsResponse(
             groups=[
                 self._with_operations(request.access, message, self._describe(request, g))
@@ -220,7 +220,7 @@ class GroupHandlers:
     )
     def list_groups(self, request: ClientRequest, message: ListGroupsRequest) -> ListGroupsResponse:
         if self._coordinator.loading:
-            # A list that lacks groups would look complete.
+            # A list with missing groups would look complete.
             return ListGroupsResponse(error_code=ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         states = {s.lower() for s in message.states_filter}
         types = {t.lower() for t in message.types_filter}
@@ -255,7 +255,7 @@ class GroupHandlers:
     async def delete_groups(
         self, request: ClientRequest, message: DeleteGroupsRequest
     ) -> DeleteGroupsResponse:
-        """Answered once the tombstones of every group are committed."""
+        """Answer once the tombstones of every group are committed."""
         results: dict[str, ErrorCode] = {}
         names = dict.fromkeys(message.groups_names)
         all_done = asyncio.Event()
@@ -281,12 +281,12 @@ class GroupHandlers:
 
 
 def _loading_is_rebalance(code: ErrorCode) -> ErrorCode:
-    """A SyncGroup that meets a loading coordinator starts over with a join, as in Kafka."""
+    """Return the error for SyncGroup: at a loading coordinator the member starts over with a join, as in Kafka."""
     return ErrorCode.REBALANCE_IN_PROGRESS if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS else code
 
 
 def _not_classic(group_id: str, version: int, *, exists: bool) -> DescribedGroup:
-    """From version 6 on a group that is not there, or of another protocol, is an error (KIP-1043)."""
+    """Describe a group that does not exist, or is of another protocol. It is an error from version 6 on (KIP-1043)."""
     described = DescribedGroup(group_id=group_id, group_state="Dead")
     if version >= NOT_FOUND_VERSION:
         described.error_code = ErrorCode.GROUP_ID_NOT_FOUND

@@ -1,7 +1,7 @@
 """InitProducerId (0-5): producers get their ids and epochs.
 
-A producer without a transactional id gets an id of this broker's block. For one with a transactional id the quorum
-decides.
+A producer without a transactional id gets an id of this broker's block. For a producer with a transactional id the
+quorum decides.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def _check_access(access: Access, message: InitProducerIdRequest) -> None:
 
 
 class InitProducerIdHandlers:
-    """Gives producers their identity."""
+    """Gives producers their ids and epochs."""
 
     def __init__(
         self, ids: ProducerIds, quorum: Quorum, origins: ClientOrigins, timeout_max_ms: Callable[[], int]
@@ -59,8 +59,11 @@ class InitProducerIdHandlers:
     async def init_producer_id(
         self, request: ClientRequest, message: InitProducerIdRequest
     ) -> InitProducerIdResponse:
-        """Without a transactional id a new producer id with epoch 0, whatever id the producer had (KIP-360 needs no
-        more there)."""
+        """Return a producer id and epoch.
+
+        Without a transactional id it is a new producer id with epoch 0, whatever id the producer had (KIP-360 needs no
+        more there).
+        """
         _check_access(request.access, message)
         if (message.producer_id < 0) != (message.producer_epoch < 0):
             raise KafkaError(ErrorCode.INVALID_REQUEST, "a producer id and its epoch come together")

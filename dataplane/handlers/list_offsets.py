@@ -53,7 +53,7 @@ _LOOK_UPS_PER_TURN = 100
 
 
 class _Seen(Enum):
-    """How much of a log who asks gets to see."""
+    """The part of a log that the client may see."""
 
     ALL = "up to the log end: brokers, and tools that debug"
     REPLICATED = "up to the high watermark"
@@ -70,7 +70,7 @@ _NOTHING = _Found(-1, -1, -1)
 
 
 class ListOffsetsHandlers:
-    """Looks up offsets in the partitions this broker leads."""
+    """Looks up offsets in the partitions that this broker leads."""
 
     def __init__(self, replicas: Replicas) -> None:
         self._replicas = replicas
@@ -79,8 +79,10 @@ class ListOffsetsHandlers:
         ListOffsetsRequest, 1, 11, elements_max=WHOLE_CLUSTER_ELEMENTS, needs=handler_asks("DESCRIBE Topic")
     )
     async def list_offsets(self, request: ClientRequest, message: ListOffsetsRequest) -> ListOffsetsResponse:
-        """Offsets by time, and the ends of the log; consumers see nothing from the high watermark on, nor, if they
-        read what is committed, from the last stable offset on.
+        """Return offsets by time, and the ends of logs.
+
+        Consumers see nothing from the high watermark on. With read_committed they see nothing from the last stable
+        offset on.
         """
         seen = _seen_by(request, message)
         asked = [(topic.name, part.partition_index) for topic in message.topics for part in topic.partitions]
@@ -135,7 +137,7 @@ class ListOffsetsHandlers:
         return answer
 
     async def _find(self, topic: str, part: ListOffsetsPartition, seen: _Seen) -> _Found:
-        """Look up one partition. A thread goes over batches whose records take long, and over many batches."""
+        """Look up one partition. Slow batches, and long walks over many batches, are read in a thread."""
         known = Known()
         while True:
             partition = self._replicas.get(topic, part.partition_index)
@@ -169,7 +171,8 @@ class ListOffsetsHandlers:
 
 
 def _seen_by(request: ClientRequest, message: ListOffsetsRequest) -> _Seen:
-    """A replica id that is not proven may be a consumer's: kafka-python 3 sends 0."""
+    """Return the part of a log that the client may see. An unproven replica id may be a consumer's: kafka-python 3
+    sends 0."""
     if message.replica_id < _CONSUMER or request.session.is_broker(message.replica_id):
         return _Seen.ALL
     return _Seen.STABLE if message.isolation_level == READ_COMMITTED else _Seen.REPLICATED
@@ -183,7 +186,8 @@ def _look_up(partition: Partition, leader: LeaderState, timestamp: int, seen: _S
     if timestamp in (LATEST_TIERED, EARLIEST_PENDING_UPLOAD):
         return _NOTHING  # no segment is or will be on another tier
     if timestamp == MAX_TIMESTAMP:
-        # Whether what has it counts is not known while its transaction is open: as in Kafka nothing is told then.
+        # While the transaction of the record with this timestamp is open, its outcome is unknown: as in Kafka the
+        # answer is empty then.
         largest = max_timestamp_offset(log, leader.high_watermark if seen is _Seen.STABLE else end, known)
         return _NOTHING if largest is None or largest.offset >= end else _Found(*largest)
     if timestamp < 0 and timestamp != LATEST:
@@ -193,7 +197,7 @@ def _look_up(partition: Partition, leader: LeaderState, timestamp: int, seen: _S
         if found is not None:
             return _Found(*found)
     if seen is not _Seen.ALL and leader.high_watermark < leader.epoch_start_offset:
-        # Committed under the leader before, and perhaps already seen: an answer now would go back in time.
+        # Clients may have seen later records, committed under the former leader: an answer would go back in time.
         raise KafkaError(
             ErrorCode.OFFSET_NOT_AVAILABLE,
             f"the high watermark of {partition!r} has not reached leader epoch {leader.leader_epoch}",

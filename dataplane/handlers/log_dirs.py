@@ -28,11 +28,11 @@ from ..storage.directory import LogDirectory
 from ..storage.log_store import LogStore, TopicPartition
 
 _LOGS_PER_TURN = 200
-"""Of a description: other requests have their turns between."""
+"""Number of logs that are described in one turn of the event loop: other requests have their turns between."""
 
 
 def _alter_error(message: AlterReplicaLogDirsRequest, error: KafkaError) -> AlterReplicaLogDirsResponse:
-    """Every partition with the same error."""
+    """Return a response with the same error for every partition."""
     partitions: dict[str, dict[int, None]] = {}
     for directory in message.dirs:
         for topic in directory.topics:
@@ -126,7 +126,8 @@ class LogDirHandlers:
     def alter(
         self, request: ClientRequest, message: AlterReplicaLogDirsRequest
     ) -> AlterReplicaLogDirsResponse:
-        """Each partition on its own; one that is named twice goes to the last folder named, as in Kafka."""
+        """Move each partition separately. A partition that is named twice goes to the last folder named, as in
+        Kafka."""
         targets = {
             (topic.name, index): directory.path
             for directory in message.dirs
@@ -155,6 +156,6 @@ def _name(path: Path) -> str:
 
 
 def _room(path: Path) -> tuple[int, int]:
-    """Bytes of the volume, and those that are free for this process."""
+    """Return the size of the volume, and the bytes that are free for this process."""
     found = os.statvfs(path)
     return found.f_frsize * found.f_blocks, found.f_frsize * found.f_bavail

@@ -1,4 +1,4 @@
-"""Metadata (0-13): the brokers and topics of the cluster as this broker's image has them."""
+"""Metadata (0-13): the brokers and topics of the cluster in this broker's image."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ from ..server.handler import WHOLE_CLUSTER_ELEMENTS, ClientRequest, handles
 
 _PARTITIONS_OF_ITEM = 5
 _BYTES_OF_ITEM = 200
-"""A topic takes longer the more partitions it has: with so many more, as if there were another one. Those take about so
-many bytes."""
+"""Size of an item of work when answers are split into turns. A topic takes longer the more partitions it has:
+`_PARTITIONS_OF_ITEM` partitions count as one more item, and take about this number of bytes."""
 
 
 def _metadata_error(message: MetadataRequest, error: KafkaError) -> MetadataResponse:
@@ -45,7 +45,7 @@ def _metadata_error(message: MetadataRequest, error: KafkaError) -> MetadataResp
 
 
 class MetadataHandlers:
-    """Answers from the image, and creates missing topics where that is allowed."""
+    """Answers from the image, and creates missing topics if that is allowed."""
 
     def __init__(
         self,
@@ -72,8 +72,10 @@ class MetadataHandlers:
         needs=handler_asks("DESCRIBE Topic; CREATE Cluster or Topic for topics that it creates"),
     )
     def metadata(self, request: ClientRequest, message: MetadataRequest) -> MetadataResponse | None:
-        """Describe topics by name or id, or all topics. Replies later if topics are created first, or
-        if news of their leaders is awaited."""
+        """Describe topics by name or id, or all topics.
+
+        The reply comes later if topics are created first, or if news of their leaders is awaited.
+        """
         _check_identifiers(request.api_version, message)
         missing, errors = self._to_create(request.access, message)
         if missing or self._is_long(request.api_version, message) or self._awaits_news(message):
@@ -96,7 +98,7 @@ class MetadataHandlers:
         return items + sum(len(one.partitions) // _PARTITIONS_OF_ITEM for one in told) > ITEMS_PER_TURN
 
     def _existing(self, topics: list[MetadataRequestTopic]) -> Iterator[TopicState]:
-        """Those of them that there are."""
+        """Yield the topics that exist among these."""
         image = self._quorum.image
         for topic in topics:
             found = (
@@ -106,7 +108,7 @@ class MetadataHandlers:
                 yield found
 
     def _awaits_news(self, message: MetadataRequest) -> bool:
-        """Whether a broker that leads what was asked about may be dead."""
+        """Return whether a broker that leads a requested partition may be dead."""
         lost = self._lost.ids
         if not lost or message.topics is None:
             return bool(lost)
@@ -117,7 +119,7 @@ class MetadataHandlers:
         )
 
     def _to_create(self, access: Access, message: MetadataRequest) -> tuple[list[str], dict[str, ErrorCode]]:
-        """The topics that are to be created, and what keeps others from that."""
+        """Return the topics to create, and the errors of topics that the client may not create."""
         wanted = message.allow_auto_topic_creation and self._creator.defaults.auto_create
         if not wanted or message.topics is None:
             return [], {}
@@ -158,7 +160,7 @@ class MetadataHandlers:
     def _topics(
         self, request: ClientRequest, message: MetadataRequest, creation_errors: dict[str, ErrorCode]
     ) -> Iterator[bytes | None]:
-        """Those that were asked for, each of them once; None for one that the client is not told of."""
+        """Yield the requested topics, each once; None for a topic that the client may not see."""
         image, version = self._quorum.image, request.api_version
         view = self._views.of(image, request.listener, version)
         told = _Told(request.access, view, message.include_topic_authorized_operations)
@@ -201,15 +203,15 @@ class MetadataHandlers:
         )
 
     def _own_endpoint(self, listener: str) -> list[Endpoint]:
-        """This broker, which is reachable even when all are fenced: a client that is told of no broker at all
-        has nobody left to ask."""
+        """Return this broker, which is reachable even when all are fenced. A client that gets no broker at all has none
+        to ask."""
         own = self._quorum.image.brokers.get(self._own_broker_id)
         found = None if own is None else registered_endpoint(own, listener)
         return [] if found is None else [found]
 
 
 def _named(version: int, message: MetadataRequest) -> list[MetadataRequestTopic] | None:
-    """The topics that are asked about; None for all, which version 0 asks for by naming none."""
+    """Return the requested topics; None for all topics, which version 0 requests by an empty list."""
     return None if version == 0 and not message.topics else message.topics
 
 
@@ -236,7 +238,7 @@ def _check_identifiers(version: int, message: MetadataRequest) -> None:
 
 
 class _Told:
-    """Topics as one request is told of them."""
+    """The view of topics that one request gets."""
 
     def __init__(self, access: Access, view: TopicView, with_operations: bool) -> None:
         self._access = access
@@ -244,13 +246,13 @@ class _Told:
         self._with_operations = with_operations
 
     def by_id(self, topic: TopicState | None, topic_id: bytes) -> bytes:
-        """A topic whose id was asked for, found or not."""
+        """Return a topic that was requested by its id, found or not."""
         if topic is None:
             return self._missing(None, topic_id, ErrorCode.UNKNOWN_TOPIC_ID)
         return self.topic(topic) if _may_describe(self._access, topic.name) else self._denied(None, topic_id)
 
     def by_name(self, topic: TopicState | None, name: str, creation_error: ErrorCode | None) -> bytes:
-        """A topic whose name was asked for, found or not."""
+        """Return a topic that was requested by its name, found or not."""
         if not _may_describe(self._access, name):
             return self._denied(name, ZERO_UUID)
         if topic is not None:
@@ -265,7 +267,7 @@ class _Told:
         return self._missing(name, ZERO_UUID, error)
 
     def topic(self, topic: TopicState) -> bytes:
-        """A topic that exists."""
+        """Return a topic that exists."""
         return self._view.encoded(topic, self._operations(topic.name))
 
     def _operations(self, name: str) -> int:
@@ -274,7 +276,7 @@ class _Told:
         return self._access.operations(AclResourceType.TOPIC, name) & TOPIC_OPERATIONS
 
     def _denied(self, name: str | None, topic_id: bytes) -> bytes:
-        """The same for topics that exist and for those that do not."""
+        """Return a refusal, which is identical for existing and missing topics."""
         return self._view.encoded_message(
             MetadataResponseTopic(
                 error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,

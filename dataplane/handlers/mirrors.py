@@ -77,7 +77,7 @@ def _describe_error(message: DescribeMirrorsRequest, error: KafkaError) -> Descr
 
 
 class MirrorHandlers:
-    """Passes changes to the quorum; tells what the image has, and what this broker's links know."""
+    """Passes changes to the quorum. Describes mirrors from the image, and from this broker's links."""
 
     def __init__(self, quorum: Quorum, mirrors: Mirrors, trial: SourceCheck) -> None:
         self._quorum = quorum
@@ -86,7 +86,7 @@ class MirrorHandlers:
 
     @handles(CreateMirrorRequest, 0, 0, on_error=_create_error, needs=cluster(AclOperation.ALTER))
     async def create(self, request: ClientRequest, message: CreateMirrorRequest) -> CreateMirrorResponse:
-        """Reach the source once, so that a mistake is told to whom it can be told."""
+        """Create a mirror. The source is contacted once, so that the operator learns of a mistake at once."""
         compile_pattern(message.topics, "the pattern of topics")
         if message.groups:
             compile_pattern(message.groups, "the pattern of groups")
@@ -112,7 +112,7 @@ class MirrorHandlers:
         return CreateMirrorResponse(source_cluster_id=reached.cluster_id)
 
     async def _check_no_loop(self, reached: ReachedSource, topics: str) -> None:
-        """Raises KafkaError if a topic of the source is itself the copy of one here."""
+        """Raises KafkaError if a topic of the source is itself a copy of a topic here."""
         own_id = self._quorum.image.cluster_id
         copies = await copies_of_cluster(reached.source, reached.metadata, topics, own_id)
         if copies:
@@ -126,7 +126,7 @@ class MirrorHandlers:
 
     @handles(AlterMirrorRequest, 0, 0, on_error=_alter_error, needs=cluster(AclOperation.ALTER))
     async def alter(self, request: ClientRequest, message: AlterMirrorRequest) -> AlterMirrorResponse:
-        """Have the quorum change its phase, forget it, or go on behind what is lost."""
+        """Have the quorum change a mirror's phase, source or limit, forget it, or go on after lost records."""
         command: Command[Any]
         if message.action in _PHASES:
             command = AlterMirror(name=message.name, phase=_PHASES[message.action])
@@ -154,7 +154,7 @@ class MirrorHandlers:
         return PromoteMirrorAtCut(name=name)
 
     async def _reconnection(self, message: AlterMirrorRequest) -> ReconnectMirror:
-        """Only to the same cluster. Raises KafkaError."""
+        """Return the command for new addresses of the same source cluster. Raises KafkaError for another cluster."""
         mirror = self._quorum.image.mirrors.by_name.get(message.name)
         if mirror is None:
             raise KafkaError(ErrorCode.RESOURCE_NOT_FOUND, f"there is no mirror {message.name!r}")
@@ -170,7 +170,7 @@ class MirrorHandlers:
 
     @handles(DescribeMirrorsRequest, 0, 0, on_error=_describe_error, needs=cluster(AclOperation.DESCRIBE))
     def describe(self, request: ClientRequest, message: DescribeMirrorsRequest) -> DescribeMirrorsResponse:
-        """What is known of mirrors; of the progress what this broker knows."""
+        """Describe mirrors. Their progress is included as far as this broker knows it."""
         known = self._quorum.image.mirrors.by_name
         unknown = next((name for name in message.names if name not in known), None)
         if unknown is not None:
@@ -238,7 +238,8 @@ class MirrorHandlers:
 
 
 def _without_offsets(known: MirrorPartition, state: PartitionState, is_lost: bool) -> MirrorPartition:
-    """With a fault where a promotion at a cut waits for committed offsets that no replica can tell."""
+    """Return the partition with a fault if a promotion at a cut waits for committed offsets that no replica can
+    report."""
     if not is_lost or known.resumption is None:
         return known
     have_it = ", ".join(map(str, sorted(state.replicas)))

@@ -1,4 +1,4 @@
-"""OffsetForLeaderEpoch (2-4): where a leader epoch ends in the leader's log (KIP-101, KIP-320)."""
+"""OffsetForLeaderEpoch (2-4): the end of a leader epoch in the leader's log (KIP-101, KIP-320)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class OffsetForLeaderEpochHandlers:
     async def offset_for_leader_epoch(
         self, request: ClientRequest, message: OffsetForLeaderEpochRequest
     ) -> OffsetForLeaderEpochResponse:
-        """Where an epoch ends in the leader's log: how clients and followers find out what was truncated."""
+        """Return the ends of leader epochs in leaders' logs. Clients and followers detect truncation by them."""
         access = request.access
         among_nodes = access.allows_cluster(AclOperation.CLUSTER_ACTION, quiet=True)
         proven = is_proven(request, message.replica_id)

@@ -1,6 +1,4 @@
-"""AlterPartitionReassignments (0-1) and ListPartitionReassignments (0): where replicas are, and where they move
-(KIP-455).
-"""
+"""AlterPartitionReassignments (0-1) and ListPartitionReassignments (0): moves of replicas between brokers (KIP-455)."""
 
 from __future__ import annotations
 
@@ -27,7 +25,7 @@ from ..runtime.time_slices import pieces
 from ..security.authorization.needs import cluster
 from ..server.handler import WHOLE_CLUSTER_ELEMENTS, ClientRequest, handles
 
-# So that one entry of the quorum's log does not hold it up for long.
+# A limit, so that one entry of the quorum's log does not hold it up for long.
 _PARTITIONS_PER_COMMAND = 1000
 
 
@@ -42,7 +40,7 @@ def _alter_error(
 
 
 class PartitionReassignmentHandlers:
-    """Passes changes on as commands, and reads moves that are under way from the image."""
+    """Passes changes on as commands, and reads moves that are in progress from the image."""
 
     def __init__(self, quorum: Quorum) -> None:
         self._quorum = quorum
@@ -58,7 +56,7 @@ class PartitionReassignmentHandlers:
     async def alter(
         self, request: ClientRequest, message: AlterPartitionReassignmentsRequest
     ) -> AlterPartitionReassignmentsResponse:
-        """Begin, change or cancel moves, each partition on its own."""
+        """Begin, change or cancel moves, each partition separately."""
         allow_change = message.allow_replication_factor_change
         asked = [(topic, wanted) for topic in message.topics for wanted in topic.partitions]
         found: list[moves.ReassignedPartition] = []
@@ -98,7 +96,8 @@ class PartitionReassignmentHandlers:
         *,
         allow_change: bool,
     ) -> list[moves.ReassignedPartition]:
-        """One command: what became of each partition. Raises KafkaError for a refusal of them all."""
+        """Submit one command; return the outcome of each partition. Raises KafkaError if the whole command is
+        refused."""
         topics: list[moves.TopicReassignment] = []
         last = None
         for topic, wanted in asked:
@@ -127,7 +126,8 @@ class PartitionReassignmentHandlers:
     def list_ongoing(
         self, request: ClientRequest, message: ListPartitionReassignmentsRequest
     ) -> ListPartitionReassignmentsResponse:
-        """List the partitions that are moving, among those named or among all. Others are left out, as in Kafka."""
+        """List the partitions that are moving, among the named partitions or among all. Other partitions are left out,
+        as in Kafka."""
         image = self._quorum.image
         if message.topics is None:
             asked = [(topic, iter(sorted(topic.partitions))) for _, topic in sorted(image.topics.items())]

@@ -1,7 +1,7 @@
 """Produce (3-13): producers append record batches.
 
-It is advertised from version 0 on: old versions of librdkafka turn features on only if they see version 0, and never
-send it.
+The API is advertised from version 0 on: old versions of librdkafka turn features on only if they see version 0, and
+never send it.
 
 With acks=0 there is no answer. An error closes the connection, so that the producer looks for the leaders again. With
 acks=all the answer waits until the high watermark has passed the batch. A transactional batch is appended only while
@@ -67,14 +67,15 @@ logger = logging.getLogger(__name__)
 _ZSTD = Compression.ZSTD.value
 
 _ON_LOOP_S = 0.01
-"""For so long the event loop expands the batches of one request, which may have many; threads do the rest."""
+"""Maximum time for which the event loop decompresses the batches of one request, which may have many; threads do the
+rest."""
 _FIRST_WITH_ZSTD = 7
 _FIRST_WITH_ENDPOINTS = 10
 _FIRST_WITH_TOPIC_IDS = 13
 
 
 def refused(message: ProduceRequest, error: KafkaError) -> ProduceResponse:
-    """Every partition of the request with the same error."""
+    """Return a response with the same error for every partition of the request."""
     return ProduceResponse(
         responses=[
             TopicProduceResponse(
@@ -88,7 +89,7 @@ def refused(message: ProduceRequest, error: KafkaError) -> ProduceResponse:
 
 
 class ProduceHandlers:
-    """Appends to the partitions this broker leads."""
+    """Appends to the partitions that this broker leads."""
 
     def __init__(
         self,
@@ -106,11 +107,11 @@ class ProduceHandlers:
         self._plain = FastPath(self, replicas, purgatory, self._quotas, self._validation, self._transactional)
 
     def close(self) -> None:
-        """Validate nothing more in threads."""
+        """Stop validating batches in threads."""
         self._validation.close()
 
     def take_plain(self, request: ClientRequest, frame: memoryview, offset: int) -> bool:
-        """Handle a plain request; False if it is none."""
+        """Handle a plain request; return False if it is not plain."""
         return self._plain.take(request, frame, offset)
 
     @handles(
@@ -123,7 +124,7 @@ class ProduceHandlers:
         needs=handler_asks("WRITE TransactionalId for transactional batches; WRITE Topic"),
     )
     def produce(self, request: ClientRequest, message: ProduceRequest) -> ProduceResponse | None:
-        """Append each batch. Answer once `acks` is satisfied, or after `timeout_ms` with what is known then."""
+        """Append each batch. Answer once `acks` is satisfied, or after `timeout_ms` with the results so far."""
         acks = message.acks
         if acks not in (ALL, 0, 1):
             raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks must be -1, 0 or 1, not {acks}")
@@ -213,7 +214,7 @@ class ProduceHandlers:
         return self.finish(request, message, response, waiting, failed)
 
     def _may_write(self, access: Access, topic: TopicProduceData, *, by_id: bool) -> bool:
-        """Whether the sender may write to a topic. That there is no topic with an id is no secret."""
+        """Return whether the sender may write to a topic. The absence of a topic id is not secret."""
         name = topic.name
         if by_id:
             known = self._replicas.image.topics_by_id.get(topic.topic_id)
@@ -230,7 +231,10 @@ class ProduceHandlers:
         waiting: list[Uncommitted],
         failed: bool,
     ) -> ProduceResponse | None:
-        """Every batch is appended or refused. Returns the answer, None if there is none or it comes later."""
+        """Answer a request whose batches are all appended or refused.
+
+        Returns the answer; None if there is none, or it comes later.
+        """
         if message.acks == 0:
             if failed:
                 logger.info("closing the connection of %s: %s", request.connection, _failures(response))
@@ -254,7 +258,10 @@ class ProduceHandlers:
         acks: int,
         max_timestamp: int | None = None,
     ) -> tuple[PartitionProduceResponse, int]:
-        """The answer if the append is enough, and the offset behind the batch. The rest is as in `append_records`."""
+        """Append a batch; return the answer for acks that the append satisfies, and the offset after the batch.
+
+        The parameters and errors are those of `append_records`.
+        """
         result = self.append_records(partition, records, acks, max_timestamp)
         return PartitionProduceResponse(
             index=index,
@@ -266,9 +273,9 @@ class ProduceHandlers:
     def append_records(
         self, partition: Partition, records: memoryview, acks: int, max_timestamp: int | None = None
     ) -> AppendResult:
-        """Append a batch, and count it. With `max_timestamp` its records were validated before.
+        """Append a batch, and count it. With `max_timestamp` its records have been validated already.
 
-        Raises KafkaError that tells why it is not appended, with REQUEST_TIMED_OUT where that is not certain. Raises
+        Raises KafkaError with the reason why the batch is not appended; REQUEST_TIMED_OUT if that is uncertain. Raises
         TakesLong if its records have to be validated in a thread.
         """
         end = partition.log.log_end_offset
@@ -299,7 +306,7 @@ class ProduceHandlers:
         request.reply(response)
 
     def add_leaders(self, request: ClientRequest, response: ProduceResponse) -> None:
-        """Tell a client that asked the wrong broker who leads now (KIP-951)."""
+        """Add the present leaders to the answer, for a client that asked the wrong broker (KIP-951)."""
         if request.api_version < _FIRST_WITH_ENDPOINTS:
             return
         image = self._replicas.image
@@ -319,8 +326,8 @@ class ProduceHandlers:
 
 
 def _check(partition: Partition, data: PartitionProduceData, version: int) -> int:
-    """The attributes of the first batch. KafkaError for what no producer may send, as far as its header tells."""
-    # Of each request: most names are known for clients' by their first letter, without a call.
+    """Return the attributes of the first batch. Raises KafkaError for errors that its header shows."""
+    # This runs for each request. The first letter shows that most topics are clients' topics, without a call.
     if partition.topic[0] == "_" and is_internal(partition.topic):
         raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{partition.topic} is written by brokers only")
     records = data.records
@@ -346,7 +353,7 @@ def _check(partition: Partition, data: PartitionProduceData, version: int) -> in
 
 
 def _has_transactional(message: ProduceRequest) -> bool:
-    """Whether a batch belongs to a transaction, as far as its header tells."""
+    """Return whether a batch belongs to a transaction, as far as its header shows."""
     return any(
         data.records is not None
         and len(data.records) >= HEADER_SIZE
@@ -371,7 +378,7 @@ def _check_transactional(message: ProduceRequest) -> None:
 
 
 def _failures(response: ProduceResponse) -> str:
-    """The first of the partitions that failed; with acks=0 the client is told nothing else."""
+    """Return a text about the first failed partition, for the log; with acks=0 the client gets no answer."""
     return next(
         f"produce with acks=0 to partition {answer.index} of {topic.name or topic.topic_id.hex()!r} failed: "
         f"{ErrorCode.of(answer.error_code).name}"

@@ -1,7 +1,7 @@
 """SaslHandshake (0-1) and SaslAuthenticate (0-2) of peers that have logged in, or need not (KIP-43, KIP-368).
 
-First logins are no business of handlers: `server.authentication` reads their frames. What comes here is a handshake by
-which a client authenticates itself anew, or a message that is out of place.
+Handlers do not handle first logins: `server.authentication` reads their frames. The requests here are handshakes by
+which a client authenticates again, and requests that are out of place.
 """
 
 from __future__ import annotations
@@ -28,7 +28,8 @@ class SaslHandlers:
     def handshake(
         self, request: ClientRequest, message: SaslHandshakeRequest
     ) -> SaslHandshakeResponse | None:
-        """Begin to authenticate anew; ILLEGAL_SASL_STATE without SASL, or sooner than a second after the last."""
+        """Begin to authenticate again. The error is ILLEGAL_SASL_STATE without SASL, or within a second after the last
+        login."""
         authentication = self._authentications.of(request.connection)
         if authentication is not None and authentication.renew(request, message):
             return None
@@ -38,7 +39,7 @@ class SaslHandlers:
     def authenticate(
         self, request: ClientRequest, message: SaslAuthenticateRequest
     ) -> SaslAuthenticateResponse:
-        """No handshake came before it."""
+        """Refuse a request that no handshake preceded."""
         return SaslAuthenticateResponse(
             error_code=ErrorCode.ILLEGAL_SASL_STATE,
             error_message="SaslAuthenticate request received after successful authentication",

@@ -1,7 +1,7 @@
 """DescribeUserScramCredentials (0) and AlterUserScramCredentials (0): users and their passwords (KIP-554).
 
-A broker turns what a client hashed into the two keys that logins need, seals them and passes on only that: what is
-worth as much as a password never enters the quorum's log.
+A broker turns the salted password of a client into the two keys that logins need, seals them and passes on only the
+sealed keys. So no secret that is worth as much as a password enters the quorum's log.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from ..security.sasl.scram import sealed_credential
 from ..security.sealing import Sealer
 from ..server.handler import ClientRequest, handles
 
-# So that one entry of the quorum's log does not hold it up for long.
+# A limit, so that one entry of the quorum's log does not hold it up for long.
 _CHANGES_PER_COMMAND = 250
 
 
@@ -56,7 +56,7 @@ def _names(message: AlterUserScramCredentialsRequest) -> list[str]:
 
 
 class ScramCredentialHandlers:
-    """Shows who can log in by SCRAM, and passes changes to the quorum."""
+    """Lists users with SCRAM credentials, and passes changes to the quorum."""
 
     def __init__(self, quorum: Quorum, sealer: Sealer) -> None:
         self._quorum = quorum
@@ -66,7 +66,7 @@ class ScramCredentialHandlers:
     def describe(
         self, request: ClientRequest, message: DescribeUserScramCredentialsRequest
     ) -> DescribeUserScramCredentialsResponse:
-        """Mechanisms and iterations of the users named, of all without names."""
+        """Return the mechanisms and iterations of the named users; of all users if none is named."""
         infos: defaultdict[str, list[CredentialInfo]] = defaultdict(list)
         for (name, mechanism), credential in sorted(
             self._quorum.image.scram_credentials.items(), key=lambda item: item[0]
@@ -80,7 +80,7 @@ class ScramCredentialHandlers:
     async def alter(
         self, request: ClientRequest, message: AlterUserScramCredentialsRequest
     ) -> AlterUserScramCredentialsResponse:
-        """Set and delete passwords: one change for each user, as Kafka has it."""
+        """Set and delete passwords: one change for each user, as in Kafka."""
         times = Counter(_names(message))
         failures = {
             name: KafkaError(
@@ -109,7 +109,7 @@ class ScramCredentialHandlers:
     async def _submit(
         self, author: PeerSession, changes: Iterable[ScramCredentialChange]
     ) -> list[tuple[str, KafkaError]]:
-        """The changes that failed, with the names of their users."""
+        """Submit the changes; return the errors of failed changes with the names of their users."""
         failed: list[tuple[str, KafkaError]] = []
         for some in pieces(list(changes), _CHANGES_PER_COMMAND):
             command = AlterScramCredentials(changes=list(some), removes_tokens=True)
@@ -121,7 +121,8 @@ class ScramCredentialHandlers:
         return failed
 
     def _sealed(self, entry: CredentialUpsertion) -> ScramCredentialChange:
-        """The change that sets a credential; the quorum checks it. Raises KafkaError where nothing can be derived."""
+        """Return the change that sets a credential; the quorum checks it. Raises KafkaError if no keys can be
+        derived."""
         mechanism = SCRAM_MECHANISMS_BY_CODE.get(entry.mechanism)
         if mechanism is None:
             raise KafkaError(ErrorCode.UNSUPPORTED_SASL_MECHANISM, "Unknown SCRAM mechanism")

@@ -2,9 +2,9 @@
 
 The three APIs are Ottla's own.
 
-Any broker answers: a token names its transaction, and only the quorum knows what has become of that. A writer that has
-joined adds partitions by writing to them (Produce 12), as other clients do. It writes in the name of the transactional
-id, and under its own producer id.
+Any broker answers: a token names its transaction, and only the quorum knows the transaction's state. A writer that has
+joined adds partitions by writing to them (Produce 12), as other clients do. It writes under the transactional id, with
+its own producer id.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ NOBODY = -1
 
 
 class SharedTransactionHandlers:
-    """For owners of transactions, and for those who join."""
+    """Serves owners of transactions, and writers that join."""
 
     def __init__(
         self,
@@ -60,11 +60,11 @@ class SharedTransactionHandlers:
     async def begin(
         self, request: ClientRequest, message: BeginTransactionRequest
     ) -> BeginTransactionResponse:
-        """The transaction is open; if it is its owner who asks, it has no partition yet."""
+        """Open a transaction, and return its token. If the owner asks, the transaction has no partition yet."""
         if request.api_version >= 1 and message.producer_id == NOBODY:
             return await self._find_or_begin(request, message)
         name, producer_id, epoch = message.transactional_id, message.producer_id, message.producer_epoch
-        # Before anything begins: a transaction that nobody could join would be of no use.
+        # Issued before the transaction begins: if its id is too long for a token, no writer could join.
         self._tokens.issue(JoinableTransaction(name, producer_id, epoch, 0))
         command = AddToTransaction(
             transactional_id=name,
@@ -87,7 +87,7 @@ class SharedTransactionHandlers:
         check_timeout(message.timeout_ms, self._timeout_max_ms())
         check_app_version(message.app_version)
         self._tokens.issue(JoinableTransaction(name, NOBODY, NOBODY, 0))
-        # Many may begin it, on whatever connections: it has no origin.
+        # Many clients may begin it, on different connections, so it has no origin.
         command = FindOrBegin(
             transactional_id=name,
             app_version=message.app_version,
@@ -115,7 +115,7 @@ class SharedTransactionHandlers:
         needs=handler_asks("IDEMPOTENT_WRITE Cluster, or WRITE on some Topic; and a token"),
     )
     async def join(self, request: ClientRequest, message: JoinTransactionRequest) -> JoinTransactionResponse:
-        """A producer id and epoch that nobody else has in this transaction."""
+        """Return a producer id and epoch that no other writer has in this transaction."""
         check_idempotent_write(request.access)
         transaction = self._tokens.verify(message.token)
         command = JoinTransaction(
@@ -124,7 +124,7 @@ class SharedTransactionHandlers:
             producer_epoch=transaction.producer_epoch,
             number=transaction.number,
         )
-        # The connection does not matter: nobody waits for the writer under its name.
+        # The command has no origin: the connection does not matter, as no client waits for the writer by its name.
         with told_to_the_client(request):
             joined = await self._quorum.submit(command)
         return JoinTransactionResponse(
@@ -138,7 +138,7 @@ class SharedTransactionHandlers:
     async def commit(
         self, request: ClientRequest, message: CommitTransactionRequest
     ) -> CommitTransactionResponse:
-        """Answered once every reader that begins afterwards sees all that was chosen, or nothing."""
+        """Answer once every reader that begins afterwards sees either all writes of the chosen writers, or nothing."""
         check_app_version(message.app_version)
         command = EndTransaction(
             transactional_id=message.transactional_id,

@@ -45,7 +45,7 @@ _T = TypeVar("_T")
 _TOPIC = AclResourceType.TOPIC
 _DEFAULT = -1
 _TOPICS_PER_COMMAND = 250
-# Of one request, as in Kafka.
+# The maximum of one request, as in Kafka.
 _PARTITIONS_MAX = 10_000
 # From these versions on clients understand that single topics are refused for a quota (KIP-599).
 _STRICT_CREATION, _STRICT_DELETION, _STRICT_PARTITIONS = 6, 5, 3
@@ -76,7 +76,7 @@ def _refused_deletion(topic: DeleteTopicState, error: KafkaError) -> DeletableTo
 
 
 def _deletions(message: DeleteTopicsRequest) -> list[DeleteTopicState]:
-    """What is to be deleted, whichever field the version keeps it in."""
+    """Return the topics to delete, from either field of the request."""
     return message.topics or [DeleteTopicState(name=name) for name in message.topic_names]
 
 
@@ -95,7 +95,7 @@ def _repeated(names: Iterable[str]) -> set[str]:
 
 
 class TopicHandlers:
-    """Checks what concerns the request as such; the controller's state machine decides the rest."""
+    """Checks the requests themselves; the controller's state machine decides the rest."""
 
     def __init__(
         self,
@@ -115,7 +115,7 @@ class TopicHandlers:
         self._quotas = quotas or ClientQuotas()
 
     def _charge(self, request: ClientRequest, partitions: int, *, strict: bool) -> KafkaError | None:
-        """Charge the client for partitions it has created or deleted; why it may not, if it may not."""
+        """Charge the client for partitions it creates or deletes; return an error if it is over its quota."""
         quota = self._quotas.mutations
         if quota is None or not request.session.is_metered:
             return None
@@ -135,7 +135,7 @@ class TopicHandlers:
     async def create_topics(
         self, request: ClientRequest, message: CreateTopicsRequest
     ) -> CreateTopicsResponse:
-        """Create topics; each has its own result, and a name that comes twice is refused."""
+        """Create topics. Each has a separate result, and a name that comes twice is refused."""
         repeated = _repeated(topic.name for topic in message.topics)
         error = KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
         results = [_refused_creation(name, error) for name in sorted(repeated)]
@@ -187,7 +187,10 @@ class TopicHandlers:
         return results
 
     def _charge_creation(self, request: ClientRequest, topic: CreatableTopic) -> KafkaError | None:
-        """As in Kafka a topic that is there already costs nothing: many programs create theirs at each start."""
+        """Charge the client for a new topic; return an error if it is over its quota.
+
+        As in Kafka, an existing topic costs nothing, because many programs create their topics at each start.
+        """
         if topic.name in self._quorum.image.topics:
             return None
         strict = request.api_version >= _STRICT_CREATION
@@ -199,8 +202,9 @@ class TopicHandlers:
     async def _outcomes(
         self, wanted: list[_T], command_for: Callable[[Sequence[_T]], Command[Any]], timeout_ms: int
     ) -> AsyncIterator[tuple[_T, Any]]:
-        """What became of each topic, by commands that are small enough not to hold up the quorum for long. A
-        KafkaError is of a whole command, and of all that would have come after it.
+        """Yield the outcome of each topic. The commands are small enough not to hold up the quorum for long.
+
+        A KafkaError of a command is the outcome of all its topics, and of all later topics.
         """
         deadline_s = time.monotonic() + timeout_ms / 1000
         refused: KafkaError | None = None
@@ -311,7 +315,7 @@ class TopicHandlers:
             present = self._quorum.image.topics.get(topic.name)
             more = topic.count - len(present.partitions) if present is not None else 0
             if more > _PARTITIONS_MAX:
-                more = 0  # which the quorum refuses: nothing is created that would be owed for
+                more = 0  # not charged, since the quorum refuses such a number
             over = self._charge(request, more, strict=request.api_version >= _STRICT_PARTITIONS)
             if over is None:
                 wanted.append(topic)
@@ -332,14 +336,14 @@ class TopicHandlers:
 
 
 class _CreatedSettings:
-    """Settings of new topics as a response tells them; those that nobody gave are shared by all."""
+    """Settings of new topics for a response. Topics without settings in the request share one list."""
 
     def __init__(self, view: ConfigView) -> None:
         self._settings = view.topics()
         self._plain = [_created_setting(entry) for entry in self._settings.fallen_back]
 
     def of(self, topic: CreatableTopic) -> list[CreatableTopicConfigs]:
-        """All settings of a topic."""
+        """Return all settings of a topic."""
         overrides = {config.name: config.value for config in topic.configs if config.value is not None}
         if not overrides:
             return self._plain
@@ -355,7 +359,7 @@ def _created_setting(entry: EffectiveSetting) -> CreatableTopicConfigs:
 def _created(
     topic: CreatableTopic, result: topic_commands.CreatedTopic | KafkaError, settings: _CreatedSettings | None
 ) -> CreatableTopicResult:
-    """Without `settings` the client may not see them."""
+    """Return the result of a creation. `settings` is None if the client may not see them."""
     if isinstance(result, KafkaError):
         return _refused_creation(topic.name, result)
     refused = refusal(result)
@@ -402,7 +406,8 @@ def _enlarged(
 
 
 def _check_deletion(access: Access, image: ClusterImage, topic: DeleteTopicState) -> None:
-    """Raises TOPIC_AUTHORIZATION_FAILED. Whoever may not describe a topic is not told whether there is one."""
+    """Raises TOPIC_AUTHORIZATION_FAILED. A client that may not describe a topic does not learn whether the topic
+    exists."""
     if topic.topic_id != ZERO_UUID:
         known = image.topics_by_id.get(topic.topic_id)
     else:

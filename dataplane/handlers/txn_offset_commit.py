@@ -2,10 +2,10 @@
 
 They are written to the group's partition of `__consumer_offsets` as batches are to other partitions: in a turn of the
 loop in which this broker knows that the transaction is open there. From version 5 on the request itself adds the
-partition to the transaction (KIP-890). Below, the client has sent AddOffsetsToTxn before.
+partition to the transaction (KIP-890). In earlier versions the client has sent AddOffsetsToTxn before.
 
 Up to version 4 a delayed request may arrive in the next transaction of a client that keeps its epoch. It then counts as
-part of that one, as in Kafka, since nothing in it tells the two apart.
+part of that transaction, as in Kafka, since the request has no field that distinguishes the two.
 """
 
 from __future__ import annotations
@@ -45,8 +45,10 @@ _AS_TOLD = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.NOT_COORDINATOR,
     ErrorCode.KAFKA_STORAGE_ERROR: ErrorCode.NOT_COORDINATOR,
 }
-"""What keeps a write from the log for now, as clients of a group's coordinator understand it: the first makes them ask
-again here, the others elsewhere."""
+"""Errors of writes that the log does not take for now, and the errors that clients of a group's coordinator understand.
+
+The first error makes them ask this broker again, the others make them look for another coordinator.
+"""
 
 
 def _refused(message: TxnOffsetCommitRequest, error: KafkaError) -> TxnOffsetCommitResponse:
@@ -54,7 +56,7 @@ def _refused(message: TxnOffsetCommitRequest, error: KafkaError) -> TxnOffsetCom
 
 
 class TxnOffsetCommitHandlers:
-    """Over the coordinator's shards, behind the gate at which all that is transactional waits."""
+    """Commits offsets to the coordinator's shards, after `PendingTransactionWrites` has admitted them."""
 
     def __init__(
         self,
@@ -65,7 +67,7 @@ class TxnOffsetCommitHandlers:
         now_ms: Callable[[], int],
         metadata_bytes_max: int,
     ) -> None:
-        """`now_ms` as for OffsetCommit."""
+        """Create the handlers. `now_ms` is the same clock as for OffsetCommit."""
         self._coordinator, self._replicas, self._gate = coordinator, replicas, gate
         self._image, self._now_ms = image, now_ms
         self._metadata_bytes_max = metadata_bytes_max
@@ -79,7 +81,7 @@ class TxnOffsetCommitHandlers:
         needs=transactional_id(AclOperation.WRITE) & group(AclOperation.READ) & handler_asks("READ Topic"),
     )
     def commit(self, request: ClientRequest, message: TxnOffsetCommitRequest) -> None:
-        """Answered once the offsets are below the high watermark of their shard, or with why they are not."""
+        """Answer once the offsets are below the high watermark of their shard, or with the reason why they are not."""
         by_id = request.api_version >= _FIRST_WITH_TOPIC_IDS
         offsets = sort_commit(
             message.topics,
@@ -116,7 +118,7 @@ class TxnOffsetCommitHandlers:
         partition: Partition,
         error: KafkaError | None,
     ) -> None:
-        """In the turn in which the gate has judged, of this partition."""
+        """Append or refuse the offsets, in the turn in which the write to this partition has been judged."""
         try:
             if error is not None:
                 raise error
@@ -157,7 +159,7 @@ class TxnOffsetCommitHandlers:
     ) -> None:
         code = _AS_TOLD.get(error.code, error.code)
         if isinstance(error, TransactionGone):
-            # Clients take INVALID_PRODUCER_EPOCH from a group's coordinator for the end; upon these they abort.
+            # Clients give up at an INVALID_PRODUCER_EPOCH of a group's coordinator; with these errors they abort.
             abortable = request.api_version >= _FIRST_WITH_ABORTABLE
             code = ErrorCode.TRANSACTION_ABORTABLE if abortable else ErrorCode.UNKNOWN_PRODUCER_ID
         if code is ErrorCode.INVALID_TXN_STATE and request.api_version >= _FIRST_WITH_ABORTABLE:
@@ -166,7 +168,7 @@ class TxnOffsetCommitHandlers:
 
 
 def _in_version(request: ClientRequest, code: ErrorCode) -> ErrorCode:
-    """Clients of version 0 do not know that a coordinator may be loading."""
+    """Return an error that the client's version knows. Version 0 does not know that a coordinator may be loading."""
     if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS and request.api_version < _FIRST_WITH_LOADING:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     return code
@@ -175,7 +177,7 @@ def _in_version(request: ClientRequest, code: ErrorCode) -> ErrorCode:
 def _answer(
     message: TxnOffsetCommitRequest, offsets: SortedCommit, outcome: ErrorCode
 ) -> TxnOffsetCommitResponse:
-    """`outcome` for every partition that has no error of its own."""
+    """Return a response with `outcome` for every partition without a separate error."""
     return TxnOffsetCommitResponse(
         topics=[
             TxnOffsetCommitResponseTopic(

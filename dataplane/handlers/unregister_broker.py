@@ -20,6 +20,6 @@ class UnregisterBrokerHandlers:
     async def unregister(
         self, request: ClientRequest, message: UnregisterBrokerRequest
     ) -> UnregisterBrokerResponse:
-        """Forget a broker. It stays in the replica lists it is in."""
+        """Forget a broker. It stays in the replica lists of its partitions."""
         await self._quorum.submit(UnregisterBroker(broker_id=message.broker_id))
         return UnregisterBrokerResponse()

@@ -29,7 +29,7 @@ class UpdateFeaturesHandlers:
     async def update_features(
         self, request: ClientRequest, message: UpdateFeaturesRequest
     ) -> UpdateFeaturesResponse:
-        """All levels change, or none and the answer is about the first that is wrong."""
+        """Change all levels, or none; the answer then is about the first wrong level."""
         command = commands.UpdateFeatures(
             updates=[
                 commands.FeatureLevel(

@@ -1,20 +1,21 @@
 """WriteTxnMarkers (1-2): an operator with `ottla txn abort-hanging` ends a transaction that seems to hang.
 
-Only a connection that has proved to hold the cluster secret may ask. Any other gets CLUSTER_AUTHORIZATION_FAILED, as in
-Kafka without authorization for CLUSTER_ACTION. So `kafka-transactions.sh abort` is refused.
+Only a connection that has proved to hold the cluster secret may ask. Any other connection gets
+CLUSTER_AUTHORIZATION_FAILED, as in Kafka without authorization for CLUSTER_ACTION. So `kafka-transactions.sh abort` is
+refused.
 
-In Kafka this is how coordinators have markers written, and an operator's marker ends a transaction in one partition
+In Kafka coordinators have markers written by this request, and an operator's marker ends a transaction in one partition
 only, whatever its coordinator believes. Here the quorum alone decides, so that no marker contradicts it:
 
-- Where it has the transaction open, it is told to abort it, in all its partitions, and its producer is fenced.
-- Where it has decided to abort it, the marker is on its way, and is waited for.
-- Where it has decided to commit it, the request is refused: INVALID_TXN_STATE.
-- Where it knows of no such transaction, and the log has one open all the same, this leader writes the marker. That
-  should not happen (rule T2); it is what the tool is for.
-- Where nothing is open, nothing is to be done.
+- If the transaction is open for the quorum, the quorum aborts it in all its partitions, and its producer is fenced.
+- If the quorum has decided to abort it, the handler waits for the marker.
+- If the quorum has decided to commit it, the request is refused: INVALID_TXN_STATE.
+- If the quorum knows of no such transaction, but the log has an open transaction, this leader writes the marker. That
+  state should not occur (rule T2); the tool is made for it.
+- If no transaction is open, the handler does nothing.
 
 The producer epoch must be that of the transaction, else INVALID_PRODUCER_EPOCH. The coordinator epoch must be the
-number of the producer's last marker in the partition, as DescribeProducers tells it. Another number means that the
+number of the producer's last marker in the partition, as DescribeProducers reports it. Another number means that the
 operator has looked at a former transaction: TRANSACTION_COORDINATOR_FENCED. Commits are refused: INVALID_REQUEST.
 """
 
@@ -53,7 +54,7 @@ def _refused(message: WriteTxnMarkersRequest, error: KafkaError) -> WriteTxnMark
 
 
 def _answer(message: WriteTxnMarkersRequest, code: ErrorCode) -> WriteTxnMarkersResponse:
-    """The same for every partition."""
+    """Return a response with the same error for every partition."""
     return WriteTxnMarkersResponse(
         markers=[
             WritableTxnMarkerResult(
@@ -97,9 +98,9 @@ class WriteTxnMarkersHandlers:
         needs=handler_asks("a node of the cluster, or an operator with its secret"),
     )
     async def write(self, request: ClientRequest, message: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
-        """End the transaction in one partition after the other. Each partition has its own result.
+        """End the transaction in one partition after the other. Each partition has a separate result.
 
-        KafkaError: CLUSTER_AUTHORIZATION_FAILED, unless the connection has proved to come from a node.
+        Raises KafkaError CLUSTER_AUTHORIZATION_FAILED unless the connection has proved to come from a node.
         """
         if request.session.node is None:
             logger.info(
@@ -168,7 +169,7 @@ class WriteTxnMarkersHandlers:
     async def _abort_unknown(
         self, marker: WritableTxnMarker, partition: Partition, entry: ProducerEntry
     ) -> None:
-        """The marker is appended in the turn in which it is known that the quorum has nothing to do with it."""
+        """Append the marker in the turn in which it is known that the quorum does not know the transaction."""
         if marker.producer_epoch != entry.producer_epoch:
             raise _other_epoch(marker, entry.producer_epoch)
         if marker.producer_id not in partition.log.transactions.open:

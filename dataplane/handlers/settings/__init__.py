@@ -1,1 +1,1 @@
-"""The settings in force, as clients are shown them: values, their sources, log levels."""
+"""The effective settings that clients get: values, their sources, log levels."""

@@ -1,6 +1,6 @@
 """Log levels of this process by name of logger, for the life of the process (KIP-412).
 
-The names are those in the log's lines, `dataplane.broker` for one, and `root` for all others.
+The names are those in the log's lines, for example `dataplane.broker`. The name `root` stands for all other loggers.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from .config_view import EffectiveSetting
 
 _ROOT = "root"
 _PACKAGE = "ottla."
-# Kafka's levels. There is nothing finer than DEBUG here.
+# Kafka's levels. Python's logging has no level below DEBUG, so TRACE is DEBUG.
 _LEVELS = {
     "DEBUG": logging.DEBUG,
     "ERROR": logging.ERROR,
@@ -33,10 +33,10 @@ _NAMES = {
 
 
 class BrokerLoggers:
-    """Describes and changes levels; a change is checked as a whole before any of it is made."""
+    """Describes and changes levels. All changes of a request are checked before any is made."""
 
     def entries(self) -> list[EffectiveSetting]:
-        """Every logger with the level in force, which may be that of a logger above it."""
+        """Return every logger with its effective level, which may be that of a parent logger."""
         return [
             EffectiveSetting(name, _level_name(logger), ConfigSource.DYNAMIC_BROKER_LOGGER)
             for name, logger in sorted(_loggers().items())
@@ -75,7 +75,7 @@ class BrokerLoggers:
 
 
 def _loggers() -> dict[str, logging.Logger]:
-    """The loggers that exist, by the names they have in the log."""
+    """Return the existing loggers by the names that they have in the log."""
     found = {
         name.removeprefix(_PACKAGE): logger
         for name, logger in logging.root.manager.loggerDict.items()

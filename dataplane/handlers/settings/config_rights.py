@@ -1,4 +1,4 @@
-"""Which right the settings of a resource need: that of the topic or group that they are of, else of the cluster."""
+"""The right that the settings of a resource need: on the topic or group itself, else on the cluster."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ...security.authorization.access import Access
 
 
 def check_config_right(access: Access, operation: AclOperation, resource_type: int, name: str) -> None:
-    """Raises KafkaError, if the operation, DESCRIBE_CONFIGS or ALTER_CONFIGS, is not allowed."""
+    """Raises KafkaError if the operation, DESCRIBE_CONFIGS or ALTER_CONFIGS, is not allowed."""
     match resource_type:
         case ResourceType.TOPIC:
             access.check_topic(operation, name)

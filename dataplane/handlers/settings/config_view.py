@@ -42,14 +42,14 @@ _TYPE_NUMBERS = {
 
 
 _DYNAMIC_LAYERS = 2
-"""The first ones: what was set for one broker, and for all."""
+"""The number of dynamic layers, which come first: settings of one broker, and of all brokers."""
 _MIN_ISR = "min.insync.replicas"
 _SHOWN = re.compile(r"(sasl|ssl|num|background|zookeeper)\.")
 
 
 @dataclass(frozen=True, slots=True)
 class EffectiveSetting:
-    """A setting as it is in force; `type` is Kafka's number of the type."""
+    """A setting with its effective value; `type` is Kafka's number of the type."""
 
     name: str
     value: str | None
@@ -62,30 +62,31 @@ class EffectiveSetting:
 
 
 class ConfigView:
-    """Settings of each kind of resource. Dynamic ones come from the image, static ones from the file."""
+    """Settings of each kind of resource. Dynamic settings come from the image, static settings from the file."""
 
     def __init__(
         self, quorum: Quorum, broker: BrokerSettings, references: Mapping[str, str] | None = None
     ) -> None:
-        """`references`: settings in the broker's file that refer to a value elsewhere, as they stand there."""
+        """Create a view. `references` are settings of the broker's file whose values refer to another place,
+        unresolved."""
         self._quorum = quorum
         self._broker = broker
         self._references = references or {}
 
     def topics(self) -> BackedSettings:
-        """Settings of topics, as long as the settings of brokers stay as they are."""
+        """Return settings of topics. They are valid until the settings of brokers change."""
         return BackedSettings(TOPIC_KEYS.values(), ConfigSource.DYNAMIC_TOPIC, self._layers())
 
     def groups(self) -> BackedSettings:
-        """Settings of groups, which need not exist."""
+        """Return settings of groups, which need not exist."""
         return BackedSettings(GROUP_KEYS.values(), ConfigSource.GROUP, self._layers())
 
     def own(self, resource_type: ResourceType, name: str) -> Mapping[str, str]:
-        """What is set for the resource itself."""
+        """Return the settings of the resource itself."""
         return self._quorum.image.configs.get((resource_type, name), {})
 
     def client_metrics(self, name: str) -> Sequence[EffectiveSetting]:
-        """Every setting of a subscription of clients' metrics, which need not exist."""
+        """Return every setting of a subscription of clients' metrics, which need not exist."""
         own = (ConfigSource.CLIENT_METRICS, self.own(ResourceType.CLIENT_METRICS, name))
         return [
             _entry(key, own[1].get(key.name, key.default), links((key.name,), [own]))
@@ -93,7 +94,7 @@ class ConfigView:
         ]
 
     def broker(self) -> Sequence[EffectiveSetting]:
-        """Every setting of this broker. Of what refers to a value elsewhere the reference is shown."""
+        """Return every setting of this broker. A setting that refers to a value elsewhere shows the reference."""
         own_layer, everybody, static, defaults = self._layers()
         layers = [own_layer, everybody, (static[0], {**static[1], **self._references}), defaults]
         entries = []
@@ -104,7 +105,7 @@ class ConfigView:
         return [*entries, *_of_listeners(layers), *_without_effect(layers[:_DYNAMIC_LAYERS])]
 
     def all_brokers(self) -> Sequence[EffectiveSetting]:
-        """What is set for all brokers."""
+        """Return the dynamic settings of all brokers."""
         layer = self._layers()[_DYNAMIC_LAYERS - 1]
         return [
             *(
@@ -116,7 +117,10 @@ class ConfigView:
         ]
 
     def _layers(self) -> list[Layer]:
-        """Where elections know eligible replicas, `min.insync.replicas` is one value for all brokers (KIP-966)."""
+        """Return the layers of settings.
+
+        If elections know eligible replicas, `min.insync.replicas` has one value for all brokers (KIP-966).
+        """
         own, everybody, static = self._broker.layers()
         least = links((_MIN_ISR,), [everybody, static, DEFAULTS])[0].value
         shared = {_MIN_ISR: least, **everybody[1]} if least is not None else everybody[1]
@@ -124,7 +128,7 @@ class ConfigView:
 
 
 def _of_listeners(layers: Sequence[Layer]) -> Iterator[EffectiveSetting]:
-    """Settings that were given for one listener."""
+    """Yield the settings of single listeners."""
     for name in dict.fromkeys(name for _, values in layers for name in values if name not in NODE_KEYS):
         key = node_key(name)
         if key is not None:
@@ -133,8 +137,11 @@ def _of_listeners(layers: Sequence[Layer]) -> Iterator[EffectiveSetting]:
 
 
 def _without_effect(layers: Sequence[Layer]) -> Iterator[EffectiveSetting]:
-    """Settings of brokers that are kept though nothing here knows them. As Kafka does this conceals their values, but
-    for those of SASL and TLS that do not look like secrets: those are Kafka's own."""
+    """Yield stored settings of brokers that Ottla does not know.
+
+    As in Kafka their values are concealed, except settings of SASL and TLS that do not look like secrets: those are
+    Kafka's own settings.
+    """
     for name in dict.fromkeys(name for _, values in layers for name in values if node_key(name) is None):
         chain = links((name,), layers)
         shown = _SHOWN.match(name) is not None and not looks_secret(name)
@@ -151,20 +158,20 @@ def _without_effect(layers: Sequence[Layer]) -> Iterator[EffectiveSetting]:
 
 
 class BackedSettings:
-    """Settings that fall back to settings of brokers: these are looked up once for all resources."""
+    """Settings that fall back to settings of brokers, which are looked up once for all resources."""
 
     def __init__(self, keys: Iterable[ConfigKey], source: ConfigSource, layers: Sequence[Layer]) -> None:
         self._keys = tuple(keys)
         self._source = source
         self._behind = [links(key.synonyms, layers) for key in self._keys]
-        #: of every resource that has no setting of its own
+        #: the settings of every resource without settings
         self.fallen_back = tuple(
             _entry(key, in_unit_of(key, chain[0]) if chain else key.default, chain)
             for key, chain in zip(self._keys, self._behind, strict=True)
         )
 
     def of(self, overrides: Mapping[str, str]) -> Sequence[EffectiveSetting]:
-        """Every setting of a resource with these of its own."""
+        """Return every setting of a resource whose own settings are `overrides`."""
         if not overrides:
             return self.fallen_back
         return [
