@@ -1,8 +1,9 @@
-"""Connections, metadata, producer, consumer and admin for any Kafka-protocol cluster.
+"""Clients for any cluster that speaks the Kafka protocol: connections, metadata, producer, consumer and admin.
 
-`Producer`, `Consumer` and `Admin` are what programs use, `TransactionWriter` to write in another process's transaction,
-and `ExactlyOnce` to turn records into others: as `ottla.Producer` and so on, and in `sync` where there is no event
-loop. `Cluster` (connections and metadata) and `Connection` stand below them. One rule: whatever decides (accumulator,
-partitioner, assignors, metadata cache, the state of a transaction, the assembly of whole ones) is plain and pure, and
-the shells around it hold the sockets and the clock.
+Programs use `Producer`, `Consumer` and `Admin`, `TransactionWriter` to write in another process's transaction, and
+`ExactlyOnce` to turn records into other records. They are `ottla.Producer` and so on; programs without an event loop
+use their counterparts in `sync`. `Cluster` (connections and metadata) and `Connection` are the layers below.
+
+One rule: all decisions (accumulator, partitioner, assignors, metadata cache, transaction state, assembly of whole
+transactions) are made by pure code without I/O. The shells around this code hold the sockets and the clock.
 """

@@ -1,4 +1,5 @@
-"""What callers hand over is checked where it comes in: the refusal names what was given, and what is allowed."""
+"""Checks of callers' arguments at the boundary of the library: the error names the value given and the values allowed.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +12,7 @@ ValueT = TypeVar("ValueT")
 
 
 def topic_name(given: object) -> str:
-    """Raises TypeError and ValueError, as all of these do."""
+    """Return the name of a topic. Raises TypeError and ValueError, like all functions of this module."""
     if not isinstance(given, str):
         raise TypeError(f"a topic is named by a str, not {given!r}")
     if not given:
@@ -20,7 +21,7 @@ def topic_name(given: object) -> str:
 
 
 def whole_number(what: str, given: object) -> int:
-    """Offsets, partitions, times: from 0 on. True is none."""
+    """Return an offset, a partition or a time, which is an int from 0 on and no bool; `what` begins the error."""
     if not isinstance(given, int) or isinstance(given, bool):
         raise TypeError(f"{what} is a whole number, not {given!r}")
     if given < 0:
@@ -29,7 +30,7 @@ def whole_number(what: str, given: object) -> int:
 
 
 def topic_partition(given: object) -> TopicPartition:
-    """A TopicPartition, or a plain tuple that could be one."""
+    """Return a TopicPartition, made from a TopicPartition or a plain tuple of topic and number."""
     if not isinstance(given, tuple) or len(given) != 2:
         raise TypeError(f"a partition is named by TopicPartition(topic, number), not {given!r}")
     topic, number = given
@@ -37,7 +38,7 @@ def topic_partition(given: object) -> TopicPartition:
 
 
 def topic_partitions(call: str, given: Iterable[TopicPartition]) -> list[TopicPartition]:
-    """Several; `call`: what they were given to."""
+    """Return a list of partitions; `call` names the called method in the text of the error."""
     if isinstance(given, str | TopicPartition) or not isinstance(given, Iterable):
         raise TypeError(
             f"{call} takes several partitions, as in {call}([TopicPartition('orders', 0)]), not {given!r}"
@@ -48,7 +49,7 @@ def topic_partitions(call: str, given: Iterable[TopicPartition]) -> list[TopicPa
 def by_partition(
     what: str, example: str, given: Mapping[TopicPartition, ValueT]
 ) -> dict[TopicPartition, ValueT]:
-    """Return what is given for each partition; `what` and `example` are for the text of the TypeError."""
+    """Return a mapping from partition to value; `what` and `example` are for the text of the TypeError."""
     if not isinstance(given, Mapping):
         raise TypeError(
             f"{what} are given by partition, as in {{TopicPartition('orders', 0): {example}}}, not {given!r}"
@@ -57,7 +58,7 @@ def by_partition(
 
 
 def offsets_by_partition(given: Mapping[TopicPartition, Committable]) -> dict[TopicPartition, Committable]:
-    """What is to be committed."""
+    """Return the offsets to commit by partition, each checked."""
     checked: dict[TopicPartition, Committable] = {}
     for one, place in by_partition("offsets", "5", given).items():
         what = f"the offset to commit for {one.topic}-{one.partition}"
@@ -69,7 +70,7 @@ def offsets_by_partition(given: Mapping[TopicPartition, Committable]) -> dict[To
 
 
 def timeout(given: object, name: str = "timeout_ms") -> None:
-    """Milliseconds, or None for as long as it takes."""
+    """Check a timeout in milliseconds; None means no limit."""
     if given is None:
         return
     if not isinstance(given, int | float) or isinstance(given, bool):

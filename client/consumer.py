@@ -1,6 +1,7 @@
-"""The consumer: what callers see. Fetching stands in `consuming/fetcher.py`, the steps of a read in
-`consuming/reading.py`, membership in a group and what happens to partitions that change hands in
-`consuming/membership/`.
+"""The consumer, as callers see it.
+
+Fetching is implemented in `consuming/fetcher.py`, the steps of a read in `consuming/reading.py`. Group membership and
+the handover of partitions are in `consuming/membership/`.
 """
 
 from __future__ import annotations
@@ -54,49 +55,64 @@ if TYPE_CHECKING:
 
 @checks_options(*CONSUMER_GROUPS)
 class Consumer(Positions, ConsumerQuestions):
-    """Reads records: of topics shared with a group (`group_id`), of all their partitions, or of what `assign`
-    names.
+    """A reader of records: of topics shared with a group (`group_id`), of whole topics, or of assigned partitions.
 
         async with Consumer("orders", group_id="billing", auto_offset_reset="earliest") as consumer:
             async for record in consumer:
                 ...
                 await consumer.commit()
 
-    `isolation_level`: "read_uncommitted" or "read_committed". `auto_offset_reset`: where to begin without a
-    committed offset: "earliest", "latest" or "none" (an error). `key_deserializer` and `value_deserializer` are given
-    the bytes of keys and values, and what they return is in the record; None stays None. What one raises is the cause
-    of SerializationFailed, which tells the place: reads raise it until `consumer.seek(tp, offset + 1)` passes it over.
-    So it is with a batch in the log that is damaged, and UnreadableRecords: `consumer.seek(tp, error.next_offset)`.
+    Options of reading:
 
-    Nothing is committed unless `commit` is called or `enable_auto_commit` is on. That commits what is finished, every
-    `auto_commit_interval_ms`, before partitions are given up and at the end. A record is finished when the program asks
-    for the next one, a batch of `getmany` at the next `getmany`; and all is at the end of an `async with` block that
-    raises nothing. So what a program fails with, or does not get done before `stop`, is read again. That holds for one
-    reader: where several tasks or threads read from one consumer, commit what is done.
+    - `isolation_level`: "read_uncommitted" or "read_committed".
+    - `auto_offset_reset`: the place to begin without a committed offset: "earliest", "latest" or "none" (an error).
+    - `key_deserializer`, `value_deserializer`: functions that get the bytes of keys and values; the record contains
+      their results. None stays None.
+    - `client_rack`: the consumer reads from the replica in this rack, where brokers select replicas by rack (KIP-392).
+    - `metadata_max_age_ms`: the interval at which the consumer looks for new and deleted topics and partitions.
+    - `metadata_max_idle_ms`: the time after which it forgets topics that are neither subscribed to nor assigned, such
+      as those of `end_offsets`.
 
-    A member of a group that does not read for `max_poll_interval_ms` leaves it, with a warning in the log, and others
-    get its partitions. Its commits raise KafkaError UNKNOWN_MEMBER_ID then; the next read joins again. Who waits in a
-    read is there, however long that takes.
+    Brokers that create topics automatically do so for `subscribe` alone.
 
-    `partition_assignment_strategy`: "range", "roundrobin", "sticky", "cooperative-sticky"; members agree on the first
-    that all have. If each of the list is cooperative, a member goes on reading during a rebalance what it keeps.
-    `group_protocol`: "classic", or "consumer", where the broker assigns (KIP-848), by its assignor
-    `group_remote_assignor` if one is named. Session and heartbeats are set in the broker then; in the classic protocol
-    `session_timeout_ms` is 45,000, `heartbeat_interval_ms` 3,000, the strategy ("range", "cooperative-sticky").
-    `metadata_max_age_ms`: how often to look for topics and partitions that came or went. `metadata_max_idle_ms`: how
-    long to know topics that are neither subscribed to nor assigned, as for `end_offsets`. Only `subscribe` creates
-    topics, where brokers are set to do so. `client_rack`: read from the replica in this rack, where brokers select
-    replicas by rack (KIP-392).
+    A deserializer's exception is the cause of SerializationFailed, which names the record's partition and offset. Reads
+    raise it until `consumer.seek(tp, offset + 1)` skips the record. A damaged batch in the log raises UnreadableRecords
+    in the same way, until `consumer.seek(tp, error.next_offset)`.
 
-    `large_messages`: put values together that a Producer has split (its `large_message_segment_size`). Of those that
-    have not come whole yet it keeps up to `large_message_buffer_bytes`, and gives up the oldest beyond that, or who has
-    not ended `large_message_expiry_offsets` after the beginning; see `large_message_stats`.
+    The consumer commits nothing unless the program calls `commit` or sets `enable_auto_commit`. Auto-commit commits the
+    finished records every `auto_commit_interval_ms`, before partitions are given up, and at the end. A record is
+    finished when the program asks for the next record; a batch of `getmany` at the next `getmany`. All records are
+    finished at the end of an `async with` block that raises nothing. Records that a program failed on, or did not
+    complete before `stop`, are therefore read again. This holds for a single reader: where several tasks or threads
+    read from one consumer, commit the completed offsets explicitly.
 
-    `security_protocol` and the options that begin with `ssl_` and `sasl_` are those of all clients: docs/CLIENT.md has
+    A member that does not read for `max_poll_interval_ms` leaves its group, with a warning in the log, and other
+    members get its partitions. Its commits then raise KafkaError UNKNOWN_MEMBER_ID; the next read joins again. A
+    program that waits in a read counts as present, however long the wait.
+
+    Options of group membership:
+
+    - `partition_assignment_strategy`: "range", "roundrobin", "sticky", "cooperative-sticky"; the default is ("range",
+      "cooperative-sticky"). The members agree on the first strategy that all of them support. If all listed strategies
+      are cooperative, a member continues to read its kept partitions during a rebalance.
+    - `group_protocol`: "classic", or "consumer", where the broker assigns (KIP-848) by its assignor
+      `group_remote_assignor`, if one is named. With "consumer" the broker's configuration sets session and heartbeats.
+    - `session_timeout_ms` (45,000) and `heartbeat_interval_ms` (3,000): for the classic protocol.
+
+    Options of large messages:
+
+    - `large_messages`: reassemble the values that a Producer has split (its `large_message_segment_size`).
+    - `large_message_buffer_bytes`: the limit for the bytes of incomplete messages in memory; above it the consumer
+      drops the oldest.
+    - `large_message_expiry_offsets`: the number of offsets after its beginning at which an incomplete message is
+      dropped; see `large_message_stats`.
+
+    `security_protocol` and the options that begin with `ssl_` and `sasl_` are common to all clients: docs/CLIENT.md has
     a table of them.
 
-    With an `audit_topic` the records that the program was given are counted, each offset once, and reported as a
-    Producer does it. `audit_tier`: "consumer:" and the name of the group if not given, "consumer" without a group.
+    With an `audit_topic` the consumer counts the records given to the program, each offset once, and reports the counts
+    as a Producer does. The default `audit_tier` is "consumer:" and the name of the group, or "consumer" without a
+    group.
     """
 
     def __init__(self, *topics: str, **options: Unpack[ConsumerOptions]) -> None:
@@ -120,7 +136,7 @@ class Consumer(Positions, ConsumerQuestions):
         self._auditor = (
             None if audit is None else auditor_of_reading(self._inbox, audit, connection, settings.security)
         )
-        self.reading = Reading(  # for facades, as those of client.sync
+        self.reading = Reading(  # for facades such as client.sync
             self._fetcher,
             self._inbox,
             max_poll_records=settings.handing_out.max_poll_records,
@@ -166,7 +182,7 @@ class Consumer(Positions, ConsumerQuestions):
         self.commits: Commits | None = None
         if group_id and offsets is not None:
             self.commits = Commits(group_id, offsets, self._subscriber, self.reading.attendance)
-        """For what is built on this one; None without a group."""
+        """The group's commits, for clients built on this consumer; None without a group."""
         if topics:
             self.subscribe(topics)
         self._stopping: asyncio.Task[None] | None = None
@@ -200,7 +216,7 @@ class Consumer(Positions, ConsumerQuestions):
         """Reach the cluster; join the group, or take all partitions of the topics. Raises KafkaError."""
         self._life.start()
         try:
-            self._fetcher.start()  # First: a listener may ask for a position that has to be looked up.
+            self._fetcher.start()  # First, since a listener may ask for a position that has to be looked up.
             await self._subscriber.start()
             if self._auto_commit is not None:
                 self._auto_commit.start()
@@ -214,9 +230,11 @@ class Consumer(Positions, ConsumerQuestions):
             raise
 
     async def stop(self) -> None:
-        """Commit what is finished if that is automatic, leave the group, close; idempotent. Goes on to its end if the
-        caller is cancelled: the others of the group need not wait for the session to end. Raises what a listener raised
-        and no read has told."""
+        """Commit the finished records if auto-commit is on, leave the group, and close; idempotent.
+
+        A cancelled caller does not interrupt it, so that the other members need not wait for the session timeout.
+        Raises an exception of a rebalance listener that no read has raised yet.
+        """
         if self._life.stop():
             self._stopping = asyncio.ensure_future(self._stop())
             await asyncio.shield(self._stopping)
@@ -251,12 +269,14 @@ class Consumer(Positions, ConsumerQuestions):
         pattern: str | re.Pattern[str] | None = None,
         listener: RebalanceListener | None = None,
     ) -> None:
-        """Read these topics from now on instead of those before: as a member of the group, or all their partitions
-        without one. Or, with `pattern`, all topics whose whole name matches it, now or later, but no internal ones.
-        With group_protocol="consumer" a pattern that is a text is matched by the broker, as RE2, against those too.
+        """Read these topics from now on, and no others.
 
-        `listener` is told of partitions that come and go. Raises ValueError for both topics and pattern or neither,
-        where partitions are assigned by hand, or after `unsubscribe` that has not been awaited.
+        The consumer reads as a member of its group, or all partitions of the topics without a group. With `pattern` it
+        reads all topics whose whole name matches, existing and future, except internal topics. With
+        group_protocol="consumer" the broker matches a textual pattern, as RE2, internal topics included.
+
+        `listener` is notified of partitions that come and go. Raises ValueError for both topics and pattern or neither,
+        where partitions are assigned by hand, and after an `unsubscribe` that has not been awaited.
         """
         self._life.check_loop()
         if not isinstance(topics, Iterable) or isinstance(topics, bytes | bytearray):
@@ -276,20 +296,25 @@ class Consumer(Positions, ConsumerQuestions):
         self._subscriber.select(selection, listener)
 
     def unsubscribe(self) -> asyncio.Future[None]:
-        """Read nothing more: leave the group, or drop what was assigned by hand. It begins at once; await it to know
-        that the partitions are given up."""
+        """Stop reading: leave the group, or drop the partitions assigned by hand.
+
+        It begins at once; await the result to know that the partitions are given up.
+        """
         self._life.check_loop()
         if not self._subscriber.active and not self._subscriber.dropping:
             self._handover.assign(())
         return asyncio.shield(self._subscriber.drop())
 
     def subscription(self) -> set[str]:
-        """The topics subscribed to; those known by now, with a pattern."""
+        """Return the topics subscribed to; with a pattern, the topics found so far."""
         return self._subscriber.topics
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Read exactly these partitions; those new begin at the committed offset or where `auto_offset_reset`
-        says.
+        """Read exactly these partitions from now on.
+
+        A newly assigned partition begins at its committed offset, or at the place that `auto_offset_reset` names.
+        Raises ValueError while the consumer is subscribed to topics, and after an `unsubscribe` that has not been
+        awaited.
         """
         self._life.check_loop()
         wanted = topic_partitions("assign", partitions)
@@ -302,14 +327,17 @@ class Consumer(Positions, ConsumerQuestions):
         self._handover.assign(wanted)
 
     def assignment(self) -> set[TopicPartition]:
-        """The partitions read now."""
+        """Return the partitions read now."""
         return set(self._fetcher.assigned)
 
     # reading
 
     async def getone(self) -> ConsumerRecord:
-        """Return the next record, waiting for it. Raises KafkaError, ClientClosed once stopped, and RuntimeError where
-        there is neither a subscription nor an assignment, as all reads do."""
+        """Return the next record, waiting for it.
+
+        Raises KafkaError, ClientClosed once stopped, and, like all reads, RuntimeError if there is neither a
+        subscription nor an assignment.
+        """
         while (record := self.reading.one()) is None:
             await self.reading.refill()
         return record
@@ -317,11 +345,11 @@ class Consumer(Positions, ConsumerQuestions):
     async def getmany(
         self, *partitions: TopicPartition, timeout_ms: float | None = 0, max_records: int | None = None
     ) -> dict[TopicPartition, list[ConsumerRecord]]:
-        """What is there of these partitions, or of all; waits up to `timeout_ms` (None: as long as it takes)
-        for some.
+        """Return the buffered records of these partitions, or of all, by partition.
 
-        At most `max_records`, `max_poll_records` if not given, and never more than 2,000 at a time: decoding them keeps
-        the event loop. Raises KafkaError, ClientClosed once stopped.
+        Waits up to `timeout_ms` for some records (None: no limit). Returns at most `max_records`, by default
+        `max_poll_records`, and never more than 2,000, since decoding blocks the event loop. Raises KafkaError,
+        ClientClosed once stopped.
         """
         self._check_poll(timeout_ms, max_records)
         return await self.reading.many(set(map(topic_partition, partitions)), timeout_ms, max_records)
@@ -333,13 +361,15 @@ class Consumer(Positions, ConsumerQuestions):
         max_records: int | None = None,
         include_headers: bool = False,
     ) -> pyarrow.RecordBatch:
-        """What is there of these partitions, or of all, as columns: `getmany` without an object per record. Waits up to
-        `timeout_ms` (None: as long as it takes) for some; without rows where none came.
+        """Return the buffered records of these partitions, or of all, as columns.
 
-        The columns are topic, partition, offset, timestamp, key and value, the last two as they were sent, whatever
-        deserializers there are; and with `include_headers` headers. Large messages come as their segments.
-        `max_poll_records` does not matter: without `max_records` it is all that was fetched, no batch being begun after
-        8 MB. Raises KafkaError, ClientClosed once stopped, ModuleNotFoundError without pyarrow.
+        It is `getmany` without an object per record. Waits up to `timeout_ms` for some records (None: no limit); the
+        batch has no rows if no records came.
+
+        The columns are topic, partition, offset, timestamp, key, value and, with `include_headers`, headers. Keys and
+        values are bytes as they were sent: deserializers are not called. Large messages come as their segments.
+        `max_poll_records` has no effect: without `max_records` the result contains all fetched records, but no batch is
+        begun after 8 MB. Raises KafkaError, ClientClosed once stopped, ModuleNotFoundError without pyarrow.
         """
         self._check_poll(timeout_ms, max_records)
         columns = FetchedColumns(
@@ -356,24 +386,30 @@ class Consumer(Positions, ConsumerQuestions):
         passing_over: Iterable[UnreadableRecords] = (),
         cuts: bool = False,
     ) -> AsyncGenerator[CommittedTransaction, None]:
-        """Whole transactions, across all partitions assigned now, in the order in which they were committed. One that
-        is open holds up no other. Takes a cluster of Ottla; `isolation_level` does not matter.
+        """Yield whole transactions, across all partitions assigned now, in the order of their commits.
 
-        Begins where `auto_offset_reset` says, "latest" being the next commit; or, reading from the log starts, after
-        the `commit_index` that `after` is. Records outside of transactions come as they are read, with `commit_index`
-        None, in no order with those. What was deleted of a transaction before it was read is missing from it.
+        An open transaction does not delay others. Needs a cluster of Ottla; `isolation_level` has no effect.
 
-        With `cuts` it also tells how far it is, several times a second though nothing is written: an element without
-        records, once everything up to its `commit_index` has been told. That covers at least what was committed before
-        the last such element was handed out. So a reader knows how stale its state is at most.
+        Reading begins at the place that `auto_offset_reset` names, where "latest" is the next commit. With `after` it
+        begins at the log starts and yields the transactions after that `commit_index`. Records outside transactions
+        come as they are read, with `commit_index` None, in no order relative to the transactions. Records that were
+        deleted before they were read are missing from their transaction.
 
-        What open transactions have written is kept in memory, as it is stored. Raises KafkaError
-        RECORD_LIST_TOO_LARGE above `buffer_bytes_max`, OFFSET_OUT_OF_RANGE where records are deleted faster than read,
-        VersionUnsupported from other clusters; ValueError where a group assigns the partitions, as it could take them
-        away in the middle of a transaction; SerializationFailed, with the `commit_index` of the transaction, which
-        `after` can leave out then; UnreadableRecords for a batch that is damaged, which is left out if the error is
-        among those `passing_over`, unless it is a marker or its checksum is wrong. Other reads wait meanwhile;
-        `contextlib.aclosing` is for leaving early.
+        With `cuts` the iterator also reports its progress several times a second, even if no client writes. It then
+        yields an element without records, once everything up to the element's `commit_index` has been yielded. This
+        includes at least the transactions committed before the previous such element was yielded. The elements thus
+        bound the staleness of the reader's state.
+
+        Records of open transactions are kept in memory in their stored form. Other reads wait meanwhile. Use
+        `contextlib.aclosing` to leave the iteration early. Raises:
+
+        - KafkaError RECORD_LIST_TOO_LARGE above `buffer_bytes_max`, and OFFSET_OUT_OF_RANGE if records are deleted
+          faster than they are read.
+        - VersionUnsupported from clusters other than Ottla.
+        - ValueError if a group assigns the partitions, as it could take them away in the middle of a transaction.
+        - SerializationFailed, with the transaction's `commit_index`, which can then be passed as `after` to skip it.
+        - UnreadableRecords for a damaged batch. `passing_over` with this error skips the batch, unless the batch is a
+          marker or its checksum is wrong.
         """
         damaged = fitted("transactions: passing_over", passing_over, Iterable[UnreadableRecords])
         self._check_readable()
@@ -406,12 +442,14 @@ class Consumer(Positions, ConsumerQuestions):
     # offsets
 
     async def commit(self, offsets: Mapping[TopicPartition, Committable] | None = None) -> None:
-        """Keep `offsets` (next to read) for the group; without them what was handed out so far, of every assigned
-        partition, which counts as finished from now on. What is kept is what `committable` says, or an
-        OffsetAndMetadata as it is given. Raises KafkaError, REBALANCE_IN_PROGRESS among others.
+        """Commit `offsets` (next to read) for the group.
 
-        A member commits in the generation in which it was given its partitions, and none that has been thrown out:
-        the partitions are others' by then.
+        Without `offsets` it commits the records handed out so far, of every assigned partition, which count as finished
+        from now on. A plain offset is stored as `committable` returns it, an OffsetAndMetadata unchanged. Raises
+        KafkaError, REBALANCE_IN_PROGRESS among others.
+
+        A member commits in the generation in which it got its partitions. A member that was thrown out cannot commit,
+        since other members have its partitions.
         """
         self._life.check_here(or_stopping=True)
         commits = self._need_group()
@@ -424,19 +462,21 @@ class Consumer(Positions, ConsumerQuestions):
         await self._commit(to_keep)
 
     def large_message_stats(self) -> LargeMessageStats:
-        """What became of large messages so far."""
+        """Return counts of the large messages that were reassembled and dropped so far."""
         return self._assemblies.stats()
 
     async def committed(self, partition: TopicPartition) -> int | None:
-        """The offset the group keeps for a partition, None if it has none."""
+        """Return the group's committed offset for a partition, None if there is none."""
         self._life.check_here(or_stopping=True)
         one = topic_partition(partition)
         found = (await self._need_group().committed([one])).get(one)
         return None if found is None else found.offset
 
     def group_metadata(self) -> ConsumerGroupMetadata:
-        """This consumer as a member of its group, for `Producer.send_offsets_to_transaction`; as the member that it was
-        last, if it is none now: that one's offsets are refused."""
+        """Return this consumer's group membership, for `Producer.send_offsets_to_transaction`.
+
+        A consumer that has lost its membership returns its last one, with which the coordinator refuses offsets.
+        """
         return self._need_group().member()
 
     # inside

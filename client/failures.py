@@ -1,7 +1,7 @@
-"""What the client itself can fail with. Every one is a KafkaError, so one except covers all.
+"""Failures that the client itself detects. All are subclasses of KafkaError, so `except KafkaError` covers them.
 
-Its code is Kafka's where Kafka's clients report one, and else a code of clients (`ErrorCode.is_of_client`). None has
-UNKNOWN_SERVER_ERROR, which says that a server failed.
+The `code` of a failure is Kafka's if Kafka's clients report one, and otherwise a code reserved for clients
+(`ErrorCode.is_of_client`). No failure of the client has UNKNOWN_SERVER_ERROR, which means that a server failed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class ClientError(KafkaError):
-    """A failure that the client found; `code` is the one that Kafka's clients report, or below -1."""
+    """A failure that the client detected; `code` is the one that Kafka's clients report, or below -1."""
 
     error_code = ErrorCode.CLIENT_ERROR
 
@@ -24,48 +24,49 @@ class ClientError(KafkaError):
 
 
 class ConnectionLost(ClientError):
-    """The connection could not be made or broke: a request under way may or may not have been carried out."""
+    """A connection that broke or could not be made; a pending request may or may not have been executed."""
 
     error_code = ErrorCode.NETWORK_EXCEPTION
 
 
 class RequestTimedOut(ClientError):
-    """No answer in time: the request may or may not have been carried out."""
+    """A request without an answer in time; it may or may not have been executed."""
 
     error_code = ErrorCode.REQUEST_TIMED_OUT
 
 
 class VersionUnsupported(ClientError):
-    """The broker speaks no version of this request that the client speaks."""
+    """A request for which client and broker have no version in common."""
 
     error_code = ErrorCode.UNSUPPORTED_VERSION
 
 
 class NoBrokerReachable(ClientError):
-    """None of the bootstrap servers and none of the known brokers answered."""
+    """A cluster of which no bootstrap server and no known broker answered."""
 
     error_code = ErrorCode.NETWORK_EXCEPTION
 
 
 class AuthenticationFailed(ClientError):
-    """A broker does not take what the client logs in with, or did not prove itself. As in Java, nothing is tried again
-    for it: what was asked for has failed.
+    """A login that the broker refused, or a broker that did not prove its identity.
+
+    As in Java, the client does not retry: the pending call fails.
     """
 
     error_code = ErrorCode.SASL_AUTHENTICATION_FAILED
 
 
 class TlsFailed(AuthenticationFailed):
-    """Client and broker do not agree on TLS, or one does not believe the other's certificate."""
+    """A TLS handshake without agreement, or a certificate that client or broker does not trust."""
 
     error_code = ErrorCode.TLS_FAILED
 
 
 class AuthorizationFailed(KafkaError):
-    """The cluster does not allow it to the user as whom the client is logged in.
+    """An operation that the cluster does not allow the logged-in user.
 
-    `operation` is Kafka's name of what was to be done, as "WRITE", and empty where the client does not know it.
-    `resource` tells with what, as "topic 'orders'".
+    `operation` is Kafka's name of the operation, such as "WRITE", and empty if the client does not know it. `resource`
+    names its object, such as "topic 'orders'".
     """
 
     def __init__(self, code: ErrorCode, message: str, *, operation: str = "", resource: str = "") -> None:
@@ -75,17 +76,17 @@ class AuthorizationFailed(KafkaError):
 
 
 class ClientClosed(ClientError):
-    """The producer, consumer or admin was closed."""
+    """A call to a producer, consumer or admin that was closed."""
 
     error_code = ErrorCode.CLIENT_CLOSED
 
 
 class SerializationFailed(ClientError):
-    """A serializer raised, which is the cause, or a deserializer: the record was not sent, or could not be read.
+    """An exception in a serializer or deserializer, which is the cause: the record was not sent, or could not be read.
 
-    Of a record that could not be read `partition` and `offset` tell where it is. It was not passed over: the next read
-    raises again, until `consumer.seek(error.partition, error.offset + 1)`. Where whole transactions are read
-    `commit_index` tells of which it is: `after=error.commit_index` leaves that one out.
+    For an unreadable record, `partition` and `offset` name its place. The consumer did not skip it: the next read
+    raises again, until `consumer.seek(error.partition, error.offset + 1)`. For reads of whole transactions
+    `commit_index` names the record's transaction: `after=error.commit_index` skips that transaction.
     """
 
     error_code = ErrorCode.INVALID_RECORD
@@ -105,12 +106,12 @@ class SerializationFailed(ClientError):
 
 
 class UnreadableRecords(ClientError):
-    """What stands in the log there cannot be read: it is damaged, be its checksum right, or of an unknown format.
+    """A batch in the log that cannot be read: damaged, with or without a wrong checksum, or of an unknown format.
 
-    `partition` and `offset` tell where it begins, `next_offset` where reading can go on. It was not passed over: the
-    next read fetches it anew, as another leader may have it whole, and raises again, until
-    `consumer.seek(error.partition, error.next_offset)`. Where whole transactions are read
-    `consumer.transactions(passing_over=[error])` leaves it out. `code` is that of the damage, CORRUPT_MESSAGE mostly.
+    `partition` and `offset` name its beginning, `next_offset` is the place at which reading can continue. The consumer
+    did not skip it: the next read fetches it again, since another leader may have an intact copy, and otherwise raises
+    again, until `consumer.seek(error.partition, error.next_offset)`. For reads of whole transactions
+    `consumer.transactions(passing_over=[error])` skips it. `code` is the code of the damage, usually CORRUPT_MESSAGE.
     """
 
     error_code = ErrorCode.CORRUPT_MESSAGE
@@ -136,63 +137,63 @@ class UnreadableRecords(ClientError):
 
 
 class MadeBeforeFork(ClientError):
-    """A synchronous client was made, then the process was forked: its connections stay with the parent."""
+    """A synchronous client used in a forked child but made by the parent, which keeps its connections."""
 
     error_code = ErrorCode.MADE_BEFORE_FORK
 
 
 class TransactionFailed(ClientError):
-    """Something went wrong inside a transaction: all that can be done with it is to abort it. The cause is what it was
-    raised from.
-    """
+    """A failure inside a transaction, which can now only be aborted. The underlying error is the cause."""
 
     error_code = ErrorCode.TRANSACTION_ABORTABLE
 
 
 class TransactionAborted(ClientError):
-    """The record was part of a transaction that is aborted: readers of committed records will never see it."""
+    """A record of an aborted transaction: readers of committed records will never see it."""
 
     error_code = ErrorCode.TRANSACTION_ABORTABLE
 
 
 class ProducerFenced(ClientError):
-    """Another producer has taken over the transactional id, or a transaction was open for longer than its timeout. This
-    producer is of no more use: close it.
+    """A producer whose transactional id another producer has taken over, or whose transaction exceeded its timeout.
+
+    The producer can no longer be used: close it.
     """
 
     error_code = ErrorCode.PRODUCER_FENCED
 
 
 class OutOfTurn(ClientError):
-    """A call that does not fit the state of the transaction, as to begin one while another is open."""
+    """A call that does not fit the state of the transaction, such as a begin while another transaction is open."""
 
     error_code = ErrorCode.INVALID_TXN_STATE
 
 
 class SpoolUnusable(ClientError):
-    """The folder of a spool cannot be used, or not any more: another producer has it, it is damaged or a copy, or the
-    disk failed. Its records are where they were.
+    """A spool folder that cannot be used, or no longer.
+
+    Another producer has it, it is damaged or a copy, or the disk failed. Its records stay in the folder.
     """
 
     error_code = ErrorCode.SPOOL_UNUSABLE
 
 
 class SpoolFileDeleted(SpoolUnusable):
-    """Somebody has deleted a file of a spool while a producer used it: its records are gone, or some of them."""
+    """A file of a spool that was deleted while a producer used it; all or some of its records are lost."""
 
 
 class SpoolFull(ClientError):
-    """The spool held as much as it may for longer than `max_block_ms`: the record was not taken."""
+    """A record that was not accepted, since the spool stayed full for longer than `max_block_ms`."""
 
     error_code = ErrorCode.REQUEST_TIMED_OUT
 
 
 class LeftInSpool(ClientClosed):
-    """The producer was stopped before the record was delivered. It is in the spool: the next producer delivers it."""
+    """A record that was not delivered before the producer stopped. It stays in the spool for the next producer."""
 
 
 class SpoolPositionLost(ClientError):
-    """The cluster has forgotten how far a spool was delivered while some of it was under way; see docs/CLIENT.md."""
+    """A spool whose delivered position the cluster has forgotten while records were pending; see docs/CLIENT.md."""
 
     error_code = ErrorCode.SPOOL_POSITION_LOST
 
@@ -215,10 +216,10 @@ def cluster_error(
     name: str = "",
     user: str | None = None,
 ) -> KafkaError:
-    """What the cluster answered, as an exception that nobody has raised yet; AuthorizationFailed if it is a denial.
+    """Return the exception for a cluster's error code, not raised yet; AuthorizationFailed if it is a denial.
 
-    `where` begins the message, `told` is the broker's own text. `operation` and `name`: what was to be done with which
-    topic, group or transactional id; `user`: as whom.
+    `where` begins the message, `told` is the broker's error text. `operation`, `name` and `user`: the attempted
+    operation, the name of its topic, group or transactional id, and the user that attempted it.
     """
     kind = _DENIED.get(code)
     if kind is None:
@@ -234,7 +235,11 @@ def cluster_error(
 
 
 def restated(error: KafkaError, message: str) -> KafkaError:
-    """The same failure with another message, not raised yet, of the same class where programs look for it."""
+    """Return a copy of an error with another message, not raised yet.
+
+    The copy keeps the classes that programs look for: AuthorizationFailed, and AuthenticationFailed with its
+    subclasses.
+    """
     if isinstance(error, AuthorizationFailed):
         return AuthorizationFailed(error.code, message, operation=error.operation, resource=error.resource)
     if isinstance(error, AuthenticationFailed):

@@ -1,5 +1,5 @@
-"""What other clients call our options: the dotted names of librdkafka, which confluent-kafka and kcat have, and those
-of Java. Pure.
+"""Names of this library's options in other clients: the dotted names of librdkafka (used by confluent-kafka and kcat)
+and of Java. Pure.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LIBRDKAFKA: Final[Mapping[str, str]] = {
     "sasl.mechanisms": "sasl_mechanism",
     "sasl.username": "sasl_plain_username",
     "sasl.password": "sasl_plain_password",
-    # librdkafka has no logins with delegation tokens, and so no name for this one.
+    # librdkafka does not support logins with delegation tokens, so this name is Ottla's.
     "sasl.token.auth": "sasl_token_auth",
     "oauth_cb": "sasl_oauth_token_provider",
     "sasl.oauthbearer.token.endpoint.url": "sasl_oauthbearer_token_endpoint_url",
@@ -69,7 +69,7 @@ _SECRET_WORDS: Final = (
 
 
 def is_secret(name: str) -> bool:
-    """Whether the value of an option is shown nowhere. Names may be anybody's."""
+    """Return whether an option's value must never be shown. The name may be any client's."""
     lowered = name.lower()
     return any(word in lowered for word in _SECRET_WORDS) and not lowered.endswith(
         ("url", "endpoint", "auth")
@@ -77,7 +77,7 @@ def is_secret(name: str) -> bool:
 
 
 class Secret(str):
-    """A text that shows itself to nobody who looks at what holds it: a log, a traceback, a page of Spark."""
+    """A string whose representation is hidden, so that logs, tracebacks and Spark's pages do not show it."""
 
     __slots__ = ()
 

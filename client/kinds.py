@@ -1,7 +1,7 @@
-"""Arguments, compared with the annotations of their parameters before anything is done with them.
+"""Comparison of arguments with the annotations of their parameters, before any use of the arguments.
 
-`Admin` checks all its methods so (`checks_arguments`), and clients check their options (`misfit`). An annotation is
-read when it is first used, since modules that it names may be loaded later.
+`Admin` checks all its methods this way (`checks_arguments`), and clients check their options (`misfit`). An annotation
+is resolved at its first use, since modules that it names may be loaded later.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def alternatives(hint: object) -> tuple[Any, ...]:
 
 
 def is_plain(value: object, kind: object) -> bool:
-    """Return whether a value is of one of the plain kinds. True and False are no numbers."""
+    """Return whether a value is of one of the plain kinds. True and False are not numbers."""
     if kind is int or kind is float:
         whole = isinstance(value, int) and not isinstance(value, bool)
         return whole or (kind is float and isinstance(value, float))
@@ -50,7 +50,9 @@ def is_plain(value: object, kind: object) -> bool:
 
 
 def misfit(value: object, hint: object) -> str | None:
-    """Return the plain kinds that a value should have; None if it has one, or may be of a kind that is not plain."""
+    """Return the plain kinds that a value should have; None if it has one of them, or if a kind that is not plain is
+    allowed.
+    """
     kinds = []
     for alternative in alternatives(hint):
         if alternative not in PLAIN_KINDS or is_plain(value, alternative):
@@ -60,11 +62,11 @@ def misfit(value: object, hint: object) -> str | None:
 
 
 def checks_arguments(cls: ClassT) -> ClassT:
-    """Let the public methods of a class raise TypeError for arguments that do not fit their annotations.
+    """Make the public methods of a class raise TypeError for arguments that do not fit their annotations.
 
-    The text names the method, the argument, and the place in it. Methods that are inherited are checked too, so a new
-    method of a base class cannot be forgotten. Subclasses are left alone. An iterator is read once, so that a method
-    may go over it twice.
+    The text names the method, the argument, and the place in it. Inherited methods are checked too, so that a new
+    method of a base class cannot be forgotten. Subclasses are not checked. An iterator is read into a list, so that a
+    method may iterate over it twice.
     """
     for name, method in inspect.getmembers(cls, inspect.isfunction):
         if not name.startswith("_"):
@@ -103,10 +105,10 @@ def _checked(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def fitted(where: str, given: Any, hint: Any) -> Any:
-    """Return the value if it fits the hint, containers as lists, tuples and dicts.
+    """Return the value if it fits the hint, with containers as lists, tuples and dicts.
 
-    Raises TypeError that names the place, `where`, and the kinds that are allowed there. Raises ValueError for a
-    partition whose number is negative, or whose topic has no name.
+    Raises TypeError that names the place, `where`, and the kinds allowed there. Raises ValueError for a partition whose
+    number is negative or whose topic has no name.
     """
     choices = alternatives(hint)
     for choice in choices:
@@ -120,12 +122,12 @@ def fitted(where: str, given: Any, hint: Any) -> Any:
 
 
 def _has_shape(given: Any, hint: Any) -> bool:
-    """Return whether the outermost kind fits. A hint that says nothing is fitted by everything."""
+    """Return whether a value's outermost kind fits the hint. A hint without information fits every value."""
     origin = get_origin(hint) or hint
     if origin in PLAIN_KINDS:
         return is_plain(given, origin)
     if origin is Literal:
-        return type(given) in map(type, get_args(hint))  # the method knows which of them there are
+        return type(given) in map(type, get_args(hint))  # the method checks the value
     if origin is Callable or origin is get_origin(Callable[[], None]):
         return callable(given)
     if origin is tuple or origin is TopicPartition:
@@ -200,7 +202,7 @@ def _name(hint: Any) -> str:
 
 
 def _bracketed(where: str, given: Any, hint: Any) -> str:
-    """Return the list that was meant, perhaps: the value in brackets if it is one that the list may hold."""
+    """Return the list that was probably meant: the value in brackets if the list may hold it, or else an example."""
     (kind,) = get_args(hint)
     try:
         fitted("", given, kind)

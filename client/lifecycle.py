@@ -1,7 +1,7 @@
-"""When a client may be used: from its start to its stop, on the event loop on which it was started.
+"""The lifetime of a client: from its start to its stop, on the event loop on which it was started.
 
-On another loop its calls would wait for what only the first one brings, and what the two do at a time would go wrong in
-silence.
+On another loop, its calls would wait for events that only the first loop delivers, and concurrent changes from two
+loops would corrupt its state unnoticed.
 """
 
 from __future__ import annotations
@@ -12,17 +12,17 @@ from .failures import ClientClosed
 
 
 class Lifecycle:
-    """Of one client. `kind`: how messages call it, as "producer"."""
+    """The state of one client's lifetime. `kind`: the client's name in messages, such as "producer"."""
 
     def __init__(self, kind: str) -> None:
         self.stopping = False
-        """Nothing new is begun."""
+        """True once the client starts no new work."""
         self._stopped = False
         self._kind = kind
         self._loop: asyncio.AbstractEventLoop | None = None
 
     def start(self) -> None:
-        """It lives on this loop from now on. Raises ClientClosed after `stop`, RuntimeError for a second start."""
+        """Bind the client to the running loop. Raises ClientClosed after `stop`, RuntimeError for a second start."""
         if self.stopping:
             raise ClientClosed(f"the {self._kind} was stopped: make another one")
         if self._loop is not None:
@@ -32,7 +32,7 @@ class Lifecycle:
         self._loop = asyncio.get_running_loop()
 
     def stop(self) -> bool:
-        """Begin to stop; False if that has begun before. Raises RuntimeError on another loop."""
+        """Begin to stop; return False if that was begun before. Raises RuntimeError on another loop."""
         self.check_loop()
         if self.stopping:
             return False
@@ -40,12 +40,15 @@ class Lifecycle:
         return True
 
     def stopped(self) -> None:
-        """Nothing can be asked any more."""
+        """Refuse all further calls."""
         self.stopping = self._stopped = True
 
     def check(self, *, or_stopping: bool = False) -> None:
-        """For every thread. `or_stopping`: what is still allowed then. Raises ClientClosed after `stop`, RuntimeError
-        before `start`."""
+        """Check that the client may be called, from any thread.
+
+        `or_stopping`: allow the call while the client is stopping. Raises ClientClosed after `stop`, RuntimeError
+        before `start`.
+        """
         if self._stopped or (self.stopping and not or_stopping):
             raise ClientClosed(f"the {self._kind} was stopped")
         if self._loop is None:
@@ -55,13 +58,13 @@ class Lifecycle:
             )
 
     def check_here(self, *, or_stopping: bool = False) -> None:
-        """`check`, and that this is its loop."""
+        """Do what `check` and `check_loop` do."""
         self.check(or_stopping=or_stopping)
         self.check_loop()
 
     def check_loop(self) -> None:
-        """That this is its loop, if it has one already. Raises RuntimeError."""
-        # Not get_running_loop, which raises where there is none, and takes longer.
+        """Check that the client runs on this loop, if it was started. Raises RuntimeError on another loop."""
+        # Not get_running_loop: it raises if there is no loop, and takes longer.
         if self._loop is None or asyncio._get_running_loop() is self._loop:
             return
         gone = ", which is closed by now with all that was under way" if self._loop.is_closed() else ""

@@ -1,7 +1,8 @@
-"""Options of clients: frozen groups of values, made from keyword arguments, which are checked by name.
+"""Options of clients: frozen groups of values, made from keyword arguments that are checked by name.
 
-A client takes its options as keyword arguments. Each belongs to a group, a frozen dataclass with the names, types and
-defaults. An option that no group has, or whose value has another type, is refused by name when the client is made.
+A client takes its options as keyword arguments. Each option belongs to a group, a frozen dataclass with names, types
+and defaults. An option that is in no group, or whose value has another type, is refused by name when the client is
+made.
 """
 
 from __future__ import annotations
@@ -31,11 +32,11 @@ _MAY_BE_ZERO = frozenset(
     }
 )
 _MS_MAX = (1 << 31) - 1
-"""More milliseconds do not fit into requests."""
+"""The greatest number of milliseconds that fits into requests."""
 
 
 def group_of(group: type[GroupT], given: Mapping[str, Any]) -> GroupT:
-    """The values of one group: what was given of it, and its defaults for the rest.
+    """Return one group's values: the given ones, and defaults for the rest.
 
     Raises TypeError and ValueError for values that the group refuses.
     """
@@ -43,12 +44,14 @@ def group_of(group: type[GroupT], given: Mapping[str, Any]) -> GroupT:
 
 
 def names_of(*groups: type[Any]) -> tuple[str, ...]:
-    """The names of the options in these groups."""
+    """Return the names of the options in these groups."""
     return tuple(one.name for group in groups for one in fields(group))
 
 
 def shows_options(*groups: type[Any]) -> Callable[[ClassT], ClassT]:
-    """For a class whose `**options` are those of the groups: its signature names each one with its default."""
+    """Return a decorator for a class whose `**options` are these groups'; its signature then lists each option with its
+    default.
+    """
 
     def decorate(cls: ClassT) -> ClassT:
         own = inspect.signature(cls.__init__)
@@ -70,11 +73,12 @@ def shows_options(*groups: type[Any]) -> Callable[[ClassT], ClassT]:
 
 
 def checks_options(*groups: type[Any]) -> Callable[[ClassT], ClassT]:
-    """For a class whose users' options are its keyword arguments, and those of the groups. A TypedDict is a group too,
-    of which the signature shows nothing, as it has no defaults.
+    """Return a decorator for a class whose options are its keyword arguments and these groups' options.
 
-    Making one then raises TypeError naming an unknown option, with the nearest that there is, or one of the wrong kind,
-    and ValueError naming a number that is too small, or milliseconds that are too many.
+    A TypedDict can be a group, too; it has no defaults, so the signature does not list its options.
+
+    The decorated class raises TypeError for an unknown option, naming the nearest known one, and for a value of the
+    wrong kind. It raises ValueError for a number that is too small, and for too many milliseconds.
     """
 
     def decorate(cls: ClassT) -> ClassT:
@@ -82,7 +86,7 @@ def checks_options(*groups: type[Any]) -> Callable[[ClassT], ClassT]:
         known: dict[str, Any] = {}
 
         def learn() -> None:
-            """At first use: by then every module has been loaded that hints name."""
+            """Resolve the hints at first use: by then all modules that they name are loaded."""
             hints = get_type_hints(init)
             for name, parameter in inspect.signature(init, follow_wrapped=False).parameters.items():
                 if parameter.kind is parameter.KEYWORD_ONLY and name in hints:
@@ -123,7 +127,7 @@ def _is_number(hint: object) -> bool:
 
 
 def _beyond(name: str, value: Any) -> str | None:
-    """What a number should be, if it is not."""
+    """Return the allowed range of a number that is outside it, else None."""
     least = 0 if name in _MAY_BE_ZERO else 1
     if name.endswith("_ms"):
         return None if least <= value <= _MS_MAX else f"{least} to {_MS_MAX}"

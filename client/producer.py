@@ -1,4 +1,4 @@
-"""The producer: what callers see."""
+"""The producer, as callers see it."""
 
 from __future__ import annotations
 
@@ -27,41 +27,47 @@ class GroupConsumer(Protocol):
     """A Consumer with a group."""
 
     def group_metadata(self) -> ConsumerGroupMetadata:
-        """Who it is now."""
+        """Return the consumer's current group membership."""
 
     def committable(self, partition: TopicPartition, offset: int | None = None) -> OffsetAndMetadata:
-        """What to keep, so that large messages that lie across `offset` are read from their beginning."""
+        """Return the value to commit so that large messages across `offset` are read from their beginning."""
 
 
 @checks_options(*WRITER_GROUPS)
 class Producer(RecordWriter):
-    """Sends records; idempotent and acknowledged by all in-sync replicas unless told otherwise.
+    """A sender of records; idempotent, and by default acknowledged by all in-sync replicas.
 
         async with Producer(bootstrap_servers="localhost:9092") as producer:
             await producer.send_and_wait("orders", b"value", key=b"key")
 
-    Order within a partition holds through every retry. `linger_ms`: how long a batch may wait for company;
-    `batch_size`, `buffer_memory`, `max_request_size`: bytes before compression; `send` waits while the buffer
-    is full. A record that is not acknowledged `delivery_timeout_ms` after `send` fails. `max_block_ms`: how long
-    to wait for a topic, or a partition that `send` names, to exist, and for the cluster's answers about transactions.
-    `metadata_max_age_ms`: how often to look for partitions that were added. `metadata_max_idle_ms`: after so long
-    without a record a topic is forgotten. Only `send` and `partitions_for` create topics, where brokers are set to do
-    so. `key_serializer` and
-    `value_serializer` make bytes of what `send` is given; None stays None: a record without key, or a tombstone.
-    `busy_poll_us`: for how long `send_and_wait` may poll for an answer, if the one before came as quickly, which spares
-    it the time that a sleeping processor takes to wake.
+    Records keep their order within a partition through every retry. Options:
 
-    `large_message_segment_size`: values of more bytes are split into records of so many, which a Consumer puts
-    together; up to `large_message_max_size`. None: they are not, and what does not fit into a request is refused.
+    - `linger_ms`: the time for which a batch may wait for more records.
+    - `batch_size`, `buffer_memory`, `max_request_size`: limits in bytes before compression; `send` waits while the
+      buffer is full.
+    - `delivery_timeout_ms`: the time after `send` within which a record is acknowledged or fails.
+    - `max_block_ms`: the time to wait for a topic, or for a partition that `send` names, to exist, and for the
+      cluster's answers about transactions.
+    - `metadata_max_age_ms`: the interval at which the producer looks for added partitions.
+    - `metadata_max_idle_ms`: the time without a record after which the producer forgets a topic.
+    - `key_serializer`, `value_serializer`: functions that turn the arguments of `send` into bytes. None stays None: a
+      record without key, or a tombstone.
+    - `busy_poll_us`: the time for which `send_and_wait` may poll for an answer, if the previous answer came as quickly;
+      this saves the time in which a sleeping processor wakes.
+    - `large_message_segment_size`: the number of bytes above which a value is split into records of this size, which a
+      Consumer reassembles, up to `large_message_max_size`. None: values are not split, and a value that does not fit
+      into a request is refused.
 
-    `security_protocol` and the options that begin with `ssl_` and `sasl_` are those of all clients: docs/CLIENT.md has
+    Brokers that create topics automatically do so for `send` and `partitions_for` alone.
+
+    `security_protocol` and the options that begin with `ssl_` and `sasl_` are common to all clients: docs/CLIENT.md has
     a table of them.
 
-    With an `audit_topic` the records that were acknowledged, and committed if they are part of a transaction, are
-    counted by topic and time bucket, which is `audit_bucket_ms` long (a day divided by a whole number). The counts go
+    With an `audit_topic` the producer counts the acknowledged records, and of transactions the committed ones, by topic
+    and time bucket. A bucket is `audit_bucket_ms` long (a day divided by a whole number). The producer sends the counts
     to that topic every `audit_interval_ms` and at `stop`, under the name `audit_tier`; `ottla audit` compares them.
 
-    With a `transactional_id` all records are sent in transactions (KIP-98), and whoever used that id before is
+    With a `transactional_id` all records are sent in transactions (KIP-98), and an earlier producer with this id is
     fenced. The cluster aborts a transaction that is open for longer than `transaction_timeout_ms`.
 
         async with Producer(transactional_id="copier-7") as producer:
@@ -69,16 +75,18 @@ class Producer(RecordWriter):
                 await producer.send("copies", b"value")
                 await producer.send_offsets_to_transaction({TopicPartition("originals", 0): 42}, consumer)
 
-    With a `spool_dir` records are first written to files in that folder, at most `spool_bytes_max` bytes, and delivered
-    from there, in order and each once, whatever becomes of the cluster and of this process meanwhile:
+    With a `spool_dir` records are first written to files in that folder, at most `spool_bytes_max` bytes. From there
+    they are delivered in order and each exactly once, whatever failures of the cluster or of this process happen
+    meanwhile:
 
         async with Producer(spool_dir="/var/spool/readings") as producer:  # also while no broker can be reached
             await producer.send("readings", b"21.5")
 
-    `start` takes the folder, and raises SpoolUnusable; it needs no cluster, and `send` no topic that is known. `send`
-    waits while the spool is full, and raises SpoolFull after `max_block_ms`. Records wait for the cluster as
-    long as it takes: `delivery_timeout_ms` is no end for them. What the cluster will never take is set aside. `stop`
-    delivers for up to five seconds, and leaves the rest to the next producer with the folder.
+    `start` takes the folder, and raises SpoolUnusable if it cannot. With a spool `start` needs no cluster, and `send`
+    needs no known topic. `send` waits while the spool is full, and raises SpoolFull after `max_block_ms`. Records wait
+    for the cluster without limit: `delivery_timeout_ms` does not end the wait. Records that the cluster will never
+    accept are set aside. `stop` delivers for up to five seconds, and leaves the rest to the next producer with the
+    folder.
     """
 
     def __init__(
@@ -100,10 +108,10 @@ class Producer(RecordWriter):
         self._spool: Spool | None = None
         if spool_dir is not None:
             self._check_spool(transactional_id, spool_bytes_max)
-            self.parts = replace(self.parts, auditor=None)  # those that deliver count
+            self.parts = replace(self.parts, auditor=None)  # the delivering producers count
             delivery_ms = min(
                 self.parts.settings.sending.delivery_timeout_ms,
-                transaction_timeout_ms * 2 // 3,  # so that it is aborted before the cluster does it
+                transaction_timeout_ms * 2 // 3,  # so that this producer aborts it before the cluster does
             )
             inner: WriterOptions = {
                 **options,
@@ -131,12 +139,14 @@ class Producer(RecordWriter):
 
     @property
     def spooled(self) -> Spooled:
-        """What waits in the spool, and what keeps it there; all zero without one."""
+        """The spool's waiting records, and the reason why they wait; all zero without a spool."""
         return Spooled() if self._spool is None else self._spool.spooled
 
     async def flush(self) -> None:
-        """Wait until every record handed over so far is acknowledged or failed; with a spool, is delivered or rejected,
-        however long that takes. Raises SpoolUnusable if that has ended for good, ClientClosed once it is stopped.
+        """Wait until every record handed over so far is acknowledged or failed.
+
+        With a spool, wait without limit until every record is delivered or rejected. Raises SpoolUnusable if the spool
+        has failed for good, ClientClosed once the producer is stopped.
         """
         if self._spool is None:
             await super().flush()
@@ -145,8 +155,10 @@ class Producer(RecordWriter):
             await self._spool.flush()
 
     async def sync(self) -> None:
-        """Return once all records sent before are on the disk, so that they outlive a power failure. Without this they
-        outlive the process alone. Raises SpoolUnusable if the disk fails, OutOfTurn without a spool.
+        """Wait until all records sent before are on the disk, so that they survive a power failure.
+
+        Without this call they survive only the end of the process. Raises SpoolUnusable if the disk fails, OutOfTurn
+        without a spool.
         """
         if self._spool is None:
             raise OutOfTurn("records are kept on the disk by a producer that has a spool_dir")
@@ -174,38 +186,40 @@ class Producer(RecordWriter):
     # transactions
 
     def transaction(self, *, app_version: int | None = None) -> Transaction:
-        """A transaction for an `async with`: committed at the end of the block, aborted when that raises. After
-        TransactionFailed the same work may be tried again in another one.
+        """Return a transaction for `async with`: committed at the end of the block, aborted if the block raises.
 
-        With an `app_version` it counts only if no transaction of this transactional id was committed under this version
-        or a later one; `result.was_committed` tells. That takes a cluster of Ottla.
+        After TransactionFailed the program may repeat the work in a new transaction. With an `app_version` the
+        transaction commits only if no transaction of this transactional id was committed under this version or a later
+        one; `result.was_committed` reports that case. An `app_version` needs a cluster of Ottla.
         """
         return Transaction(self._need_transactions(), app_version, shared=app_version is not None)
 
     async def begin(self, app_version: int | None = None) -> Transaction:
-        """Begin a transaction that other processes can join by its `token`. That takes a cluster of Ottla.
+        """Begin a transaction that other processes can join with its `token`. Needs a cluster of Ottla.
 
-        Raises what `begin_transaction` raises, and VersionUnsupported from other clusters.
+        Raises the errors of `begin_transaction`, and VersionUnsupported from other clusters.
         """
         return await Transaction(self._need_transactions(), app_version, shared=True).begin()
 
     async def begin_transaction(self) -> None:
-        """Whatever is sent from now on is one transaction. Raises OutOfTurn while another is open, ProducerFenced once
-        the transactional id is somebody else's.
+        """Begin a transaction: all records sent from now on belong to it.
+
+        Raises OutOfTurn while another transaction is open, ProducerFenced once another producer has the transactional
+        id.
         """
         self._need_transactions().begin()
 
     async def commit_transaction(self) -> None:
-        """Send what is buffered, then commit. When this returns, readers of committed records see all of it.
+        """Send the buffered records, then commit. After it returns, readers of committed records see the transaction.
 
-        Raises TransactionFailed if a record or a group's offsets failed: then only `abort_transaction` is possible;
-        ProducerFenced, and then nothing is; RequestTimedOut after `max_block_ms` without an answer: then only the same
-        call is possible, which asks again.
+        Raises TransactionFailed if a record or a group's offsets failed; then only `abort_transaction` is possible.
+        Raises ProducerFenced, after which no call is possible. Raises RequestTimedOut after `max_block_ms` without an
+        answer; then only the same call is possible, which asks again.
         """
         await self._need_transactions().commit()
 
     async def abort_transaction(self) -> None:
-        """Let nothing of the transaction count. Records not yet acknowledged fail with TransactionAborted.
+        """Abort the transaction. Its records not yet acknowledged fail with TransactionAborted.
 
         Raises ProducerFenced, or RequestTimedOut as `commit_transaction` does.
         """
@@ -218,25 +232,27 @@ class Producer(RecordWriter):
     ) -> None:
         """Commit `offsets` (next to read) for a group as part of the transaction (KIP-447).
 
-        Given a Consumer, or its `group_metadata()`, the offsets count only if it is still a member of the group; given
-        a group's name alone, that is not checked. A Consumer is asked for what is `committable`; where it is not given,
-        and there may be large messages, give what its `committable` says instead of bare offsets. Raises
-        TransactionFailed if they are refused.
+        With a Consumer, or its `group_metadata()`, the offsets are committed only if it is still a member of the group.
+        With a group's name alone, membership is not checked. For a Consumer, plain offsets are stored as its
+        `committable` returns them. Without a Consumer, and if there may be large messages, pass the results of its
+        `committable` instead of plain offsets. Raises TransactionFailed if the coordinator refuses the offsets.
         """
         member, places = who_and_where(group, offsets_by_partition(offsets))
         await self._need_transactions().send_offsets(places, member)
 
     @property
     def last_app_version(self) -> int | None:
-        """The `app_version` of the last commit under this transactional id that had one, also of an earlier producer's;
-        None if there was none.
+        """The `app_version` of the last commit under this transactional id that had one; None if there was none.
+        Commits of earlier producers count.
         """
         return self._need_transactions().last_app_version
 
     @property
     def identity(self) -> ProducerIdentity:
-        """Under which producer id and epoch the cluster knows this producer now. Pairs of them rise: whoever has taken
-        the transactional id over has a greater one, and so has this producer after each of its transactions.
+        """The producer id and epoch under which the cluster knows this producer now.
+
+        These pairs increase: a producer that takes over the transactional id has a greater pair, and so has this
+        producer after each of its transactions.
         """
         return self._need_transactions().identity
 
@@ -257,7 +273,7 @@ class Producer(RecordWriter):
             await self._transactions.close()
 
     def _transacted(self, state: TransactionState, timeout_ms: int) -> Transactions:
-        """What begins, commits and aborts the transactions of this producer."""
+        """Return the object that begins, commits and aborts this producer's transactions."""
         parts = self.parts
         options = TransactionOptions(
             timeout_ms=timeout_ms,
@@ -278,7 +294,10 @@ class Producer(RecordWriter):
 def who_and_where(
     group: GroupConsumer | ConsumerGroupMetadata | str, offsets: Mapping[TopicPartition, Committable]
 ) -> tuple[ConsumerGroupMetadata, dict[TopicPartition, OffsetAndMetadata]]:
-    """Who commits, and what. A member is asked; what else is given stands for itself."""
+    """Return the committing group member, and the offset to commit for each partition.
+
+    A consumer's `committable` turns plain offsets into the stored form; a group's name or metadata is taken as it is.
+    """
     places = {one: where for one, where in offsets.items() if isinstance(where, OffsetAndMetadata)}
     bare = {one: where for one, where in offsets.items() if not isinstance(where, OffsetAndMetadata)}
     if isinstance(group, str | ConsumerGroupMetadata):

@@ -1,4 +1,4 @@
-"""Partitions, records and offsets as programs see them. Pure."""
+"""Partitions, records and offsets, as programs see them. Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ..protocol.records.record import Headers
 
 
 class TopicPartition(NamedTuple):
-    """A partition by name.
+    """A partition, named by topic and number.
 
         ends = await consumer.end_offsets([TopicPartition("orders", 0), TopicPartition("orders", 1)])
 
@@ -20,8 +20,9 @@ class TopicPartition(NamedTuple):
 
 
 class ConsumerRecord(NamedTuple):
-    """One record as a consumer sees it; timestamp in ms since 1970. Key and value are bytes, or what the consumer's
-    deserializers made of them; None where there was none.
+    """One record, as a consumer sees it; the timestamp is in ms since 1970.
+
+    Key and value are bytes, or the results of the consumer's deserializers; None if the record has none.
     """
 
     topic: str
@@ -35,11 +36,12 @@ class ConsumerRecord(NamedTuple):
 
 
 class OffsetAndMetadata(NamedTuple):
-    """What a group keeps for a partition: the offset of the next record to read, and a text of the program's own."""
+    """A group's committed position in a partition: the offset of the next record, and a text of the program's choice.
+    """
 
     offset: int
     metadata: str = ""
 
 
 Committable = int | OffsetAndMetadata
-"""What can be committed for a partition: the offset of the next record to read, with or without a text."""
+"""A value that can be committed for a partition: the offset of the next record to read, with or without a text."""
