@@ -1,1 +1,1 @@
-"""Records on their way to the reader: fetches and what they brought, positions, offsets and their commits."""
+"""The path of records to the reader: fetches and their buffers, positions, offsets and commits."""

@@ -1,4 +1,4 @@
-"""Partitions that are assigned to a consumer, and how it fetches them. Pure."""
+"""Partitions that are assigned to a consumer, and the state of their fetches. Pure."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from ..records import TopicPartition
 from .fetched import FetchedRecords
 
 EARLIEST, LATEST = -2, -1
-"""Timestamps that ListOffsets takes for the log start and for the end."""
+"""Special timestamps of ListOffsets: the log start and the log end."""
 CHUNKS_AHEAD = 2
 
 
 @dataclass(frozen=True, slots=True)
 class FetchOptions:
-    """See Consumer for the meaning of each."""
+    """Options of a fetcher; `Consumer` documents the meaning of each."""
 
     read_committed: bool
     reset_timestamp: int | None
@@ -30,51 +30,57 @@ class FetchOptions:
 
 @dataclass(slots=True, eq=False)
 class AssignedPartition:
-    """An assigned partition. `position`: offset of the next record for the caller, None until it is known."""
+    """An assigned partition. `position`: the offset of the next record for the caller; None while unknown."""
 
     partition: TopicPartition
     topic_id: bytes | None = None
-    """The id of the topic to read; None: of any topic with this name. A broker without topic ids goes by the name."""
+    """The id of the topic to read; None: any topic with this name. Brokers without topic ids use the name."""
     position: int | None = None
     reset_to: int | None = None
-    """The timestamp to look the position up with, while it is not known."""
+    """The timestamp with which to look up the position, while the position is unknown."""
     look_up_at_s: float = 0.0
-    """When the leader may be asked for that again."""
+    """The loop time of the next lookup."""
     fetch_offset: int = 0
     paused: bool = False
     held: bool = False
-    """It is changing hands: nothing is fetched or given of it meanwhile."""
+    """True while the partition changes hands: it is neither fetched nor handed out."""
     high_watermark: int = -1
     buffer: list[FetchedRecords] = field(default_factory=list)
     ended: bool = False
-    """Nothing can be fetched behind the buffer: that is out of range, or how far the buffer reaches cannot be told. It
-    is asked for once the caller has taken what is there."""
+    """True if nothing can be fetched after the buffer, since that place is out of range, or the end of the buffer is
+    unknown.
+
+    The next fetch waits until the caller has taken the buffered records.
+    """
     failed_leader: tuple[int, int] | None = None
     refused: bool = False
-    """Whether that leader, when it was asked last, refused the partition for good."""
+    """True if the failed leader refused the partition for good at the last request."""
     retry_at_s: float = 0.0
     replica: int | None = None
     """The follower to read from instead of the leader, until `replica_until_s`."""
     replica_until_s: float = 0.0
     leader_until_s: float = 0.0
-    """Until then the leader is not asked for a nearer replica."""
+    """The loop time until which the leader is not asked for a nearer replica."""
     give_from: int = 0
-    """What lies before was given to the caller, and is read again for large messages that lie across it."""
+    """The offset before which records were already handed out.
+
+    Earlier records are read again only for large messages that lie across this offset.
+    """
     moved: bool = False
-    """Whether it was sent elsewhere since records were taken."""
+    """True if the position was changed since records were last taken."""
 
     @property
     def has_room(self) -> bool:
-        """Whether more is fetched before something is taken."""
+        """True while more is fetched before the caller takes a chunk."""
         return len(self.buffer) < CHUNKS_AHEAD
 
     def seek(self, offset: int, give_from: int = 0) -> None:
-        """Go on at `offset`; what was fetched is dropped."""
+        """Continue at `offset`, and drop the buffer."""
         self.position, self.fetch_offset, self.reset_to = offset, offset, None
         self._leave(give_from)
 
     def look_up(self, timestamp: int, give_from: int = 0) -> None:
-        """Go on where `timestamp` (ms, or EARLIEST or LATEST) points."""
+        """Continue at the place of `timestamp` (ms, or EARLIEST or LATEST), and drop the buffer."""
         self.position, self.reset_to, self.look_up_at_s = None, timestamp, 0.0
         self._leave(give_from)
 
@@ -82,5 +88,5 @@ class AssignedPartition:
         self.ended = False
         self.give_from, self.moved = give_from, True
         self.buffer.clear()
-        if self.refused:  # Perhaps for the place where it was: that no record is there.
+        if self.refused:  # The refusal may have been about the old position only, where no record exists.
             self.refused, self.failed_leader = False, None

@@ -1,5 +1,6 @@
-"""A consumer's auditor: it counts what the inbox has handed out, and has connections of its own, as what the consumer
-asks for of its cluster is for the topics that it reads.
+"""A consumer's auditor: it counts the records that the inbox has handed out.
+
+The auditor has separate connections, since the consumer's own metadata covers the topics that it reads.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from .inbox import Inbox
 
 
 class ReadingAuditor(Auditor):
-    """With a cluster that is closed with it."""
+    """An auditor that owns its cluster and closes it."""
 
     async def close(self) -> None:
         """Stop now, and close the connections."""
@@ -24,7 +25,10 @@ class ReadingAuditor(Auditor):
 def auditor_of_reading(
     inbox: Inbox, settings: AuditSettings, connection: ConnectionOptions, security: SecurityOptions
 ) -> Auditor:
-    """Counts what `inbox` hands out. It reaches the cluster when there is something to report."""
+    """Return an auditor that counts the records handed out by `inbox`.
+
+    It connects to the cluster when there are counts to report.
+    """
     cluster = connection.cluster(security)
     auditor = ReadingAuditor(cluster, settings, connection.client_id, collect=inbox.settle)
     inbox.handed_out = HandedOut(auditor.count)

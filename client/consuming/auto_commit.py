@@ -1,4 +1,4 @@
-"""Committing without being asked: from time to time, before partitions are given up, and at the end."""
+"""Automatic commits: at intervals, before partitions are given up, and at the end."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ logger = logging.getLogger(__name__)
 
 
 class AutoCommit:
-    """`commit`: what to do each time."""
+    """A timer that awaits `commit` at each interval."""
 
     def __init__(self, interval_ms: int, commit: Callable[[], Awaitable[None]]) -> None:
         self._interval_s = interval_ms / 1000
@@ -20,11 +20,11 @@ class AutoCommit:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin."""
+        """Begin to commit at intervals."""
         self._task = asyncio.ensure_future(self._every_interval())
 
     async def stop(self) -> None:
-        """Commit once more, then never again."""
+        """Commit a last time, and end the timer. A failure is logged."""
         if self._task is None:
             return
         self._task.cancel()
@@ -37,7 +37,7 @@ class AutoCommit:
             )
 
     async def now(self) -> None:
-        """Commit; raises nothing, as the next time commits what this one could not."""
+        """Commit. A failure is only logged, since the next commit includes these offsets."""
         try:
             await self._commit()
         except KafkaError as error:

@@ -1,4 +1,4 @@
-"""Commits for a group, as the member that a consumer is."""
+"""Commits for a group, under the consumer's current membership."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from .offsets import CommittedOffsets
 
 
 class Commits:
-    """Of one consumer, which may be no member: who assigned partitions by hand commits for the group, too."""
+    """The commits of one consumer.
+
+    The consumer may be no member: a program that assigned partitions by hand commits for the group, too.
+    """
 
     def __init__(
         self, group_id: str, kept: CommittedOffsets, subscriber: Subscriber, attendance: Attendance
@@ -27,12 +30,12 @@ class Commits:
         self._one_at_a_time = asyncio.Lock()
 
     def member(self) -> ConsumerGroupMetadata:
-        """Who commits now."""
+        """Return the membership under which commits are made now."""
         group = self._subscriber.group
         return ConsumerGroupMetadata(self._group_id) if group is None else group.metadata()
 
     def check_present(self) -> None:
-        """Raises KafkaError UNKNOWN_MEMBER_ID if the program was away for too long."""
+        """Raise KafkaError UNKNOWN_MEMBER_ID if the program did not read for too long."""
         attendance = self._attendance
         if attendance.away and self._subscriber.active:
             raise KafkaError(
@@ -45,18 +48,20 @@ class Commits:
     async def committed(
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What the group keeps for each of these for which it keeps something. Raises KafkaError."""
+        """Return the group's committed offsets; partitions without one are left out. Raises KafkaError."""
         return await self.kept.committed(partitions)
 
     async def commit(self, places: Mapping[TopicPartition, OffsetAndMetadata]) -> None:
-        """Keep these, in the generation in which the partitions were given. Raises KafkaError.
+        """Commit these offsets, in the generation in which the partitions were assigned. Raises KafkaError.
 
-        Commits are made one after the other: one that is repeated after its answer was lost must not undo the next.
-        Nor is one repeated in a later epoch for partitions that were given up meanwhile: others may have committed.
+        Commits run one at a time, since a repetition after a lost answer must not undo a later commit. A commit is not
+        repeated in a later epoch if its partitions were given up meanwhile, since another member may have committed.
         """
         owned = self._subscriber.owned
         while True:
-            member = self._member_for(places)  # As who calls, whatever it has become when its turn comes.
+            member = self._member_for(
+                places
+            )  # The caller's membership now, not the one when the lock is acquired.
             try:
                 async with self._one_at_a_time:
                     return await self.kept.commit(member, places)

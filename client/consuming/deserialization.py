@@ -1,4 +1,4 @@
-"""What was stored, made what the program reads: bytes as they are, or what a deserializer makes of them. Pure."""
+"""Deserialization of stored records: keys and values stay bytes, or a deserializer converts them. Pure."""
 
 from __future__ import annotations
 
@@ -9,11 +9,13 @@ from ..failures import SerializationFailed
 from ..records import ConsumerRecord, TopicPartition
 
 Deserializer = Callable[[bytes], Any]
-"""Makes something of a key or a value. It is never given None: a record without key, and a tombstone, stay that."""
+"""A function from the bytes of a key or value to an object. It never gets None: a missing key and a tombstone stay
+None.
+"""
 
 
 class Deserialization:
-    """Of the records of one consumer."""
+    """The deserializers of one consumer."""
 
     def __init__(
         self, key_deserializer: Deserializer | None, value_deserializer: Deserializer | None
@@ -22,7 +24,10 @@ class Deserialization:
         self._value_deserializer = value_deserializer
 
     def record(self, stored: ConsumerRecord, commit_index: int | None = None) -> ConsumerRecord:
-        """Raises SerializationFailed, of the transaction with this index perhaps."""
+        """Return the record with key and value deserialized.
+
+        Raises SerializationFailed, which names the transaction if `commit_index` is given.
+        """
         return stored._replace(
             key=_made("key", stored, stored.key, self._key_deserializer, commit_index),
             value=_made("value", stored, stored.value, self._value_deserializer, commit_index),
@@ -30,7 +35,7 @@ class Deserialization:
 
 
 def deserialization(key: Deserializer | None, value: Deserializer | None) -> Deserialization | None:
-    """None where there is nothing to do, which then costs nothing."""
+    """Return the deserialization, None without deserializers, so that they cost nothing then."""
     return None if key is None and value is None else Deserialization(key, value)
 
 

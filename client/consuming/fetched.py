@@ -1,8 +1,7 @@
-"""What one fetch brought of one partition, decoded as it is taken. Pure.
+"""The records of one partition in one fetch response, decoded as they are taken. Pure.
 
-Control records never reach the caller. With read_committed the records of aborted transactions are left out:
-the answer lists each aborted transaction with its first offset, and its end is the abort marker in the data
-(KIP-98).
+The caller never gets control records. With read_committed, records of aborted transactions are left out: the response
+lists each aborted transaction with its first offset, and the abort marker in the data is its end (KIP-98).
 """
 
 from __future__ import annotations
@@ -23,7 +22,10 @@ _ABORT = 0
 def consumer_records(
     partition: TopicPartition, header: BatchHeader, batch: memoryview | bytes, from_offset: int
 ) -> RecordCursor[ConsumerRecord]:
-    """Iterate over the records of a batch that a consumer sees, from an offset on. Raises KafkaError."""
+    """Return a cursor over the consumer records of a batch, from an offset on.
+
+    Raises KafkaError, like `protocol.records.record.decode_records`.
+    """
     return RecordCursor(
         expanded_body(batch, header),
         header.record_count,
@@ -40,14 +42,15 @@ def consumer_records(
 def unreadable(
     partition: TopicPartition, error: KafkaError, header: BatchHeader, way_on: str | None = None
 ) -> UnreadableRecords:
-    """What to raise where `error` was found in a batch."""
+    """Return the exception for `error`, which was found in a batch."""
     behind = max(header.next_offset, header.base_offset + 1)
     return UnreadableRecords(error, partition, header.base_offset, behind, way_on=way_on)
 
 
 class FetchedRecords:
-    """The records of one answer from `fetch_offset` on. `next_offset` follows the last record taken or
-    skipped.
+    """The records of one fetch response from `fetch_offset` on.
+
+    `next_offset` follows the last record taken or skipped.
     """
 
     def __init__(
@@ -59,7 +62,9 @@ class FetchedRecords:
         *,
         check_crcs: bool = True,
     ) -> None:
-        """`aborted`: (producer id, first offset) of each aborted transaction, empty for read_uncommitted."""
+        """Keep the response's bytes; `aborted`: (producer id, first offset) of each aborted transaction, empty for
+        read_uncommitted.
+        """
         self.next_offset = fetch_offset
         self._fetch_offset = fetch_offset
         self._partition = partition
@@ -71,14 +76,16 @@ class FetchedRecords:
         self._cursor: RecordCursor[ConsumerRecord] | None = None
         self._log_append_time = False
         self._current: BatchHeader | None = None
-        """Of the batch that is being read."""
+        """The header of the batch that is being read."""
         self.damage: UnreadableRecords | None = None
-        """Why the rest cannot be taken."""
+        """The damage that ends the readable part; None if there is none so far."""
 
     @property
     def end_offset(self) -> int:
-        """The offset after the last whole batch; the fetch offset when there is none. What follows something that is no
-        batch does not count."""
+        """The offset after the last whole batch; the fetch offset if there is no whole batch.
+
+        Bytes after the first invalid batch do not count.
+        """
         end = self.next_offset
         with suppress(KafkaError):
             for _, header in walk_batches(self._batches, partial_tail=True):
@@ -87,12 +94,14 @@ class FetchedRecords:
 
     @property
     def is_log_append_time(self) -> bool:
-        """Whether what was taken last has the time at which the broker appended it."""
+        """True if the records taken last have the time at which the broker appended them."""
         return self._log_append_time
 
     def take(self, count: int) -> list[ConsumerRecord]:
-        """Up to `count` records; fewer means that there are no more, or a damaged batch: asked again it raises
-        UnreadableRecords, every time, and `next_offset` stays in that batch.
+        """Return up to `count` records; fewer if the chunk ends, or a damaged batch follows.
+
+        At a damaged batch the next call, and each further one, raises UnreadableRecords, and `next_offset` stays in
+        that batch.
         """
         taken: list[ConsumerRecord] = []
         if self.damage is None:
@@ -111,13 +120,15 @@ class FetchedRecords:
         return taken
 
     def skip_to(self, offset: int) -> None:
-        """Pass over what lies before `offset`, if nothing was taken yet."""
+        """Skip the records before `offset`, if none was taken yet."""
         if self._cursor is None:
             self.next_offset = max(self.next_offset, offset)
 
     def take_into(self, columns: Columns, count: int) -> int:
-        """Up to `count` records of one batch, as rows of `columns`; how many, 0 meaning that there are no more. What
-        stands before damage comes first; asked again it raises UnreadableRecords, every time, as `take` does.
+        """Append up to `count` records of one batch to `columns`, and return their number; 0 at the end.
+
+        Rows before a damaged batch are returned first. At the damaged batch each call raises UnreadableRecords, as
+        `take` does.
         """
         if self.damage is not None:
             raise self.damage
@@ -133,8 +144,10 @@ class FetchedRecords:
         return 0
 
     def batches(self) -> Iterator[tuple[BatchHeader, memoryview]]:
-        """The whole batches as they were fetched, markers and aborted ones among them, instead of `take`. Raises
-        UnreadableRecords for a damaged one; their records are not looked at."""
+        """Yield the whole batches as fetched, including markers and aborted ones, as an alternative to `take`.
+
+        Raises UnreadableRecords for a damaged batch. The records inside the batches are not checked.
+        """
         current: BatchHeader | None = None
         try:
             for position, header in walk_batches(self._batches, partial_tail=True):
@@ -169,12 +182,12 @@ class FetchedRecords:
         return None
 
     def _pass(self) -> None:
-        """All of the batch that is being read was taken."""
+        """Move on to the next batch after the current one was read."""
         assert self._current is not None
         self.next_offset, self._current, self._cursor = self._current.next_offset, None, None
 
     def _unreadable(self, error: KafkaError, header: BatchHeader | None) -> UnreadableRecords:
-        """Without a header it is what should be one: how far it reaches nobody knows."""
+        """Return the exception for a damaged batch; without a header its end is unknown."""
         if header is None:
             return UnreadableRecords(error, self._partition, self.next_offset, self.next_offset + 1)
         return unreadable(self._partition, error, header)
@@ -190,8 +203,9 @@ class FetchedRecords:
 
 
 def _is_abort_marker(header: BatchHeader, batch: memoryview) -> bool:
-    """Whether a control batch holds an abort marker: the key of its one record is (version int16, type
-    int16).
+    """Return whether a control batch holds an abort marker.
+
+    The key of its one record is (version int16, type int16).
     """
     for record in decode_records(batch):
         key = record.key

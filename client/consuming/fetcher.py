@@ -1,5 +1,6 @@
-"""Keeps the buffers of assigned partitions filled: one long-poll Fetch per leader at a time, positions,
-resets.
+"""A fetcher, which keeps the buffers of assigned partitions filled.
+
+It holds one long-poll Fetch per leader open at a time, looks up positions, and resets positions that are out of range.
 """
 
 from __future__ import annotations
@@ -21,22 +22,21 @@ from .offset_lookups import OffsetLookups
 from .topic_notices import TopicNotices
 
 BY_NAME, BY_ID = 12, 13
-"""The last Fetch version that names topics, and the first one that goes by topic id (KIP-516)."""
+"""The last Fetch version that names topics, and the first one that uses topic ids (KIP-516)."""
 IMPATIENT_WAIT_MS = 10
-"""A Fetch waits only this long on the broker while a partition with a full buffer had to be left out of
-it.
-"""
+"""The maximum wait of a Fetch at the broker while a partition with a full buffer is left out of it."""
 REPLICA_LEASE_S = 300.0
-"""A follower that the leader named is read from for so long; then the leader is asked again (KIP-392)."""
+"""The time for which the consumer reads from a follower that the leader named; then it asks the leader again (KIP-392).
+"""
 REPLICA_PAUSE_S = 2.0
-"""After a follower failed, the leader itself is read for so long."""
+"""The time for which the consumer reads from the leader after a follower failed."""
 
 _Leader = tuple[int, int]
-"""Broker id and leader epoch."""
+"""A broker id and a leader epoch."""
 
 
 class Fetcher:
-    """Fetches for the partitions in `assigned`. `wait` returns when there may be something to take."""
+    """Fetches for the partitions in `assigned`. `wait` returns when there may be records to take."""
 
     def __init__(
         self,
@@ -45,8 +45,11 @@ class Fetcher:
         lane: str = "fetch",
         notices: TopicNotices | None = None,
     ) -> None:
-        """`lane`: two fetchers on one connection would wait for each other's long polls. `notices` report on topics
-        that are denied or absent."""
+        """Create an idle fetcher.
+
+        `lane`: the name of the connections; two fetchers on one connection would wait for each other's long polls.
+        `notices` report denied and missing topics.
+        """
         self.assigned: dict[TopicPartition, AssignedPartition] = {}
         self._cluster = cluster
         self._lane = lane
@@ -59,8 +62,8 @@ class Fetcher:
         self._lookups = OffsetLookups(cluster, options)
         self._backoff = Backoff(options.retry_backoff_max_ms)
         self._lookup_backoff = Backoff(options.retry_backoff_max_ms)
-        self._in_need: set[str] = set()  # topics of which a leader has failed since they were asked about
-        self._asked_about: set[str] = set()  # topics in need, not to be asked about again before:
+        self._in_need: set[str] = set()  # topics with a leader that failed since the last metadata request
+        self._asked_about: set[str] = set()  # topics in need, of the last request; the next is due at:
         self._ask_again_at_s = 0.0
         self._unreachable_since_s: float | None = None
         self._failure: BaseException | None = None
@@ -71,7 +74,7 @@ class Fetcher:
         self._driver.add_done_callback(self._driver_ended)
 
     async def stop(self) -> None:
-        """Stop fetching."""
+        """Cancel all fetches, and stop following topics."""
         driver, self._driver = self._driver, None
         tasks = [*self._fetching.values(), *([driver] if driver else [])]
         for task in tasks:
@@ -80,37 +83,38 @@ class Fetcher:
         self._cluster.follow(self, ())
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Fetch these partitions; those assigned before keep position and buffer."""
+        """Fetch these partitions from now on; partitions assigned before keep position and buffer."""
         wanted = list(dict.fromkeys(partitions))
         self.assigned = {one: self.assigned.get(one) or AssignedPartition(one) for one in wanted}
         self._cluster.follow(self, {one.topic for one in wanted})
         self.changed()
 
     def changed(self) -> None:
-        """Positions, pauses or buffers changed: look again for what to fetch."""
+        """Wake the driver: positions, pauses or buffers have changed."""
         self._news.set()
 
     async def wait(self, timeout_s: float | None) -> None:
-        """Wait until data or a failure arrived, at most `timeout_s`."""
+        """Wait until data or a failure arrives, at most `timeout_s`."""
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 await self._arrived.wait()
         self._arrived.clear()
 
     def raise_failure(self) -> None:
-        """Raise what fetching failed with for good, once."""
+        """Raise the last permanent failure of fetching, once."""
         failure, self._failure = self._failure, None
         if failure is not None:
             raise failure
 
     def wake_waiter(self) -> None:
-        """Let `wait` return: something besides data happened."""
+        """Make `wait` return although no data arrived."""
         self._arrived.set()
 
     async def list_offsets(
         self, timestamps: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, tuple[int, int]]:
-        """(offset, timestamp) of the first record at or after each timestamp; offset -1 where there is none.
+        """Return (offset, timestamp) of the first record at or after each timestamp; offset -1 if there is no such
+        record.
 
         Retries while leaders move, up to the request timeout. Raises KafkaError.
         """
@@ -133,7 +137,10 @@ class Fetcher:
                     await self._news.wait()
 
     def _wait_for_brokers(self, error: NoBrokerReachable) -> float:
-        """They may be back soon. Reads raise `error` after each request timeout without any."""
+        """Return the pause before the next attempt while no broker is reachable.
+
+        Reads raise `error` each time a request timeout passes without any broker.
+        """
         now = asyncio.get_running_loop().time()
         since_s = self._unreachable_since_s
         if since_s is None:
@@ -144,9 +151,7 @@ class Fetcher:
         return self._backoff.next_s()
 
     async def _step(self) -> float | None:
-        """Look up positions, start fetches; returns after how many seconds to look again, None for when
-        told.
-        """
+        """Look up positions and start fetches. Return the seconds until the next step, None to wait for `changed`."""
         loop = asyncio.get_running_loop()
         in_need = await self._look_positions_up()
         now = loop.time()
@@ -184,7 +189,7 @@ class Fetcher:
                 self._ask_again_at_s = self._next_retry_s(leaderless)
         if failed or leaderless:
             looks_at_s.append(self._ask_again_at_s)
-        elif not failing:  # The attempt that follows a wait has yet to succeed.
+        elif not failing:  # The attempt after a wait has not succeeded yet.
             self._backoff.reset()
             self._asked_about, self._ask_again_at_s = set(), 0.0
         return max(0.0, min(looks_at_s) - loop.time()) if looks_at_s else None
@@ -197,7 +202,7 @@ class Fetcher:
             self.fail(denial)
 
     async def _look_positions_up(self) -> set[str]:
-        """Of partitions whose turn it is; the topics of those that still have none."""
+        """Look up the due positions; return the topics whose positions are still unknown."""
         now = asyncio.get_running_loop().time()
         unknown = [state for state in self.assigned.values() if state.reset_to is not None]
         lookups = {state.partition: state for state in unknown if state.look_up_at_s <= now}
@@ -223,18 +228,18 @@ class Fetcher:
             state = lookups[one]
             if state.reset_to == wanted[one]:
                 if offset < 0:
-                    state.look_up(LATEST)  # nothing that young yet: go on at the end
-                else:  # If the beginning was not deleted, the end was: what comes now was not given before.
+                    state.look_up(LATEST)  # no record is that recent: continue at the end
+                else:  # A smaller offset means that the log's end was cut, not its start: coming records are new.
                     state.seek(offset, state.give_from if offset > state.fetch_offset else 0)
         if failure is not None and not failure.code.retriable:
-            self.fail(failure)  # Others are read on, and these are asked for again after a wait.
+            self.fail(failure)  # Other partitions continue, and these are looked up again after a wait.
 
     def _leader_of(self, partition: TopicPartition) -> tuple[int, int] | None:
         info = self._cluster.metadata.partition(*partition)
         return None if info is None or info.leader < 0 else (info.leader, info.leader_epoch)
 
     def _readable(self) -> list[AssignedPartition]:
-        """Those of which something may be fetched."""
+        """Return the partitions that may be fetched."""
         return [
             state
             for state in self.assigned.values()
@@ -244,14 +249,14 @@ class Fetcher:
         ]
 
     def _broker_for(self, state: AssignedPartition, now: float) -> int | None:
-        """The broker to read from; None while none leads, or the one that does has failed a moment ago."""
+        """Return the broker to read from; None while there is no leader, or the leader failed a moment ago."""
         leader = self._leader_of(state.partition)
         if leader is None or (leader == state.failed_leader and state.retry_at_s > now):
             return None
         return self._source_of(state, leader[0], now)
 
     def _source_of(self, state: AssignedPartition, leader: int, now: float) -> int:
-        """The broker to read from: the follower that the leader named, or the leader."""
+        """Return the broker to read from: the follower that the leader named, or the leader."""
         near = state.replica
         if near is None or state.replica_until_s <= now or near not in self._cluster.metadata.brokers:
             return leader
@@ -260,25 +265,27 @@ class Fetcher:
     # fetching
 
     async def _fetch_on(self, broker_id: int) -> None:
-        """As long as there is room: the next request leaves before anybody takes what came with the last one, so that
-        the broker works meanwhile."""
+        """Fetch from a broker while there is room.
+
+        The next request leaves before the previous response is consumed, so that the broker works meanwhile.
+        """
         while True:
             now = asyncio.get_running_loop().time()
             states = [state for state in self._readable() if self._broker_for(state, now) == broker_id]
             if not any(state.has_room for state in states) or not await self._fetch(broker_id, states):
                 return
-            self._news.set()  # Something may have to be looked up.
+            self._news.set()  # A position may have to be looked up.
 
     async def _fetch(self, broker_id: int, states: list[AssignedPartition]) -> bool:
-        """Whether there was an answer."""
+        """Send a Fetch; return whether the broker answered."""
         options = self._options
         hungry = [state for state in states if state.has_room]
         led: dict[AssignedPartition, _Leader] = {}
         try:
             connection = await self._cluster.connection(broker_id, self._lane)
             now = asyncio.get_running_loop().time()
-            # Others may lead by now. What a broker answers about a partition that another one leads, such as that it
-            # holds no such offset, must not be taken for the leader's word.
+            # Leaders may have changed. The answer of a former leader, such as that it holds no such offset, must
+            # not be mistaken for the current leader's.
             led = {
                 state: leader for state in hungry if (leader := self._leader_of(state.partition)) is not None
             }
@@ -334,7 +341,7 @@ class Fetcher:
             session_id=0,
             session_epoch=-1,
             topics=list(topics.values()),
-            # A broker sends a client that names a rack to a follower, and gives it no records from the leader.
+            # A leader redirects a client that names a rack to a follower, and returns no records itself.
             rack_id="" if any(state.leader_until_s > now for state in hungry) else options.rack,
         )
 
@@ -383,7 +390,7 @@ class Fetcher:
             state.partition, view, state.fetch_offset, aborted, check_crcs=self._options.check_crcs
         )
         end = fetched.end_offset
-        # Where nothing reaches further, whoever takes it is told what is wrong with it.
+        # A chunk that does not advance is damaged: taking it raises the reason.
         state.ended = end <= state.fetch_offset
         state.fetch_offset = max(end, state.fetch_offset)
         state.buffer.append(fetched)
@@ -402,10 +409,10 @@ class Fetcher:
         if named.leader_id >= 0:
             self._cluster.metadata.learn_leader(*state.partition, named.leader_id, named.leader_epoch)
         if broker_id == state.replica:
-            # It may lag behind, or hold no replica any more.
+            # The follower may lag, or no longer hold a replica.
             self._source_failed(state, broker_id, leader, retry_at_s)
         elif code == ErrorCode.OFFSET_OUT_OF_RANGE and state.fetch_offset < state.give_from:
-            # The first segments of large messages are gone. Nothing else is missing that was not given before.
+            # Only first segments of large messages were deleted: all other missing records were already handed out.
             state.look_up(EARLIEST, state.give_from)
         elif code == ErrorCode.OFFSET_OUT_OF_RANGE:
             if self._options.reset_timestamp is None:
@@ -424,8 +431,11 @@ class Fetcher:
             self._failed_for_good(state, leader, refusal)
 
     def _failed_for_good(self, state: AssignedPartition, leader: _Leader | None, error: KafkaError) -> None:
-        """Reads raise `error`. What came of other partitions is given all the same, and the leader is left alone for a
-        while: it refuses at once. Nobody is asked who leads, and where leaders have failed no wait becomes longer."""
+        """Let reads raise `error`, and pause requests to this leader.
+
+        Records of other partitions are still handed out. The pause is needed since the leader refuses at once. Metadata
+        is not refreshed, and the backoff for failed leaders does not grow.
+        """
         state.failed_leader, state.refused = leader, True
         state.retry_at_s = asyncio.get_running_loop().time() + self._options.retry_backoff_max_ms / 1000
         self.fail(error)
@@ -437,7 +447,7 @@ class Fetcher:
             state.replica = replica
             state.replica_until_s = asyncio.get_running_loop().time() + REPLICA_LEASE_S
         else:
-            # The metadata is asked for again, which tells where that one listens.
+            # A metadata refresh provides the follower's address.
             self._leader_failed(state, leader, retry_at_s)
 
     def _source_failed(
@@ -456,16 +466,18 @@ class Fetcher:
     def _leader_failed(
         self, state: AssignedPartition, leader: _Leader | None, retry_at_s: Callable[[], float]
     ) -> None:
-        """Leave the leader that was asked alone for a moment, unless another one has taken over."""
+        """Pause requests to the failed leader, unless another broker leads by now."""
         state.failed_leader, state.refused = leader, False
         state.retry_at_s = retry_at_s()
         if leader == self._leader_of(state.partition):
-            # Whether or not it may be tried again by the time that somebody looks: of thousands that takes a while.
+            # Recorded even if the retry may be due by the next step, which takes long with thousands of partitions.
             self._in_need.add(state.partition.topic)
 
     def _next_retry_s(self, partitions: int = 1) -> float:
-        """Loop time at which so many that failed are asked again. To be called once for all that fail together: each
-        call makes the next wait longer."""
+        """Return the loop time of the next attempt for this number of failed partitions.
+
+        Call it once for all partitions that fail together: each call lengthens the next wait.
+        """
         return asyncio.get_running_loop().time() + self._backoff.next_s(partitions)
 
     def _fetch_ended(self, broker_id: int, task: asyncio.Task[None]) -> None:
@@ -477,10 +489,10 @@ class Fetcher:
     def _driver_ended(self, task: asyncio.Task[None]) -> None:
         if not task.cancelled() and (error := task.exception()) is not None:
             self.fail(error)
-            if task is self._driver:  # not if it failed just as the fetcher was stopped
+            if task is self._driver:  # unless the fetcher was stopped meanwhile
                 self.start()
 
     def fail(self, error: BaseException) -> None:
-        """Let the next read raise `error`."""
+        """Make the next read raise `error`."""
         self._failure = error
         self._arrived.set()

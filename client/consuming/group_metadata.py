@@ -1,16 +1,17 @@
-"""Who commits offsets for a group. Pure."""
+"""The identity under which offsets are committed for a group. Pure."""
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
 NO_GENERATION = -1
-"""The generation of whoever is no member of the group."""
+"""The generation of a client that is not a member of the group."""
 
 
 class ConsumerGroupMetadata(NamedTuple):
-    """Who commits offsets for a group: a member in a generation, which the group's coordinator fences once it is not
-    (KIP-447). Without membership, only the group.
+    """A member of a group in a generation, for commits of offsets (KIP-447).
+
+    The group's coordinator fences a commit of a former member. Without membership, only the group is named.
     """
 
     group_id: str

@@ -1,4 +1,4 @@
-"""What was fetched and not yet given to the program: taken in turns, a partition after the other."""
+"""The fetched records that the program does not have yet, taken in turn from one partition after the other."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .turns import Turns
 
 
 class Inbox:
-    """The buffers of a fetcher's partitions, and records that were taken together but are given one by one."""
+    """The buffers of a fetcher's partitions, and records that were taken together but are handed out one by one."""
 
     def __init__(
         self,
@@ -26,20 +26,23 @@ class Inbox:
         assembly: Assembly | None,
         deserialize: Callable[[ConsumerRecord], ConsumerRecord] | None = None,
     ) -> None:
-        """Without an `assembly` the segments of large messages are given as they are. `deserialize` raises
-        SerializationFailed."""
+        """Create an inbox for a fetcher's partitions.
+
+        Without an `assembly` the segments of large messages are handed out as they are. `deserialize` raises
+        SerializationFailed.
+        """
         self._fetcher = fetcher
         self._assembly = assembly
         self._deserialize = deserialize
         self._turns = Turns()
         self._place = 0
-        """The place in the ring of the partition that a read takes from."""
+        """The index, in the ring of `Turns`, of the partition from which a read takes."""
         self.unread = RecordIterator()
         self.handed_out: HandedOut | None = None
-        """Who counts what the program is given, if somebody does."""
+        """The counter of records given to the program; None without an audit."""
 
     def reassigned(self) -> None:
-        """The fetcher has other partitions now."""
+        """Adapt to the fetcher's changed set of partitions."""
         self._turns.keep(self._fetcher.assigned)
         self.settle()
         if self.handed_out is not None:
@@ -49,7 +52,10 @@ class Inbox:
             self._assembly.keep(self._fetcher.assigned)
 
     def hold(self, partitions: Collection[TopicPartition]) -> None:
-        """Give no more of these, which are about to go: their positions are behind what was given."""
+        """Hand out no more records of these partitions, which are about to be given up.
+
+        Their positions then follow the last records handed out.
+        """
         for one in partitions:
             state = self._fetcher.assigned[one]
             state.held = True
@@ -58,22 +64,22 @@ class Inbox:
             self._fetcher.assigned[one].position = offset
 
     def give_back(self, partitions: Collection[TopicPartition]) -> None:
-        """What was taken of these to be given one by one, and was not, is to be taken again."""
+        """Return records that were taken but not handed out one by one, so that they are taken again."""
         if len(self.unread):
             for one, offset in self._drop(partitions).items():
                 self._go_back(self._fetcher.assigned[one], offset)
 
     def forget(self, partitions: Collection[TopicPartition]) -> None:
-        """Their positions have changed."""
+        """Drop unread records of partitions whose positions have changed."""
         self._drop(partitions)
 
     def settle(self) -> None:
-        """Whatever was taken and is not unread has been handed out."""
+        """Count all records as handed out that were taken and are not unread."""
         if self.handed_out is not None:
             self.handed_out.settle(self.unread.positions())
 
     def positions(self) -> dict[TopicPartition, int]:
-        """The offset of the next record to give, of all partitions of which it is known."""
+        """Return the offset of the next record to hand out, for all partitions with a known position."""
         known = {
             one: max(state.position, state.give_from)
             for one, state in self._fetcher.assigned.items()
@@ -82,7 +88,9 @@ class Inbox:
         return known | self.unread.positions()
 
     def committable(self, partition: TopicPartition, offset: int) -> OffsetAndMetadata:
-        """What to keep so that whoever goes on there is given everything from `offset` on, and nothing before."""
+        """Return the value to commit so that a reader who resumes there gets all records from `offset` on, and none
+        before.
+        """
         state = self._fetcher.assigned.get(partition)
         if self._assembly is None or state is None:
             return OffsetAndMetadata(offset)
@@ -91,7 +99,7 @@ class Inbox:
         return place(self._assembly.start_of(partition, offset, read_to, state.give_from), offset)
 
     def resume(self, state: AssignedPartition, found: OffsetAndMetadata) -> None:
-        """Go on at a place that was `committable`."""
+        """Continue at a place that `committable` returned."""
         if self._assembly is None:
             state.seek(found.offset)
         else:
@@ -105,7 +113,7 @@ class Inbox:
         position stays there."""
         taken: dict[TopicPartition, list[ConsumerRecord]] = {}
         self.settle()
-        if len(self.unread):  # of the same partitions these come before what is buffered
+        if len(self.unread):  # unread records precede the buffered records of their partition
             taken = self.unread.take_some(lambda one: self._wanted(one, partitions), limit)
             limit -= sum(map(len, taken.values()))
         for state in self.in_turn(partitions) if limit > 0 else ():
@@ -116,12 +124,12 @@ class Inbox:
                 if self._deserialize is not None:
                     records = self._deserialized(state, records, self._deserialize)
                 if self.handed_out is not None and start is not None and (end := state.position) is not None:
-                    # What stands in the log is counted, not what it is put together to.
+                    # The audit counts the records in the log, not reassembled messages.
                     self.handed_out.taken(partition, start, end, [one for one in read if one.offset < end])
             except KafkaError:
                 if not taken:
                     raise
-                break  # What others had comes first: that place is fetched again, and told of if it still fails.
+                break  # The records taken so far come first. The next read raises if the place fails again.
             if records:
                 taken.setdefault(partition, []).extend(records)
                 limit -= len(records)
@@ -131,8 +139,10 @@ class Inbox:
         return taken
 
     def in_turn(self, partitions: set[TopicPartition]) -> Iterator[AssignedPartition]:
-        """Yield those of these partitions, or of all, that have something to give, in the order of `Turns`. The caller
-        that has enough before the end calls `enough`."""
+        """Yield the partitions with buffered records, of these or of all, in the order of `Turns`.
+
+        A caller that has enough before the end calls `enough`.
+        """
         assigned, ring = self._fetcher.assigned, self._turns.ring
 
         def ready_from(begin: int) -> Iterator[int]:
@@ -145,7 +155,7 @@ class Inbox:
             yield assigned[ring[number]]
 
     def enough(self, state: AssignedPartition) -> None:
-        """End a read at `state`, which `in_turn` brought last: if it was cut short, the next read begins with it."""
+        """End a read at `state`, which `in_turn` yielded last; if records remain, the next read begins with it."""
         self._turns.ended_at(self._place, has_more=bool(state.buffer))
 
     def _wanted(self, partition: TopicPartition, partitions: set[TopicPartition]) -> bool:
@@ -153,12 +163,14 @@ class Inbox:
         return not (state.paused or state.held) and (not partitions or partition in partitions)
 
     def refused(self, state: AssignedPartition) -> None:
-        """Its first chunk is damaged: it is fetched again from there, and not passed over, as the next leader may have
-        it whole."""
+        """Fetch again from the damaged first chunk on.
+
+        The chunk is not skipped, as the next leader may have an intact copy.
+        """
         self._go_back(state, state.buffer[0].next_offset)
 
     def emptied(self, state: AssignedPartition) -> None:
-        """All of its first chunk was taken."""
+        """Remove the first chunk, of which all records were taken."""
         state.buffer.pop(0)
         self._fetcher.changed()
 
@@ -171,7 +183,7 @@ class Inbox:
     def _take_from(
         self, state: AssignedPartition, limit: int
     ) -> tuple[list[ConsumerRecord], list[ConsumerRecord]]:
-        """What was read, and what there is to give of it."""
+        """Return the records read, and the records to hand out for them."""
         records: list[ConsumerRecord] = []
         assembly = self._assembly
         if assembly is not None:
@@ -206,7 +218,7 @@ class Inbox:
         return read, records
 
     def _go_back(self, state: AssignedPartition, offset: int) -> None:
-        """Read again what was read from `offset` on, and before that what is needed for it."""
+        """Read again from `offset` on, and from an earlier place if a large message needs it."""
         state.position = offset if state.position is None else max(state.position, offset)
         self.resume(state, self.committable(state.partition, max(offset, state.give_from)))
         self._fetcher.changed()
@@ -222,13 +234,13 @@ class Inbox:
         records: list[ConsumerRecord],
         deserialize: Callable[[ConsumerRecord], ConsumerRecord],
     ) -> list[ConsumerRecord]:
-        """Those before the first that fails, or its failure if that is the first."""
+        """Return the records before the first that fails; raise its failure if it is the first."""
         done: list[ConsumerRecord] = []
         for record in records:
             try:
                 done.append(deserialize(record))
             except SerializationFailed:
-                self._go_back(state, record.offset)  # Not passed over: the program has to say what to do.
+                self._go_back(state, record.offset)  # Not skipped: the program must decide.
                 if done:
                     break
                 raise

@@ -1,4 +1,4 @@
-"""Where timestamps point: what leaders are asked for partitions whose position is not known."""
+"""Lookups of offsets by timestamp: ListOffsets requests to the leaders of partitions."""
 
 from __future__ import annotations
 
@@ -16,14 +16,15 @@ from .assigned import FetchOptions
 
 
 class OffsetLookups:
-    """Asks for one reader, as its options say."""
+    """The lookups of one reader, with the options of its fetcher."""
 
     def __init__(self, cluster: Cluster, options: FetchOptions) -> None:
         self._cluster = cluster
         self._options = options
 
     async def find(self, timestamps: Mapping[TopicPartition, int]) -> dict[TopicPartition, tuple[int, int]]:
-        """(offset, timestamp) of the first record at or after each timestamp; offset -1 where there is none.
+        """Return (offset, timestamp) of the first record at or after each timestamp; offset -1 if there is no such
+        record.
 
         Retries while leaders move, up to the request timeout. Raises KafkaError.
         """
@@ -48,7 +49,7 @@ class OffsetLookups:
     async def once(
         self, timestamps: Mapping[TopicPartition, int], found: dict[TopicPartition, tuple[int, int]]
     ) -> KafkaError | None:
-        """Ask every leader once; puts answers into `found` and returns one of the failures, if any."""
+        """Ask every leader once; add the answers to `found`, and return one of the failures, if any."""
         failure: KafkaError | None = None
         by_leader: defaultdict[int, list[TopicPartition]] = defaultdict(list)
         if any(one.topic not in self._cluster.metadata.topics for one in timestamps):

@@ -1,4 +1,4 @@
-"""The offsets that a group keeps: committed and read, by members and by those who only know its id."""
+"""Offsets that a group has committed: commits and lookups by members, and by clients that only know the group's id."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ from ..records import OffsetAndMetadata, TopicPartition
 from .group_metadata import ConsumerGroupMetadata
 
 LANE = "offsets"
-"""Not that of the membership, where a JoinGroup may wait for minutes."""
+"""The lane of these requests. It differs from the membership's, where a JoinGroup may wait for minutes."""
 _LAST_FOR_GENERATIONS, _LAST_WITH_NAMES = 8, 9
 LAST_FOR_ONE_GROUP = 7
 FIRST_WITH_STABLE = 7
 
 
 class CommittedOffsets:
-    """Of one group."""
+    """The committed offsets of one group."""
 
     def __init__(
         self,
@@ -39,8 +39,11 @@ class CommittedOffsets:
         read_committed: bool,
         by_epochs: bool = False,
     ) -> None:
-        """`read_committed`: wait for offsets that an open transaction may still change (KIP-447). `by_epochs`: members
-        have epochs, not generations (KIP-848)."""
+        """Create a client of the group's coordinator.
+
+        `read_committed`: wait for offsets that an open transaction may still change (KIP-447). `by_epochs`: members
+        have epochs, not generations (KIP-848).
+        """
         self._group_id = group_id
         self._timeout_s = cluster.request_timeout_ms / 1000
         self._retry_backoff_max_ms = retry_backoff_max_ms
@@ -51,7 +54,7 @@ class CommittedOffsets:
     async def commit(
         self, member: ConsumerGroupMetadata, offsets: Mapping[TopicPartition, OffsetAndMetadata]
     ) -> None:
-        """Keep these as the next offsets to read. Raises KafkaError, REBALANCE_IN_PROGRESS among others."""
+        """Commit these as the next offsets to read. Raises KafkaError, REBALANCE_IN_PROGRESS among others."""
         if not offsets:
             return
         topics: defaultdict[str, list[OffsetCommitRequestPartition]] = defaultdict(list)
@@ -81,8 +84,10 @@ class CommittedOffsets:
     async def committed(
         self, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, OffsetAndMetadata]:
-        """The offsets the group keeps, without those it has none for. Raises KafkaError: UNSTABLE_OFFSET_COMMIT if who
-        reads what is committed has to wait for the end of a transaction for longer than the request timeout.
+        """Return the group's committed offsets; partitions without one are left out.
+
+        Raises KafkaError: UNSTABLE_OFFSET_COMMIT if, with `read_committed`, a transaction stays open for longer than
+        the request timeout.
         """
         topics: defaultdict[str, list[int]] = defaultdict(list)
         for one in partitions:
@@ -98,7 +103,7 @@ class CommittedOffsets:
         async def once() -> None:
             connection = await self._coordinator.connection()
             version = connection.version_for(OffsetFetchRequest, LAST_FOR_ONE_GROUP)
-            # Brokers that know nothing of it (Kafka before 2.5) give what there is, as to Kafka's consumer.
+            # Brokers without this field (Kafka before 2.5) return unstable offsets, to Kafka's consumer as well.
             request.require_stable = self._read_committed and version >= FIRST_WITH_STABLE
             response = await self._coordinator.ask(request, at_most=version)
             self._check(response.error_code, "offset fetch", "DESCRIBE")
@@ -116,8 +121,9 @@ class CommittedOffsets:
         return found
 
     async def _with_retries(self, attempt: Callable[[], Coroutine[None, None, None]]) -> None:
-        """Run `attempt` until it succeeds, while what it fails with is cured by finding the coordinator
-        again, or by waiting for the end of a transaction.
+        """Run `attempt` until it succeeds.
+
+        It is repeated after failures that a new coordinator lookup, or the end of a transaction, can cure.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._timeout_s
@@ -149,7 +155,7 @@ class CommittedOffsets:
 
 
 def coordinator_moved(error: KafkaError) -> bool:
-    """Whether the coordinator has to be looked up again."""
+    """Return whether the coordinator must be looked up again."""
     return error.code in COORDINATOR_MOVED or isinstance(
         error, (ConnectionLost, NoBrokerReachable, RequestTimedOut)
     )

@@ -1,4 +1,4 @@
-"""The options of consumers, in groups, and what they come to for the parts that do the work."""
+"""The options of consumers, in groups, and the parts of a consumer that they configure."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from .assigned import EARLIEST, LATEST, FetchOptions
 from .deserialization import Deserialization, Deserializer, deserialization
 
 RESETS = {"earliest": EARLIEST, "latest": LATEST, "none": None}
-"""The values of `auto_offset_reset`."""
+"""The values of `auto_offset_reset`, with their ListOffsets timestamps."""
 ISOLATION_LEVELS = ("read_uncommitted", "read_committed")
 
 
 class ReadingOptions(TypedDict, total=False):
-    """Those that concern reading alone, whoever decides what counts. See Consumer for the meaning of each."""
+    """The options that concern reading alone, and not the commits. `Consumer` documents the meaning of each."""
 
     client_rack: str
     group_instance_id: str | None
@@ -47,7 +47,9 @@ class ReadingOptions(TypedDict, total=False):
 
 
 class ConsumerOptions(ReadingOptions, SecurityKeywords, total=False):
-    """What type checkers know of the groups below, which have the defaults. See Consumer for the meaning of each."""
+    """The options of a Consumer, for type checkers. The groups below have the defaults; `Consumer` documents the
+    meaning of each.
+    """
 
     bootstrap_servers: str | Sequence[str]
     client_id: str
@@ -66,14 +68,14 @@ class ConsumerOptions(ReadingOptions, SecurityKeywords, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerConnection(ConnectionOptions):
-    """How a consumer reaches the cluster."""
+    """Options of a consumer's connections to the cluster."""
 
     client_id: str = "ottla-consumer"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FetchingOptions:
-    """What is fetched, and how much at a time."""
+    """Options of fetches: the start, the isolation level, and the amounts."""
 
     client_rack: str = ""
     auto_offset_reset: Literal["earliest", "latest", "none"] = "latest"
@@ -85,7 +87,7 @@ class FetchingOptions:
     check_crcs: bool = True
 
     def __post_init__(self) -> None:
-        """Raises ValueError for what is no reset and no isolation level."""
+        """Raise ValueError for an unknown reset or isolation level."""
         if self.auto_offset_reset not in RESETS:
             raise ValueError(f"auto_offset_reset is earliest, latest or none, not {self.auto_offset_reset!r}")
         if self.isolation_level not in ISOLATION_LEVELS:
@@ -95,16 +97,16 @@ class FetchingOptions:
 
     @property
     def read_committed(self) -> bool:
-        """Whether records of transactions come once those are committed."""
+        """True if records of transactions are read only once these are committed."""
         return self.isolation_level == "read_committed"
 
     @property
     def reset_timestamp(self) -> int | None:
-        """Where to begin without a committed offset, as ListOffsets has it; None: nowhere."""
+        """The ListOffsets timestamp of the place to begin without a committed offset; None: no such place."""
         return RESETS[self.auto_offset_reset]
 
     def of_fetcher(self, connection: ConnectionOptions) -> FetchOptions:
-        """What the fetcher is told."""
+        """Return the options of the fetcher."""
         return FetchOptions(
             read_committed=self.read_committed,
             reset_timestamp=self.reset_timestamp,
@@ -121,7 +123,7 @@ class FetchingOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MembershipOptions:
-    """Which group the consumer is a member of, and by which protocol."""
+    """Options of the consumer's group, and of its protocol."""
 
     group_id: str | None = None
     group_instance_id: str | None = None
@@ -135,7 +137,7 @@ class MembershipOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HandingOutOptions:
-    """How records are handed out, and when they are committed without being asked for it."""
+    """Options of handing out records, and of automatic commits."""
 
     max_poll_records: int = 500
     enable_auto_commit: bool = False
@@ -144,20 +146,20 @@ class HandingOutOptions:
     value_deserializer: Deserializer | None = None
 
     def deserialization(self) -> Deserialization | None:
-        """What makes records of what is stored; None if that is nothing."""
+        """Return the deserialization of records; None without deserializers."""
         return deserialization(self.key_deserializer, self.value_deserializer)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AssemblingOptions:
-    """Whether large messages are put together, and what may wait for that."""
+    """Options of the assembly of large messages, and its limits."""
 
     large_messages: bool = True
     large_message_buffer_bytes: int = 64 * 1024 * 1024
     large_message_expiry_offsets: int = 1_000_000
 
     def assemblies(self) -> Assemblies:
-        """What puts them together. Raises ValueError."""
+        """Return the consumer's assemblies of large messages. Raises ValueError."""
         return Assemblies(
             enabled=self.large_messages,
             buffer_bytes=self.large_message_buffer_bytes,
@@ -167,12 +169,12 @@ class AssemblingOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerAudit(AuditOptions):
-    """Whether and how a consumer is audited."""
+    """Options of a consumer's audit."""
 
     audit_tier: str | None = None
 
     def settings_of(self, group_id: str | None) -> AuditSettings | None:
-        """The audit that is asked for, None without a topic. Raises ValueError for what is not allowed."""
+        """Return the settings of the audit, None without a topic. Raises ValueError for invalid values."""
         return self.settings(tier_of_readers(self.audit_tier, group_id))
 
 
@@ -189,7 +191,7 @@ CONSUMER_GROUPS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsumerSettings:
-    """All groups of one consumer."""
+    """The values of all option groups of one consumer."""
 
     connection: ConsumerConnection
     security: SecurityOptions
@@ -201,7 +203,7 @@ class ConsumerSettings:
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> ConsumerSettings:
-        """From the keyword arguments of a consumer. Raises TypeError and ValueError."""
+        """Return the settings for a consumer's keyword arguments. Raises TypeError and ValueError."""
         return cls(
             connection=group_of(ConsumerConnection, options),
             security=group_of(SecurityOptions, options),
@@ -214,7 +216,7 @@ class ConsumerSettings:
 
 
 def check_topics(topics: Sequence[object]) -> None:
-    """What stands before the options. Raises TypeError and ValueError."""
+    """Check the topics, a consumer's positional arguments. Raises TypeError and ValueError."""
     for one in topics:
         if isinstance(one, list | tuple | set | frozenset):
             right = ", ".join(map(repr, one))

@@ -1,4 +1,4 @@
-"""Reads stretches of partitions, and on to the markers of the transactions in them."""
+"""A reader of parts of partitions, which continues to the markers of the transactions in them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .outcomes import StretchOutcomes, TransactionOutcome
 
 LANE: Final = "outcomes"
 _LOOK_S: Final = 0.2
-"""While nothing comes, so often the reason is looked for."""
+"""The interval at which failures are checked while no records arrive."""
 
 
 async def read_outcomes(
@@ -23,7 +23,7 @@ async def read_outcomes(
     stretches: Mapping[TopicPartition, tuple[int, int]],
     bytes_max: int,
 ) -> dict[TopicPartition, list[TransactionOutcome]]:
-    """See Consumer.transaction_outcomes."""
+    """Return the outcomes of the transactions in each stretch, as Consumer.transaction_outcomes documents."""
     reading = {one: StretchOutcomes(begin, end) for one, (begin, end) in stretches.items() if begin < end}
     found: dict[TopicPartition, list[TransactionOutcome]] = {one: [] for one in stretches}
     fetcher = Fetcher(cluster, replace(fetching, read_committed=False, reset_timestamp=None), LANE)

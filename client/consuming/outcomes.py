@@ -1,4 +1,4 @@
-"""What became of the transactions that have written into a stretch of a partition, by the batches of it. Pure."""
+"""Outcomes of the transactions that have written into a stretch of a partition, derived from its batches. Pure."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ ABORTED: Final = "aborted"
 
 
 class TransactionOutcome(NamedTuple):
-    """Of the records of a transaction from `first_offset` to before `next_offset`. `commit_index` is its place in the
-    order of all decisions of the cluster; -1 while it is open, and in clusters that are not of Ottla.
+    """The outcome of a transaction's records from `first_offset` to before `next_offset`.
+
+    `commit_index` is its place in the order of all decisions of the cluster; -1 while the transaction is open, and in
+    clusters other than Ottla.
     """
 
     first_offset: int
@@ -26,23 +28,23 @@ class TransactionOutcome(NamedTuple):
 
 
 class StretchOutcomes:
-    """`add` the batches from the beginning of the stretch on, until it `is_settled` or nothing more is there."""
+    """The outcomes of one stretch: `add` its batches in order, until it `is_settled` or the log ends."""
 
     def __init__(self, begin: int, end: int) -> None:
         self._end = end
         self.position = begin
-        """Where the next batch begins."""
+        """The offset at which the next batch begins."""
         self._open: defaultdict[int, list[tuple[int, int]]] = defaultdict(list)
-        """First and next offsets of batches without a marker yet, by producer id."""
+        """First and next offsets of batches without a marker so far, by producer id."""
         self._found: list[TransactionOutcome] = []
 
     @property
     def is_settled(self) -> bool:
-        """Whether all is known: the stretch was read, and each of its transactions has its marker."""
+        """True once the stretch was read, and each of its transactions has its marker."""
         return self.position >= self._end and not self._open
 
     def add(self, header: BatchHeader, batch: memoryview) -> None:
-        """Take the next batch. Raises KafkaError: CORRUPT_MESSAGE for a marker that says nothing."""
+        """Read the next batch. Raises KafkaError: CORRUPT_MESSAGE for a marker that cannot be read."""
         self.position = header.next_offset
         if header.is_control:
             self._ended(header.producer_id, batch)
@@ -50,8 +52,10 @@ class StretchOutcomes:
             self._open[header.producer_id].append((header.base_offset, header.next_offset))
 
     def told(self, *, is_at_end: bool) -> list[TransactionOutcome]:
-        """What is known, in the order of offsets. A transaction without a marker is open if nothing more is there, and
-        else left out."""
+        """Return the known outcomes, in the order of offsets.
+
+        A transaction without a marker is open if the log ends here (`is_at_end`), and is otherwise left out.
+        """
         still = [
             TransactionOutcome(first, after, OPEN, NO_COMMIT_INDEX)
             for written in (self._open.values() if is_at_end else ())

@@ -1,4 +1,4 @@
-"""Where a consumer goes on, and where others would; and whether it does."""
+"""Positions of a consumer: seeking, pausing, committable positions and lag."""
 
 from __future__ import annotations
 
@@ -15,16 +15,18 @@ from .inbox import Inbox
 
 
 class Positions:
-    """The part of a consumer that says it, and is told."""
+    """The methods of a consumer that read and change its positions."""
 
     _fetcher: Fetcher
     _inbox: Inbox
     _life: Lifecycle
 
     def seek(self, partition: TopicPartition, offset: Committable) -> None:
-        """Go on at `offset`, or at what was `committable`. The offset of a large message is that of its last segment;
-        of those read before it is known where they begin, and one that is not known and lies across `offset` is passed
-        over. Raises ValueError if the partition is not this consumer's.
+        """Continue at `offset`, or at a place that `committable` returned.
+
+        The offset of a large message is that of its last segment. The consumer knows the beginnings of the messages
+        that it has read before; a message across `offset` whose beginning is unknown is skipped. Raises ValueError if
+        the partition is not assigned to this consumer.
         """
         state = self._state(partition)
         if not isinstance(offset, OffsetAndMetadata):
@@ -35,19 +37,19 @@ class Positions:
         self._moved(state.partition)
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
-        """Go on at the log start of these partitions, or of all."""
+        """Continue at the log start of these partitions, or of all."""
         self._look_up(partitions, EARLIEST)
 
     def seek_to_end(self, *partitions: TopicPartition) -> None:
-        """Go on at the end of these partitions, or of all."""
+        """Continue at the end of these partitions, or of all."""
         self._look_up(partitions, LATEST)
 
     def seek_to_timestamp(self, timestamp_ms: int, *partitions: TopicPartition) -> None:
-        """Go on at the first record not older than `timestamp_ms`, at the end where there is none."""
+        """Continue at the first record not older than `timestamp_ms`; at the end if there is none."""
         self._look_up(partitions, whole_number("timestamp_ms", timestamp_ms))
 
     def pause(self, *partitions: TopicPartition) -> None:
-        """Hand out and fetch nothing more of these partitions until `resume`."""
+        """Stop fetching and handing out records of these partitions until `resume`."""
         for state in [self._state(one) for one in partitions]:
             state.paused = True
             self._inbox.give_back([state.partition])
@@ -59,8 +61,11 @@ class Positions:
         self._fetcher.changed()
 
     async def position(self, partition: TopicPartition) -> int:
-        """The offset of the next record, waiting until it is known. Raises ValueError if the partition is not this
-        consumer's, or not any more. To go on there with another consumer, keep what is `committable`."""
+        """Return the offset of the next record, waiting until it is known.
+
+        Raises ValueError if the partition is not, or no longer, assigned to this consumer. To continue there with
+        another consumer, commit the result of `committable`.
+        """
         self._life.check_here(or_stopping=True)
         backoff = Backoff(100)
         while (state := self._state(partition)).position is None:
@@ -69,13 +74,15 @@ class Positions:
         return self._inbox.positions()[state.partition]
 
     def committable(self, partition: TopicPartition, offset: int | None = None) -> OffsetAndMetadata:
-        """What to keep for a partition so that who goes on there reads everything from `offset` on, and nothing before:
-        the offset, or that of the first segment of large messages that lie across it, with a note of what to pass over.
-        Without `offset`, as of the next record.
+        """Return the value to commit for a partition so that a reader who resumes there gets every record from `offset`
+        on, and none before.
 
-        `commit` and `Producer.send_offsets_to_transaction` ask it themselves. It knows the messages that are not whole
-        yet, and of each partition the last 1,000 that are. Without `offset` it raises ValueError if the partition is
-        not this consumer's, or it is not known yet where it begins.
+        The value is the offset itself, or the offset of the first segment of a large message across it, with a note of
+        the records to skip. Without `offset` it is the value for the next record.
+
+        `commit` and `Producer.send_offsets_to_transaction` call it themselves. It knows the incomplete messages, and
+        the last 1,000 complete messages of each partition. Without `offset` it raises ValueError if the partition is
+        not assigned to this consumer, or if its position is not known yet.
         """
         one = topic_partition(partition)
         if offset is None:
@@ -88,8 +95,11 @@ class Positions:
         return self._inbox.committable(one, offset)
 
     async def lag(self, partition: TopicPartition) -> int:
-        """How many offsets lie before the end that this consumer can read to (see `end_offsets`), markers and what was
-        compacted away among them. Raises ValueError if the partition is not this consumer's."""
+        """Return the number of offsets between the position and the end that this consumer can read to.
+
+        For this end see `end_offsets`. Markers and compacted records count. Raises ValueError if the partition is not
+        assigned to this consumer.
+        """
         one = self._state(partition).partition
         self._life.check_here(or_stopping=True)
         end, _ = (await self._fetcher.list_offsets({one: LATEST}))[one]

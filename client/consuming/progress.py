@@ -1,4 +1,4 @@
-"""How far the program is in each partition: what it was handed, and what of that it has finished."""
+"""The program's progress in each partition: the records handed out, and the records that it has finished."""
 
 from __future__ import annotations
 
@@ -9,22 +9,25 @@ from .inbox import Inbox
 
 
 class ConsumerProgress:
-    """Of one consumer.
+    """The progress of one consumer.
 
-    The offsets are the next to read, of all assigned partitions of which that is known. What is automatic commits what
-    is `finished`, `commit` commits what was `handed_out`.
+    The offsets are the next to read, of all assigned partitions with a known position. Auto-commit uses `finished`;
+    `commit()` uses `handed_out`.
     """
 
     def __init__(self, inbox: Inbox) -> None:
         self._inbox = inbox
 
     def handed_out(self) -> dict[TopicPartition, int]:
-        """Behind what the program was given."""
+        """Return the offsets after the last records handed out."""
         return self._inbox.positions()
 
     def finished(self) -> dict[TopicPartition, int]:
-        """Before what the program has in hand. Asked in this order: other threads take records meanwhile, and each of
-        them has to be seen at one of the two places."""
+        """Return the offsets before the records that the program is still processing.
+
+        The order of the two reads matters: other threads take records meanwhile, and one of the reads must see each of
+        them.
+        """
         handed_out = self.handed_out()
         return held_back(handed_out, self._inbox.unread.in_hand())
 
@@ -32,7 +35,7 @@ class ConsumerProgress:
 def held_back(
     offsets: Mapping[TopicPartition, int], by: Iterable[tuple[TopicPartition, int]]
 ) -> dict[TopicPartition, int]:
-    """The offsets, none of them behind what holds its partition back."""
+    """Return the offsets, each lowered to the offset that holds its partition back, if any."""
     lowered = dict(offsets)
     for one, offset in by:
         if lowered.get(one, offset) > offset:

@@ -1,4 +1,4 @@
-"""What a consumer can be asked about any partition, its own or not."""
+"""Questions to a consumer about any partition, assigned to it or not."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .outcomes import TransactionOutcome
 
 
 class ConsumerQuestions:
-    """The part of a consumer that answers them."""
+    """The methods of a consumer that answer questions about partitions."""
 
     _cluster: Cluster
     _fetch_options: FetchOptions
@@ -23,17 +23,17 @@ class ConsumerQuestions:
     _life: Lifecycle
 
     async def beginning_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The log start offset of each partition."""
+        """Return the log start offset of each partition."""
         return await self._ends("beginning_offsets", partitions, EARLIEST)
 
     async def end_offsets(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The high watermark of each partition, the last stable offset with read_committed."""
+        """Return the high watermark of each partition; the last stable offset with read_committed."""
         return await self._ends("end_offsets", partitions, LATEST)
 
     async def offsets_for_times(
         self, timestamps: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, int | None]:
-        """The offset of the first record not older than each timestamp (ms); None where there is none."""
+        """Return the offset of the first record not older than each timestamp (ms); None if there is no such record."""
         self._life.check_here(or_stopping=True)
         given = by_partition("timestamps", "1700000000000", timestamps)
         wanted = {one: whole_number("a timestamp", at) for one, at in given.items()}
@@ -41,7 +41,7 @@ class ConsumerQuestions:
         return {one: None if offset < 0 else offset for one, (offset, _) in found.items()}
 
     async def partitions_for(self, topic: str) -> list[int]:
-        """The partitions of a topic, empty if there is no such topic."""
+        """Return the partitions of a topic; empty if there is no such topic."""
         self._life.check_here(or_stopping=True)
         await self._cluster.refresh([topic_name(topic)])
         info = self._cluster.metadata.topics.get(topic)
@@ -50,14 +50,16 @@ class ConsumerQuestions:
     async def transaction_outcomes(
         self, stretches: Mapping[TopicPartition, tuple[int, int]], *, bytes_max: int = 16 * 1024 * 1024
     ) -> dict[TopicPartition, list[TransactionOutcome]]:
-        """What became of the transactions that have written into each stretch, from its first offset to before its
-        second: committed, aborted, or open. In a cluster of Ottla it tells the commit index as well.
+        """Return the outcomes of the transactions that have written into each stretch.
+
+        A stretch reaches from its first offset to before its second. An outcome is committed, aborted or open; in a
+        cluster of Ottla it includes the commit index.
 
             outcomes = await consumer.transaction_outcomes({TopicPartition("payments", 0): (0, 100)})
 
-        Reads the stretches, and on until each transaction in them has its marker, up to the high watermark. At most
-        some `bytes_max` are read. What is not known by then is left out, as are records in no transaction. Raises
-        KafkaError: OFFSET_OUT_OF_RANGE for what is not there any more, among others.
+        Reads the stretches, and continues until each transaction in them has its marker, up to the high watermark. It
+        stops after about `bytes_max` bytes. Outcomes unknown by then are left out, as are records outside transactions.
+        Raises KafkaError: OFFSET_OUT_OF_RANGE for offsets that no longer exist, among others.
         """
         self._life.check_here()
         given = by_partition("stretches", "(0, 100)", stretches)

@@ -1,4 +1,4 @@
-"""The steps of a read. `Consumer` takes them, and so do facades: `one` is for every thread, the rest for the event
+"""The steps of a read, taken by `Consumer` and by facades: `one` may be called by any thread, the rest on the event
 loop.
 """
 
@@ -16,31 +16,31 @@ from .progress import ConsumerProgress
 from .record_iterator import RecordPosition
 
 RECORDS_AT_A_TIME = 2_000
-"""Decoding them keeps the event loop."""
+"""The limit of records per read, since decoding blocks the event loop."""
 RECORDS_IN_A_ROW = 1_000
-"""After so many others on the event loop have their turn."""
+"""The number of records after which other tasks of the event loop get a turn."""
 
 
 T = TypeVar("T")
 
 
 class ColumnsToFill(Protocol):
-    """What is fetched as columns."""
+    """The result of a fetch of columns."""
 
     @property
     def rows(self) -> int:
-        """How many there are."""
+        """The number of rows."""
 
     @property
     def starts(self) -> Mapping[TopicPartition, int]:
-        """Where the rows of each partition begin."""
+        """The offset of the first row of each partition."""
 
     def take(self) -> int:
-        """Take what is there; how many rows there are now."""
+        """Take the buffered rows; return the number of rows taken so far."""
 
 
 class Reading:
-    """Of one consumer."""
+    """The reads of one consumer."""
 
     def __init__(
         self,
@@ -52,7 +52,11 @@ class Reading:
         check_open: Callable[[], None],
         raise_failures: Callable[[], None],
     ) -> None:
-        """`check_open` raises what keeps from reading, `raise_failures` what has to be told when nothing is there."""
+        """Create the reading side of a consumer.
+
+        `check_open` raises if the consumer cannot read. `raise_failures` raises pending failures before and between
+        reads.
+        """
         self.progress = ConsumerProgress(inbox)
         self.attendance = Attendance(inbox.unread, max_poll_interval_ms)
         self._fetcher = fetcher
@@ -63,11 +67,11 @@ class Reading:
         self._raise_failures = raise_failures
 
     def one(self) -> ConsumerRecord | None:
-        """The next record of those that `refill` brought; the one before is finished."""
+        """Return the next record that `refill` brought, None if there is none; the record before is finished."""
         return self._inbox.unread.take()
 
     async def refill(self, timeout_ms: float | None = None) -> bool:
-        """Wait until there is something for `one`, at most so long; whether there is. Raises as `many`."""
+        """Wait, at most `timeout_ms`, for records for `one`; return whether there are some. Raises like `many`."""
         taken = await self._taken(set(), timeout_ms, self._max_poll_records)
         for records in taken.values():
             self._inbox.unread.add(records)
@@ -76,23 +80,25 @@ class Reading:
     async def many(
         self, partitions: set[TopicPartition], timeout_ms: float | None, limit: int | None
     ) -> dict[TopicPartition, list[ConsumerRecord]]:
-        """Up to `limit` records; those before are finished. Raises KafkaError."""
+        """Return up to `limit` records; all records before are finished. Raises KafkaError."""
         self._inbox.unread.hand_out(())
         taken = await self._taken(partitions, timeout_ms, self._max_poll_records if limit is None else limit)
         self._inbox.unread.hand_out([records[0] for records in taken.values()])
         return taken
 
     async def columns(self, columns: ColumnsToFill, timeout_ms: float | None) -> None:
-        """Fill these; what was given before is finished. Raises KafkaError."""
+        """Fill these columns; all records before are finished. Raises KafkaError."""
         self._inbox.unread.hand_out(())
-        self._inbox.give_back(self._fetcher.assigned)  # in their order, where `one` was used before
+        self._inbox.give_back(self._fetcher.assigned)  # keeps the order of records if `one` was used before
         await self._poll(columns.take, timeout_ms)
         self._taken_in_a_row += columns.rows
         self._inbox.unread.hand_out([RecordPosition(*one, offset) for one, offset in columns.starts.items()])
 
     def finish(self, offsets: Mapping[TopicPartition, int] | None = None) -> None:
-        """All that was handed out is finished, or what lies before these offsets, though nobody has come back for more.
-        For every thread."""
+        """Mark all records handed out as finished, or only the records before these offsets.
+
+        Otherwise they would be finished at the next read. Any thread may call it.
+        """
         self._inbox.unread.finish(offsets)
 
     async def _taken(
@@ -104,8 +110,11 @@ class Reading:
         return taken
 
     async def _poll(self, take: Callable[[], T], timeout_ms: float | None) -> T:
-        """Return what `take` gives once that is something, or after `timeout_ms`. Raise a failure before anything is
-        taken: partitions that always have records would hide the failure of another one for ever."""
+        """Return the result of `take` once it is not empty, or after `timeout_ms`.
+
+        Failures are raised before records are taken: partitions that always have records would otherwise hide the
+        failure of another one for ever.
+        """
         self._check_open()
         self._raise_failures()
         loop = asyncio.get_running_loop()
@@ -113,7 +122,7 @@ class Reading:
         with self.attendance.reading():
             while True:
                 if self._taken_in_a_row >= RECORDS_IN_A_ROW:
-                    # As long as there is something to take, nothing else here lets others run.
+                    # While there are records to take, no other await here yields to the loop.
                     self._taken_in_a_row = 0
                     await asyncio.sleep(0)
                 self._check_open()
@@ -123,6 +132,6 @@ class Reading:
                 self._raise_failures()
                 left = None if deadline is None else deadline - loop.time()
                 if left is not None and left <= 0:
-                    await asyncio.sleep(0)  # who asks again and again lets the fetches go on
+                    await asyncio.sleep(0)  # lets the fetches of a busy polling caller go on
                     return taken
                 await self._fetcher.wait(left)

@@ -1,4 +1,4 @@
-"""Records between the fetcher and a caller who takes one at a time, and those that the caller has in hand."""
+"""Records between the fetcher and a caller who takes one at a time, and records that the caller still processes."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..records import ConsumerRecord, TopicPartition
 
 
 class RecordPosition(NamedTuple):
-    """Where a record stands: the first of a partition that is in hand."""
+    """The place of a partition's first record that the caller still processes."""
 
     topic: str
     partition: int
@@ -28,29 +28,30 @@ class _Placed(Protocol):
 
 
 class RecordIterator:
-    """Records that were taken from the fetcher, and that the caller has not seen: the position of their partitions.
+    """Records that were taken from the fetcher but not seen by the caller; they determine the positions of their
+    partitions.
 
-    What the caller has seen is in its hands until it comes back for more. A thread other than the event loop's may take
-    from here, so that it need not wait for the loop with every record. All else is the loop's: the lock is between the
-    two, and the deque is one and the same for good.
+    Records that the caller has seen count as held by it until it asks for more. A thread other than the event loop's
+    may take records, so that it need not wait for the loop with every record. All other methods belong to the loop. The
+    lock protects the state between the two threads, and the deque is never replaced.
     """
 
     def __init__(self) -> None:
         self._lock = Lock()
         self._records: deque[ConsumerRecord] = deque()
         self._pop = self._records.popleft
-        self._last: ConsumerRecord | None = None  # in hand, where it was taken alone
-        self._in_hand: Iterable[_Placed] = ()  # otherwise
+        self._last: ConsumerRecord | None = None  # the record held by the caller, if it was taken alone
+        self._in_hand: Iterable[_Placed] = ()  # the records held by the caller otherwise
         self._came_back = False
-        self._seen: ConsumerRecord | None = None  # `_last` when that was asked
+        self._seen: ConsumerRecord | None = None  # `_last` at the previous call of `came_back`
 
     def add(self, records: Iterable[ConsumerRecord]) -> None:
-        """What comes after those that are there."""
+        """Append records."""
         with self._lock:
             self._records.extend(records)
 
     def take(self) -> ConsumerRecord | None:
-        """The next one; what was in hand before is finished."""
+        """Return the next record, None if there is none; the records held before are finished."""
         with self._lock:
             self._came_back = True
             self._last = self._records.popleft() if self._records else None
@@ -58,15 +59,17 @@ class RecordIterator:
             return self._last
 
     def take_on_loop(self) -> ConsumerRecord:
-        """`take` for the loop's own thread, where nobody else changes anything meanwhile. Raises IndexError when there
-        is none."""
+        """Return the next record, for the loop's thread, where no other change can happen meanwhile.
+
+        Raises IndexError if there is none.
+        """
         self._last = record = self._pop()
         return record
 
     def take_some(
         self, wanted: Callable[[TopicPartition], bool], limit: int
     ) -> dict[TopicPartition, list[ConsumerRecord]]:
-        """The first of those of the partitions that are `wanted`, up to `limit`."""
+        """Return up to `limit` records, the first of the partitions that are `wanted`."""
         taken: dict[TopicPartition, list[ConsumerRecord]] = {}
         with self._lock:
             kept: list[ConsumerRecord] = []
@@ -84,14 +87,14 @@ class RecordIterator:
         return len(self._records)
 
     def keep(self, partitions: Container[tuple[str, int]]) -> None:
-        """Forget those of other partitions."""
+        """Forget records of all other partitions."""
         with self._lock:
             self._replace([one for one in self._records if (one.topic, one.partition) in partitions])
             self._in_hand = [one for one in self._held() if (one.topic, one.partition) in partitions]
             self._last = None
 
     def drop(self, partitions: Container[tuple[str, int]]) -> dict[TopicPartition, int]:
-        """Forget those of these partitions that were not seen; the offset of the first of each."""
+        """Forget unseen records of these partitions; return the offset of the first one of each."""
         first: dict[TopicPartition, int] = {}
         with self._lock:
             kept: list[ConsumerRecord] = []
@@ -104,24 +107,26 @@ class RecordIterator:
         return first
 
     def positions(self) -> dict[TopicPartition, int]:
-        """The offset of the first record of each partition."""
+        """Return the offset of the first unseen record of each partition."""
         found: dict[TopicPartition, int] = {}
         with self._lock:
             for one in self._records:
                 found.setdefault(TopicPartition(one.topic, one.partition), one.offset)
         return found
 
-    # what the caller has in hand
+    # records that the caller holds
 
     def hand_out(self, first: Iterable[_Placed]) -> None:
-        """The caller is given what begins with these, past what is here; what was in hand before is finished."""
+        """Note that the caller gets records beginning with these, past the unseen ones; records held before are
+        finished.
+        """
         with self._lock:
             self._came_back = True
             self._last = None
             self._in_hand = first
 
     def finish(self, offsets: Mapping[TopicPartition, int] | None = None) -> None:
-        """The caller has said that all in hand is finished, or what lies before these offsets."""
+        """Note that the caller has finished all records that it holds, or the records before these offsets."""
         with self._lock:
             held, self._last = self._held(), None
             self._in_hand = (
@@ -135,12 +140,12 @@ class RecordIterator:
             )
 
     def in_hand(self) -> list[tuple[TopicPartition, int]]:
-        """The offset of the first of each partition."""
+        """Return the offset of the first record that the caller holds, of each partition."""
         with self._lock:
             return [(TopicPartition(one.topic, one.partition), one.offset) for one in self._held()]
 
     def came_back(self) -> bool:
-        """Whether the caller has, since this was asked before."""
+        """Return whether the caller has asked for records since the last call."""
         with self._lock:
             came_back = self._came_back or self._last is not self._seen
             self._came_back, self._seen = False, self._last

@@ -1,4 +1,4 @@
-"""Reads a stretch of one partition as it stands in the log: batches, markers and open transactions among them."""
+"""A reader of a stretch of one partition as it stands in the log, including markers and open transactions."""
 
 from __future__ import annotations
 
@@ -17,16 +17,18 @@ from .fetched import FetchedRecords
 from .fetcher import Fetcher
 
 LOOK_S = 0.2
-"""While nothing comes, so often the reason is looked for."""
+"""The interval at which failures are checked while no records arrive."""
 GONE_AFTER_S = 3.0
-"""A topic that no broker knows for so long is gone; one that is new may be unknown to some for a moment."""
+"""The time after which a topic that no broker knows counts as deleted; a new topic may be unknown to some brokers for a
+moment.
+"""
 
 
 class SliceReader:
-    """From an offset on, chunk by chunk; the next ones are fetched meanwhile. Raises what it cannot read.
+    """A reader of chunks from an offset on, which fetches the next chunks in advance.
 
-    The caller says when it has enough: what lies at its end may be fetched in vain. With `read_committed` the chunks
-    leave out what was aborted, and end at the last stable offset.
+    The caller decides where the slice ends: chunks after its end may be fetched in vain. With `read_committed` the
+    chunks leave out aborted records, and end at the last stable offset. Damage and failures are raised.
     """
 
     def __init__(
@@ -38,8 +40,11 @@ class SliceReader:
         *,
         topic_id: bytes | None = None,
     ) -> None:
-        """`fetching.reset_timestamp` does not matter: an offset that is not there is an error. `topic_id`: the topic to
-        read, whose name another one may bear by now. Brokers older than Fetch 13 (KIP-516) go by the name."""
+        """Create a reader that begins at offset `start`.
+
+        `fetching.reset_timestamp` has no effect: an offset that does not exist is an error. `topic_id`: the id of the
+        topic to read, since another topic may have its name by now. Brokers older than Fetch 13 (KIP-516) use the name.
+        """
         self._cluster = cluster
         self._lane = f"slice-{id(self)}"
         self._fetcher = Fetcher(cluster, replace(fetching, reset_timestamp=None), self._lane)
@@ -47,7 +52,7 @@ class SliceReader:
         self._topic_id = topic_id
         self._start = start
         self.position = start
-        """Where the next chunk begins."""
+        """The offset at which the next chunk begins."""
         self._patience_s = fetching.request_timeout_ms / 1000
 
     async def __aenter__(self) -> Self:
@@ -65,12 +70,12 @@ class SliceReader:
         self._fetcher.start()
 
     async def stop(self) -> None:
-        """Fetch no more. The connections of this slice are closed: the cluster outlives it."""
+        """Stop fetching, and close this slice's connections, as the cluster outlives them."""
         await self._fetcher.stop()
         self._cluster.close_lane(self._lane)
 
     def seek(self, offset: int) -> None:
-        """Go on there; what was fetched is dropped, and why nothing could be fetched where it was."""
+        """Continue at `offset`, and drop the buffer and any pending failure."""
         with suppress(KafkaError):
             self._fetcher.raise_failure()
         self.position = offset
@@ -78,11 +83,11 @@ class SliceReader:
         self._fetcher.changed()
 
     async def next_chunk(self) -> FetchedRecords:
-        """What was fetched next: one whole batch at least.
+        """Return the next fetched chunk: one whole batch at least.
 
-        Raises KafkaError: OFFSET_OUT_OF_RANGE for what is not there (any more), UNKNOWN_TOPIC_OR_PARTITION when the
-        topic is gone, UNKNOWN_TOPIC_ID when another topic has its name, RequestTimedOut when nothing has come for the
-        request timeout, and what else ends fetching.
+        Raises KafkaError: OFFSET_OUT_OF_RANGE for offsets that do not exist, or no longer; UNKNOWN_TOPIC_OR_PARTITION
+        for a deleted topic; UNKNOWN_TOPIC_ID if another topic has its name; RequestTimedOut if nothing has arrived for
+        the request timeout; and other failures that end fetching.
         """
         loop = asyncio.get_running_loop()
         began_s = loop.time()
@@ -98,7 +103,7 @@ class SliceReader:
         return chunk
 
     async def beginning(self) -> int:
-        """The log start offset, now. Raises KafkaError."""
+        """Return the current log start offset. Raises KafkaError."""
         found = await self._fetcher.list_offsets({self._partition: EARLIEST})
         offset, _ = found[self._partition]
         return offset

@@ -1,5 +1,5 @@
-"""Reports on topics that a consumer wants and cannot read: a denial for its reads, a warning in the log for a topic
-that does not exist.
+"""Reports on topics that a consumer wants and cannot read: reads raise for denied topics, the log warns of missing
+ones.
 """
 
 from __future__ import annotations
@@ -13,27 +13,29 @@ from ...protocol.errors import ErrorCode, KafkaError
 from ..connections.cluster import Cluster
 
 ABSENT_S: Final = 1.0
-"""A topic that was created a moment ago may be unknown to a broker: the warning waits for so long."""
+"""The delay of the warning, since a broker may not know a topic that was created a moment ago."""
 DENIED_AGAIN_S: Final = 5.0
-"""The cluster is asked so often whether a denied topic may be seen by now."""
+"""The interval at which the cluster is asked whether a denied topic may be seen by now."""
 
 logger = logging.getLogger(__name__)
 
 
 class TopicNotices:
-    """The notices of one consumer, read from the metadata of its cluster."""
+    """The notices of one consumer, derived from the metadata of its cluster."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
         self._absent_s: dict[str, float] = {}
-        """When each absent topic was seen absent first; infinity once the log has a warning about it."""
+        """The time at which each missing topic was first found missing; infinity after its warning."""
 
     def look(self, topics: Collection[str], now_s: float) -> KafkaError | None:
-        """Return the denial of those of these topics that the user may not see, None where there is none. Warn once of
-        each that has been absent for ABSENT_S."""
+        """Return the denial for those of the topics that the user may not see, None if there are none.
+
+        Logs one warning about each topic that has been missing for ABSENT_S.
+        """
         known = self._cluster.metadata.topics
         for topic in [one for one in self._absent_s if one not in known]:
-            del self._absent_s[topic]  # Forgotten: nobody wants it any more.
+            del self._absent_s[topic]  # The metadata forgot it: no part of the client wants it any more.
         for topic in topics:
             if topic in known and known[topic].error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 self._is_absent(topic, now_s)
@@ -47,7 +49,7 @@ class TopicNotices:
         return self._cluster.failure(code, where, operation="DESCRIBE", name=denied[0])
 
     def denied(self, topics: Iterable[str]) -> list[str]:
-        """Return those of these topics that the user may not see, in order."""
+        """Return the topics of these that the user may not see, in order."""
         known = self._cluster.metadata.topics
         code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
         return sorted(topic for topic in topics if topic in known and known[topic].error is code)

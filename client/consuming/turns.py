@@ -1,14 +1,14 @@
-"""The order in which a consumer takes records of its partitions, so that none falls back for good. Pure.
+"""The order in which a consumer takes records from its partitions, so that no partition starves. Pure.
 
 Partitions stand in a ring. A take begins at one of them and goes round once, or ends earlier if it has enough. The
-first one of a take is chosen in one of two ways:
+first partition of a take is chosen in one of two ways:
 
     by turn   each partition that has something to give, one after the other round the ring
     resumed   the partition at which the last take ended with records left, or the next one in the ring: once between
               two of its turns, and not after a take in which it was first
 
-Partitions that always have something are first by turn equally often, and none is first more than twice as often as
-another.
+Partitions that always have records are first by turn equally often, and no partition is first more than twice as often
+as another.
 """
 
 from __future__ import annotations
@@ -19,25 +19,25 @@ from itertools import chain
 from ..records import TopicPartition
 
 ReadyFrom = Callable[[int], Iterator[int]]
-"""Yields the places with something to give, from a place on round the ring."""
+"""A function that yields the places with buffered records, from a place on round the ring."""
 
 
 class Turns:
-    """The ring of one consumer. Places in it are numbers."""
+    """The ring of one consumer. Places in it are indices."""
 
     def __init__(self) -> None:
         self.ring: list[TopicPartition] = []
         self._turn = 0
-        """The place from which on the next turn is given."""
+        """The place at which the search for the next turn begins."""
         self._ended_at: int | None = None
         """The place to resume at."""
         self._first: TopicPartition | None = None
-        """The first one of the take before."""
+        """The first partition of the previous take."""
         self._resumed: set[TopicPartition] = set()
         """The partitions that were resumed with since their last turn."""
 
     def keep(self, partitions: Collection[TopicPartition]) -> None:
-        """Have these in the ring: those that stay keep their order, and new ones come last."""
+        """Set the partitions of the ring: kept ones stay in order, and new ones come last."""
         ring = self.ring
         resume = None if self._ended_at is None else ring[self._ended_at]
         kept = [one for one in (*ring[self._turn :], *ring[: self._turn]) if one in partitions]
@@ -47,7 +47,7 @@ class Turns:
         self._ended_at = self.ring.index(resume) if resume is not None and resume in known else None
 
     def take(self, ready_from: ReadyFrom) -> Iterator[int]:
-        """Begin a take: return the places with something to give, in its order."""
+        """Begin a take: return the places with buffered records, in the order of the take."""
         places = ready_from(self._turn)
         turn = next(places, None)
         if turn is None:
@@ -66,5 +66,5 @@ class Turns:
         return chain((turn,), places)
 
     def ended_at(self, place: int, *, has_more: bool) -> None:
-        """Note that the take had enough at this place, which may have more to give."""
+        """Note that the take had enough at this place, whose partition may have more records."""
         self._ended_at = place if has_more else (place + 1) % len(self.ring)
