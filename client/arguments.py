@@ -1,5 +1,4 @@
-"""Checks of callers' arguments at the boundary of the library: the error names the value given and the values allowed.
-"""
+"""Checks of callers' arguments at the boundary of the library: errors name the value given and the values allowed."""
 
 from __future__ import annotations
 

@@ -36,8 +36,7 @@ class ConsumerRecord(NamedTuple):
 
 
 class OffsetAndMetadata(NamedTuple):
-    """A group's committed position in a partition: the offset of the next record, and a text of the program's choice.
-    """
+    """A group's committed position in a partition: the next offset to read, and a text of the program."""
 
     offset: int
     metadata: str = ""

@@ -59,9 +59,7 @@ class Commits:
         """
         owned = self._subscriber.owned
         while True:
-            member = self._member_for(
-                places
-            )  # The caller's membership now, not the one when the lock is acquired.
+            member = self._member_for(places)  # The caller's now, not the one when the lock is acquired.
             try:
                 async with self._one_at_a_time:
                     return await self.kept.commit(member, places)

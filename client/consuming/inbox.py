@@ -64,7 +64,7 @@ class Inbox:
             self._fetcher.assigned[one].position = offset
 
     def give_back(self, partitions: Collection[TopicPartition]) -> None:
-        """Return records that were taken but not handed out one by one, so that they are taken again."""
+        """Reset positions to the first unread record of each partition, so that unread records are taken again."""
         if len(self.unread):
             for one, offset in self._drop(partitions).items():
                 self._go_back(self._fetcher.assigned[one], offset)

@@ -54,7 +54,7 @@ class CommittedOffsets:
     async def commit(
         self, member: ConsumerGroupMetadata, offsets: Mapping[TopicPartition, OffsetAndMetadata]
     ) -> None:
-        """Commit these as the next offsets to read. Raises KafkaError, REBALANCE_IN_PROGRESS among others."""
+        """Commit the next offsets to read. Raises KafkaError, REBALANCE_IN_PROGRESS among others."""
         if not offsets:
             return
         topics: defaultdict[str, list[OffsetCommitRequestPartition]] = defaultdict(list)

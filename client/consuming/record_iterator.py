@@ -28,8 +28,7 @@ class _Placed(Protocol):
 
 
 class RecordIterator:
-    """Records that were taken from the fetcher but not seen by the caller; they determine the positions of their
-    partitions.
+    """Fetched records that the caller has not seen; they determine the positions of their partitions.
 
     Records that the caller has seen count as held by it until it asks for more. A thread other than the event loop's
     may take records, so that it need not wait for the loop with every record. All other methods belong to the loop. The

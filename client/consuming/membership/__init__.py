@@ -1,1 +1,1 @@
-"""Membership in a group, by either protocol: which partitions are this member's, and how they change hands."""
+"""Membership in a group, by either protocol: the assignment of partitions to members, and their handover."""

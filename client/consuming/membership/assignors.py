@@ -1,7 +1,7 @@
-"""Who reads what: the assignors of Kafka's classic groups. Pure: same input, same answer.
+"""The assignors of Kafka's classic groups. Pure: the same input gives the same assignment.
 
-Range and round-robin give, for the same members, topics and partition counts, what the Java client's assignors give.
-The two sticky ones read and write what Java's do, and move as little.
+Range and round-robin give the same assignments as the Java client's assignors for the same members, topics and
+partition counts. The two sticky assignors read and write the same data as Java's, and move as few partitions.
 """
 
 from __future__ import annotations
@@ -23,23 +23,25 @@ from .subscription import (
 )
 
 Assignment = dict[str, dict[str, list[int]]]
-"""Member id -> topic -> partitions."""
+"""A mapping: member id -> topic -> partitions."""
 
 
 @dataclass(frozen=True, slots=True)
 class Assignor:
-    """One way to share partitions."""
+    """One strategy for sharing partitions."""
 
     assign: Callable[[Mapping[str, Subscription], Mapping[str, int]], Assignment]
-    """(member id -> subscription, topic -> number of partitions) -> assignment."""
+    """The function (member id -> subscription, topic -> number of partitions) -> assignment."""
     user_data: Callable[[Claim], bytes | None]
-    """What a member tells it of what it was assigned last."""
+    """The function that encodes a member's previous assignment for the group's leader."""
     cooperative: bool = False
-    """Whether members may keep during a rebalance what they have (KIP-429)."""
+    """True if members may keep their partitions during a rebalance (KIP-429)."""
 
 
 def range_assign(subscriptions: Mapping[str, Sequence[str]], partitions: Mapping[str, int]) -> Assignment:
-    """Topic by topic, consecutive partitions to the members in order of their ids; the first get one more."""
+    """Return consecutive partitions of each topic for its members, in order of their ids; the first members get one
+    more.
+    """
     assignment: Assignment = {member: {} for member in subscriptions}
     for topic, members in _by_topic(subscriptions).items():
         if topic not in partitions:
@@ -57,9 +59,7 @@ def range_assign(subscriptions: Mapping[str, Sequence[str]], partitions: Mapping
 def round_robin_assign(
     subscriptions: Mapping[str, Sequence[str]], partitions: Mapping[str, int]
 ) -> Assignment:
-    """All partitions of all topics, dealt in turn to the members in order of their ids that want the
-    topic.
-    """
+    """Return all partitions of all topics, dealt in turn to the members that want the topic, in order of their ids."""
     assignment: dict[str, dict[str, list[int]]] = {member: defaultdict(list) for member in subscriptions}
     members = sorted(subscriptions)
     turn = 0
@@ -73,7 +73,7 @@ def round_robin_assign(
 
 
 def sticky_assign(subscriptions: Mapping[str, Subscription], partitions: Mapping[str, int]) -> Assignment:
-    """As balanced as can be, each member keeping what it had as far as that allows."""
+    """Return the most balanced assignment; within it, members keep as much of their previous one as possible."""
     claims = {member: sticky_claim(one) for member, one in subscriptions.items()}
     return _nested(sticky(_topics(subscriptions), partitions, claims))
 
@@ -81,7 +81,10 @@ def sticky_assign(subscriptions: Mapping[str, Subscription], partitions: Mapping
 def cooperative_sticky_assign(
     subscriptions: Mapping[str, Subscription], partitions: Mapping[str, int]
 ) -> Assignment:
-    """Likewise, but what another member has yet to give up goes to nobody: it is assigned when that has rejoined."""
+    """Return a sticky assignment without the partitions that another member must give up first.
+
+    These are assigned after that member has rejoined.
+    """
     claims = {member: cooperative_claim(one) for member, one in subscriptions.items()}
     holder = holders(claims)
     return _nested(
@@ -93,7 +96,7 @@ def cooperative_sticky_assign(
 
 
 def _of_topics(assign: Callable[[Mapping[str, Sequence[str]], Mapping[str, int]], Assignment]) -> Assignor:
-    """An assignor that looks at nothing but topics."""
+    """Return an assignor that considers nothing but topics."""
     return Assignor(lambda subscriptions, counts: assign(_topics(subscriptions), counts), lambda _: None)
 
 
@@ -103,7 +106,7 @@ ASSIGNORS: dict[str, Assignor] = {
     "sticky": Assignor(sticky_assign, sticky_user_data),
     "cooperative-sticky": Assignor(cooperative_sticky_assign, cooperative_user_data, cooperative=True),
 }
-"""Assignors by the protocol name that members agree on."""
+"""The assignors, by the protocol name that members agree on."""
 
 
 def _topics(subscriptions: Mapping[str, Subscription]) -> dict[str, Sequence[str]]:

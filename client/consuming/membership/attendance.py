@@ -1,5 +1,6 @@
-"""Whether the program comes back for records in time (`max_poll_interval_ms`): a member of a group that does not keeps
-its partitions from those who would read them.
+"""A check that the program asks for records within `max_poll_interval_ms`.
+
+A member of a group that does not read holds its partitions back from members that would.
 """
 
 from __future__ import annotations
@@ -15,12 +16,12 @@ logger = logging.getLogger(__name__)
 
 
 class Attendance:
-    """Of one consumer. Who waits in a read is there, however long that takes."""
+    """The attendance of one consumer's program. A program that waits in a read is present, however long the wait."""
 
     def __init__(self, unread: RecordIterator, max_away_ms: int) -> None:
         self.max_away_ms = max_away_ms
         self.away = False
-        """It was found missing, and has not come back since."""
+        """True after the program was found missing, until its next read."""
         self._unread = unread
         self._reads = 0
         self._seen_s = 0.0
@@ -28,7 +29,7 @@ class Attendance:
 
     @contextmanager
     def reading(self) -> Iterator[None]:
-        """Around what waits for records."""
+        """Return a context manager for a read, during which the program is present."""
         self._reads += 1
         self.away = False
         self._back.set()
@@ -39,12 +40,14 @@ class Attendance:
             self.begin()
 
     def begin(self) -> None:
-        """It is there now."""
+        """Note that the program is present now."""
         self._seen_s = asyncio.get_running_loop().time()
 
     def missing(self) -> bool:
-        """Whether it has been away for too long. To be asked from time to time: a read that had its record at hand is
-        noticed only then."""
+        """Return whether the program has been away for too long.
+
+        Call it regularly: it also notices the reads that found a buffered record since its last call.
+        """
         if self._reads or self._unread.came_back():
             self.begin()
         self.away = asyncio.get_running_loop().time() - self._seen_s > self.max_away_ms / 1000
@@ -53,7 +56,7 @@ class Attendance:
         return self.away
 
     def warn(self, group_id: str) -> None:
-        """Tell what follows, and what to do about it."""
+        """Log the consequences for the group, and the remedies."""
         logger.warning(
             "group %r: nothing was read for longer than max_poll_interval_ms (%d ms), so this consumer leaves the "
             "group and others get its partitions; the next read joins again. Read more often, fewer records at a time "
@@ -63,6 +66,6 @@ class Attendance:
         )
 
     async def present(self) -> None:
-        """Return once it is there."""
+        """Wait until the program is present."""
         while self.away:
             await self._back.wait()

@@ -1,7 +1,7 @@
-"""Membership in a consumer group by KIP-848: the broker assigns, the member only heartbeats.
+"""Membership in a consumer group of KIP-848: the broker assigns, the member only sends heartbeats.
 
-One task, `_run`, heartbeats; another one, `_follow`, brings what this consumer has in line with what it was assigned,
-while the heartbeats go on. What is said and done is decided by `heartbeats`.
+One task, `_run`, sends heartbeats. Another one, `_follow`, adapts the consumer's partitions to the assignment while the
+heartbeats go on. The pure module `heartbeats` decides their contents and the steps of the handover.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ LEAVE_EPOCH: Final = -1
 LEAVE_FOR_A_WHILE_EPOCH: Final = -2
 LEAVE_TIMEOUT_MS: Final = 2_000
 FIRST_INTERVAL_S: Final = 1.0
-"""Until the coordinator has told its own."""
+"""The heartbeat interval until the coordinator has sent one."""
 _FIRST_WITH_PATTERN: Final = 1
 
 FENCED: Final = frozenset({ErrorCode.FENCED_MEMBER_EPOCH, ErrorCode.UNKNOWN_MEMBER_ID})
@@ -52,12 +52,12 @@ EXPLAINED: Final = {
     ErrorCode.INVALID_REGULAR_EXPRESSION: "a pattern given as text is matched by the broker, in the syntax of RE2; "
     "a re.Pattern is matched by the client",
 }
-"""What ends a membership for good, in the words of this client's options."""
+"""Errors that end a membership for good, explained in terms of this client's options."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroupOptions:
-    """See Consumer for the meaning of each."""
+    """Options of a member; `Consumer` documents the meaning of each."""
 
     group_id: str
     group_instance_id: str | None
@@ -69,7 +69,7 @@ class ConsumerGroupOptions:
 
 
 class ConsumerGroupMember:
-    """One member of a group. What it is assigned, and has to give up, goes by way of `handover`."""
+    """One member of a group. `handover` takes over and gives up its partitions."""
 
     def __init__(
         self,
@@ -80,10 +80,13 @@ class ConsumerGroupMember:
         attendance: Attendance,
         look_again: Callable[[], None],
     ) -> None:
-        """`look_again`: called when a topic is denied that was not before; `subscribe` may follow, without it."""
+        """Create a member that has not joined yet.
+
+        `look_again`: called when a topic is newly denied; `subscribe` may follow, without that topic.
+        """
         self.member_id = str(uuid.uuid4())
         self.failure: BaseException | None = None
-        """What ended the membership for good."""
+        """The error that ended the membership for good."""
         self._cluster = cluster
         self._options = options
         self._handover = handover
@@ -92,11 +95,11 @@ class ConsumerGroupMember:
         self._known_as = ConsumerGroupMetadata(options.group_id)
         self._state = Membership(wanted)
         self._names: dict[bytes, str] = {}
-        """Of the topics that it has, or is about to take over or to give up."""
+        """The names, by id, of the topics that the member has, or is about to take over or to give up."""
         self._patterns = wanted.pattern is not None
-        """Whether the coordinator may know a pattern of this member."""
+        """True if the coordinator may know a pattern of this member."""
         self._told_assignment = False
-        """Whether the listener was, since it joined."""
+        """True once the listener was notified of an assignment since the member joined."""
         self._interval_s = FIRST_INTERVAL_S
         self._news = asyncio.Event()
         self._heard = asyncio.Event()
@@ -105,20 +108,22 @@ class ConsumerGroupMember:
         self._following: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Become a member."""
+        """Join the group."""
         self._attendance.begin()
         self._task = asyncio.ensure_future(self._run())
 
     def subscribe(self, wanted: Wanted) -> None:
-        """Want these topics from now on."""
+        """Subscribe to these topics from now on."""
         self._state.wanted = wanted
         self._patterns = self._patterns or wanted.pattern is not None
         if self._state.due:
             self._news.set()
 
     async def leave(self) -> None:
-        """Give up the partitions and the membership at once. A static member's place is kept for it until its session
-        ends."""
+        """Give up the partitions and the membership at once.
+
+        The group keeps a static member's place until its session ends.
+        """
         for task in (self._task, self._following):
             if task is not None:
                 task.cancel()
@@ -138,16 +143,21 @@ class ConsumerGroupMember:
 
     @property
     def generation(self) -> int:
-        """For which its epoch stands."""
+        """The member epoch, in the place of a classic generation; NO_GENERATION without membership."""
         return self._state.epoch if self._state.epoch > 0 else NO_GENERATION
 
     def metadata(self) -> ConsumerGroupMetadata:
-        """Who it is now; who it was, once it is no member any more: that one is fenced, nobody would not be."""
+        """Return the current membership, or the last one after it ended.
+
+        The coordinator fences commits of an ended membership, while it would accept commits without any.
+        """
         return self._known_as
 
     async def outgrow(self, epoch: int) -> None:
-        """Heartbeat until the member has another epoch than this, which the coordinator called stale. Raises KafkaError
-        STALE_MEMBER_EPOCH if that takes longer than the request timeout."""
+        """Send heartbeats until the member has another epoch than this, which the coordinator called stale.
+
+        Raises KafkaError STALE_MEMBER_EPOCH if that takes longer than the request timeout.
+        """
         backoff = Backoff(self._options.retry_backoff_max_ms)
         try:
             async with asyncio.timeout(self._options.request_timeout_ms / 1000):
@@ -190,13 +200,13 @@ class ConsumerGroupMember:
             self._heard.set()
 
     async def _cure(self, error: KafkaError) -> None:
-        """Put the membership where the next heartbeat can succeed. Raises the error when nothing can."""
+        """Restore a state in which the next heartbeat can succeed. Raises the error if there is none."""
         if coordinator_moved(error):
             self._coordinator.forget()
         elif error.code in FENCED:
             self._state.fenced()
             await self._lose()
-        elif error.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:  # As in Java, it may be allowed again.
+        elif error.code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:  # as in Java: it may be allowed later
             self._handover.deny(error)
             self._look_again()
         elif not error.code.retriable:
@@ -205,18 +215,18 @@ class ConsumerGroupMember:
             raise restated(error, f"{where} ({hint})" if hint else where) from error
 
     async def _stay_away(self) -> None:
-        """As the program does, until it comes back: others get the partitions."""
+        """Leave the group until the program returns, so that other members get the partitions."""
         self._attendance.warn(self._options.group_id)
-        await self._stop_following()  # From its goodbye on others may have what it was about to take over.
+        await self._stop_following()  # After the goodbye, other members may get the partitions to take over.
         self._handover.hold()
         await self._say_goodbye()
         await self._lose()
         await self._attendance.present()
 
     async def _say_goodbye(self) -> None:
-        """A static member only says that it is away for a while."""
+        """Send a last heartbeat: a static member announces a temporary absence, others leave."""
         if self._coordinator.broker_id is None:
-            return  # Nobody knows this member. Otherwise one may, even if that was not told to it yet.
+            return  # No coordinator knows this member. Otherwise one may, even if its answer is missing.
         static = self._options.group_instance_id is not None
         request = ConsumerGroupHeartbeatRequest(
             group_id=self._options.group_id,
@@ -224,11 +234,11 @@ class ConsumerGroupMember:
             member_epoch=LEAVE_FOR_A_WHILE_EPOCH if static else LEAVE_EPOCH,
             instance_id=self._options.group_instance_id,
         )
-        with suppress(KafkaError):  # Its session ends by itself.
+        with suppress(KafkaError):  # Without it, the session expires.
             await self._coordinator.ask(request, timeout_ms=LEAVE_TIMEOUT_MS)
 
     async def _lose(self) -> None:
-        """All partitions may be somebody else's already."""
+        """Give up all partitions as lost: other members may have them already."""
         self._state.fenced()
         await self._stop_following()
         await self._handover.settled()
@@ -237,13 +247,13 @@ class ConsumerGroupMember:
         self._told_assignment = False
 
     async def _stop_following(self) -> None:
-        """What is changing hands goes on to its end, and nothing more begins."""
+        """Begin no further handover; the current one completes."""
         if self._following is not None:
             self._following.cancel()
             await asyncio.gather(self._following, return_exceptions=True)
 
     async def _beats(self) -> None:
-        """Heartbeats beside something that takes long."""
+        """Send heartbeats during work that may take long."""
         while self._state.epoch > 0:
             await asyncio.sleep(self._interval_s)
             with suppress(KafkaError):
@@ -276,7 +286,7 @@ class ConsumerGroupMember:
         self._heard.set()
 
     def _refusal(self, code: ErrorCode, told: str | None) -> KafkaError:
-        """Return the coordinator's error. Where a topic is denied, its answer does not name the topic."""
+        """Return the coordinator's error. For a denied topic, its answer does not name the topic."""
         user = self._coordinator.user
         if code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
             topics = self._state.wanted.topics
@@ -312,7 +322,7 @@ class ConsumerGroupMember:
             ]
         return request
 
-    # what changes hands
+    # handover
 
     def _follow_up(self) -> None:
         self._following = None
@@ -339,16 +349,14 @@ class ConsumerGroupMember:
             if step != self._state.step():
                 continue
             known = frozenset(one for one in step.take_over if one[0] in self._names)
-            if (
-                not known
-            ):  # Too new for the broker that was asked, or deleted: then they leave the assignment.
+            if not known:  # Unknown to the broker that was asked, or deleted and soon unassigned.
                 await asyncio.sleep(backoff.next_s())
                 continue
             self._state.takes_over(known)
             await self._handover.take_over(self._named(known))
             self._news.set()
             told = self._told_assignment = True
-        # A listener hears of every assignment, as with the classic protocol.
+        # The listener is notified of every assignment, as with the classic protocol.
         if not told and self._state.is_there:
             await self._handover.take_over(())
             self._told_assignment = True
@@ -357,7 +365,7 @@ class ConsumerGroupMember:
         return {TopicPartition(self._names[topic_id], index) for topic_id, index in places}
 
     async def _learn_names(self, topic_ids: Iterable[bytes]) -> None:
-        """Learn those of these topics, as far as the cluster tells, and forget others that nothing needs any more."""
+        """Look up names of these topics, as far as the cluster knows them, and forget names no longer needed."""
         wanted = {topic_id for topic_id, _ in self._state.owned | self._state.target}.union(topic_ids)
         self._names = {topic_id: name for topic_id, name in self._names.items() if topic_id in wanted}
         for topic in self._cluster.metadata.topics.values():

@@ -1,15 +1,15 @@
 """Membership in a classic consumer group: find the coordinator, join, sync, heartbeat, leave.
 
-One task, `_run`, goes round: coordinator -> join -> sync -> heartbeats until a rebalance begins -> join.
-Whatever the coordinator refuses sends it back to the place that cures it: a moved coordinator to the lookup,
-an unknown member to joining afresh, a rebalance to joining again under the same member id.
+One task, `_run`, is a loop: coordinator -> join -> sync -> heartbeats until a rebalance begins -> join. A refusal by
+the coordinator sends it back to the step that cures it: after a moved coordinator to the lookup, for an unknown member
+to joining without a member id, for a rebalance to joining with the same one.
 
-With assignors that all are cooperative (KIP-429) a member keeps its partitions while it joins, gives up afterwards what
-the new assignment lacks, and then joins once more, so that these find new owners. Else it gives up everything first.
+If all assignors are cooperative (KIP-429), a member keeps its partitions while it joins. It then gives up the
+partitions missing from the new assignment, and joins once more, so that these find new owners. Otherwise it gives up
+all partitions before it joins.
 
-No rebalance waits for the program, which may be in the middle of what it does, or wait for a commit. But a program that
-does not come back for records at all is no member for long: the partitions are lost and the group is left, until the
-next read.
+No rebalance waits for the program, which may be busy, or be waiting for a commit. But a program that does not ask for
+records at all loses its membership: the partitions are lost and the group is left, until the next read.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ ResponseT = TypeVar("ResponseT", bound=Message)
 
 @dataclass(frozen=True, slots=True)
 class GroupOptions:
-    """See Consumer for the meaning of each."""
+    """Options of a member; `Consumer` documents the meaning of each."""
 
     group_id: str
     group_instance_id: str | None
@@ -72,7 +72,7 @@ class GroupOptions:
 
 
 class Group:
-    """One member of a group. What it is assigned, and has to give up, goes by way of `handover`."""
+    """One member of a group. `handover` takes over and gives up its partitions."""
 
     def __init__(
         self,
@@ -84,10 +84,10 @@ class Group:
     ) -> None:
         self.member_id = ""
         self.generation = NO_GENERATION
-        """In which it was given the partitions that it has; NO_GENERATION while it has none to commit for."""
+        """The generation in which the member got its partitions; NO_GENERATION while it has none to commit for."""
         self._known_as = ConsumerGroupMetadata(options.group_id)
         self.failure: BaseException | None = None
-        """What ended the membership for good."""
+        """The error that ended the membership for good."""
         self._cluster = cluster
         self._options = options
         self._topics = tuple(topics)
@@ -96,30 +96,33 @@ class Group:
         self._cooperative = all(ASSIGNORS[name].cooperative for name in options.assignors)
         self._last: Claim = NOTHING
         self._counts: dict[str, int] | None = None
-        """What it assigned partitions by; None for a member that is not the leader."""
+        """The partition counts that the last assignment was based on; None for a member that is not the leader."""
         self._join_again = asyncio.Event()
         self._coordinator = Coordinator(cluster, options.group_id, OF_GROUP, LANE)
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Become a member."""
+        """Join the group."""
         self._attendance.begin()
         self._task = asyncio.ensure_future(self._run())
 
     def subscribe(self, topics: Iterable[str]) -> None:
-        """Want these topics from now on."""
+        """Subscribe to these topics from now on."""
         if self._topics != tuple(topics):
             self._topics = tuple(topics)
             self._join_again.set()
 
     def metadata_refreshed(self) -> None:
-        """Have the group rebalance if this is its leader and the number of partitions has changed."""
+        """Make the group rebalance if this member leads it and the number of partitions has changed."""
         if self._counts is not None and self._counts != self._counted(self._counts):
             self._join_again.set()
 
     async def leave(self) -> None:
-        """Give up the partitions and the membership at once, so that the others need not wait for the session to
-        end. A static member keeps its place until then."""
+        """Give up the partitions and the membership at once, so that other members need not wait for the session
+        timeout.
+
+        A static member keeps its place until its session ends.
+        """
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -131,7 +134,10 @@ class Group:
         self._lead_none()
 
     def metadata(self) -> ConsumerGroupMetadata:
-        """Who it is now; who it was, once it is no member any more: that one is fenced, nobody would not be."""
+        """Return the current membership, or the last one after it ended.
+
+        The coordinator fences commits of an ended membership, while it would accept commits without any.
+        """
         return self._known_as
 
     # membership
@@ -178,7 +184,7 @@ class Group:
             await self._lose()
 
     async def _cure(self, error: KafkaError) -> bool:
-        """Put the membership where going round again can succeed; False when nothing can."""
+        """Restore a state in which the loop can succeed; return False if there is none."""
         code = error.code
         if coordinator_moved(error):
             self._coordinator.forget()
@@ -196,14 +202,14 @@ class Group:
         await self._handover.give_up(self._handover.owned, lost=True)
 
     async def _stay_away(self) -> None:
-        """As the program does: others get the partitions."""
+        """Leave the group, since the program is away, so that other members get the partitions."""
         self._attendance.warn(self._options.group_id)
         self._handover.hold()
         await self._say_goodbye()
         await self._lose()
 
     async def _prepare(self) -> None:
-        """Give up what it may not keep while it joins."""
+        """Give up the partitions that the member may not keep while it joins."""
         owned = self._handover.owned
         if self._cooperative:
             wanted = set(self._topics)
@@ -212,13 +218,13 @@ class Group:
             await self._meanwhile_beating(self._handover.give_up(owned))
 
     async def _adopt(self, assignment: list[TopicPartition]) -> None:
-        """Have the partitions of the new assignment, and no others."""
+        """Change the owned partitions to the new assignment."""
         self._last = Claim(self.generation, tuple(assignment))
         owned = self._handover.owned
         revoked = owned.difference(assignment)
         if revoked:
             await self._meanwhile_beating(self._handover.give_up(revoked))
-            self._join_again.set()  # Only now may somebody else have them.
+            self._join_again.set()  # Only now may another member get them.
         await self._meanwhile_beating(
             self._handover.take_over([one for one in assignment if one not in owned])
         )
@@ -227,7 +233,7 @@ class Group:
         options = self._options
         self._join_again.clear()
         self._lead_none()
-        # The coordinator answers when all members are there, at the latest after the rebalance timeout.
+        # The coordinator answers when all members have joined, at the latest after the rebalance timeout.
         joined = await self._ask(
             JoinGroupRequest(
                 group_id=options.group_id,
@@ -263,7 +269,7 @@ class Group:
         )
         self._check(synced.error_code, "sync")
         partitions = decode_assignment(synced.assignment)
-        # Not before: until now it has the partitions of the generation before.
+        # Not earlier: until now the member has the partitions of the previous generation.
         self.generation = joined.generation_id
         self._known_as = ConsumerGroupMetadata(
             options.group_id, self.generation, self.member_id, options.group_instance_id
@@ -271,7 +277,7 @@ class Group:
         return [TopicPartition(topic, index) for topic, indexes in partitions.items() for index in indexes]
 
     def _lead_none(self) -> None:
-        """Ask no more about the topics of others, as the leader of a generation does."""
+        """Stop following the topics of other members, which the leader of a generation follows."""
         self._counts = None
         self._cluster.follow(self, ())
 
@@ -281,7 +287,7 @@ class Group:
         return encode_subscription(Subscription(self._topics, owned, user_data, self._options.rack))
 
     async def _assignments(self, joined: JoinGroupResponse) -> list[SyncGroupRequestAssignment]:
-        """The leader's work: everyone's partitions by the assignor that all members know."""
+        """Return every member's partitions, assigned by the agreed assignor; the leader's task."""
         subscriptions = {member.member_id: decode_subscription(member.metadata) for member in joined.members}
         topics = {topic for wanted in subscriptions.values() for topic in wanted.topics}
         self._cluster.follow(self, topics)
@@ -297,7 +303,7 @@ class Group:
         ]
 
     def _counted(self, before: dict[str, int]) -> dict[str, int]:
-        """How many partitions these topics have now; as before, while that cannot be told."""
+        """Return the current partition counts of these topics; unknown counts stay as before."""
         counts = dict(before)
         for topic in before:
             known = self._cluster.metadata.topics.get(topic)
@@ -310,8 +316,10 @@ class Group:
     # heartbeats
 
     async def _heartbeats(self) -> None:
-        """Heartbeat until there is reason to join again, which is raised if the coordinator named it, or until the
-        program has been away for too long."""
+        """Send heartbeats until there is a reason to join again, or the program has been away for too long.
+
+        A reason named by the coordinator is raised.
+        """
         interval_s = wait_s = self._options.heartbeat_interval_ms / 1000
         backoff = Backoff(self._options.retry_backoff_max_ms)
         while not await self._told_to_join_again(wait_s):
@@ -347,7 +355,7 @@ class Group:
         self._check(response.error_code, "heartbeat")
 
     async def _meanwhile_beating(self, work: Awaitable[None]) -> None:
-        """Do what may take a listener long without being thrown out for silence."""
+        """Await `work`, which may take a listener long, with heartbeats that keep the membership."""
         beats = asyncio.ensure_future(self._beats())
         try:
             await work
@@ -357,7 +365,7 @@ class Group:
     async def _beats(self) -> None:
         while self.generation != NO_GENERATION:
             await asyncio.sleep(self._options.heartbeat_interval_ms / 1000)
-            with suppress(KafkaError):  # The next request of the membership is told the same.
+            with suppress(KafkaError):  # The next request of the membership gets the same error.
                 await self._beat()
 
     # the coordinator

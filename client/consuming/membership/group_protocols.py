@@ -1,4 +1,4 @@
-"""The two protocols by which a consumer is a member of a group, and which options belong to which."""
+"""The two protocols of group membership, and the options that belong to each."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ DEFAULT_HEARTBEAT_INTERVAL_MS = 3_000
 def member_options(
     options: MembershipOptions, connection: ConnectionOptions, *, rack: str | None
 ) -> GroupOptions | ConsumerGroupOptions | None:
-    """What a member is told, in the protocol that is asked for; None without a group.
+    """Return the options of a member for the chosen protocol; None without a group.
 
-    Raises ValueError for what is not there, and for what the other protocol alone has.
+    Raises ValueError for unknown values, and for options that only the other protocol has.
     """
     if options.group_protocol not in ("classic", "consumer"):
         raise ValueError(f"group_protocol is 'classic' or 'consumer', not {options.group_protocol!r}")

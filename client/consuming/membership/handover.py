@@ -1,8 +1,9 @@
-"""Partitions change hands: what comes begins where the group committed, what goes is held until all is said about it.
+"""The handover of partitions: new ones begin at the committed offset, outgoing ones are held until the listener is
+done.
 
-The order in which it happens is the promise. Taking over: the partitions are assigned but not read, the listener is
-told, they are read. Giving up: they are read no more, what is automatic is committed, the listener is told, they are
-not assigned any more.
+The order of the steps is a promise to programs. Taking over: the partitions are assigned but not read, the listener is
+notified, they are read. Giving up: reads of them stop, auto-commit commits, the listener is notified, they are no
+longer assigned.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from .listener import RebalanceListener
 
 
 class Handover:
-    """Of one consumer; the partitions of its fetcher change nowhere else."""
+    """The handover of one consumer; no other object changes the partitions of its fetcher."""
 
     def __init__(
         self,
@@ -35,7 +36,7 @@ class Handover:
         retry_backoff_max_ms: int,
         commit: Callable[[], Awaitable[None]] | None,
     ) -> None:
-        """`commit`: what to do before partitions are given up; it raises nothing."""
+        """Create a handover. `commit`: awaited before partitions are given up; it raises nothing."""
         self.listener = RebalanceListener()
         self._fetcher = fetcher
         self._inbox = inbox
@@ -44,60 +45,65 @@ class Handover:
         self._retry_backoff_max_ms = retry_backoff_max_ms
         self._commit = commit
         self._is_going = False
-        """Whether all that is assigned is about to be lost."""
+        """True while all assigned partitions are about to be lost."""
         self._failures: deque[BaseException] = deque()
         self._under_way: asyncio.Task[None] | None = None
         self._lookups: set[asyncio.Task[None]] = set()
 
     @property
     def owned(self) -> set[TopicPartition]:
-        """All that is assigned."""
+        """The assigned partitions."""
         return set(self._fetcher.assigned)
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Have exactly these, without telling anybody."""
+        """Assign exactly these partitions, without notifying the listener."""
         self._begin_all(self._assign(partitions), None)
 
     async def take_over(self, partitions: Collection[TopicPartition]) -> None:
-        """Have these too. Goes on to its end if the caller is cancelled, as `give_up` does."""
+        """Assign these partitions in addition. A cancelled caller does not interrupt it."""
         await self._whole(self._take_over(partitions))
 
     async def give_up(self, partitions: Collection[TopicPartition], *, lost: bool = False) -> None:
-        """Have these no more; `lost`: somebody else may have them already."""
+        """Give up these partitions. A cancelled caller does not interrupt it.
+
+        `lost`: another member may have them already, so that nothing is committed.
+        """
         self._is_going = False
         await self._whole(self._give_up(partitions, lost))
 
     def hold(self) -> None:
-        """Give no more records of what is assigned, nor of what is being taken over: it is about to be lost."""
+        """Hand out no more records of the assigned partitions and of those being taken over, which are about to be
+        lost.
+        """
         self._is_going = True
         self._inbox.hold(self.owned)
 
     async def settled(self) -> None:
-        """Return once nothing is changing hands."""
+        """Wait until no partition is changing hands."""
         if self._under_way is not None:
             await asyncio.wait([self._under_way])
 
     async def stop(self) -> None:
-        """Look up no more offsets."""
+        """Cancel the lookups of committed offsets."""
         for task in self._lookups:
             task.cancel()
         await asyncio.gather(*self._lookups, return_exceptions=True)
 
     def fail(self, error: BaseException) -> None:
-        """Let the next read raise `error`."""
+        """Make the next read raise `error`, after earlier errors."""
         self._failures.append(error)
         self._fetcher.wake_waiter()
 
     def deny(self, denial: KafkaError) -> None:
-        """Let the next read raise `denial`. One that comes before that read takes its place."""
+        """Make the next read raise `denial`. A later denial or failure of fetching replaces it."""
         self._fetcher.fail(denial)
 
     def wake(self) -> None:
-        """Let a read that waits look at what has become of the membership."""
+        """Wake a waiting read, so that it checks the state of the membership."""
         self._fetcher.wake_waiter()
 
     def raise_failure(self) -> None:
-        """Raise what the listener raised, or what went wrong for good, each once."""
+        """Raise the oldest failure of the listener or of the handover, each once."""
         if self._failures:
             raise self._failures.popleft()
 
@@ -137,7 +143,7 @@ class Handover:
                 await answer
         except (
             asyncio.CancelledError
-        ):  # Not of this task: the partitions change hands whatever a listener waits for.
+        ):  # This task is not cancelled: a listener does not prevent the handover.
             self.fail(RuntimeError(f"{event.__qualname__} waited for something that was cancelled"))
         except Exception as error:
             self.fail(error)
@@ -145,7 +151,7 @@ class Handover:
     # where to begin
 
     def _assign(self, partitions: Iterable[TopicPartition], *, held: bool = False) -> list[AssignedPartition]:
-        """Returns those that are new, which nothing is fetched of before they have a position."""
+        """Assign the partitions; return the new ones, which are not fetched before they have a position."""
         before = self._fetcher.assigned
         self._fetcher.assign(partitions)
         self._inbox.reassigned()
@@ -171,7 +177,10 @@ class Handover:
     async def _begin_at_committed(
         self, offsets: CommittedOffsets, states: list[AssignedPartition], told: asyncio.Event | None
     ) -> None:
-        """Ask until it is known where to begin, or they are not ours any more; reads raise what stands in the way."""
+        """Look up committed offsets until the partitions have positions, or are no longer assigned.
+
+        Reads raise the failures.
+        """
         backoff = Backoff(self._retry_backoff_max_ms)
         while states := [one for one in states if self._fetcher.assigned.get(one.partition) is one]:
             try:
@@ -185,7 +194,7 @@ class Handover:
                 if one.partition in committed:
                     self._begin(one, committed[one.partition])
             if told is not None and self._reset_timestamp is None:
-                await told.wait()  # The listener may seek where there is nothing committed.
+                await told.wait()  # The listener may seek in partitions without a committed offset.
             for one in states:
                 self._begin(one, committed.get(one.partition))
             self._fetcher.changed()
@@ -198,7 +207,7 @@ class Handover:
             or state.position is not None
             or state.reset_to is not None
         ):
-            return  # not ours any more, or the caller has sought a place meanwhile
+            return  # no longer assigned, or the program has called seek meanwhile
         if committed is not None:
             self._inbox.resume(state, committed)
         elif self._reset_timestamp is not None:

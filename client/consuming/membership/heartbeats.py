@@ -1,17 +1,17 @@
-"""What a member of a consumer group (KIP-848) says in its next heartbeat, and does about what it was told. Pure.
+"""The contents of a consumer group member's heartbeats (KIP-848), and its steps towards the assignment. Pure.
 
     epoch   becomes   when
-    0       n         the coordinator took the member in
-    n       m         it follows a newer assignment
-    n       0         it was fenced: all its partitions are lost, and it joins anew
+    0       n         the coordinator accepted the member
+    n       m         the member follows a newer assignment
+    n       0         the member was fenced: all its partitions are lost, and it joins again
 
-Partitions are (topic id, index). The member goes towards the assignment that it was told last in two steps: it gives up
-what is not in it, and says so with its next heartbeat; then it takes over what is new. So a partition that the
-coordinator has taken away goes to nobody else before it is given up here.
+Partitions are (topic id, index). The member reaches the last assignment in two steps. It first gives up the partitions
+missing from the assignment, and reports that in its next heartbeat. Then it takes over the new ones. A partition that
+the coordinator has taken away thus goes to no other member before it is given up here.
 
-A heartbeat that says what the member owns says what it does not own, too. The coordinator may have taken such a
-partition away since, and gives it to somebody else on hearing that. So the member takes nothing over before it has the
-answer.
+A heartbeat with the owned partitions also reports which are not owned. The coordinator may have withdrawn such a
+partition meanwhile, and then gives it to another member. The member therefore takes over nothing before that heartbeat
+is answered.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Final
 
 TopicIdPartition = tuple[bytes, int]
-"""A partition by the id of its topic, 16 bytes, and its number."""
+"""A partition: the id of its topic, 16 bytes, and its number."""
 TopicIdPartitions = frozenset[TopicIdPartition]
 NOTHING: Final[TopicIdPartitions] = frozenset()
 JOIN_EPOCH: Final = 0
@@ -28,7 +28,7 @@ JOIN_EPOCH: Final = 0
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """Topics by name, or those that the broker finds by `pattern`."""
+    """A subscription: topics by name, or a `pattern` that the broker matches."""
 
     topics: tuple[str, ...] = ()
     pattern: str | None = None
@@ -36,27 +36,27 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Beat:
-    """What one heartbeat says; None is what the coordinator knows already."""
+    """The contents of one heartbeat; None stands for a value that the coordinator knows already."""
 
     epoch: int
     wanted: Wanted | None
     owned: TopicIdPartitions | None
     full: bool
-    """It says everything, as the coordinator may know nothing."""
+    """True if the heartbeat contains everything, as the coordinator may know nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class HandoverStep:
-    """What is to change hands next: one of the two is empty."""
+    """The next partitions to change hands; one of the two sets is empty."""
 
     give_up: TopicIdPartitions
     take_over: TopicIdPartitions
 
 
 class Membership:
-    """Of one member. Heartbeats go one after the other: `beat`, then `answered`, `unanswered` or `fenced`.
+    """The state of one member. Heartbeats are sequential: `beat`, then `answered`, `unanswered` or `fenced`.
 
-    Invariant: `owned` has all that the program may still work on, whatever the coordinator says.
+    Invariant: `owned` contains all partitions that the program may still process, whatever the coordinator assigned.
     """
 
     def __init__(self, wanted: Wanted) -> None:
@@ -64,25 +64,25 @@ class Membership:
         self.wanted = wanted
         self.owned = NOTHING
         self.target = NOTHING
-        """As assigned last."""
+        """The last assignment."""
         self._told_wanted: Wanted | None = None
         self._told_owned: TopicIdPartitions | None = None
         self._told_all = False
         self._awaits_word = False
-        """Whether the coordinator may have heard what is owned here, and nobody knows what it made of that."""
+        """True while a heartbeat with the owned partitions has no answer, so that its effect is unknown."""
 
     @property
     def is_there(self) -> bool:
-        """Whether it owns what it was assigned, and nothing else."""
+        """True if the member owns exactly its assignment."""
         return self.owned == self.target
 
     @property
     def due(self) -> bool:
-        """Whether the coordinator should hear now, not with the next regular heartbeat."""
+        """True if a heartbeat is due now, before the next regular one."""
         return self.wanted != self._told_wanted or self.owned != self._told_owned
 
     def beat(self) -> Beat:
-        """The next heartbeat, which is about to be sent."""
+        """Return the next heartbeat, which the caller is about to send."""
         full = not self._told_all
         beat = Beat(
             self.epoch,
@@ -94,7 +94,7 @@ class Membership:
         return beat
 
     def answered(self, beat: Beat, epoch: int, assigned: TopicIdPartitions | None) -> None:
-        """The coordinator has heard `beat`; `assigned` is None where that has not changed."""
+        """Note the coordinator's answer to `beat`; `assigned` is None if the assignment has not changed."""
         self.epoch = epoch
         self._told_all = True
         self._awaits_word = False
@@ -105,26 +105,28 @@ class Membership:
         if assigned is not None and assigned != self.target:
             self.target = assigned
             self._told_owned = (
-                None  # It waits to hear that nothing else is owned, even where nothing else was.
+                None  # The coordinator waits for a report of the owned partitions, even if nothing changes.
             )
 
     def unanswered(self) -> None:
-        """Whether the coordinator has heard the last one is not known: the next one says everything."""
+        """Note that a heartbeat may not have arrived: the next one contains everything."""
         self._told_all = False
 
     def fenced(self) -> None:
-        """The coordinator knows this member no more: what it has is somebody else's, and has to be given up before the
-        next heartbeat, by `lost`."""
+        """Note that the coordinator no longer knows this member.
+
+        Other members may have its partitions. The caller gives them up, and calls `lost`, before the next heartbeat.
+        """
         self.epoch = JOIN_EPOCH
         self.target = NOTHING
         self._told_all = self._awaits_word = False
 
     def lost(self) -> None:
-        """Everything has been given up."""
+        """Note that all partitions have been given up."""
         self.owned = NOTHING
 
     def step(self) -> HandoverStep | None:
-        """What is to change hands next, None if nothing may."""
+        """Return the next partitions to change hands, None if there are none."""
         if surplus := self.owned - self.target:
             return HandoverStep(surplus, NOTHING)
         if not self._awaits_word and (missing := self.target - self.owned):
@@ -132,9 +134,9 @@ class Membership:
         return None
 
     def takes_over(self, places: TopicIdPartitions) -> None:
-        """From now on these are owned."""
+        """Add these partitions to `owned`."""
         self.owned |= places
 
     def gave_up(self, places: TopicIdPartitions) -> None:
-        """These are owned no more."""
+        """Remove these partitions from `owned`."""
         self.owned -= places

@@ -1,4 +1,4 @@
-"""What a program is told when the partitions of its consumer change hands."""
+"""Notifications of a program about the partitions that its consumer gets and gives up."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from ...records import TopicPartition
 
 
 class RebalanceListener:
-    """Override what is of interest; each may be a plain or an async function.
+    """A base class for listeners: override the methods you need, as plain or async functions.
 
-    While one runs, none of the partitions that it is told of is read, and the member stays in its group: there is time
-    for `max_poll_interval_ms`. It may commit and seek, but not await `stop` or `unsubscribe`. What it raises is raised
-    by the next read; the partitions change hands all the same.
+    During a method, the partitions passed to it are not read, and the consumer stays a member of its group: the method
+    may take up to `max_poll_interval_ms`. It may commit and seek, but not await `stop` or `unsubscribe`. The next read
+    raises its exception; the partitions change hands all the same.
 
         class Committing(RebalanceListener):
             async def on_partitions_revoked(self, partitions):
@@ -22,16 +22,23 @@ class RebalanceListener:
     """
 
     def on_partitions_assigned(self, partitions: set[TopicPartition]) -> Awaitable[None] | None:
-        """These are new, and will be read from where the group committed, or from where this seeks. Called after every
-        rebalance, with none if none is new."""
+        """Handle newly assigned partitions.
+
+        Reading begins at their committed offsets, or at the places that this method seeks. Called after every
+        rebalance, with an empty set if no partition is new.
+        """
         return None
 
     def on_partitions_revoked(self, partitions: set[TopicPartition]) -> Awaitable[None] | None:
-        """These are about to go to somebody else: the last chance to commit for them. With assignors that are not
-        cooperative that is all partitions, before each rebalance."""
+        """Handle partitions that are about to go to another member: the last chance to commit for them.
+
+        With assignors that are not cooperative, these are all partitions, before each rebalance.
+        """
         return None
 
     def on_partitions_lost(self, partitions: set[TopicPartition]) -> Awaitable[None] | None:
-        """These have been somebody else's for a while perhaps, as the group has thrown this member out. Nothing can be
-        committed for them."""
+        """Handle partitions that other members may have had for a while, as the group has thrown this member out.
+
+        Nothing can be committed for them.
+        """
         return None

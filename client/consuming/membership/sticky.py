@@ -1,11 +1,12 @@
-"""Who reads what, with few moves: the assignment of Kafka's sticky assignors. Pure: same input, same answer.
+"""The assignment of Kafka's sticky assignors, with few moves. Pure: the same input gives the same assignment.
 
-Members keep what they claim; what is free goes to those with least; then partitions move, one path at a time, from who
-has most to who has at least two fewer. A path may lead over others: where members want different topics, the second
-gives something to the third so that it can take something from the first. No such path left means that no other
-assignment is more balanced, and where all want the same topics also that fewer moves would not do.
+Members keep the partitions they claim, and free partitions go to the members with fewest. Then partitions move, one
+path at a time, from the member with most to a member that has at least two fewer. A path may lead over other members:
+if members want different topics, the second gives a partition to the third so that it can take one from the first. If
+no such path is left, no other assignment is more balanced. If all members want the same topics, no assignment that
+balanced has fewer moves either.
 
-Topics that the same members want are one `_Kind`: which of them a partition belongs to does not matter.
+Topics that the same members want are one `_Kind`, within which partitions are interchangeable.
 """
 
 from __future__ import annotations
@@ -22,10 +23,10 @@ from .subscription import Claim
 def sticky(
     wanted: Mapping[str, Collection[str]], counts: Mapping[str, int], claims: Mapping[str, Claim]
 ) -> dict[str, list[TopicPartition]]:
-    """The partitions of each member, in order.
+    """Return the partitions of each member, in order.
 
-    `wanted`: member id -> topics; `counts`: topic -> number of partitions. Claims to what is not there, or not wanted
-    any more, do not count.
+    `wanted`: member id -> topics; `counts`: topic -> number of partitions. Claims to partitions that do not exist, or
+    are no longer wanted, are ignored.
     """
     wants = {member: frozenset(wanted[member]) for member in sorted(wanted)}
     owners = {one: member for one, member in holders(claims).items() if one.topic in wants.get(member, ())}
@@ -37,8 +38,7 @@ def sticky(
 
 
 def holders(claims: Mapping[str, Claim]) -> dict[TopicPartition, str]:
-    """Whose each claimed partition is: of several members the one's that claims it by the newest generation, of equals
-    the first one's by id."""
+    """Return the holder of each claimed partition: the member with the newest generation, among equals the first id."""
     found: dict[TopicPartition, str] = {}
     for member in sorted(claims):
         generation, partitions = claims[member]
@@ -50,7 +50,7 @@ def holders(claims: Mapping[str, Claim]) -> dict[TopicPartition, str]:
 
 @dataclass(slots=True, eq=False)
 class _Kind:
-    """Topics that the same members want."""
+    """A set of topics that the same members want."""
 
     members: list[str]
     free: list[TopicPartition] = field(default_factory=list)
@@ -58,7 +58,7 @@ class _Kind:
 
 @dataclass(slots=True)
 class _Held:
-    """What a member has of one kind: its own, and others' by who owned them before ("" for nobody)."""
+    """A member's partitions of one kind: its own, and others by their previous owner ("" for none)."""
 
     own: list[TopicPartition] = field(default_factory=list)
     others: defaultdict[str, list[TopicPartition]] = field(default_factory=lambda: defaultdict(list))
@@ -67,7 +67,9 @@ class _Held:
         return bool(self.own or self.others)
 
     def take_for(self, taker: str) -> TopicPartition:
-        """The one that is best given away: the taker's, anybody's, at last an own one."""
+        """Remove and return the partition best given away: one that the taker owned, another non-own one, or an own
+        one.
+        """
         owner = taker if taker in self.others else next(iter(self.others), None)
         if owner is None:
             return self.own.pop()
@@ -79,7 +81,7 @@ class _Held:
 
 
 class _Placement:
-    """Partitions at members; `deal`, `even_out` and `give_back` in this order."""
+    """An assignment under construction: call `deal`, `even_out` and `give_back` in this order."""
 
     def __init__(
         self,
@@ -110,7 +112,10 @@ class _Placement:
         }
 
     def deal(self) -> None:
-        """Free partitions to those with least, the kinds that fewest want first: the others have more choice."""
+        """Give free partitions to the members with fewest, beginning with the kinds that fewest members want.
+
+        Partitions of other kinds have more choice.
+        """
         kinds = {id(kind): kind for kind in self._kinds.values()}.values()
         for kind in sorted(kinds, key=lambda one: len(one.members)):
             heap = [(self._load[member], member) for member in kind.members]
@@ -121,7 +126,7 @@ class _Placement:
                 heapreplace(heap, (load + 1, member))
 
     def even_out(self) -> None:
-        """Move partitions along paths from the member with most until no path leads to one with two fewer."""
+        """Move partitions along paths from the member with most, until no path leads to a member with two fewer."""
         heap = [(-load, member) for member, load in self._load.items()]
         heapify(heap)
         settled: set[str] = set()
@@ -136,7 +141,7 @@ class _Placement:
                 heappush(heap, (-self._load[member], member))
 
     def give_back(self) -> None:
-        """What moved, to its owner again where no balance is lost: as it is, or for what the owner got instead."""
+        """Return moved partitions to their previous owners, directly or by an exchange, where balance is kept."""
         for one, owner in sorted(self._owners.items()):
             kind = self._kinds.get(one.topic)
             while kind is not None and self._at.get(one, owner) != owner and self._returned(one, kind, owner):
@@ -154,10 +159,10 @@ class _Placement:
         return True
 
     def _path(self, source: str, settled: set[str]) -> list[tuple[str, _Kind, str]]:
-        """The shortest way to a member with at least two fewer, as moves; none settles all that was reached.
+        """Return the shortest path to a member with at least two fewer, as moves; none settles all members reached.
 
-        Who was reached has at most one partition fewer than the source, and gives only to others reached: nothing that
-        happens later among those with less leads there again.
+        A reached member has at most one partition fewer than the source, and can give only to other reached members.
+        Later moves among members with fewer partitions therefore never lead there again.
         """
         came: dict[str, tuple[str, _Kind] | None] = {source: None}
         queue, seen = deque([source]), set[_Kind]()
@@ -196,7 +201,7 @@ def _moves(came: Mapping[str, tuple[str, _Kind] | None], end: str) -> list[tuple
 
 
 def _kinds(wanted: Mapping[str, frozenset[str]], counts: Mapping[str, int]) -> dict[str, _Kind]:
-    """Topic -> kind, of the topics that exist and somebody wants."""
+    """Return the kind of each topic that exists and has a member that wants it."""
     alike: dict[frozenset[str], list[str]] = {}
     for member, topics in wanted.items():
         alike.setdefault(topics, []).append(member)

@@ -1,7 +1,6 @@
-"""What a consumer is subscribed to, kept up with the topics there are; as a member of a group, or without one.
+"""A consumer's subscription, kept up to date with the existing topics; as a member of a group, or without one.
 
-Metadata is asked for again every `metadata_max_age_ms`: topics that a pattern matches come and go, and so do
-partitions.
+Metadata is requested every `metadata_max_age_ms`, as matching topics and partitions come and go.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ from .listener import RebalanceListener
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """Topics by name or, with `pattern`, all whose whole name matches."""
+    """A choice of topics: by name or, with `pattern`, by a match of their whole name."""
 
     names: tuple[str, ...] = ()
     pattern: re.Pattern[str] | None = None
@@ -36,7 +35,7 @@ class Selection:
 
 
 class Subscriber:
-    """Of one consumer. `group`: its membership, None without one."""
+    """The subscription of one consumer. `group`: its membership, None without one."""
 
     def __init__(
         self,
@@ -59,7 +58,7 @@ class Subscriber:
         self._retry_backoff_max_ms = retry_backoff_max_ms
         self._selection: Selection | None = None
         self._created_for: Selection | None = None
-        """The selection whose topics brokers may have created, as they do where that is allowed."""
+        """The selection for which brokers were last allowed to create topics."""
         self._topics: tuple[str, ...] = ()
         self._reading: tuple[str, ...] = ()
         self._changed = asyncio.Event()
@@ -69,12 +68,12 @@ class Subscriber:
 
     @property
     def active(self) -> bool:
-        """Whether there is a subscription."""
+        """True while there is a subscription."""
         return self._selection is not None
 
     @property
     def dropping(self) -> bool:
-        """Whether partitions of a subscription before are still being given up."""
+        """True while partitions of the previous subscription are being given up."""
         return self._dropping is not None and not self._dropping.done()
 
     @property
@@ -84,13 +83,13 @@ class Subscriber:
 
     @property
     def topics(self) -> set[str]:
-        """The topics subscribed to, as far as known."""
+        """The subscribed topics; with a pattern, the topics found so far."""
         if self._selection is not None and self._selection.brokers_pattern is not None:
             return {one.topic for one in self._handover.owned}
         return set(self._topics)
 
     def select(self, selection: Selection, listener: RebalanceListener | None) -> None:
-        """Be subscribed to these from now on, or from `start` on."""
+        """Subscribe to these topics from now on, or from `start` on."""
         self._selection = selection
         self._topics = selection.names
         self._handover.listener = listener or RebalanceListener()
@@ -99,8 +98,9 @@ class Subscriber:
             self._watch = asyncio.ensure_future(self._keep_up())
 
     async def start(self) -> None:
-        """Join the group, or have all partitions of the topics. Raises KafkaError, if a topic stays away among
-        others."""
+        """Join the group, or take all partitions of the topics. Raises KafkaError, also for a topic that does not
+        appear.
+        """
         await self._cluster.refresh(self._topics)
         self._started = True
         if self._selection is not None:
@@ -109,7 +109,7 @@ class Subscriber:
             self._watch = asyncio.ensure_future(self._keep_up())
 
     def drop(self) -> asyncio.Task[None]:
-        """Be subscribed to nothing; the partitions are given up and the group is left when the task ends."""
+        """End the subscription; return a task that ends when partitions are given up and the group is left."""
         if self._selection is not None:
             watch, before = self._watch, self._dropping
             self._watch = self._selection = None
@@ -128,7 +128,7 @@ class Subscriber:
             await asyncio.gather(watch, return_exceptions=True)
         if self.group is not None:
             await self.group.leave()
-            self.group = None  # Not before: its listener may commit as the member that it still is.
+            self.group = None  # Not earlier: its listener may commit under the old membership.
         else:
             await self._handover.settled()
             await self._handover.give_up(self._handover.owned)
@@ -178,19 +178,19 @@ class Subscriber:
             self.group.metadata_refreshed()
 
     async def _look_at(self, topics: tuple[str, ...], selection: Selection) -> None:
-        """Fetch what the cluster says of these topics. Reads raise a denial."""
+        """Fetch the metadata of these topics. Reads raise a denial."""
         self._cluster.follow(self, topics)
-        # One that a pattern matched is never created: it would come back after it was deleted.
+        # A topic matched by a pattern is never created: it would reappear after its deletion.
         if selection.names and selection is not self._created_for:
             await self._cluster.refresh(topics, create=True)
             self._created_for = selection
-        else:  # Of those that are read, too, which a pattern of the brokers does not name.
+        else:  # All followed topics, including those found by a pattern of the brokers.
             await self._cluster.refresh()
         if (denial := self._notices.look(topics, asyncio.get_running_loop().time())) is not None:
             self._handover.deny(denial)
 
     def _wanted(self, topics: tuple[str, ...], selection: Selection) -> Wanted:
-        """Return what a member asks the coordinator for: that refuses all if the user may not see one of them."""
+        """Return the topics to ask the coordinator for, without denied ones: a single one would fail them all."""
         denied = set(self._notices.denied(topics))
         return Wanted(tuple(one for one in topics if one not in denied), selection.brokers_pattern)
 
@@ -218,14 +218,16 @@ class Subscriber:
             if known[topic].partitions or known[topic].error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 wanted += [TopicPartition(topic, index) for index in known[topic].partitions]
             else:
-                wanted += [one for one in owned if one.topic == topic]  # It is not told now what there is.
+                wanted += [one for one in owned if one.topic == topic]  # The current partitions are unknown.
         await self._handover.give_up(owned.difference(wanted))
         if new := [one for one in wanted if one not in owned]:
             await self._handover.take_over(new)
 
     async def _appeared(self, topics: Iterable[str]) -> None:
-        """Return once these have partitions, or may not be seen. Raises KafkaError if they have none within the request
-        timeout."""
+        """Wait until these topics have partitions, or are denied.
+
+        Raises KafkaError if one has no partitions within the request timeout.
+        """
         wanted, known = list(topics), self._cluster.metadata.topics
         loop = asyncio.get_running_loop()
         backoff = Backoff(100)

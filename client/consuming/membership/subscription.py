@@ -1,8 +1,7 @@
-"""What members of a classic group tell each other inside JoinGroup and SyncGroup: topics wanted, partitions
-owned, partitions given.
+"""Messages of a classic group's members inside JoinGroup and SyncGroup: topics wanted, partitions owned and assigned.
 
-Subscriptions are written in the newest version, assignments in version 0: older members pass over what follows the
-fields that they know. Read in any version.
+Subscriptions are written in the newest version, assignments in version 0: older members ignore bytes after the fields
+that they know. Every version can be read.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ _WITHOUT_GENERATION, _WITH_GENERATION = 0, 1
 
 
 class Claim(NamedTuple):
-    """What a member has, by its own word, since a generation of the group."""
+    """A member's own report of its partitions, since a generation of the group."""
 
     generation: int = NO_GENERATION
     partitions: Collection[TopicPartition] = ()
@@ -42,17 +41,17 @@ NOTHING = Claim()
 
 @dataclass(frozen=True, slots=True)
 class Subscription:
-    """What one member wants, and what it has while it joins: nothing, when all is revoked before."""
+    """A member's wanted topics, and the partitions that it keeps while it joins; none if all were revoked."""
 
     topics: tuple[str, ...]
     owned: Claim = NOTHING
     user_data: bytes | None = None
-    """What its assignor adds."""
+    """The data of the member's assignor."""
     rack: str | None = None
 
 
 def encode_subscription(subscription: Subscription) -> bytes:
-    """The bytes that say what a member wants and has."""
+    """Return the bytes of a member's subscription."""
     message = ConsumerProtocolSubscription(
         topics=sorted(set(subscription.topics)),
         user_data=subscription.user_data,
@@ -64,9 +63,7 @@ def encode_subscription(subscription: Subscription) -> bytes:
 
 
 def decode_subscription(data: bytes | memoryview) -> Subscription:
-    """What a member wants and has. Raises KafkaError INCONSISTENT_GROUP_PROTOCOL for bytes that are
-    none.
-    """
+    """Return the subscription in `data`. Raises KafkaError INCONSISTENT_GROUP_PROTOCOL for other bytes."""
     try:
         message = decode_payload(ConsumerProtocolSubscription, data)
     except MalformedMessage as error:
@@ -76,7 +73,7 @@ def decode_subscription(data: bytes | memoryview) -> Subscription:
 
 
 def sticky_user_data(last: Claim) -> bytes | None:
-    """What a member tells the sticky assignor, which revokes everything before it assigns: what it had."""
+    """Return the user data for the sticky assignor: the previous partitions, as all are revoked before it assigns."""
     if last.generation == NO_GENERATION:
         return None
     message = StickyAssignorUserData(previous_assignment=_listed(last.partitions), generation=last.generation)
@@ -84,7 +81,7 @@ def sticky_user_data(last: Claim) -> bytes | None:
 
 
 def sticky_claim(subscription: Subscription) -> Claim:
-    """What a member told the sticky assignor. Nothing if it cannot be read: it costs moves only."""
+    """Return the claim in the user data of the sticky assignor; none if it cannot be read, which only costs moves."""
     data = subscription.user_data
     if not data:
         return NOTHING
@@ -98,13 +95,16 @@ def sticky_claim(subscription: Subscription) -> Claim:
 
 
 def cooperative_user_data(last: Claim) -> bytes | None:
-    """What a member tells the cooperative sticky assignor of leaders that read no newer subscriptions."""
+    """Return the user data for the cooperative sticky assignor, for leaders that cannot read newer subscriptions."""
     return encode(CooperativeStickyAssignorUserData(generation=last.generation), 0)
 
 
 def cooperative_claim(subscription: Subscription) -> Claim:
-    """What a member owns. Where its subscription has no generation, that is looked for in the user data, of the
-    cooperative (Java) or of the sticky form (librdkafka)."""
+    """Return a member's claim.
+
+    If its subscription has no generation, the user data may contain it, in the cooperative (Java) or the sticky form
+    (librdkafka).
+    """
     owned, data = subscription.owned, subscription.user_data
     if owned.generation != NO_GENERATION or not data:
         return owned
@@ -114,13 +114,13 @@ def cooperative_claim(subscription: Subscription) -> Claim:
 
 
 def encode_assignment(partitions: Mapping[str, Iterable[int]]) -> bytes:
-    """The bytes that tell a member its partitions."""
+    """Return the bytes of a member's assignment."""
     assigned = [Listed(topic=topic, partitions=list(indexes)) for topic, indexes in partitions.items()]
     return encode_payload(ConsumerProtocolAssignment(assigned_partitions=assigned), 0)
 
 
 def decode_assignment(data: bytes | memoryview) -> dict[str, list[int]]:
-    """A member's partitions by topic; empty bytes are none. Raises KafkaError INCONSISTENT_GROUP_PROTOCOL."""
+    """Return a member's partitions by topic; empty bytes are none. Raises KafkaError INCONSISTENT_GROUP_PROTOCOL."""
     if not len(data):
         return {}
     try:
