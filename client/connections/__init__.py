@@ -1,1 +1,1 @@
-"""Connections to brokers, and what the client knows of the cluster behind them."""
+"""Connections to brokers, and the client's cached metadata of the cluster."""

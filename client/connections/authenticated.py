@@ -1,7 +1,7 @@
-"""A connection that logs in, and again before the login ends (KIP-368).
+"""A connection that logs in, and renews the login before it ends (KIP-368).
 
-While it logs in again, other requests are held back. First those under way are answered, then the login is renewed,
-then what was held back leaves in its order.
+During a renewal, other requests are held back. The pending requests are answered first, then the login is renewed, then
+the held requests are sent in their order.
 """
 
 from __future__ import annotations
@@ -24,29 +24,31 @@ from .connection import Connection, ResponseWaiter
 from .metadata import BrokerAddress
 
 RENEWED_AT = (0.8, 0.9)
-"""The part of a login's life after which it is renewed, so that not all connections do it at a time."""
+"""The fraction of a login's lifetime after which it is renewed; random, so that connections do not renew at the same
+time.
+"""
 RENEWED_S_MIN = 1.1
-"""Brokers refuse to renew what is younger than a second."""
+"""The minimum age of a renewed login: brokers refuse to renew a login younger than a second."""
 TRIED_AGAIN_AT = (0.3, 0.6)
-"""The part of the rest of a session after which a renewal that lacked credentials is tried again."""
+"""The fraction of a session's remaining time after which a renewal without credentials is tried again."""
 PREPARED_S_MIN = 1.0
-"""The least time for getting credentials, and between two attempts while the session lasts longer."""
+"""The minimum time for getting credentials, and between two attempts while the session lasts longer."""
 _WITH_MESSAGES = 1
-"""The version of SaslHandshake after which the mechanism's messages are requests of their own."""
+"""The version of SaslHandshake from which on the mechanism's messages are separate requests."""
 
 ResponseT = TypeVar("ResponseT", bound=Message)
 
 
 @dataclass(slots=True)
 class _Held:
-    """A request that waits for the login. `answer` is None where the broker does not answer."""
+    """A request that waits for the login. `answer` is None for a request without an answer."""
 
     answer: ResponseWaiter | None
     send: Callable[[], object]
 
 
 class AuthenticatedConnection(Connection):
-    """See Connection. Made by `opening.connect`, which calls `log_in`."""
+    """A Connection with a login, made by `opening.connect`, which calls `log_in`."""
 
     def __init__(
         self, address: BrokerAddress, client_id: str, request_timeout_ms: float, login: ClientLogin
@@ -63,11 +65,11 @@ class AuthenticatedConnection(Connection):
 
     @property
     def in_flight(self) -> int:
-        """Requests sent or held back, and not yet answered."""
+        """The number of requests sent or held back that are not answered yet."""
         return super().in_flight + len(self._held or ())
 
     async def log_in(self, timeout_ms: float) -> None:
-        """Log in, and see to it that this is done again in time.
+        """Log in, and schedule the renewal.
 
         Raises AuthenticationFailed, ConnectionLost, RequestTimedOut, VersionUnsupported.
         """
@@ -82,7 +84,7 @@ class AuthenticatedConnection(Connection):
 
     @asynccontextmanager
     async def _within(self, timeout_s: float) -> AsyncIterator[None]:
-        """Bound a part of a login, and raise its failures as the client's."""
+        """Return a context manager that bounds the time of a login step, and converts its errors to the client's."""
         try:
             async with asyncio.timeout(timeout_s):
                 yield
@@ -107,7 +109,7 @@ class AuthenticatedConnection(Connection):
             self._due = self._turns.call_later(due_s, self._begin_renewal)
 
     async def _begin(self) -> None:
-        """Choose the mechanism."""
+        """Announce the mechanism to the broker."""
         if self.version_for(SaslHandshakeRequest) < _WITH_MESSAGES:
             raise self._failed("the broker is older than Kafka 1.0")
         mechanism = self._login.mechanism
@@ -136,12 +138,12 @@ class AuthenticatedConnection(Connection):
         )
 
     async def _ask_now(self, message: Request[ResponseT], version: int) -> ResponseT:
-        """Whatever is held back."""
+        """Send a request at once, even during a renewal."""
         answer: asyncio.Future[object] = self._turns.create_future()
         super().send_for(answer, message, version=version)
         return cast(ResponseT, await answer)
 
-    # what is held back
+    # requests that are held back
 
     def send_for(
         self,
@@ -152,7 +154,7 @@ class AuthenticatedConnection(Connection):
         timeout_ms: float | None = None,
         aside: bool = False,
     ) -> None:
-        """See Connection."""
+        """Send a request as `Connection.send_for` does, or hold it back during a renewal."""
         if self._held is None:
             super().send_for(answer, message, version=version, timeout_ms=timeout_ms, aside=aside)
             return
@@ -164,7 +166,7 @@ class AuthenticatedConnection(Connection):
         self._held.append(_Held(answer, send))
 
     def send_unanswered(self, message: Request[ResponseT], *, version: int | None = None) -> None:
-        """See Connection."""
+        """Send a request as `Connection.send_unanswered` does, or hold it back during a renewal."""
         if self._held is None:
             super().send_unanswered(message, version=version)
             return
@@ -180,7 +182,10 @@ class AuthenticatedConnection(Connection):
         self._renewing = asyncio.ensure_future(self._renew())
 
     async def _renew(self) -> None:
-        """Log in again. Requests go on until there is what the login needs; without it the session lasts to its end."""
+        """Log in again.
+
+        Requests continue until the credentials are ready; without credentials the session lasts to its end.
+        """
         left_s = self._ends_s - self._turns.time()
         try:
             async with self._within(max(min(self.request_timeout_ms / 1000, left_s), PREPARED_S_MIN)):
@@ -230,13 +235,13 @@ class AuthenticatedConnection(Connection):
         for one in self._held or ():
             if one.answer is not None and not one.answer.done():
                 one.answer.set_exception(reason)
-                one.answer.exception()  # whoever gave up waiting leaves no warning behind
+                one.answer.exception()  # avoids asyncio's warning if the waiter gave up
         self._held = None
 
 
 def _send(held: _Held) -> None:
     if held.answer is not None and held.answer.done():
-        return  # nobody waits any more
+        return  # the waiter gave up
     try:
         held.send()
     except KafkaError as error:

@@ -1,6 +1,4 @@
-"""The cluster as a client uses it: connections by broker id, metadata kept fresh, questions to whom they
-belong.
-"""
+"""The cluster, as a client uses it: connections by broker id, fresh metadata, and requests to the right brokers."""
 
 from __future__ import annotations
 
@@ -31,40 +29,42 @@ from .opening import connect
 from .refreshing import Refreshing
 
 FIRST_BACKOFF_MS = 1.0
-"""Waits after a failure begin here and grow: a leader that died is often replaced within milliseconds."""
+"""The first wait after a failure; later ones grow. A failed leader is often replaced within milliseconds."""
 
 BACKOFF_GROWTH = 1.2
 PARTITION_BACKOFF_MS = 0.005
-"""An attempt for very many partitions takes brokers and client long, so that the next one is waited with: 50 ms for
-10,000."""
+"""The minimum wait per partition of an attempt: 50 ms for 10,000.
+
+An attempt for very many partitions is expensive for brokers and client.
+"""
 METADATA_TIMEOUT_MS = 3_000
-"""A connection on which metadata takes longer than this is given up."""
+"""The time after which a metadata request breaks its connection."""
 CONNECT_TIMEOUT_MS = 10_000
 HEDGE_AFTER_MS = 300
-"""A question that any broker can answer goes to another one too when the first is silent for so long: a paused
-broker keeps its connections and would be waited for until the timeout."""
+"""The silence after which a request that any broker can answer goes to another broker, too.
+
+A paused broker keeps its connections, and would otherwise delay the request until the timeout.
+"""
 READ_PER_TURN = 5_000
-"""Of the partitions in an answer to Metadata, so many are read before others have their turn."""
+"""The number of partitions of a Metadata response that are read before other tasks get a turn."""
 TOPIC_TAKES = 20
-"""A topic without partitions takes as long to read as so many partitions."""
+"""The cost of reading a topic without partitions, in partitions."""
 TOPICS_AT_A_TIME = 2_000
-"""Brokers refuse a request with too many, and its answer would not come in time. So many are asked about at once."""
+"""The limit of topics per request: brokers refuse larger requests, and the answer would be late."""
 METADATA_MAX_IDLE_MS = 300_000
 FORGETTING_TURNS = 10
-"""So many times within the idle time, refreshes look for topics to forget."""
+"""The number of times within the idle time that refreshes look for topics to forget."""
 
 AnswerT = TypeVar("AnswerT")
 ResponseT = TypeVar("ResponseT", bound=Message)
 _Line = tuple[BrokerAddress, str]
-"""A connection is known by where it goes and what for."""
+"""The key of a connection: its address and its lane."""
 InUse = Callable[[float], Set[str]]
-"""Drops its state of topics unused since a loop time, and returns the topics that are still in use."""
+"""A function that drops its state of topics unused since a loop time, and returns the topics still in use."""
 
 
 class Cluster:
-    """Connections and metadata of one client. One per producer, consumer or admin; lives on one event
-    loop.
-    """
+    """Connections and metadata of one client: one per producer, consumer or admin, on one event loop."""
 
     def __init__(
         self,
@@ -77,8 +77,11 @@ class Cluster:
         metadata_max_idle_ms: int = METADATA_MAX_IDLE_MS,
         security: Security | None = None,
     ) -> None:
-        """`connect_timeout_ms`: unless given, CONNECT_TIMEOUT_MS or, if that is shorter, `request_timeout_ms`: a host
-        that dies while a connection is being made is waited for no longer than one that dies later."""
+        """Create a cluster without connections.
+
+        `connect_timeout_ms`: by default CONNECT_TIMEOUT_MS or, if that is shorter, `request_timeout_ms`, so that the
+        wait for a host that fails during the connect is no longer than the wait for one that fails later.
+        """
         self.metadata = ClusterMetadata()
         self.request_timeout_ms = request_timeout_ms
         self.retry_backoff_max_ms = retry_backoff_max_ms
@@ -94,7 +97,7 @@ class Cluster:
             BrokerAddress, float
         ] = {}  # loop time at which a broker last refused the client
         self.users: list[InUse] = []
-        """The parts of the client that know which topics they use."""
+        """The functions of the parts of this client that know which topics they use."""
         self._topics = FollowedTopics(metadata_max_idle_ms / 1000)
         self._forgot_s = 0.0
         self._refreshing = Refreshing(partial(self._refresh, create=False))
@@ -128,32 +131,34 @@ class Cluster:
 
     @property
     def user(self) -> str | None:
-        """As whom the client logs in, where it knows that itself."""
+        """The user of the client's login; None if the client does not know it."""
         return None if self._security is None else self._security.user
 
     def log_in_as(self, other: Cluster) -> None:
-        """Share the credentials of another client: one token serves both, and is asked for once. For a client that has
-        not been started, on the same event loop."""
+        """Share the credentials of another client, so that one token serves both.
+
+        This client must not have been started, and both must be on the same event loop.
+        """
         self._security = other._security
 
     def failure(
         self, code: ErrorCode, where: str, told: str | None = None, *, operation: str = "", name: str = ""
     ) -> KafkaError:
-        """`cluster_error`, for the user of this client."""
+        """Return `cluster_error` for the user of this client."""
         return cluster_error(code, where, told, operation=operation, name=name, user=self.user)
 
     # connections
 
     def connected(self, broker_id: int) -> Connection | None:
-        """The open connection to a broker, None when there is none now."""
+        """Return the open connection to a broker, None if there is none now."""
         address = self.metadata.brokers.get(broker_id)
         return None if address is None else self._connections.get((address, ""))
 
     async def connection(self, broker_id: int, lane: str = "") -> Connection:
-        """The connection to a broker, opened if need be. Raises ConnectionLost or RequestTimedOut.
+        """Return the connection to a broker, opened if necessary. Raises ConnectionLost or RequestTimedOut.
 
-        Answers come in order, so requests that wait on the broker's side (Fetch, JoinGroup) take a `lane`, a
-        connection of their own.
+        A broker answers in order. Requests that wait at the broker (Fetch, JoinGroup) therefore name a `lane`, which
+        has a dedicated connection.
         """
         address = self.metadata.brokers.get(broker_id)
         if address is None:
@@ -161,8 +166,9 @@ class Cluster:
         return await self._connection_to(address, lane)
 
     def keep_ready(self, broker_ids: Iterable[int]) -> None:
-        """Open what connections to these brokers are missing, in the background, so that whoever needs one does
-        not wait for it. A broker that cannot be reached is let alone.
+        """Open missing connections to these brokers in the background, so that later requests need not wait.
+
+        Unreachable brokers are ignored.
         """
         for broker_id in broker_ids:
             address = self.metadata.brokers.get(broker_id)
@@ -173,7 +179,7 @@ class Cluster:
                 self._begin_opening(line)
 
     def close_lane(self, lane: str) -> None:
-        """Close the connections of a lane that nothing uses any more."""
+        """Close the connections of a lane that is no longer used."""
         for line in [one for one in self._opening if one[1] == lane]:
             self._opening.pop(line).cancel()
         for line, connection in list(self._connections.items()):
@@ -181,19 +187,19 @@ class Cluster:
                 connection.close()
 
     async def any_connection(self) -> Connection:
-        """A connection to some broker that answers now: what may not be asked twice is asked there.
+        """Return a connection to a broker that just answered, for requests that must not be sent twice.
 
-        Raises NoBrokerReachable with the last reason, or what the last of several brokers failed with.
+        Raises NoBrokerReachable with the last reason, or the failure of the last of several brokers.
         """
         nothing = MetadataRequest(topics=[], allow_auto_topic_creation=False)
         connection, _ = await self._first_answer(lambda one: one.request(nothing))
         return connection
 
     async def ask_any(self, message: Request[ResponseT], *, timeout_ms: float | None = None) -> ResponseT:
-        """Ask some broker; another one too when the connection breaks or is silent for HEDGE_AFTER_MS.
+        """Send a request to any broker, and to another one if the connection breaks or is silent for HEDGE_AFTER_MS.
 
-        Several brokers may carry the request out, so it must be one that does no more the second time.
-        Raises NoBrokerReachable, or what the last of several brokers failed with.
+        Several brokers may execute the request, so it must be idempotent. Raises NoBrokerReachable, or the failure of
+        the last of several brokers.
         """
         _, answer = await self._first_answer(lambda one: one.request(message, timeout_ms=timeout_ms))
         return answer
@@ -201,8 +207,9 @@ class Cluster:
     async def ask_metadata(
         self, request: MetadataRequest, into: ClusterMetadata, *, timeout_ms: float | None = None
     ) -> None:
-        """Ask some broker, one with nothing else to answer if there is one, and take its answer over. Others have their
-        turns while it is read. Raises as `ask_any`.
+        """Request metadata from any broker, preferably an idle one, and merge the response into `into`.
+
+        Other tasks get turns while it is read. Raises like `ask_any`.
         """
 
         async def ask(connection: Connection) -> None:
@@ -223,26 +230,25 @@ class Cluster:
     async def ask(
         self, broker_id: int, message: Request[ResponseT], *, lane: str = "", timeout_ms: float | None = None
     ) -> ResponseT:
-        """Ask one broker. Raises ConnectionLost or RequestTimedOut."""
+        """Send a request to one broker, and return the answer. Raises ConnectionLost or RequestTimedOut."""
         connection = await self.connection(broker_id, lane)
         return await connection.request(message, timeout_ms=timeout_ms)
 
     # metadata
 
     def follow(self, holder: Hashable, topics: Iterable[str]) -> None:
-        """Let each refresh of everything ask about these topics for `holder`, instead of those that it named before;
-        without any, ask about none for it."""
+        """Set the topics that full refreshes ask about for `holder`; without topics, none."""
         self._topics.hold(holder, topics)
 
     def unfollow(self, topics: Iterable[str]) -> None:
-        """Ask no more about topics that `partitions_of` was called for."""
+        """Stop asking about topics that `partitions_of` was called for."""
         self._topics.drop(topics)
 
     async def refresh(self, topics: Iterable[str] | None = None, *, create: bool = False) -> None:
-        """Fetch fresh metadata of `topics`; without them, of all that are followed or in use. Callers at the same time
-        share requests. With `create` the brokers may create a topic that is not there, if they are set to do so.
+        """Fetch fresh metadata of `topics`; by default, of all topics that are followed or in use.
 
-        Raises NoBrokerReachable or RequestTimedOut.
+        Concurrent callers share requests. With `create` the brokers may create a missing topic, if they are configured
+        to do so. Raises NoBrokerReachable or RequestTimedOut.
         """
         if self._closed:
             raise ClientClosed("the client was closed")
@@ -253,18 +259,20 @@ class Cluster:
             wanted = set(topics)
             self._topics.ask(wanted, now)
         refreshing = self._creating if create else self._refreshing
-        for some in _slices(wanted):  # Between two of them, a question about other topics has its turn.
+        for some in _slices(wanted):  # Between two slices, a request for other topics gets a turn.
             await refreshing.of(set(some))
 
     def refresh_every(self, seconds: float) -> None:
-        """From now on fetch fresh metadata so often: nobody tells a client of partitions that are added."""
+        """Fetch fresh metadata at this interval from now on, since brokers do not announce added partitions."""
         self._refreshing_on = asyncio.ensure_future(self._refresh_every(seconds))
 
     async def partitions_of(
         self, topic: str, *, patience_s: float, backoff_max_ms: float, partition: int | None = None
     ) -> list[int]:
-        """Return the partitions of `topic`, waiting up to `patience_s` of max_block_ms for it to exist, and to have
-        `partition`. A topic that is not there may be created by that. Raises KafkaError."""
+        """Return the partitions of `topic`, waiting up to `patience_s` for it to exist and to have `partition`.
+
+        `patience_s` is a part of max_block_ms. The brokers may create a missing topic. Raises KafkaError.
+        """
         loop = asyncio.get_running_loop()
         self._topics.use((topic,), loop.time())
         deadline = loop.time() + patience_s
@@ -292,7 +300,7 @@ class Cluster:
     async def _refresh_every(self, seconds: float) -> None:
         while True:
             await asyncio.sleep(seconds)
-            with suppress(KafkaError):  # whoever sends meanwhile notices it, too, and looks more often
+            with suppress(KafkaError):  # senders notice it, too, and refresh more often
                 await self.refresh()
 
     def _forget_idle(self, now_s: float) -> None:
@@ -304,7 +312,7 @@ class Cluster:
         self.metadata.keep(self._topics.forget(now_s, in_use))
 
     async def _refresh(self, topics: Sequence[str], *, create: bool) -> None:
-        for some in _slices(topics):  # Of several callers together, there may be too many again.
+        for some in _slices(topics):  # Several callers together may again exceed the limit.
             request = MetadataRequest(
                 topics=[MetadataRequestTopic(name=topic) for topic in some],
                 allow_auto_topic_creation=create,
@@ -314,8 +322,10 @@ class Cluster:
     async def _first_answer(
         self, ask: Callable[[Connection], Awaitable[AnswerT]], *, idle_first: bool = False
     ) -> tuple[Connection, AnswerT]:
-        """Ask one broker after the other, not waiting long for any, until one has answered. `idle_first`: those last
-        that have other requests to answer before."""
+        """Ask one broker after the other, with a short wait for each, until one has answered.
+
+        `idle_first`: ask brokers last that have other requests to answer.
+        """
         left = self._candidates(idle_first=idle_first)
         asked: dict[asyncio.Task[tuple[Connection, AnswerT]], BrokerAddress] = {}
         reason: KafkaError | None = None
@@ -346,7 +356,7 @@ class Cluster:
     async def _ask_at(
         self, address: BrokerAddress, ask: Callable[[Connection], Awaitable[AnswerT]]
     ) -> tuple[Connection, AnswerT]:
-        """Ask at one address. Raises NoBrokerReachable when there is no connection to be had."""
+        """Send a request to one address. Raises NoBrokerReachable if no connection can be opened."""
         try:
             connection = await self._connection_to(address, "")
         except (ConnectionLost, RequestTimedOut) as error:
@@ -358,8 +368,10 @@ class Cluster:
         return NoBrokerReachable(f"no broker answers at {servers} ({reason.message})")
 
     def _candidates(self, *, idle_first: bool) -> list[BrokerAddress]:
-        """Where to ask: over open connections, then brokers known from metadata (again, as a connection may
-        have broken), then the bootstrap servers; beginning elsewhere each time.
+        """Return the addresses to ask, rotated at each call.
+
+        Open connections come first, then the brokers known from metadata (again, as a connection may have broken), then
+        the bootstrap servers.
         """
         self._turn += 1
         open_ones = _rotated([address for address, lane in self._connections if not lane], self._turn)
@@ -382,7 +394,7 @@ class Cluster:
 
     def _begin_opening(self, line: _Line) -> asyncio.Task[Connection]:
         task = self._opening[line] = asyncio.ensure_future(self._open(line))
-        # Whoever waits for it may have given up by then, and nobody else asks how it ended.
+        # Retrieves the exception, since the waiter may have given up by then.
         task.add_done_callback(lambda done: done.cancelled() or done.exception())
         return task
 
@@ -413,7 +425,7 @@ class Cluster:
         return connection
 
     async def _pause_after_refusal(self, address: BrokerAddress) -> None:
-        """Whoever goes on asking all the same does not do so all the time: a login costs both ends something."""
+        """Wait after a refused login, as logins are expensive for both ends."""
         if (refused_s := self._refused_s.get(address)) is not None:
             again_s = refused_s + self.retry_backoff_max_ms / 1000
             await asyncio.sleep(max(0.0, again_s - asyncio.get_running_loop().time()))
@@ -432,11 +444,11 @@ class Backoff:
         self._next_ms = FIRST_BACKOFF_MS
 
     def reset(self) -> None:
-        """The next wait is the shortest again."""
+        """Make the next wait the shortest again."""
         self._next_ms = FIRST_BACKOFF_MS
 
     def next_s(self, partitions: int = 1) -> float:
-        """The next wait in seconds, before an attempt for so many partitions."""
+        """Return the next wait in seconds, before an attempt for this number of partitions."""
         wait_ms = min(self._next_ms, self._max_ms)
         self._next_ms = wait_ms * BACKOFF_GROWTH
         return max(wait_ms, partitions * PARTITION_BACKOFF_MS) / 1000
@@ -448,7 +460,7 @@ def _rotated(addresses: list[BrokerAddress], turn: int) -> list[BrokerAddress]:
 
 
 def _slices(topics: Iterable[str]) -> Iterator[Sequence[str]]:
-    """Yield the topics in order, so many at a time; nothing once where there are none: the brokers are asked for."""
+    """Yield the topics in order and in slices; one empty slice without topics, which requests the brokers alone."""
     ordered = sorted(topics)
     for first in range(0, len(ordered) or 1, TOPICS_AT_A_TIME):
         yield ordered[first : first + TOPICS_AT_A_TIME]

@@ -1,8 +1,8 @@
-"""One connection to one broker: pipelined requests, answers matched in order, everything bounded.
+"""One connection to one broker: pipelined requests, answers matched in order, all waits bounded.
 
-Requests leave at once, many may be under way, and the broker answers in order (the protocol promises it), so
-the oldest request is always the next to be answered. A request that is late breaks the connection: what
-follows it on this connection would wait for the same stalled broker.
+Requests are sent at once, and many may be pending. The broker answers in order (a promise of the protocol), so the
+oldest request is always the next to be answered. A late answer breaks the connection: later requests on it would wait
+for the same stalled broker.
 """
 
 from __future__ import annotations
@@ -29,29 +29,29 @@ from .metadata import BrokerAddress
 
 _RESPONSE_BYTES_LEAST = 4
 MAX_RESPONSE_BYTES = 256 * 1024 * 1024
-"""A broker that announces a larger response is taken for something that is no broker."""
+"""The maximum size of a response: a peer that announces a larger one is not a broker."""
 _TLS_ALERT = 0x1503
-"""The first bytes of what a TLS server says to one who does not speak TLS."""
+"""The first bytes of a TLS server's answer to a client that does not speak TLS."""
 _FIRST_REQUESTS = 3
-"""About the versions, which may be asked for twice, and the first question after that."""
+"""The number of first requests: ApiVersions, which may be repeated, and the first request after it."""
 
 ResponseT = TypeVar("ResponseT", bound=Message)
 
 
 class ResponseWaiter(Protocol):
-    """Who waits for an answer: a future, or what wants to be told of it without a turn of the loop."""
+    """A waiter for an answer: a future, or an object that is notified without a turn of the event loop."""
 
     def done(self) -> bool:
-        """Whether it does not wait any more."""
+        """Return whether the waiter no longer waits."""
 
     def set_result(self, result: object, /) -> None:
-        """The answer."""
+        """Deliver the answer."""
 
     def set_exception(self, exception: KafkaError, /) -> None:
-        """There will be none."""
+        """Deliver the failure."""
 
     def exception(self) -> object:
-        """What was told, so that nobody complains that it was not asked for."""
+        """Return the failure, so that asyncio does not warn about an exception never retrieved."""
 
 
 @dataclass(slots=True)
@@ -60,15 +60,18 @@ class _UnderWay:
     request_class: type
     version: int
     deadline: float
-    """Loop time in seconds after which the connection is given up."""
+    """The loop time in seconds after which the connection breaks."""
     answer: ResponseWaiter
     aside: bool = False
-    """Whether it was sent by `request_aside`."""
+    """True if the request was sent by `request_aside`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Undecoded:
-    """An answer as it came: `frame` has no size, and `version` is that of the body, which begins at `position`."""
+    """An answer that is not decoded yet.
+
+    `frame` excludes its size; `version` is that of the body, which begins at `position`.
+    """
 
     frame: bytes
     version: int
@@ -76,20 +79,20 @@ class Undecoded:
 
 
 class Connection(asyncio.BufferedProtocol):
-    """An open connection. `opening.connect` makes it, and negotiates its versions; broken once, never repaired."""
+    """An open connection, made by `opening.connect`, which negotiates its versions. A broken one is never repaired."""
 
     def __init__(self, address: BrokerAddress, client_id: str, request_timeout_ms: float) -> None:
         self.address = address
         self.request_timeout_ms = request_timeout_ms
-        """How long a request waits for its answer unless it says otherwise."""
+        """The default time that a request waits for its answer."""
         self.versions: dict[int, tuple[int, int]] = {}
-        """Per API key the lowest and highest version the broker speaks."""
+        """The lowest and highest version that the broker supports, by API key."""
         self.features: dict[str, int] = {}
-        """The level of each feature that is in force in the cluster (KIP-584)."""
+        """The active level of each feature of the cluster (KIP-584)."""
         self.lost: ClientError | None = None
-        """Why the connection is no more; None while it stands."""
+        """The reason why the connection broke; None while it is open."""
         self.on_lost: Callable[[Connection], None] | None = None
-        """Called once when the connection breaks or is closed."""
+        """A callback, called once when the connection breaks or is closed."""
         self._client_id = client_id
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.WriteTransport | None = None
@@ -100,11 +103,11 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def in_flight(self) -> int:
-        """Requests sent and not yet answered."""
+        """The number of requests sent and not yet answered."""
         return len(self._under_way)
 
     def version_for(self, request_class: type[Request[ResponseT]], at_most: int | None = None) -> int:
-        """The highest version that both sides speak, `at_most` if given. Raises VersionUnsupported."""
+        """Return the highest version that both sides support, up to `at_most`. Raises VersionUnsupported."""
         low, high = self.versions.get(request_class.api_key, (0, -1))
         highest = request_class.max_version if at_most is None else min(at_most, request_class.max_version)
         version = min(high, highest)
@@ -124,9 +127,10 @@ class Connection(asyncio.BufferedProtocol):
         version: int | None = None,
         timeout_ms: float | None = None,
     ) -> asyncio.Future[ResponseT]:
-        """Send now; the future brings the answer, or ConnectionLost, RequestTimedOut, MalformedMessage.
+        """Send a request now; return a future of the answer.
 
-        Raises VersionUnsupported, or what broke the connection when it is no more.
+        The future fails with ConnectionLost, RequestTimedOut or MalformedMessage. Raises VersionUnsupported, or the
+        reason why the connection broke.
         """
         answer: asyncio.Future[object] = self._loop.create_future()
         self.send_for(answer, message, version=version, timeout_ms=timeout_ms)
@@ -141,7 +145,7 @@ class Connection(asyncio.BufferedProtocol):
         timeout_ms: float | None = None,
         aside: bool = False,
     ) -> None:
-        """`send`, for one who is told of the answer as soon as it is read. `aside`: see `request_aside`."""
+        """Send a request for a waiter that is notified as soon as the answer is read. `aside`: see `request_aside`."""
         if self.lost is not None:
             raise self.lost
         request_class = type(message)
@@ -167,40 +171,41 @@ class Connection(asyncio.BufferedProtocol):
         version: int | None = None,
         timeout_ms: float | None = None,
     ) -> ResponseT:
-        """Send and wait for the answer; raises what `send` and its future raise."""
+        """Send a request, and return its answer. Raises the errors of `send` and of its future."""
         return await self.send(message, version=version, timeout_ms=timeout_ms)
 
     async def request_aside(self, message: Request[ResponseT], *, timeout_ms: float) -> Undecoded:
-        """Ask what another broker could tell as well, with less patience than others have here. While their requests
-        wait for answers, the broker may be busy with those: then a late answer to this one breaks nothing.
+        """Send a request that another broker could answer as well, with a shorter timeout than other requests.
 
-        The answer is left to be decoded in parts; `unreadable` is for those that cannot be. Raises as `request`.
+        While other requests wait, the broker may be busy with them: a late answer to this one does not break the
+        connection then. The answer is not decoded, so that the caller can decode it in parts; call `unreadable` if that
+        fails. Raises like `request`.
         """
         answer: asyncio.Future[object] = self._loop.create_future()
         self.send_for(answer, message, timeout_ms=timeout_ms, aside=True)
         return cast(Undecoded, await answer)
 
     def unreadable(self, error: MalformedMessage) -> ConnectionLost:
-        """Break the connection for an answer that cannot be decoded. What to raise."""
+        """Break the connection after an answer that cannot be decoded, and return the error to raise."""
         lost = ConnectionLost(f"{self.address} sent an answer that cannot be read: {error}")
         self._break(lost)
         return lost
 
     def close(self) -> None:
-        """Close now; what is under way fails with ConnectionLost."""
+        """Close now; pending requests fail with ConnectionLost."""
         self._break(ConnectionLost(f"the connection to {self.address} was closed"))
 
     # asyncio.Protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Called by the event loop."""
+        """Keep the transport; called by the event loop."""
         self._transport = cast(asyncio.WriteTransport, transport)
         peer = transport.get_extra_info("socket")
         if peer is not None:
             peer.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Called by the event loop."""
+        """Fail the pending requests; called by the event loop."""
         if isinstance(exc, ssl.SSLError):
             self._break(TlsFailed(f"{self.address}: {broken_handshake(exc)}"))
             return
@@ -210,11 +215,11 @@ class Connection(asyncio.BufferedProtocol):
         self._break(ConnectionLost(f"the connection to {self.address} was closed{reason}"))
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Called by the event loop: where the next bytes go."""
+        """Return the buffer for the next bytes; called by the event loop."""
         return self._reader.room()
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Called by the event loop: answers every frame that is whole now."""
+        """Answer every frame that is complete now; called by the event loop."""
         try:
             for frame in self._reader.frames(nbytes):
                 self._answer(frame)
@@ -287,14 +292,14 @@ class Connection(asyncio.BufferedProtocol):
         for asked in self._under_way:
             if not asked.answer.done():
                 asked.answer.set_exception(reason)
-                asked.answer.exception()  # whoever gave up waiting leaves no warning behind
+                asked.answer.exception()  # avoids asyncio's warning if the waiter gave up
         self._under_way.clear()
         if self.on_lost is not None:
             self.on_lost(self)
 
 
 def _decode(asked: _UnderWay, frame: memoryview) -> object:
-    """The answer in `frame`. An ApiVersions answer that says "unsupported" is always in version 0."""
+    """Return the answer in `frame`. An ApiVersions answer with "unsupported" always has version 0."""
     if asked.request_class is ApiVersionsRequest and len(frame) >= 6:
         error: int = unpack_from(">h", frame, 4)[0]
         if error == ErrorCode.UNSUPPORTED_VERSION:

@@ -1,5 +1,5 @@
-"""The broker that answers for a group or a transactional id: looked up when it is not known, asked, and looked up again
-when it has moved.
+"""The coordinator of a group or a transactional id: a broker that is looked up, asked, and looked up again after a
+move.
 """
 
 from __future__ import annotations
@@ -23,39 +23,39 @@ COORDINATOR_MOVED: Final = frozenset(
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     }
 )
-"""Answers that say: look it up again."""
+"""Errors after which the coordinator must be looked up again."""
 _ONE_KEY: Final = 3
-"""The last version that asks for a single key."""
+"""The last version of FindCoordinator with a single key."""
 
 ResponseT = TypeVar("ResponseT", bound=Message)
 
 
 class Coordinator:
-    """Of one key. Its requests have a connection of their own (`lane`) and are answered in order."""
+    """The coordinator of one key. Its requests use a dedicated connection (`lane`) and are answered in order."""
 
     def __init__(self, cluster: Cluster, key: str, key_type: int, lane: str) -> None:
         self.key = key
         self.broker_id: int | None = None
-        """As last looked up."""
+        """The broker found by the last lookup; None before the next one."""
         self.features: dict[str, int] = {}
-        """The features in force when a connection to it was last made."""
+        """The active features, as of the last connection to the coordinator."""
         self._cluster = cluster
         self._key_type = key_type
         self._lane = lane
         self._asked: Connection | None = None
-        """The last one that something was asked on: if answers are awaited, then there."""
+        """The connection of the last request, on which pending answers would arrive."""
 
     @property
     def user(self) -> str | None:
-        """As whom the client logs in, where it knows that itself."""
+        """The user of the client's login; None if the client does not know it."""
         return self._cluster.user
 
     def forget(self) -> None:
-        """It has moved: look it up before the next question."""
+        """Forget the broker, so that the next request looks it up again."""
         self.broker_id = None
 
     async def connection(self) -> Connection:
-        """The connection to it. Raises KafkaError."""
+        """Return the connection to the coordinator. Raises KafkaError."""
         if self.broker_id is None:
             self.broker_id = await self._find()
         try:
@@ -69,8 +69,10 @@ class Coordinator:
     async def ask(
         self, message: Request[ResponseT], *, at_most: int | None = None, timeout_ms: float | None = None
     ) -> ResponseT:
-        """Ask once, in version `at_most` or below. Raises KafkaError for what comes between, not for what the answer
-        says."""
+        """Send a request once, in version `at_most` or below, and return the answer.
+
+        Raises KafkaError for failures of the transport, not for error codes in the answer.
+        """
         connection = await self.connection()
         version = connection.version_for(type(message), at_most)
         self._asked = connection
@@ -81,8 +83,10 @@ class Coordinator:
             raise
 
     async def leave_if_replaced(self) -> None:
-        """It is silent. If the cluster names another one by now, give up the connection: who waits there is told
-        ConnectionLost, and asks the other one."""
+        """Close the connection to a silent coordinator if the cluster names another broker by now.
+
+        Pending requests then fail with ConnectionLost, and their callers ask the new coordinator.
+        """
         silent = self.broker_id
         if silent is None:
             return
@@ -90,7 +94,7 @@ class Coordinator:
             named = await self._find()
         except KafkaError:
             return
-        # Metadata may lack the silent one by now, so it is of no use to look the connection up there.
+        # The silent broker may be missing from the metadata, so its connection cannot be looked up there.
         if named != silent and self._asked is not None:
             self._asked.close()
 

@@ -1,11 +1,12 @@
-"""The topics that a client asks its cluster about, and the time after which it forgets a topic. Pure: the caller passes
-the time.
+"""The topics that a client asks its cluster about, and the time after which it forgets a topic.
 
-    held    by a part of the client, as a consumer's subscription: asked about with each refresh until it lets go
-    used    by name, as in `send`: asked about with each refresh for as long as `idle_s` after the last use
-    asked   once, as for `end_offsets`: known for `idle_s`, and never asked about with a refresh
+Pure: the caller passes the time.
 
-A producer that asked about a deleted topic for ever would have it created again and again (KAFKA-2948).
+    held    by a part of the client, such as a consumer's subscription: each refresh asks about them until their release
+    used    by name, as in `send`: each refresh asks about them for `idle_s` after the last use
+    asked   once, as for `end_offsets`: known for `idle_s`, and no refresh asks about them
+
+A producer that asked about a deleted topic for ever would make brokers create it again and again (KAFKA-2948).
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from math import inf
 
 
 class FollowedTopics:
-    """The topics of one client. Times are seconds of any clock that does not go back."""
+    """The topics of one client. Times are seconds of a monotonic clock."""
 
     def __init__(self, idle_s: float) -> None:
         self.idle_s = idle_s
@@ -24,7 +25,7 @@ class FollowedTopics:
         self._asked_s: dict[str, float] = {}
 
     def hold(self, holder: Hashable, topics: Iterable[str]) -> None:
-        """Follow these for `holder` instead of the topics that it held before; without any, it holds none."""
+        """Set the topics held by `holder`; without topics, it holds none."""
         before = self._held.pop(holder, frozenset())
         held = frozenset(topics)
         if held:
@@ -32,15 +33,15 @@ class FollowedTopics:
         self._leave(before - held)
 
     def use(self, topics: Iterable[str], now_s: float) -> None:
-        """Follow these for `idle_s` from now on."""
+        """Follow these topics for `idle_s` from now on."""
         self._used_s.update(dict.fromkeys(topics, now_s))
 
     def ask(self, topics: Iterable[str], now_s: float) -> None:
-        """Keep the answers about these for `idle_s`, at least."""
+        """Keep the metadata of these topics for at least `idle_s`."""
         self._asked_s.update(dict.fromkeys(topics, now_s))
 
     def drop(self, topics: Iterable[str]) -> None:
-        """Follow these no more on account of their use."""
+        """Stop following these topics on account of their use."""
         self._leave([topic for topic in topics if self._used_s.pop(topic, None) is not None])
 
     def __len__(self) -> int:
@@ -51,8 +52,9 @@ class FollowedTopics:
         return set(self._used_s).union(*self._held.values())
 
     def forget(self, now_s: float, in_use: Set[str]) -> set[str]:
-        """Forget topics of which the last use is `idle_s` ago, except those still `in_use`; return those of which the
-        answers are kept."""
+        """Forget topics whose last use is `idle_s` ago, unless still `in_use`; return the topics whose metadata is
+        kept.
+        """
         due_s = now_s - self.idle_s
         self.drop([one for one, used_s in self._used_s.items() if used_s <= due_s and one not in in_use])
         self._asked_s = {
@@ -61,6 +63,6 @@ class FollowedTopics:
         return self.all() | self._asked_s.keys() | in_use
 
     def _leave(self, topics: Iterable[str]) -> None:
-        """Keep the answers about these no longer than they were asked for."""
+        """Keep the metadata of these topics no longer than for the last question."""
         for topic in topics:
             self._asked_s.setdefault(topic, -inf)

@@ -1,5 +1,6 @@
-"""Puts together what a socket brings into frames: small ones from one buffer, a large one in a buffer of its own, where
-the system writes it. Pure.
+"""A reader that assembles received bytes into frames. Pure.
+
+Small frames come from one shared buffer. A large frame gets a dedicated buffer, into which the system writes it.
 """
 
 from __future__ import annotations
@@ -10,15 +11,17 @@ from typing import Final
 
 _SIZE_BYTES: Final = 4
 SHARED_BYTES: Final = 64 * 1024
-"""What is not larger arrives with others."""
+"""The maximum size of frames that arrive in the shared buffer."""
 COPIED_BYTES: Final = 16 * 1024
-"""Whoever gets a larger one keeps the buffer in which it came."""
+"""The maximum size of frames that are copied; a larger frame keeps the buffer in which it arrived."""
 _GROWS_FROM_BYTES: Final = 4 * 1024 * 1024
-"""Of a larger frame no more than twice of what has arrived is allocated: its size is only what the other side says."""
+"""The size above which a frame's buffer is at most twice the bytes that have arrived, since the peer's announced size
+is not trusted.
+"""
 
 
 class ImpossibleSize(Exception):
-    """A frame is announced that cannot be one; `size` is in bytes."""
+    """An announced frame size outside the limits; `size` is in bytes."""
 
     def __init__(self, size: int) -> None:
         super().__init__(f"a frame of {size} bytes")
@@ -26,26 +29,28 @@ class ImpossibleSize(Exception):
 
 
 class FrameReader:
-    """Of one connection. A frame that it has given is never written to again."""
+    """The frames of one connection. A returned frame is never written to again."""
 
     __slots__ = ("_buffer", "_filled", "_frame_bytes", "_least", "_most", "_shared")
 
     def __init__(self, least: int, most: int) -> None:
-        """Frames have from `least` to `most` bytes, without their size."""
+        """Create a reader for frames of `least` to `most` bytes, without their size field."""
         self._least, self._most = least, most
         self._shared = self._buffer = bytearray(SHARED_BYTES)
         self._filled = 0
         self._frame_bytes = 0
-        """Of the frame, with its size, that has the buffer for itself; 0 while the buffer is shared."""
+        """The size, with the size field, of the frame that has a dedicated buffer; 0 for the shared buffer."""
 
     def room(self) -> memoryview:
-        """Where to put what comes next; never empty."""
+        """Return the buffer for the next bytes; never empty."""
         end = min(len(self._buffer), self._frame_bytes or SHARED_BYTES)
         return memoryview(self._buffer)[self._filled : end]
 
     def frames(self, received: int) -> Iterator[memoryview]:
-        """The frames that are whole now that so many bytes were put into the room, without their sizes. To be gone
-        through before there is room again. Raises ImpossibleSize."""
+        """Yield the frames, without size fields, that are complete after this number of received bytes.
+
+        The caller must exhaust the iterator before it calls `room` again. Raises ImpossibleSize.
+        """
         self._filled += received
         if not self._frame_bytes:
             yield from self._shared_frames()
@@ -83,7 +88,7 @@ class FrameReader:
             self._shared[: len(left)] = left
 
     def _give_room(self, frame_bytes: int, arrived: bytearray | memoryview) -> None:
-        """To a frame of which this much is there."""
+        """Allocate the dedicated buffer of a frame, and copy the bytes that have arrived."""
         self._frame_bytes = frame_bytes
         self._buffer = bytearray(min(frame_bytes, max(_GROWS_FROM_BYTES, 2 * len(arrived))))
         self._buffer[: len(arrived)] = arrived

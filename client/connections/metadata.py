@@ -1,5 +1,5 @@
-"""What the client knows of the cluster: brokers, topics, leaders. Pure: answers come in, nothing is asked
-here.
+"""The client's cached metadata of the cluster: brokers, topics, leaders. Pure: responses come in, no requests go
+out.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from ...protocol.wire.codec import decode
 DEFAULT_PORT = 9092
 NO_LEADER = -1
 ALIKE_MAX: Final = 100_000
-"""Of so many partitions that differ in more than their number what was read is kept, to be shared."""
+"""The maximum number of distinct partition states kept for sharing."""
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerAddress:
-    """Where a broker listens. `id` is -1 for a bootstrap address whose broker is not known yet."""
+    """The address of a broker. `id` is -1 for a bootstrap address whose broker is not known yet."""
 
     id: int
     host: str
@@ -30,7 +30,7 @@ class BrokerAddress:
 
     @property
     def place(self) -> tuple[str, int]:
-        """Where it listens, which is one place though the bootstrap servers do not tell whose."""
+        """Host and port, which identify an address even if its broker id is unknown."""
         return self.host, self.port
 
     def __str__(self) -> str:
@@ -40,7 +40,7 @@ class BrokerAddress:
 
 @dataclass(frozen=True, slots=True)
 class PartitionInfo:
-    """One partition as last heard: `leader` is -1 while there is none, `leader_epoch` -1 when not told."""
+    """One partition, as last reported. `leader` is -1 if there is none, `leader_epoch` -1 if it is unknown."""
 
     index: int
     leader: int
@@ -52,7 +52,7 @@ class PartitionInfo:
 
 @dataclass(slots=True)
 class TopicInfo:
-    """One topic as last heard; `error` says why its partitions are not known."""
+    """One topic, as last reported; `error` is the reason if its partitions are unknown."""
 
     name: str
     id: bytes
@@ -68,7 +68,7 @@ class TopicInfo:
 
 @dataclass(slots=True)
 class KnownTopic:
-    """A topic as the cache has it: `TopicInfo`, with partitions that are alike as one object."""
+    """A topic in the cache: `TopicInfo`, with equal partition states shared as one object."""
 
     name: str
     id: bytes
@@ -76,7 +76,7 @@ class KnownTopic:
     error: ErrorCode = ErrorCode.NONE
     partitions: dict[int, ToldPartition] = field(default_factory=dict)
     encoded: bytes = b""
-    """Its bytes in the answer that told of it. If the same come again they say nothing new. Empty if they might."""
+    """The topic's bytes in the last response; equal bytes contain no news. Empty if they might."""
 
     @property
     def available(self) -> list[int]:
@@ -84,7 +84,7 @@ class KnownTopic:
         return _led(self.partitions)
 
     def info(self) -> TopicInfo:
-        """For programs."""
+        """Return the topic in the form for programs."""
         partitions = {
             index: PartitionInfo(index, one.leader, one.leader_epoch, one.replicas, one.isr, one.offline)
             for index, one in self.partitions.items()
@@ -97,8 +97,10 @@ def _led(partitions: Mapping[int, PartitionInfo | ToldPartition]) -> list[int]:
 
 
 class ClusterMetadata:
-    """The cache. A partition's leader epoch never goes back, and a topic never has fewer partitions than before: an
-    answer from a broker behind the others is no news.
+    """The metadata cache.
+
+    A partition's leader epoch never decreases, and a topic never has fewer partitions than before: responses of brokers
+    that lag are ignored.
     """
 
     def __init__(self) -> None:
@@ -109,14 +111,16 @@ class ClusterMetadata:
         self._alike: dict[bytes, ToldPartition] = {}
 
     def update(self, response: MetadataResponse) -> None:
-        """Take over what one Metadata response says of brokers and of the topics it names."""
+        """Merge one Metadata response: brokers, and the topics it names."""
         self._take_cluster(response.brokers, response.cluster_id, response.controller_id)
         for topic in response.topics:
             self._take_topic(_answer_of(topic))
 
     def read(self, body: bytes, version: int, position: int = 0) -> Iterator[int]:
-        """Take over a response that nobody has read yet, topic by topic. After each it yields how many partitions were
-        read, so that others may have their turn. Raises MalformedMessage, perhaps after the first topics.
+        """Merge an encoded response, topic by topic.
+
+        Yields the number of partitions read after each topic, so that other tasks may get turns. Raises
+        MalformedMessage, possibly after the first topics were merged.
         """
         if version not in MetadataResponse.schema.flexible:
             response = decode(MetadataResponse, body, version, position)
@@ -133,24 +137,22 @@ class ClusterMetadata:
             yield len(topic.partitions or ())
 
     def keep(self, topics: Container[str]) -> None:
-        """Know nothing of other topics any more."""
+        """Forget all other topics."""
         for topic in [one for one in self.topics if one not in topics]:
             del self.topics[topic]
 
     def leader(self, topic: str, partition: int) -> int | None:
-        """The broker id of the leader, None when not known."""
+        """Return the broker id of the leader, None if it is unknown."""
         info = self.partition(topic, partition)
         return None if info is None or info.leader == NO_LEADER else info.leader
 
     def partition(self, topic: str, partition: int) -> ToldPartition | None:
-        """What is known of one partition."""
+        """Return the state of one partition, None if it is unknown."""
         known = self.topics.get(topic)
         return None if known is None else known.partitions.get(partition)
 
     def learn_leader(self, topic: str, partition: int, leader: int, leader_epoch: int) -> None:
-        """Take over a leader that a broker named in passing (KIP-951), when its epoch is newer than what is
-        known.
-        """
+        """Note a leader that a broker named in another response (KIP-951), if its epoch is newer."""
         info = self.partition(topic, partition)
         if info is not None and leader_epoch > info.leader_epoch and leader in self.brokers:
             known = self.topics[topic]
@@ -160,8 +162,11 @@ class ClusterMetadata:
             known.encoded = b""
 
     def learn_broker(self, broker: BrokerAddress) -> None:
-        """Take over a broker's address that another broker named in passing. Who names it so may not tell its rack: one
-        that is where it was stays as it is known, so that its connections are found."""
+        """Note a broker's address that another broker named.
+
+        Such responses may lack the rack. A known broker at an unchanged address therefore stays as it is, which also
+        keeps its connections valid.
+        """
         known = self.brokers.get(broker.id)
         if known is None or known.place != broker.place:
             self.brokers[broker.id] = broker
@@ -185,7 +190,7 @@ class ClusterMetadata:
                 news = partitions.get(index)
                 if news is not None and 0 <= news.leader_epoch < before.leader_epoch:
                     partitions[index] = before
-            # Without an id this may be another topic of the same name, and without partitions there is none.
+            # Without an id it may be another topic of this name; without partitions there is no topic.
             if partitions and any(topic.id) and not known.partitions.keys() <= partitions.keys():
                 partitions = dict(sorted((known.partitions | partitions).items()))
         error = ErrorCode.of(topic.error_code)
@@ -205,10 +210,9 @@ def _answer_of(topic: MetadataResponseTopic) -> ToldTopic:
 
 
 def parse_bootstrap(servers: str | Sequence[str]) -> list[BrokerAddress]:
-    """The addresses in `host:port,host:port` (or a sequence of `host:port`); the port is 9092 when
-    missing.
+    """Return the addresses in `host:port,host:port` (or in a sequence of `host:port`); the default port is 9092.
 
-    Raises ValueError naming the part that is no address, TypeError for what cannot hold any.
+    Raises ValueError that names the invalid part, TypeError for other types.
     """
     if not isinstance(servers, str) and not (
         isinstance(servers, Sequence) and all(isinstance(one, str) for one in servers)

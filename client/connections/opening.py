@@ -1,4 +1,4 @@
-"""Opens a connection to a broker: TCP, TLS, the versions of the broker, the login."""
+"""The opening of a connection to a broker: TCP, TLS, the broker's versions, the login."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ async def connect(
     request_timeout_ms: float = DEFAULT_TIMEOUT_MS,
     security: Security | None = None,
 ) -> Connection:
-    """Open a connection, learn the broker's versions, and log in, each in `timeout_ms`.
+    """Open a connection, learn the broker's versions, and log in, each within `timeout_ms`.
 
     Raises ConnectionLost, RequestTimedOut, TlsFailed or AuthenticationFailed.
     """
@@ -64,7 +64,7 @@ async def _dialled(
 ) -> Connection:
     loop = asyncio.get_running_loop()
     tls = None if security is None else security.tls
-    host = address.host.partition("%")[0]  # the zone of an IPv6 address is nothing that a certificate is for
+    host = address.host.partition("%")[0]  # certificates do not contain the zone of an IPv6 address
     sock: socket.socket | None = None
     try:
         async with asyncio.timeout(timeout_ms / 1000):
@@ -101,7 +101,10 @@ async def _dialled(
 
 
 def _closed_in_handshake(address: BrokerAddress) -> ConnectionLost:
-    """It may be a broker that is stopping, so this is tried again."""
+    """Return the error for a connection closed in the handshake.
+
+    It is a ConnectionLost, which is retried, as the broker may be stopping.
+    """
     return ConnectionLost(
         f"{address} closed the connection in the TLS handshake: maybe this broker does not speak TLS on that port"
     )
@@ -113,7 +116,9 @@ def _peer(sock: socket.socket) -> str:
 
 
 async def _negotiate(connection: Connection, timeout_ms: float) -> None:
-    """Ask for the broker's versions, first in ours, then in version 0, which every broker reads (KIP-511)."""
+    """Request the broker's versions, first in this client's newest version, then in version 0, which every broker
+    supports (KIP-511).
+    """
     request = ApiVersionsRequest(client_software_name="ottla", client_software_version=__version__)
     version = ApiVersionsRequest.max_version
     response = await connection.request(request, version=version, timeout_ms=timeout_ms)

@@ -1,5 +1,6 @@
-"""A person proves to a broker to hold the cluster secret. On that connection the broker then takes what only nodes of
-the cluster may ask for.
+"""An operator's proof to a broker of knowing the cluster secret.
+
+On that connection the broker then accepts requests that are reserved for nodes of the cluster.
 """
 
 from __future__ import annotations
@@ -23,11 +24,10 @@ from .connection import Connection
 
 
 async def prove_operator(connection: Connection, secret: bytes, cluster_id: str, broker_id: int) -> None:
-    """Mark a fresh connection to `broker_id` as that of an operator. `secret`: the content of a node's file, of which
-    the first line counts.
+    """Mark a fresh connection to `broker_id` as an operator's.
 
-    Raises KafkaError: CLUSTER_AUTHORIZATION_FAILED if one end does not hold the secret; RequestTimedOut;
-    VersionUnsupported.
+    `secret`: the content of a node's secret file, of which the first line counts. Raises KafkaError:
+    CLUSTER_AUTHORIZATION_FAILED if one end does not know the secret; RequestTimedOut; VersionUnsupported.
     """
     incarnation = os.urandom(INCARNATION_BYTES)
     own = NodeCredentials.of(Secrets.parse(secret), cluster_id, NO_NODE, incarnation, NodeRole.OPERATOR)

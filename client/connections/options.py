@@ -1,4 +1,4 @@
-"""The options that all clients have in common: how they reach a cluster."""
+"""The options that all clients share: those of their connections to a cluster."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .cluster import METADATA_MAX_IDLE_MS, Cluster
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConnectionOptions:
-    """See Producer and Consumer for the meaning of each."""
+    """Options of connections; `Producer` and `Consumer` document the meaning of each."""
 
     bootstrap_servers: str | Sequence[str] = "localhost:9092"
     client_id: str
@@ -22,7 +22,7 @@ class ConnectionOptions:
     metadata_max_idle_ms: int = METADATA_MAX_IDLE_MS
 
     def cluster(self, security: SecurityOptions) -> Cluster:
-        """New connections to the cluster. Raises TypeError and ValueError for what are no addresses."""
+        """Return a new, unconnected cluster. Raises TypeError and ValueError for invalid addresses."""
         return Cluster(
             self.bootstrap_servers,
             client_id=self.client_id,

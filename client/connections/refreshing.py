@@ -1,4 +1,4 @@
-"""One question about topics at a time: who asks meanwhile waits for its answer, or shares the next one."""
+"""Requests about topics, one at a time: concurrent callers wait for the pending answer, or share the next request."""
 
 from __future__ import annotations
 
@@ -7,12 +7,17 @@ from collections.abc import Awaitable, Callable, Sequence, Set
 
 
 class Refreshing:
-    """While an answer is awaited, others who want the same wait for it, too. What else is wanted meanwhile is asked for
-    together, once that has ended.
+    """A queue of at most one pending and one next request.
+
+    Callers that want topics of the pending request wait for it. The topics of all other callers are combined in the
+    next request, once the pending one has ended.
     """
 
     def __init__(self, ask: Callable[[Sequence[str]], Awaitable[None]]) -> None:
-        """`ask`: about these topics, in order; returns once the answer is taken over."""
+        """Create an idle queue.
+
+        `ask`: a function that requests these topics, in order, and returns once the answer is merged.
+        """
         self._ask = ask
         self._asked: Set[str] = frozenset()
         self._wanted: set[str] = set()
@@ -20,7 +25,7 @@ class Refreshing:
         self._next: asyncio.Task[None] | None = None
 
     async def of(self, topics: Set[str]) -> None:
-        """Return once these were asked about. Raises what `ask` raises."""
+        """Wait until these topics have been requested. Raises the errors of `ask`."""
         task = self._now
         if task is None or not topics <= self._asked:
             self._wanted |= topics
@@ -31,7 +36,7 @@ class Refreshing:
         await asyncio.shield(task)
 
     async def close(self) -> None:
-        """Whoever waits is cancelled."""
+        """Cancel all requests and their waiters."""
         tasks = [task for task in (self._now, self._next) if task is not None]
         for task in tasks:
             task.cancel()
@@ -48,4 +53,4 @@ class Refreshing:
         if self._now is task:
             self._now = None
         if not task.cancelled():
-            task.exception()  # whoever still waits gets it; nobody else is warned
+            task.exception()  # retrieves the exception, so that asyncio does not warn; waiters get it
