@@ -1,4 +1,4 @@
-"""The clients for scripts, notebooks and executors: the same names and options as in `ottla`, without `await`.
+"""Synchronous clients for scripts, notebooks and executors: the names and options of `ottla`, without `await`.
 
     from ottla import NewTopic
     from ottla.sync import Admin, Consumer, Producer, TransactionWriter
@@ -24,14 +24,14 @@
             print(record.value)
             consumer.commit()
 
-All clients of a process share one event loop on a thread of their own, which begins with the first of them and ends
-with the interpreter. A call waits for what it asks of that loop; `timeout_ms`, where there is one, bounds the wait with
-RequestTimedOut, and Control-C ends it: what was asked is cancelled, and the client can be used as before. A thread that
-runs an event loop of its own, as a notebook's does, may call, and its loop stands still meanwhile. On the clients' own
-thread, where the callbacks of futures run, calls raise RuntimeError.
+All clients of a process share one event loop on a dedicated thread, which begins with the first client and ends with
+the interpreter. A call waits for its work on that loop. `timeout_ms`, if a call has it, bounds the wait with
+RequestTimedOut. Control-C ends the wait: the work is cancelled, and the client can be used as before. A thread with
+another event loop, such as a notebook's, may call a client; its loop stands still meanwhile. Calls on the clients'
+thread, where the callbacks of futures run, raise RuntimeError.
 
-Any thread may use any client. After a fork the child makes its own: one that the parent had made raises MadeBeforeFork
-there. Clients that were not stopped are when the interpreter ends, which takes five seconds at most.
+Any thread may use any client. After a fork the child makes new clients: the parent's clients raise MadeBeforeFork
+there. Clients still open when the interpreter ends are stopped then, which takes five seconds at most.
 """
 
 from .admin import Admin

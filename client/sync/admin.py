@@ -14,9 +14,10 @@ from .loop_thread import shared_loop
 
 @shows_options(SecurityOptions)
 class Admin(Facade):
-    """Creates, lists, describes, moves and deletes; see `ottla.Admin`. Every method raises KafkaError with what the
-    cluster answered, RequestTimedOut when that takes longer than `request_timeout_ms`. What is given as `progress` is
-    called on the thread of the clients' loop.
+    """A client that creates, lists, describes, moves and deletes; see `ottla.Admin`.
+
+    Every method raises KafkaError with the cluster's error, and RequestTimedOut after `request_timeout_ms`. Functions
+    passed as `progress` are called on the thread of the clients' loop.
     """
 
     def __init__(

@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 @shows_options(*CONSUMER_GROUPS)
 class Consumer(Facade):
-    """Reads records: of topics shared with a group (`group_id`), of all their partitions, or of what `assign` names.
-    The options are those of `ottla.Consumer`.
+    """A reader of records: of topics shared with a group (`group_id`), of whole topics, or of assigned partitions.
 
-    The group's heartbeats go on by themselves, whatever the program does between two reads, for as long as
-    `max_poll_interval_ms` allows. Deserializers run on the thread of the clients' loop: they may call no client.
+    The options are those of `ottla.Consumer`. The group's heartbeats continue without calls, whatever the program does
+    between two reads, for as long as `max_poll_interval_ms` allows. Deserializers run on the thread of the clients'
+    loop: they must not call a client.
     """
 
     def __init__(self, *topics: str, **options: Unpack[ConsumerOptions]) -> None:
@@ -50,7 +50,7 @@ class Consumer(Facade):
         return self
 
     def __next__(self) -> ConsumerRecord:
-        """The next record; ends once another thread has stopped the consumer."""
+        """Return the next record; the iteration ends once another thread has stopped the consumer."""
         try:
             return self.getone()
         except ClientClosed:
@@ -64,10 +64,10 @@ class Consumer(Facade):
         pattern: str | re.Pattern[str] | None = None,
         listener: RebalanceListener | None = None,
     ) -> None:
-        """Read these topics from now on instead of those before, or all whose whole name matches `pattern`. See
-        `ottla.Consumer.subscribe`.
+        """Read these topics from now on, or all topics whose whole name matches `pattern`, and no others.
 
         `listener` is called on a thread that is neither the caller's nor the clients' own: it may call this consumer.
+        See `ottla.Consumer.subscribe`.
         """
 
         async def now() -> None:
@@ -76,7 +76,7 @@ class Consumer(Facade):
         self._loop.run(now())
 
     def unsubscribe(self, *, timeout_ms: float | None = None) -> None:
-        """Read nothing more: leave the group, or drop what was assigned by hand."""
+        """Stop reading: leave the group, or drop the partitions assigned by hand."""
 
         async def gone() -> None:
             await self._consumer.unsubscribe()
@@ -94,16 +94,18 @@ class Consumer(Facade):
     resume = on_loop(consumer.Consumer.resume)
 
     def position(self, partition: TopicPartition, *, timeout_ms: float | None = None) -> int:
-        """The offset of the next record, waiting until it is known. Raises ValueError if the partition is not this
-        consumer's, or not any more.
+        """Return the offset of the next record, waiting until it is known.
+
+        Raises ValueError if the partition is not, or no longer, assigned to this consumer.
         """
         return self._loop.run(self._consumer.position(partition), timeout_ms=timeout_ms)
 
     # reading
 
     def getone(self, *, timeout_ms: float | None = None) -> ConsumerRecord:
-        """The next record, waiting for it. Raises KafkaError, RequestTimedOut when none came within `timeout_ms`,
-        ClientClosed once stopped.
+        """Return the next record, waiting for it.
+
+        Raises KafkaError, RequestTimedOut if no record came within `timeout_ms`, ClientClosed once stopped.
         """
         self._loop.check()
         timeout(timeout_ms)
@@ -117,10 +119,10 @@ class Consumer(Facade):
     def getmany(
         self, *partitions: TopicPartition, timeout_ms: float | None = 0, max_records: int | None = None
     ) -> dict[TopicPartition, list[ConsumerRecord]]:
-        """What is there of these partitions, or of all; waits up to `timeout_ms` (None: as long as it takes) for some.
+        """Return the buffered records of these partitions, or of all, by partition.
 
-        At most `max_records`, `max_poll_records` if not given, and never more than 2,000 at a time. Raises KafkaError,
-        ClientClosed once stopped.
+        Waits up to `timeout_ms` for some records (None: no limit). Returns at most `max_records`, by default
+        `max_poll_records`, and never more than 2,000. Raises KafkaError, ClientClosed once stopped.
         """
         work = self._consumer.getmany(*partitions, timeout_ms=timeout_ms, max_records=max_records)
         return self._loop.run(work, unseen=self._read_again)
@@ -132,7 +134,7 @@ class Consumer(Facade):
         max_records: int | None = None,
         include_headers: bool = False,
     ) -> pyarrow.RecordBatch:
-        """What is there of these partitions, or of all, as columns. See `ottla.Consumer.fetch_arrow`."""
+        """Return the buffered records of these partitions, or of all, as columns. See `ottla.Consumer.fetch_arrow`."""
         work = self._consumer.fetch_arrow(
             *partitions, timeout_ms=timeout_ms, max_records=max_records, include_headers=include_headers
         )
@@ -146,8 +148,9 @@ class Consumer(Facade):
         passing_over: Iterable[UnreadableRecords] = (),
         cuts: bool = False,
     ) -> Generator[CommittedTransaction, None, None]:
-        """Whole transactions, across all partitions assigned now, in the order in which they were committed. See
-        `ottla.Consumer.transactions`; `contextlib.closing` is for leaving early.
+        """Yield whole transactions, across all partitions assigned now, in the order of their commits.
+
+        See `ottla.Consumer.transactions`. Use `contextlib.closing` to leave the iteration early.
         """
         found = self._consumer.transactions(
             after=after, buffer_bytes_max=buffer_bytes_max, passing_over=passing_over, cuts=cuts
@@ -168,14 +171,17 @@ class Consumer(Facade):
     # offsets
 
     def lag(self, partition: TopicPartition, *, timeout_ms: float | None = None) -> int:
-        """How many offsets lie before the end that this consumer can read to. See `ottla.Consumer.lag`."""
+        """Return the number of offsets before the end that this consumer can read to. See `ottla.Consumer.lag`."""
         return self._loop.run(self._consumer.lag(partition), timeout_ms=timeout_ms)
 
     def commit(
         self, offsets: Mapping[TopicPartition, Committable] | None = None, *, timeout_ms: float | None = None
     ) -> None:
-        """Keep `offsets` (next to read) for the group; without them what was handed out so far, of every assigned
-        partition. See `ottla.Consumer.commit`."""
+        """Commit `offsets` (next to read) for the group; by default the records handed out so far, of every assigned
+        partition.
+
+        See `ottla.Consumer.commit`.
+        """
         self._loop.run(self._consumer.commit(offsets), timeout_ms=timeout_ms)
 
     committable = on_loop(consumer.Consumer.committable)
@@ -189,7 +195,7 @@ class Consumer(Facade):
     transaction_outcomes = blocking(consumer.Consumer.transaction_outcomes)
 
     def _read_again(self, unseen: dict[TopicPartition, list[ConsumerRecord]]) -> None:
-        """A read was interrupted just when it had these: nobody has got them."""
+        """Seek back to records of an interrupted read, which the caller never got."""
         for partition in unseen.keys() & self._consumer.assignment():
             self._consumer.seek(partition, unseen[partition][0].offset)
 
@@ -200,7 +206,10 @@ class Consumer(Facade):
 
 
 class _OnAThread(RebalanceListener):
-    """A listener that may call synchronous clients: on the thread of their loop it would wait for itself."""
+    """A listener that runs on another thread, so that it may call synchronous clients.
+
+    On the thread of their loop such a call would wait for itself.
+    """
 
     def __init__(self, listener: RebalanceListener) -> None:
         self._listener = listener

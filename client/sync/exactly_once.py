@@ -1,4 +1,4 @@
-"""Consume, transform, produce, for programs without an event loop."""
+"""The consume-transform-produce loop, for programs without an event loop."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ P = ParamSpec("P")
 
 
 class ConsumedBatch:
-    """Records, and a `with` block in which to work on them. See `ottla.ConsumedBatch`."""
+    """A batch of records, and a `with` block in which to process them. See `ottla.ConsumedBatch`."""
 
     def __init__(self, owner: ExactlyOnce, inner: batch.ConsumedBatch) -> None:
         self._loop = owner._loop
@@ -27,17 +27,17 @@ class ConsumedBatch:
 
     @property
     def records(self) -> list[ConsumerRecord]:
-        """What to work on, in the order of the partitions."""
+        """The records to process, in the order of the partitions."""
         return self._inner.records
 
     @property
     def committed(self) -> bool:
-        """Whether it counts, once the block has ended."""
+        """True once the block has ended and the batch is committed."""
         return self._inner.committed
 
     @property
     def offsets(self) -> dict[TopicPartition, int]:
-        """What is to be read next once the batch counts."""
+        """The offsets to read next once the batch is committed."""
         return self._inner.offsets
 
     def send(
@@ -50,7 +50,7 @@ class ConsumedBatch:
         timestamp_ms: int | None = None,
         headers: Iterable[tuple[str, bytes | None]] = (),
     ) -> None:
-        """Hand one record over, as to `Producer.send`. It is sent for sure once the batch counts."""
+        """Hand one record over, as to `Producer.send`. It is certainly sent once the batch is committed."""
         work = self._inner.send(
             topic, value, key, partition=partition, timestamp_ms=timestamp_ms, headers=headers
         )
@@ -70,7 +70,7 @@ class ConsumedBatch:
         return self
 
     def _never_entered(self, _: object) -> None:
-        """An interrupt came just when the block had begun: nobody is in it, and nobody else would end it."""
+        """End a block that had begun when an interrupt came, so that its body never runs."""
         self._loop.finish(self._inner.__aexit__(KeyboardInterrupt, KeyboardInterrupt(), None))
 
     def __exit__(
@@ -81,10 +81,12 @@ class ConsumedBatch:
 
 
 class ExactlyOnce(Facade):
-    """Turns records into others, each exactly once, whatever breaks. The options are those of `ottla.ExactlyOnce`.
+    """A processor that turns records into other records, each exactly once, despite any failure.
 
-    with ExactlyOnce("orders", group_id="copier") as copier:
-        copier.run(lambda record: NewRecord("copies", record.value, record.key))
+        with ExactlyOnce("orders", group_id="copier") as copier:
+            copier.run(lambda record: NewRecord("copies", record.value, record.key))
+
+    The options are those of `ottla.ExactlyOnce`.
     """
 
     def __init__(
@@ -121,7 +123,7 @@ class ExactlyOnce(Facade):
         return self
 
     def __next__(self) -> ConsumedBatch:
-        """The next batch; ends when there is nothing more to do."""
+        """Return the next batch; the iteration ends when there is no more work."""
 
         async def following() -> batch.ConsumedBatch | None:
             return await anext(self._processor, None)
@@ -134,7 +136,7 @@ class ExactlyOnce(Facade):
     finish = on_loop(processor.ExactlyOnce.finish)
 
     def run(self, transform: Transform, *, on_error: Literal["raise", "skip"] | OnError = "raise") -> None:
-        """Send what `transform` makes of each record. See `ottla.ExactlyOnce.run`.
+        """Send the results of `transform` for each record. See `ottla.ExactlyOnce.run`.
 
         `transform`, and `on_error` if it is a function, are called on a thread that is neither the caller's nor the
         clients' own: they may call other clients, and `finish`.
@@ -144,7 +146,7 @@ class ExactlyOnce(Facade):
 
 
 def _on_a_thread(make: Callable[P, Made | Awaitable[Made]]) -> Callable[P, Awaitable[Made]]:
-    """What it makes, to the end: a generator's steps are the program's, too."""
+    """Return a function that calls `make` on another thread, and exhausts a generator there, too."""
 
     def whole(*args: P.args, **kwargs: P.kwargs) -> Made | Awaitable[Made]:
         made = make(*args, **kwargs)

@@ -1,4 +1,4 @@
-"""How a synchronous client stands before the asynchronous one that does its work."""
+"""The base of synchronous clients, which delegate to an asynchronous client."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .loop_thread import LoopThread
 
 
 class Startable(Protocol):
-    """What all asynchronous clients have."""
+    """The common methods of all asynchronous clients."""
 
     async def start(self) -> None:
         """Reach the cluster."""
@@ -25,9 +25,9 @@ T = TypeVar("T")
 
 
 class Facade:
-    """Starts, stops and calls an asynchronous client on the loop that it lives on.
+    """A synchronous client that starts, stops and calls an asynchronous client on its loop.
 
-    Each subclass keeps its client, and the loop, under names of its own: it knows what kind of client it has.
+    Each subclass keeps its client, and the loop, in typed attributes as well.
     """
 
     def __init__(self, client: Startable, loop: LoopThread) -> None:
@@ -49,7 +49,10 @@ class Facade:
         self._thread.opened(self, self._stop)
 
     def stop(self, *, timeout_ms: float | None = None) -> None:
-        """Finish and close; idempotent. In a child after a fork, where the client is the parent's, nothing happens."""
+        """Finish and close; idempotent.
+
+        It does nothing in a forked child, where the client belongs to the parent.
+        """
         if self._thread.left_behind:
             return
         try:
@@ -58,7 +61,7 @@ class Facade:
             self._thread.closed(self)
 
     def _never_started(self, _: object) -> None:
-        """An interrupt came just when it had started: whoever asked for it has no client to stop."""
+        """Stop a client that had started when an interrupt came, since its caller cannot."""
         self._thread.finish(self._stop())
 
     async def _stop(self) -> None:
@@ -68,7 +71,7 @@ class Facade:
 def blocking(
     method: Callable[Concatenate[Any, P], Coroutine[Any, Any, T]],
 ) -> Callable[Concatenate[Facade, P], T]:
-    """The same method for a facade: it returns when that of the client is done."""
+    """Return the facade's version of an asynchronous method; it returns when that is done."""
 
     @functools.wraps(method)
     def call(self: Facade, /, *args: P.args, **kwargs: P.kwargs) -> T:
@@ -78,7 +81,7 @@ def blocking(
 
 
 def on_loop(method: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Facade, P], T]:
-    """The same method for a facade, of those that wait for nothing."""
+    """Return the facade's version of a method that does not wait."""
 
     @functools.wraps(method)
     def call(self: Facade, /, *args: P.args, **kwargs: P.kwargs) -> T:

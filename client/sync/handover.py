@@ -1,4 +1,4 @@
-"""Records on their way from the threads that send them to the loop, many at a time: no thread waits for each."""
+"""The handover of records from sending threads to the loop, many at a time, so that no thread waits for each record."""
 
 from __future__ import annotations
 
@@ -17,18 +17,20 @@ from ..producing.record_metadata import RecordMetadata
 from .loop_thread import LoopThread
 
 HANDOVER_BYTES = 32 * 1024
-"""How many may wait, beside those in the producer's own buffer. Few: a thread that waits leaves the interpreter to the
-loop, and what the two exchange stays in the processor's cache."""
+"""The limit of waiting bytes, beside the producer's buffer.
+
+It is low: a waiting thread leaves the interpreter to the loop, and the exchanged data stays in the processor's cache.
+"""
 
 
 class Delivery(Future[RecordMetadata]):
-    """Brings the offset of a record, or the KafkaError it failed with."""
+    """A future of a record's offset, or of the KafkaError that it failed with."""
 
     def add_done_callback(self, fn: Callable[[Future[RecordMetadata]], object]) -> None:
-        """Call `fn(future)` once that is known, on the thread of the clients' loop, or here and now if it is.
+        """Call `fn(future)` once the result is known, on the thread of the clients' loop, or at once if it is known.
 
-        It must be quick, and may not call a client. What it raises is logged, and be it SystemExit: that would end the
-        thread, and leave everybody waiting.
+        It must be quick, and must not call a client. Its exceptions are logged, SystemExit included, which would end
+        the thread and leave all callers waiting.
         """
 
         def contained(future: Future[RecordMetadata]) -> None:
@@ -40,14 +42,14 @@ class Delivery(Future[RecordMetadata]):
         super().add_done_callback(contained)
 
     def follow(self, record: RecordDelivery) -> None:
-        """Say what becomes of this one, which was just handed over."""
+        """Take the result of `record`, which was just handed over."""
         self._record = record
         record.tell(self)
-        if record.done():  # meanwhile, on the loop's thread, which may have seen this there or not
+        if record.done():  # settled meanwhile on the loop's thread, which may have missed this delivery
             self.settled()
 
     def settled(self) -> None:
-        """The record's batch was acknowledged or failed. Once is enough."""
+        """Note that the record's batch was acknowledged or failed; a second call has no effect."""
         error = self._record.exception()
         with suppress(InvalidStateError):
             if error is None:
@@ -56,15 +58,19 @@ class Delivery(Future[RecordMetadata]):
                 self.set_exception(error)
 
     def cancel(self) -> bool:
-        """False: a record that was handed over is not taken back."""
+        """Return False: a record that was handed over cannot be taken back."""
         return False
 
 
 class SpooledDelivery(Delivery):
-    """Of a record in a spool, which keeps no future that its caller has dropped: one with a callback keeps itself."""
+    """A delivery of a record in a spool.
+
+    The spool keeps no reference to a future that its caller has dropped, so a future with a callback keeps itself
+    alive.
+    """
 
     def add_done_callback(self, fn: Callable[[Future[RecordMetadata]], object]) -> None:
-        """See Delivery."""
+        """Call `fn(future)` as `Delivery` does, and keep this future alive until then."""
         _kept.add(self)
         super().add_done_callback(_kept.discard)
         super().add_done_callback(fn)
@@ -74,7 +80,7 @@ _kept: set[Future[RecordMetadata]] = set()
 
 
 class Sent(NamedTuple):
-    """A record, where it is to go, and who waits for it."""
+    """A record, its destination, and its delivery."""
 
     topic: str
     partition: int | None
@@ -89,8 +95,9 @@ Mark = asyncio.Future[None]
 
 
 class Handover:
-    """`put` is for all threads, the rest for the loop. `take` is told of one record after the other, in their order,
-    and may wait; it raises nothing.
+    """A queue: any thread may call `put`, all else belongs to the loop.
+
+    `take` is awaited for each record, in their order; it raises nothing.
     """
 
     def __init__(self, loop: LoopThread, take: Take) -> None:
@@ -105,18 +112,18 @@ class Handover:
 
     @property
     def is_empty(self) -> bool:
-        """Whether whatever was left here has been taken."""
+        """True if all records put here have been taken."""
         return not self._working and not self._waiting
 
     def wait_until_empty(self, timeout_ms: float | None) -> None:
-        """Wait until it is. Raises RequestTimedOut."""
+        """Wait until all records have been taken. Raises RequestTimedOut."""
         if not self.is_empty:
             with self._lock:
                 self._need_work()
                 self._wait(lambda: self.is_empty, timeout_ms)
 
     def put(self, sent: Sent, timeout_ms: float | None) -> None:
-        """Leave a record here; waits while there are too many. Raises RequestTimedOut."""
+        """Add a record; wait while the queue is full. Raises RequestTimedOut."""
         with self._lock:
             if self._bytes > HANDOVER_BYTES:
                 self._wait(lambda: self._bytes <= HANDOVER_BYTES, timeout_ms)
@@ -126,7 +133,7 @@ class Handover:
                 self._need_work()
 
     async def settled(self) -> None:
-        """Wait until all that was left here before has been taken."""
+        """Wait until all records put here before have been taken."""
         mark: Mark = asyncio.get_running_loop().create_future()
         with self._lock:
             if not self._working and not self._waiting:
@@ -137,7 +144,7 @@ class Handover:
 
     def _need_work(self) -> None:
         if self._waiting and not self._working:
-            # In this order: an interrupt may come anywhere, and the next one begins what this one did not.
+            # This order is safe if an interrupt comes between: the next call then schedules the work.
             self._loop.soon(self._begin)
             self._working = True
 

@@ -1,7 +1,8 @@
-"""The event loop of all synchronous clients of a process: one, on a daemon thread, begun when the first is made.
+"""The event loop of all synchronous clients of a process: a single one, on a daemon thread, begun with the first
+client.
 
-What must hold: no thread waits for a loop that cannot answer. So calls made on the loop's own thread are refused, and
-those of clients that a fork has left behind, and those made once the interpreter is ending.
+Invariant: no thread waits for a loop that cannot answer. Calls on the loop's thread, calls of clients left behind by a
+fork, and calls while the interpreter is ending are therefore refused.
 """
 
 from __future__ import annotations
@@ -20,14 +21,14 @@ from ..arguments import timeout
 from ..failures import ClientClosed, MadeBeforeFork, RequestTimedOut
 
 EXIT_GRACE_S = 5.0
-"""How long clients that were not stopped may hold up the end of the interpreter."""
+"""The time for which clients that were not stopped may delay the end of the interpreter."""
 T = TypeVar("T")
 Stop = Callable[[], Coroutine[Any, Any, object]]
 logger = logging.getLogger(__name__)
 
 
 class _Call(Generic[T]):
-    """A coroutine that a thread waits for. All but `wait` belongs to the loop, or comes after it."""
+    """A coroutine that a thread waits for. All methods but `wait` belong to the loop, or to the time after it ended."""
 
     def __init__(self, work: Coroutine[Any, Any, T]) -> None:
         self._work = work
@@ -39,7 +40,9 @@ class _Call(Generic[T]):
         self._task.add_done_callback(lambda task: self._ended.set())
 
     def cancel(self) -> None:
-        if self._task is None:  # the interrupt came first: cancelled before its first step it does nothing
+        if (
+            self._task is None
+        ):  # the interrupt came first: a task cancelled before its first step does nothing
             self.begin()
         self.task.cancel()
 
@@ -53,10 +56,10 @@ class _Call(Generic[T]):
 
 
 class LoopThread:
-    """An event loop, and the thread that turns it.
+    """An event loop, and the thread that runs it.
 
-    It is asyncio's own and not uvloop's: a child after a fork has to let go of what it inherits without touching the
-    parent's sockets, and that takes knowing them.
+    The loop is asyncio's own and not uvloop's: a forked child must release the inherited loop without touching the
+    parent's sockets, and for that it must know them.
     """
 
     def __init__(self) -> None:
@@ -71,7 +74,7 @@ class LoopThread:
         atexit.register(self._end)
 
     def check(self) -> None:
-        """Raises what stands in the way of a call: MadeBeforeFork, ClientClosed, RuntimeError on the loop's thread."""
+        """Raise the reason that forbids a call: MadeBeforeFork, ClientClosed, or RuntimeError on the loop's thread."""
         if self._left_behind:
             raise MadeBeforeFork(
                 "this client was made before the process was forked, and its connections are the parent's: make "
@@ -87,7 +90,7 @@ class LoopThread:
 
     @property
     def left_behind(self) -> bool:
-        """Whether this is the child of a fork, and the loop the parent's."""
+        """True in the child of a fork, where the loop is the parent's."""
         return self._left_behind
 
     def run(
@@ -97,11 +100,11 @@ class LoopThread:
         timeout_ms: float | None = None,
         unseen: Callable[[T], None] | None = None,
     ) -> T:
-        """Run `work` on the loop and wait for it; raises what it raises.
+        """Run `work` on the loop, and wait for it; return its result, or raise its exception.
 
-        After `timeout_ms`, or when the wait is interrupted (KeyboardInterrupt), it is cancelled and its end awaited.
-        If it was done all the same, a timeout does not matter any more, and after an interrupt `unseen` is told on the
-        loop what nobody has seen. Raises RequestTimedOut, what `check` raises, and ValueError for less than no time.
+        After `timeout_ms`, or when the wait is interrupted (KeyboardInterrupt), the work is cancelled and its end
+        awaited. If it completed all the same, a timeout has no effect; after an interrupt `unseen` is called on the
+        loop with the lost result. Raises RequestTimedOut, the errors of `check`, and ValueError for a negative timeout.
         """
         try:
             self.check()
@@ -113,7 +116,7 @@ class LoopThread:
         try:
             self.soon(call.begin)
             in_time = call.wait(None if timeout_ms is None else timeout_ms / 1000)
-        except BaseException:  # KeyboardInterrupt, or what another signal's handler raises
+        except BaseException:  # KeyboardInterrupt, or an exception of another signal's handler
             self._cancel(call)
             if unseen is not None and not call.task.cancelled() and call.task.exception() is None:
                 self.soon(unseen, call.task.result())
@@ -125,7 +128,11 @@ class LoopThread:
         return call.task.result()
 
     def finish(self, work: Coroutine[Any, Any, object]) -> None:
-        """`run` for what ends something: on the loop's thread it goes on by itself, a child of a fork leaves it be."""
+        """Run `work` that ends something.
+
+        On the loop's thread it continues in the background. In a forked child, or while the interpreter is ending, it
+        is dropped.
+        """
         if self._left_behind or self._ended:
             work.close()
         elif get_ident() == self._thread.ident:
@@ -136,22 +143,24 @@ class LoopThread:
             self.run(work)
 
     def soon(self, callback: Callable[..., object], *args: object) -> None:
-        """Call this on the loop, after what was asked for before; returns at once."""
+        """Call `callback` on the loop, after earlier calls; return at once."""
         self._loop.call_soon_threadsafe(callback, *args)
 
     def opened(self, client: object, stop: Stop) -> None:
-        """What to do at the end of the interpreter if `closed` is not called before."""
+        """Note a client, with the function that stops it at the end of the interpreter if `closed` is not called
+        before.
+        """
         self._open[client] = stop
 
     def closed(self, client: object) -> None:
-        """The client was stopped."""
+        """Note that the client was stopped."""
         self._open.pop(client, None)
 
     def leave_behind(self) -> None:
-        """This is the child of a fork: the loop does not turn here, and its sockets are the parent's.
+        """Release the loop in the child of a fork: it does not run here, and its sockets are the parent's.
 
-        In their place comes what nobody reads, so that nothing a finalizer does or writes reaches the parent's
-        connections, and they close when the parent closes them. The selector's epoll is shared, and let go of.
+        Each socket is replaced by the null device, so that no finalizer can write to the parent's connections, and they
+        close when the parent closes them. The selector's epoll object is shared with the parent, and closed here.
         """
         self._left_behind = True
         nowhere = os.open(os.devnull, os.O_RDWR)
@@ -162,7 +171,7 @@ class LoopThread:
 
     def _turn(self) -> None:
         while not self._ended:
-            # asyncio lets these two through. The call they come from raises them where it was made; others go on.
+            # asyncio propagates these two. The call that raised one raises it in its caller; other calls go on.
             with suppress(SystemExit, KeyboardInterrupt):
                 self._loop.run_forever()
 
@@ -197,11 +206,11 @@ class LoopThread:
 _shared: LoopThread | None = None
 _lock = Lock()
 _left_behind: list[LoopThread] = []
-"""Loops of parents. They are kept: what goes away unfinished would have its say at a time that nobody chose."""
+"""Loops of parents, kept alive: their finalizers would otherwise run at an arbitrary time."""
 
 
 def shared_loop() -> LoopThread:
-    """The loop of this process."""
+    """Return the loop of this process."""
     global _shared
     with _lock:
         if _shared is None:
@@ -211,7 +220,7 @@ def shared_loop() -> LoopThread:
 
 def _after_fork() -> None:
     global _shared, _lock
-    _lock = Lock()  # the thread that may have held it is not here
+    _lock = Lock()  # the thread that may have held it does not exist in the child
     if _shared is not None:
         _shared.leave_behind()
         _left_behind.append(_shared)

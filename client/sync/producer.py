@@ -40,7 +40,7 @@ WriterT_co = TypeVar("WriterT_co", bound=RecordWriter, covariant=True)
 
 
 class Writer(Facade, Generic[WriterT_co]):
-    """What sends records: the common part of Producer and TransactionWriter."""
+    """A sender of records: the common part of Producer and TransactionWriter."""
 
     def __init__(self, client: WriterT_co) -> None:
         self._writer = client
@@ -59,17 +59,17 @@ class Writer(Facade, Generic[WriterT_co]):
         headers: Iterable[tuple[str, bytes | None]] = (),
         timeout_ms: float | None = None,
     ) -> Future[RecordMetadata]:
-        """Hand one record over; the future brings its offset or the KafkaError it failed with.
+        """Hand one record over; return a future of its offset, or of the KafkaError that it failed with.
 
-        Returns at once, so that thousands may be under way; waits while the buffer is full and for a topic that is not
-        known, at most `timeout_ms`. Records of one thread keep their order within a partition. Raises what
-        `ottla.Producer.send` raises.
+        Returns at once, so that thousands may be pending. Waits, at most `timeout_ms`, while the buffer is full, and
+        for an unknown topic. Records of one thread keep their order within a partition. Raises the errors of
+        `ottla.Producer.send`.
         """
         self._loop.check()
         timeout(timeout_ms)
         steps = self._writer.steps
         if FOR_ALL_THREADS and steps.is_plain(value, key, timestamp_ms, headers):
-            self._handover.wait_until_empty(timeout_ms)  # nothing of this thread's may be overtaken
+            self._handover.wait_until_empty(timeout_ms)  # keeps the order of this thread's records
             placed = steps.append(topic, value, key, partition, timestamp_ms, headers)
             if placed is not None:
                 delivery = Delivery()
@@ -77,7 +77,7 @@ class Writer(Facade, Generic[WriterT_co]):
                 return delivery
         steps.check_open()
         record, size = steps.record(topic, value, key, partition, timestamp_ms, headers)
-        if steps.keeps_records:  # it is to be in the file when this returns
+        if steps.keeps_records:  # the record must be in the file when this returns
             kept = Sent(topic, partition, record, size, SpooledDelivery())
             self._loop.run(self._enqueue(kept), timeout_ms=timeout_ms)
             return kept.delivery
@@ -99,9 +99,10 @@ class Writer(Facade, Generic[WriterT_co]):
         headers: Iterable[tuple[str, bytes | None]] = (),
         timeout_ms: float | None = None,
     ) -> RecordMetadata:
-        """`send`, then wait until the record is acknowledged, at most `timeout_ms`: it may be, all the same, later.
+        """Send a record, and wait until it is acknowledged.
 
-        Raises what it failed with; in a transaction, which then can only be aborted, TransactionFailed.
+        After `timeout_ms` the wait ends; the record may still be acknowledged later. Raises the error that the record
+        failed with; in a transaction, which can then only be aborted, TransactionFailed.
         """
 
         async def settled() -> RecordMetadata:
@@ -124,8 +125,9 @@ class Writer(Facade, Generic[WriterT_co]):
         headers: str | None = None,
         timeout_ms: float | None = None,
     ) -> ColumnsSent:
-        """Send the rows of `data`, and wait until all are acknowledged, at most `timeout_ms`: they may be, all the
-        same, later. See `ottla.Producer.send_arrow`.
+        """Send the rows of `data`, and wait until all are acknowledged.
+
+        After `timeout_ms` the wait ends; the rows may still be acknowledged later. See `ottla.Producer.send_arrow`.
         """
 
         async def sent() -> ColumnsSent:
@@ -162,12 +164,12 @@ class Writer(Facade, Generic[WriterT_co]):
         await self._handover.settled()
 
     async def _first(self, sent: Sent) -> None:
-        """Send to a topic or partition that is not known: the caller waits for it, and gets the error."""
+        """Send to an unknown topic or partition: the caller waits for it, and gets the error."""
         await self._handover.settled()
         await self._enqueue(sent)
 
     async def _enqueue(self, sent: Sent) -> None:
-        """The rest of `ottla.Producer.send`."""
+        """Do the rest of `ottla.Producer.send`."""
         steps, (topic, partition, record, size, delivery) = self._writer.steps, sent
         steps.check_open()
         if steps.splits(record):
@@ -179,13 +181,13 @@ class Writer(Facade, Generic[WriterT_co]):
         delivery.follow(placed)
         steps.never_pause()
         if filled:
-            with suppress(asyncio.CancelledError):  # it is taken, and who has waited long enough is told so
-                await asyncio.sleep(0)  # a full batch leaves now, whatever else has been handed over
+            with suppress(asyncio.CancelledError):  # the record is taken: a late caller gets its delivery
+                await asyncio.sleep(0)  # sends the full batch now, before further records
 
     async def _take(self, sent: Sent) -> None:
         try:
             await self._enqueue(sent)
-        except OutOfTurn as error:  # it was open when the record was handed over
+        except OutOfTurn as error:  # the transaction was open when the record was handed over
             failure: KafkaError = TransactionAborted(
                 f"the transaction ended before the record was sent: {error}"
             )
@@ -193,7 +195,7 @@ class Writer(Facade, Generic[WriterT_co]):
         except KafkaError as error:
             self._writer.steps.lost(error)
             sent.delivery.set_exception(error)
-        except (Exception, SystemExit) as error:  # a partitioner is the program's own
+        except (Exception, SystemExit) as error:  # a partitioner is code of the program
             failure = ClientError(f"the record cannot be sent: {error!r}")
             failure.__cause__ = error
             self._writer.steps.lost(failure)
@@ -201,8 +203,10 @@ class Writer(Facade, Generic[WriterT_co]):
 
 
 class Transaction:
-    """From `Producer.transaction` or `Producer.begin`. As a block it begins, if it has not begun, and is committed at
-    the end of the block, or aborted when that raises. See `ottla.Transaction`.
+    """A transaction of `Producer.transaction` or `Producer.begin`.
+
+    A `with` block begins it, if it has not begun. It is committed at the end of the block, or aborted if the block
+    raises. See `ottla.Transaction`.
     """
 
     def __init__(self, of: Writer[producer.Producer], inner: transaction.Transaction) -> None:
@@ -212,30 +216,32 @@ class Transaction:
 
     @property
     def app_version(self) -> int | None:
-        """The application version it was given."""
+        """The application version that was passed in."""
         return self._inner.app_version
 
     @property
     def result(self) -> CommitResult | None:
-        """How the commit went, once it has."""
+        """The result of the commit; None before."""
         return self._inner.result
 
     @property
     def token(self) -> str:
-        """For `TransactionWriter.join` in any process. A short text; whoever has it may write in the transaction."""
+        """The text with which `TransactionWriter.join` joins in any process. Any process that has it may write in the
+        transaction.
+        """
         return self._inner.token
 
     def begin(self, *, timeout_ms: float | None = None) -> Self:
-        """Begin it. Raises what `Producer.begin_transaction` raises."""
+        """Begin the transaction. Raises the errors of `Producer.begin_transaction`."""
         self._loop.run(self._inner.begin(), timeout_ms=timeout_ms)
         return self
 
     def include(self, *receipts: Receipt) -> None:
-        """Let the commit count what these writers have written."""
+        """Add the writes of these writers to the commit."""
         self._inner.include(*receipts)
 
     def commit(self, writers: Iterable[Receipt] = (), *, timeout_ms: float | None = None) -> CommitResult:
-        """Commit what the owner and exactly these writers have written. See `ottla.Transaction.commit`."""
+        """Commit the writes of the owner and of exactly these writers. See `ottla.Transaction.commit`."""
 
         async def commit() -> CommitResult:
             await self._handover.settled()
@@ -244,7 +250,7 @@ class Transaction:
         return self._loop.run(commit(), timeout_ms=timeout_ms)
 
     def abort(self, *, timeout_ms: float | None = None) -> None:
-        """Let nothing of it count, whoever wrote it."""
+        """Abort the writes of all writers."""
 
         async def abort() -> None:
             await self._inner.abort()
@@ -257,7 +263,7 @@ class Transaction:
         return self
 
     def _never_entered(self, _: object) -> None:
-        """An interrupt came just when it had begun: nobody is in the block to end it."""
+        """End a transaction that had begun when an interrupt came, so that its block never runs."""
         self._loop.finish(self._inner.__aexit__(KeyboardInterrupt, KeyboardInterrupt(), None))
 
     def __exit__(
@@ -275,8 +281,9 @@ class Transaction:
 
 @shows_options(*WRITER_GROUPS)
 class Producer(Writer[producer.Producer]):
-    """Sends records; idempotent and acknowledged by all in-sync replicas unless told otherwise. The options are those
-    of `ottla.Producer`. All threads may use it.
+    """A sender of records; idempotent, and by default acknowledged by all in-sync replicas.
+
+    The options are those of `ottla.Producer`. All threads may use it.
     """
 
     def __init__(
@@ -300,29 +307,30 @@ class Producer(Writer[producer.Producer]):
 
     @property
     def spooled(self) -> Spooled:
-        """What waits in the spool, and what keeps it there; all zero without one."""
+        """The spool's waiting records, and the reason why they wait; all zero without a spool."""
         return self._writer.spooled
 
     def sync(self, *, timeout_ms: float | None = None) -> None:
-        """Return once all records sent before are on the disk. See `ottla.Producer.sync`."""
+        """Wait until all records sent before are on the disk. See `ottla.Producer.sync`."""
         self._loop.run(self._writer.sync(), timeout_ms=timeout_ms)
 
     def transaction(self, *, app_version: int | None = None) -> Transaction:
-        """A transaction for a `with`: committed at the end of the block, aborted when that raises. See
-        `ottla.Producer.transaction`.
+        """Return a transaction for `with`: committed at the end of the block, aborted if the block raises.
+
+        See `ottla.Producer.transaction`.
         """
         return Transaction(self, self._writer.transaction(app_version=app_version))
 
     def begin(self, app_version: int | None = None, *, timeout_ms: float | None = None) -> Transaction:
-        """Begin a transaction that other processes can join by its `token`. That takes a cluster of Ottla."""
+        """Begin a transaction that other processes can join with its `token`. Needs a cluster of Ottla."""
         return Transaction(self, self._loop.run(self._writer.begin(app_version), timeout_ms=timeout_ms))
 
     begin_transaction = blocking(producer.Producer.begin_transaction)
 
     def commit_transaction(self, *, timeout_ms: float | None = None) -> None:
-        """Send what is buffered, then commit. When this returns, readers of committed records see all of it.
+        """Send the buffered records, then commit. After it returns, readers of committed records see the transaction.
 
-        Raises what `ottla.Producer.commit_transaction` raises. After RequestTimedOut only the same call is possible.
+        Raises the errors of `ottla.Producer.commit_transaction`. After RequestTimedOut only the same call is possible.
         """
 
         async def commit() -> None:
@@ -332,7 +340,7 @@ class Producer(Writer[producer.Producer]):
         self._loop.run(commit(), timeout_ms=timeout_ms)
 
     def abort_transaction(self, *, timeout_ms: float | None = None) -> None:
-        """Let nothing of the transaction count. Records not yet acknowledged fail with TransactionAborted."""
+        """Abort the transaction. Its records not yet acknowledged fail with TransactionAborted."""
 
         async def abort() -> None:
             await self._writer.abort_transaction()
@@ -347,8 +355,10 @@ class Producer(Writer[producer.Producer]):
         *,
         timeout_ms: float | None = None,
     ) -> None:
-        """Commit `offsets` (next to read) for a group as part of the transaction (KIP-447). The group is a Consumer of
-        either kind, its `group_metadata()`, or a name: see `ottla.Producer.send_offsets_to_transaction`.
+        """Commit `offsets` (next to read) for a group as part of the transaction (KIP-447).
+
+        The group is a Consumer of either kind, its `group_metadata()`, or a name: see
+        `ottla.Producer.send_offsets_to_transaction`.
         """
         member, places = who_and_where(group, offsets)
         self._loop.run(self._writer.send_offsets_to_transaction(places, member), timeout_ms=timeout_ms)
@@ -360,29 +370,35 @@ class Producer(Writer[producer.Producer]):
 
     @property
     def identity(self) -> ProducerIdentity:
-        """Under which producer id and epoch the cluster knows this producer now. See `ottla.Producer.identity`."""
+        """The producer id and epoch under which the cluster knows this producer now. See `ottla.Producer.identity`."""
         return self._writer.identity
 
 
 @shows_options(*WRITER_GROUPS)
 class TransactionWriter(Writer[writer.TransactionWriter]):
-    """Sends records that count if the transaction's owner says so. See `ottla.TransactionWriter`."""
+    """A sender of records that are committed only if the transaction's owner includes them.
+
+    See `ottla.TransactionWriter`.
+    """
 
     def __init__(self, token: str, **options: Unpack[WriterOptions]) -> None:
-        """See `join`."""
+        """Create a writer, as `join` does."""
         super().__init__(writer.TransactionWriter(token, **options))
 
     @classmethod
     def join(cls, token: str, **options: Unpack[WriterOptions]) -> Self:
-        """A writer in the transaction with this token; it joins when it is started, which the block does. Starting
-        raises what `ottla.TransactionWriter` raises.
+        """Return a writer in the transaction with this token.
+
+        It joins when it is started, which the `with` block does. The start raises the errors of
+        `ottla.TransactionWriter`.
         """
         return cls(token, **options)
 
     def finish(self, *, timeout_ms: float | None = None) -> WriterReceipt:
-        """Wait until everything is acknowledged; no more can be sent. The receipt is for the owner.
+        """Wait until all records are acknowledged, and return the receipt for the owner.
 
-        Raises TransactionFailed if a record failed: then the work has to be done again by a new writer.
+        No more records can be sent. Raises TransactionFailed if a record failed: a new writer must then repeat the
+        work.
         """
 
         async def finish() -> WriterReceipt:
