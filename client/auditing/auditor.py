@@ -1,4 +1,4 @@
-"""Brings the counts of one client to the audit topic: every interval, and at the end."""
+"""An auditor, which sends the counts of one client to the audit topic: at intervals, and at the end."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from .reports import Report, ReportSource, encode_report, printable, report_key
 from .settings import AuditSettings
 
 TOPIC_S = 5.0
-"""So long an audit topic may take to come into being."""
+"""The time to wait for the audit topic to exist."""
 STOP_S = 10.0
-"""So long a client that stops tries to bring its last reports."""
+"""The time for which a stopping client tries to send its last reports."""
 DELIVERY_S = 30.0
-"""So long one attempt to bring a report may take."""
+"""The timeout of one attempt to send a report."""
 RETRY_MS_MAX = 1_000
 BUFFER_BYTES = 1 << 20
 
@@ -41,7 +41,7 @@ Collect = Callable[[], None]
 
 
 class ReportRecord(NamedTuple):
-    """A report as a record, for whoever sends it."""
+    """A report as a record, ready to send."""
 
     partition: int
     record: PendingRecord
@@ -49,7 +49,7 @@ class ReportRecord(NamedTuple):
 
 
 class Auditor:
-    """Of one client. A failure to report is logged and never stands in the way of the client's own work."""
+    """The auditor of one client. A failed report is logged, and never disturbs the client's own work."""
 
     def __init__(
         self,
@@ -60,8 +60,10 @@ class Auditor:
         transactional: bool = False,
         collect: Collect = lambda: None,
     ) -> None:
-        """`transactional`: whatever is acknowledged is part of a transaction, and counts once that is committed.
-        `collect` is called before reports are made: it may count what is known by then.
+        """Create an auditor that does not report yet.
+
+        `transactional`: all acknowledged records are part of a transaction, and count once it is committed. `collect`:
+        called before reports are made, to count the records known by then.
         """
         self.cluster = cluster
         self._settings = settings
@@ -77,13 +79,13 @@ class Auditor:
 
     @property
     def topic(self) -> str:
-        """Where reports go."""
+        """The topic of the reports."""
         return self._settings.topic
 
     # for the client
 
     def acknowledged(self, topic: str, records: Sequence[PendingRecord], append_time_ms: int) -> None:
-        """The cluster has these; `append_time_ms` is their timestamp if it is 0 or more."""
+        """Count records that the cluster acknowledged; `append_time_ms` is their timestamp unless negative."""
         of_broker = append_time_ms >= 0
         self.count(
             topic,
@@ -95,25 +97,25 @@ class Auditor:
         )
 
     def handed_out(self, records: Mapping[TopicPartition, Sequence[ConsumerRecord]]) -> None:
-        """The program was given these."""
+        """Count records that the program got."""
         for partition, some in records.items():
             self.count(partition.topic, stamped(some))
 
     def count(self, topic: str, records: list[Stamped], *, transactional: bool = False) -> None:
-        """Count them, unless they are reports: those would go on for ever to tell of each other."""
+        """Count records, unless they are reports, which would otherwise cause further reports without end."""
         if topic != self._settings.topic:
             self._ledger.count(topic, records, transactional=transactional)
 
     def transaction_ended(self, committed: bool) -> None:
-        """What was acknowledged in it counts, or does not."""
+        """Count the records acknowledged in the transaction if it was committed; else drop them."""
         self._ledger.transaction_ended(committed=committed)
 
     def start(self) -> None:
-        """Report from now on."""
+        """Report at intervals from now on."""
         self._task = asyncio.ensure_future(self._report_regularly(self._settings.interval_ms / 1000))
 
     async def finish(self) -> None:
-        """Report what is left, within STOP_S, and no more."""
+        """Send the remaining reports, within STOP_S, and stop."""
         self._stopping.set()
         if self._task is not None:
             with suppress(TimeoutError):
@@ -122,7 +124,7 @@ class Auditor:
                     await self._report_all()
 
     async def close(self) -> None:
-        """Stop now. A warning says what could not be reported."""
+        """Stop now. A warning in the log gives the number of unreported records."""
         if self._task is not None:
             self._task.cancel()
         if self._sender is not None:
@@ -130,11 +132,13 @@ class Auditor:
         self._collect()
         self._say_what_is_lost()
 
-    # reports in a transaction of the client's own
+    # reports in the client's own transaction
 
     async def records_of_transaction(self) -> list[ReportRecord]:
-        """What was acknowledged so far, as reports that become part of the same transaction: they count if it does.
-        They are the caller's, and not reported otherwise.
+        """Return the records acknowledged so far, as reports for the same transaction.
+
+        The caller sends the reports in that transaction, with which they take effect. The auditor does not report these
+        counts again.
         """
         try:
             partitions = await self._partitions()
@@ -167,7 +171,7 @@ class Auditor:
                 self._failure = failure
 
     async def _report_all(self) -> None:
-        """Until nothing is left, or nothing helps: counts may have waited behind a report of the same bucket."""
+        """Send reports until none is left, or nothing helps: counts may have waited for a report of the same bucket."""
         backoff = Backoff(RETRY_MS_MAX)
         left = -1
         while True:
@@ -183,7 +187,7 @@ class Auditor:
                 await asyncio.sleep(backoff.next_s())
 
     async def _report(self) -> KafkaError | None:
-        """One round; what a report failed with, if one did."""
+        """Send one round of reports; return a failure if a report failed."""
         self._collect()
         reports = self._ledger.cut()
         if not reports:
@@ -194,7 +198,7 @@ class Auditor:
             return error
 
     async def _send(self, reports: list[Report], partitions: list[int]) -> KafkaError | None:
-        """What one of them failed with, if one did."""
+        """Send these reports; return a failure if a report failed."""
         sender = self._need_sender()
         sent: list[tuple[Report, RecordDelivery]] = []
         for report in reports:
@@ -212,7 +216,7 @@ class Auditor:
 
     def _as_record(self, report: Report, partitions: list[int]) -> ReportRecord:
         key = report_key(report)
-        # No report is older than its bucket, so whoever looks for buckets from some time on can begin there.
+        # No report is older than its bucket, so a reader of buckets from a time on can begin at that time.
         stamp = max(int(time.time() * 1000), report.bucket.start_ms)
         record: PendingRecord = (key, encode_report(report), stamp, ())
         return ReportRecord(

@@ -1,6 +1,6 @@
-"""Reports of many clients added up by tier, and tiers compared with one of them, bucket by bucket. Pure.
+"""The sums of many clients' reports by tier, and the comparison of tiers with a reference, bucket by bucket. Pure.
 
-Counts of a bucket are compared once it is closed: when its time, and some more for those who read later, is over.
+The counts of a bucket are compared once it is closed: when its time has passed, and a further delay for late readers.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from .reports import Report
 from .settings import BUCKET_MS, LOG_TIER, is_log_tier
 
 REFERENCE = "producer"
-"""The tier that others are compared with, if nobody says otherwise."""
+"""The default reference tier of comparisons."""
 NOTHING = Amount(0, 0)
 
 
 class NothingToCompare(ValueError):
-    """There is no second tier; the message says what there is."""
+    """A comparison without a second tier; the message names the available tiers."""
 
 
 class Deviation(NamedTuple):
-    """A tier has other than what the reference has: `difference` records more, or less if it is below 0."""
+    """A difference of a tier from the reference: `difference` records more, or fewer if it is below 0."""
 
     bucket: Bucket
     bucket_ms: int
@@ -36,8 +36,10 @@ class Deviation(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One bucket. `amounts`: of each tier, the reference first. `closed`: it can be judged. `expired`: of its records
-    some may have been deleted, so that what is in the log says nothing.
+    """One bucket of a topic.
+
+    `amounts`: the amount of each tier, the reference first. `closed`: true if the bucket can be judged. `expired`: true
+    if some of its records may have been deleted, so that counts of the log mean nothing.
     """
 
     bucket: Bucket
@@ -48,15 +50,15 @@ class Row:
 
     @property
     def reference(self) -> str:
-        """The tier that the others are compared with."""
+        """The reference tier of the comparison."""
         return next(iter(self.amounts))
 
     def difference(self, tier: str) -> int:
-        """How many records more than the reference a tier has."""
+        """Return the number of records that a tier has more than the reference."""
         return self.amounts[tier].records - self.amounts[self.reference].records
 
     def deviations(self) -> Iterator[Deviation]:
-        """Of tiers that can be judged."""
+        """Yield the deviations of the tiers that can be judged."""
         records = self.amounts[self.reference].records
         for tier in list(self.amounts)[1:]:
             judged = self.closed and not (self.expired and (is_log_tier(tier) or is_log_tier(self.reference)))
@@ -65,7 +67,7 @@ class Row:
 
     @property
     def state(self) -> str:
-        """ "open" and "expired" are not judged; then "gap", "surplus", "ok"."""
+        """The state: "open" and "expired" are not judged; "gap", "surplus" or "ok" are."""
         if not self.closed:
             return "open"
         differences = [one.difference for one in self.deviations()]
@@ -77,28 +79,32 @@ class Row:
 
 
 class AuditWindow(NamedTuple):
-    """Buckets of which some lies between these times, and that are closed if they end at `closed_ms` or before."""
+    """A time window, with the time up to which buckets are closed.
+
+    It shows the buckets that overlap `from_ms` to `to_ms`. Buckets that end at `closed_ms` or before are closed.
+    """
 
     from_ms: int
     to_ms: int
     closed_ms: int
 
     def shows(self, start_ms: int, bucket_ms: int) -> bool:
-        """Whether a bucket is of interest."""
+        """Return whether a bucket overlaps the window."""
         return start_ms < self.to_ms and start_ms + bucket_ms > self.from_ms
 
 
 class Tally:
-    """What reports say, each counted once. Buckets of a topic are as long as it takes for those of all its clients to
-    fit in.
+    """The sums of reports, each counted once.
+
+    The buckets of a topic are as long as necessary for the buckets of all its clients to fit in.
     """
 
     def __init__(self) -> None:
         self.repeated = 0
-        """How many reports came again."""
+        """The number of repeated reports."""
         self._seen: defaultdict[str, set[int]] = defaultdict(set)
         self._amounts: defaultdict[str, dict[tuple[str, int, int], Amount]] = defaultdict(dict)
-        """By topic, then by tier, start and length of the bucket."""
+        """The amounts by topic, then by tier, start and length of the bucket."""
 
     def add(self, report: Report) -> None:
         """Count a report, unless it was counted before."""
@@ -110,20 +116,20 @@ class Tally:
         self._add(report.source.tier, report.bucket, report.bucket_ms, report.amount)
 
     def add_log(self, topic: str, counts: Counts, tier: str = LOG_TIER) -> None:
-        """What stands in the log of a topic, here or in another cluster."""
+        """Add the records in the log of a topic, here or in another cluster."""
         for bucket in list(counts):
             self._add(tier, bucket, counts.bucket_ms, counts.take(bucket))
 
     def topics(self) -> list[str]:
-        """All that were reported on."""
+        """Return all topics with counts, in order."""
         return sorted(self._amounts)
 
     def tiers(self, topics: Collection[str]) -> set[str]:
-        """Those that reported on one of these topics."""
+        """Return the tiers with counts for one of these topics."""
         return {tier for topic in topics for tier, _, _ in self._amounts.get(topic, ())}
 
     def bucket_ms(self, topic: str) -> int:
-        """How long the buckets of a topic are."""
+        """Return the length of a topic's buckets."""
         return (
             lcm(*(length for _, _, length in self._amounts.get(topic, ())))
             if topic in self._amounts
@@ -131,7 +137,7 @@ class Tally:
         )
 
     def starts(self, topic: str, window: AuditWindow) -> list[int]:
-        """When the buckets begin that are of interest, and in which somebody counted."""
+        """Return the beginnings of the buckets in the window that have counts."""
         length = self.bucket_ms(topic)
         starts = {bucket_start(start, length) for _, start, _ in self._amounts.get(topic, ())}
         return sorted(start for start in starts if window.shows(start, length))
@@ -139,7 +145,7 @@ class Tally:
     def rows(
         self, topic: str, tiers: Sequence[str], window: AuditWindow, expired_before_ms: int = 0
     ) -> list[Row]:
-        """The buckets of a topic, for these tiers. Before `expired_before_ms` the log may not have all any more."""
+        """Return the buckets of a topic, for these tiers. Before `expired_before_ms` the log may be incomplete."""
         length = self.bucket_ms(topic)
         sums: defaultdict[int, dict[str, Amount]] = defaultdict(lambda: dict.fromkeys(tiers, NOTHING))
         for (tier, start, _), amount in self._amounts.get(topic, {}).items():
@@ -171,8 +177,10 @@ def tiers_to_compare(
     copies: Sequence[str] = (),
     reference: str = REFERENCE,
 ) -> list[str]:
-    """Which tiers, the reference first: those `named`, or else all that report. Logs of other clusters, which are
-    `copies`, come behind the log of this one. Raises NothingToCompare."""
+    """Return the tiers to compare, the reference first: those `named`, or by default all that report.
+
+    `copies`, the logs of other clusters, follow the log of this one. Raises NothingToCompare.
+    """
     tiers = list(dict.fromkeys(named))
     if not tiers:
         others = sorted(one for one in reporting if one != reference and not is_log_tier(one))

@@ -1,4 +1,4 @@
-"""How many records, and how many bytes of keys and values, by topic and time bucket. Pure."""
+"""Numbers of records, and of bytes in their keys and values, by topic and time bucket. Pure."""
 
 from __future__ import annotations
 
@@ -10,39 +10,42 @@ BUCKET_MS_MIN = 1_000
 
 
 class Bucket(NamedTuple):
-    """A topic's records from `start_ms` on, for as long as a bucket is."""
+    """A topic's records from `start_ms` on, for the length of a bucket."""
 
     topic: str
     start_ms: int
 
 
 class Amount(NamedTuple):
-    """Of records, and of bytes in their keys and values, before compression."""
+    """A number of records, and of bytes in their keys and values before compression."""
 
     records: int
     bytes: int
 
     def plus(self, other: Amount) -> Amount:
-        """Both together."""
+        """Return the sum of both amounts."""
         return Amount(self.records + other.records, self.bytes + other.bytes)
 
 
 Stamped = tuple[int, int]
-"""What is counted of a record: its timestamp in ms, and the bytes of its key and value. A timestamp below 0, which is
-none, counts as 0. No class of its own: making objects would be most of what counting costs."""
+"""The counted properties of a record: its timestamp in ms, and the bytes of its key and value.
+
+A negative timestamp, which means none, counts as 0. It is a plain tuple, as the creation of objects would be most of
+the cost of counting.
+"""
 
 
 def is_bucket_length(milliseconds: int) -> bool:
-    """Whether buckets can be so long: a day divided by a whole number, no less than a second.
+    """Return whether this is a valid bucket length: a day divided by a whole number, at least a second.
 
-    So buckets of any two lengths fit into longer ones of at most a day, and counts of clients that disagree about the
-    length can be compared.
+    Buckets of any two such lengths fit into longer ones of at most a day. Counts of clients with different lengths can
+    therefore be compared.
     """
     return milliseconds >= BUCKET_MS_MIN and DAY_MS % milliseconds == 0
 
 
 def bucket_start(timestamp_ms: int, bucket_ms: int) -> int:
-    """When the bucket begins that this time lies in."""
+    """Return the beginning of the bucket that contains this time."""
     return max(0, timestamp_ms - timestamp_ms % bucket_ms)
 
 
@@ -61,11 +64,11 @@ class Counts:
 
     @property
     def records(self) -> int:
-        """Of all buckets together."""
+        """The number of records in all buckets."""
         return sum(amount.records for amount in self._amounts.values())
 
     def count(self, topic: str, records: Collection[Stamped]) -> None:
-        """Count records of a topic. Quick where all lie in one bucket, as nearly always."""
+        """Count records of a topic. The usual case, all records in one bucket, is fast."""
         if not records:
             return
         stamps = [stamp for stamp, _ in records]
@@ -77,19 +80,19 @@ class Counts:
             self.add(Bucket(topic, bucket_start(stamp, self.bucket_ms)), Amount(1, size))
 
     def add(self, bucket: Bucket, amount: Amount) -> None:
-        """So much more in this bucket."""
+        """Add an amount to a bucket."""
         before = self._amounts.get(bucket)
         self._amounts[bucket] = amount if before is None else before.plus(amount)
 
     def merge(self, other: Counts) -> None:
-        """Everything that `other`, with buckets of the same length, has counted."""
+        """Add all counts of `other`, which has buckets of the same length."""
         for bucket, amount in other._amounts.items():
             self.add(bucket, amount)
 
     def take(self, bucket: Bucket) -> Amount:
-        """What was counted in a bucket, which is counted here no more. Raises KeyError for one without a count."""
+        """Remove and return the amount of a bucket. Raises KeyError for a bucket without a count."""
         return self._amounts.pop(bucket)
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Forget all counts."""
         self._amounts.clear()

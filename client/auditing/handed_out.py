@@ -1,8 +1,8 @@
-"""Which records a consumer has handed out, each offset once, however often the program seeks back and reads it again.
-Pure.
+"""The records that a consumer has handed out, each offset once, however often the program seeks back and reads it
+again.
 
-Records are taken from the fetch buffers many at a time, and some of them wait to be given one by one. Those that the
-program never sees, because the consumer stops or the partition is taken away, are not handed out.
+Pure. Records are taken from the fetch buffers many at a time, and some of them wait to be handed out one by one.
+Records that the program never gets, since the consumer stops or loses the partition, do not count.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .counts import Stamped
 
 
 def stamped(records: Sequence[ConsumerRecord]) -> list[Stamped]:
-    """What is counted of these."""
+    """Return the counted properties of these records."""
     return [(one.timestamp_ms, len(one.key or b"") + len(one.value or b"")) for one in records]
 
 
@@ -33,15 +33,15 @@ class OffsetRanges:
         return at >= 0 and offset < self._ends[at]
 
     def __len__(self) -> int:
-        """How many ranges there are."""
+        """Return the number of ranges."""
         return len(self._starts)
 
     def reaches_beyond(self, offset: int) -> bool:
-        """Whether this offset, or a later one, may be among them."""
+        """Return whether the set may contain this offset or a later one."""
         return bool(self._ends) and self._ends[-1] > offset
 
     def add(self, start: int, end: int) -> None:
-        """The offsets from `start` to before `end`, of which there is at least one."""
+        """Add the offsets from `start` to before `end`, at least one."""
         low, high = bisect_left(self._ends, start), bisect_right(self._starts, end)
         if low < high:
             start, end = min(start, self._starts[low]), max(end, self._ends[high - 1])
@@ -50,7 +50,7 @@ class OffsetRanges:
 
 
 class _Run(NamedTuple):
-    """Records that were taken together. Between `start` and `end` there are no others to read."""
+    """Records that were taken together, all that can be read between `start` and `end`."""
 
     partition: TopicPartition
     start: int
@@ -59,7 +59,7 @@ class _Run(NamedTuple):
 
 
 class HandedOut:
-    """Of one consumer. `count` is told of each record once, after it was handed out."""
+    """The handed-out records of one consumer. `count` is called for each record once, after it was handed out."""
 
     def __init__(self, count: Callable[[str, list[Stamped]], None]) -> None:
         self._count = count
@@ -69,14 +69,14 @@ class HandedOut:
     def taken(
         self, partition: TopicPartition, start: int, end: int, records: Sequence[ConsumerRecord]
     ) -> None:
-        """Reading went from offset `start` to before `end` and brought these, for the program or to wait for it."""
+        """Note the result of a read from offset `start` to before `end`: records that are handed out, or wait."""
         if start >= end:
             return
-        # A copy: the list itself is the program's, which may take from it.
+        # A copy, since the program owns the list and may change it.
         self._taken.append(_Run(partition, start, end, list(records)))
 
     def settle(self, unread: Mapping[TopicPartition, int]) -> None:
-        """Count what was taken but for what waits: of each partition in `unread` all from that offset on."""
+        """Count the taken records, except those still waiting: in each partition of `unread`, from that offset on."""
         taken, self._taken = self._taken, []
         for run in taken:
             seen = min(max(unread.get(run.partition, run.end), run.start), run.end)
@@ -91,11 +91,11 @@ class HandedOut:
             self._taken.append(run._replace(start=seen, records=left))
 
     def keep(self, partitions: Container[TopicPartition]) -> None:
-        """What waits of other partitions will not be handed out."""
+        """Forget waiting records of other partitions: they will not be handed out."""
         self._taken = [run for run in self._taken if run.partition in partitions]
 
     def drop(self, partitions: Container[TopicPartition]) -> None:
-        """Nor will what waits of these."""
+        """Forget waiting records of these partitions: they will not be handed out."""
         self._taken = [run for run in self._taken if run.partition not in partitions]
 
     def given(
@@ -106,7 +106,7 @@ class HandedOut:
         offsets: Sequence[int],
         records: Sequence[Stamped],
     ) -> None:
-        """Reading went from offset `start` to before `end` and brought these, which the program has."""
+        """Count the records of a read from offset `start` to before `end`, which the program got."""
         if start >= end:
             return
         counted = self._counted.setdefault(partition, OffsetRanges())

@@ -1,13 +1,13 @@
-"""What one client has counted and not yet brought to the audit topic. Pure.
+"""The counts of one client that are not in the audit topic yet. Pure.
 
     counted      --cut-->  outstanding  --delivered-->  gone
        ^                        |
-    committed              failed: stays as it is
+    committed              failed: stays unchanged
        |
     of an open transaction  --aborted-->  dropped
 
-A report that failed may stand in the topic all the same. So it is sent again as it was, under its old number, and never
-with more in it. What is counted meanwhile in its bucket waits: there is at most one report outstanding of each.
+A failed report may be in the topic all the same. It is therefore sent again unchanged, under its old number, and never
+with further counts. New counts of its bucket wait meanwhile: each bucket has at most one outstanding report.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .reports import Report, ReportSource
 
 
 class Ledger:
-    """Of one client."""
+    """The counts of one client."""
 
     def __init__(self, source: ReportSource, bucket_ms: int) -> None:
         self._source = source
@@ -30,12 +30,12 @@ class Ledger:
 
     @property
     def unreported(self) -> int:
-        """Records that were counted, and that no report known to have arrived tells of."""
+        """The number of counted records without an acknowledged report."""
         return self._counted.records + sum(one.amount.records for one in self._outstanding.values())
 
     @property
     def undecided(self) -> int:
-        """Records of a transaction that has not ended."""
+        """The number of records in a transaction that has not ended."""
         return self._in_transaction.records
 
     def count(self, topic: str, records: Collection[Stamped], *, transactional: bool = False) -> None:
@@ -43,13 +43,13 @@ class Ledger:
         (self._in_transaction if transactional else self._counted).count(topic, records)
 
     def transaction_ended(self, *, committed: bool) -> None:
-        """What it has written counts, or does not."""
+        """Count the transaction's records if it was committed, and drop them otherwise."""
         if committed:
             self._counted.merge(self._in_transaction)
         self._in_transaction.clear()
 
     def cut(self) -> list[Report]:
-        """The reports to send now: those that are outstanding, and new ones of what was counted since."""
+        """Return the reports to send now: the outstanding ones, and new ones of the counts since."""
         for bucket in [one for one in self._counted if one not in self._outstanding]:
             self._outstanding[bucket] = Report(
                 self._source,
@@ -62,5 +62,5 @@ class Ledger:
         return list(self._outstanding.values())
 
     def delivered(self, report: Report) -> None:
-        """The audit topic has it."""
+        """Note that the audit topic has the report."""
         self._outstanding.pop(report.bucket, None)

@@ -1,7 +1,7 @@
-"""A report: how much one client has counted in one bucket of one topic since its last report. JSON on the wire. Pure.
+"""Reports: a client's count in one bucket of one topic since its last report. JSON on the wire. Pure.
 
-Whoever may write to the audit topic may write anything there, so nothing is taken for a report that is not one in every
-field.
+Any client with write access may write anything to the audit topic, so a record is a report only if every field is
+valid.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 
 class NoReport(ValueError):
-    """What stands in the audit topic is no report; the message says why."""
+    """A record in the audit topic that is not a report; the message gives the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReportSource:
-    """Who counts. `instance` is another one each time a client is made."""
+    """The client that counts. `instance` is unique to each created client."""
 
     tier: str
     client: str
@@ -35,7 +35,7 @@ class ReportSource:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """`sequence` numbers the reports of an instance: two with the same number are the same report."""
+    """A report; `sequence` numbers the reports of an instance, so that equal numbers mean the same report."""
 
     source: ReportSource
     sequence: int
@@ -45,22 +45,22 @@ class Report:
 
 
 def is_topic(name: object) -> bool:
-    """Whether a topic can be called so."""
+    """Return whether this is a valid topic name."""
     return isinstance(name, str) and bool(_TOPIC.fullmatch(name)) and name not in (".", "..")
 
 
 def printable(text: str) -> str:
-    """As much of a text as a report can carry."""
+    """Return as much of a text as a report can carry."""
     return "".join(one if one.isprintable() else "?" for one in text[:TEXT_LENGTH_MAX])
 
 
 def report_key(report: Report) -> bytes:
-    """Reports about one topic from one tier stay together. No topic has a slash in its name."""
+    """Return the record's key, which keeps one tier's reports on a topic together. Topic names have no slash."""
     return f"{report.bucket.topic}/{report.source.tier}".encode()
 
 
 def encode_report(report: Report) -> bytes:
-    """The value of the record that the report travels as."""
+    """Return the value of the report's record."""
     fields = {
         "version": VERSION,
         "tier": report.source.tier,
@@ -77,7 +77,7 @@ def encode_report(report: Report) -> bytes:
 
 
 def parse_report(value: bytes | None) -> Report:
-    """The report that a record's value is. Raises NoReport."""
+    """Return the report in a record's value. Raises NoReport."""
     fields = _object(value)
     version = _number(fields, "version", 1)
     if version != VERSION:
@@ -123,7 +123,7 @@ def _number(fields: dict[str, Any], name: str, least: int) -> int:
 
 
 def _text(fields: dict[str, Any], name: str, least: int = 1) -> str:
-    """It will be shown: what would steer a terminal is no text."""
+    """Return a text field, which must be printable: control characters could steer a terminal."""
     value = fields.pop(name, None)
     if not isinstance(value, str) or not least <= len(value) <= TEXT_LENGTH_MAX or not value.isprintable():
         raise NoReport(

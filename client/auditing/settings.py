@@ -8,18 +8,18 @@ from .counts import is_bucket_length
 from .reports import is_topic
 
 AUDIT_TOPIC = "audit"
-"""Where whoever compares looks for reports, if no topic is named. Clients report nowhere unless told."""
+"""The default topic that comparisons read. Clients report only if configured to."""
 BUCKET_MS = 600_000
-"""Ten minutes."""
+"""The default length of a bucket: ten minutes."""
 INTERVAL_MS = 30_000
 LOG_TIER = "log"
-"""What the records in the topic itself are called where tiers are compared."""
+"""The tier name of the records in the topic itself, in comparisons."""
 TIER_LENGTH_MAX = 300
 
 
 @dataclass(frozen=True, slots=True)
 class AuditSettings:
-    """See Producer for the meaning of each. Raises ValueError for what is not allowed."""
+    """Settings of an audit; `Producer` documents the meaning of each. Raises ValueError for invalid values."""
 
     topic: str
     tier: str
@@ -49,31 +49,34 @@ class AuditSettings:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditOptions:
-    """The options of both producers and consumers; see Producer for the meaning of each."""
+    """The options of both producers and consumers; `Producer` documents the meaning of each."""
 
     audit_topic: str | None = None
     audit_bucket_ms: int = BUCKET_MS
     audit_interval_ms: int = INTERVAL_MS
 
     def settings(self, tier: str) -> AuditSettings | None:
-        """The audit that is asked for, None without a topic. Raises ValueError for what is not allowed."""
+        """Return the settings, None without a topic. Raises ValueError for invalid values."""
         if self.audit_topic is None:
             return None
         return AuditSettings(self.audit_topic, tier, self.audit_bucket_ms, self.audit_interval_ms)
 
 
 def tier_of_copy(place: str) -> str:
-    """What the records are called that another cluster has in a topic of the same name."""
+    """Return the tier name of another cluster's records in the topic of the same name."""
     return f"{LOG_TIER}@{place}"
 
 
 def is_log_tier(tier: str) -> bool:
-    """Whether a tier is what stands in a log, here or in another cluster, and no report."""
+    """Return whether a tier is counted in a log, here or in another cluster, and not in reports."""
     return tier == LOG_TIER or tier.startswith(f"{LOG_TIER}@")
 
 
 def tier_of_readers(tier: str | None, group_id: str | None) -> str:
-    """The tier of a consumer: each group reads everything, so that counts of two may not be added up."""
+    """Return the tier of a consumer.
+
+    Each group reads everything, so the counts of two groups must not be added up.
+    """
     if tier is not None:
         return tier
     return "consumer" if group_id is None else f"consumer:{group_id}"

@@ -1,4 +1,4 @@
-"""What a comparison of tiers says in a line: what is missing, what is too much, and from when to when. Pure."""
+"""The one-line result of a comparison: missing records, surplus records, and their times. Pure."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from .comparison import Deviation, Row
 from .counts import Bucket
 
 NAMED_MAX = 3
-"""Gaps that the line names; a table has all."""
+"""The number of gaps named in the line; the table has all."""
 COMPLETE = "complete"
 
 
 def has_gaps(rows: Sequence[Row]) -> bool:
-    """Whether something is missing from a bucket that is closed."""
+    """Return whether records are missing from a closed bucket."""
     return any(row.state == "gap" for row in rows)
 
 
 def verdict(rows: Sequence[Row]) -> str:
-    """What is missing, the largest first, or that nothing is."""
+    """Return a line with the missing records, the largest gap first, or a line that says that none are missing."""
     gaps = [one for row in rows for one in row.deviations() if one.difference < 0]
     if gaps:
         named = _listed([_gap(one) for one in _largest_first(gaps)])
@@ -30,7 +30,7 @@ def verdict(rows: Sequence[Row]) -> str:
 
 
 def surplus(rows: Sequence[Row]) -> str:
-    """What is there too often; empty if nothing is."""
+    """Return a line with the surplus records; empty if there are none."""
     more = [one for row in rows for one in row.deviations() if one.difference > 0]
     if not more:
         return ""
@@ -39,7 +39,7 @@ def surplus(rows: Sequence[Row]) -> str:
 
 
 def bucket_text(bucket: Bucket, bucket_ms: int) -> str:
-    """From when to when, in UTC: `2026-01-31T12:10-12:20Z`."""
+    """Return the time of a bucket in UTC: `2026-01-31T12:10-12:20Z`."""
     ends = (bucket.start_ms, bucket.start_ms + bucket_ms)
     clock = "%H:%M" if all(one % 60_000 == 0 for one in ends) else "%H:%M:%S"
     try:
