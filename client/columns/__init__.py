@@ -1,1 +1,1 @@
-"""Records as columns of pyarrow, without an object for each: `fetching` for consumers, `sending` for producers."""
+"""Records as columns of pyarrow, without an object per record: `fetching` for consumers, `sending` for producers."""

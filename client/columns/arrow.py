@@ -1,4 +1,4 @@
-"""pyarrow, which is imported when columns are first asked for, and how what was fetched becomes its arrays."""
+"""Conversions between fetched columns and pyarrow's arrays; pyarrow is imported at the first use."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ if TYPE_CHECKING:
     import pyarrow
 
 Run = tuple[TopicPartition, int]
-"""So many rows of a partition, one after the other."""
+"""A partition and a number of consecutive rows of it."""
 
 
 def need_pyarrow() -> Any:
-    """The package. Raises ModuleNotFoundError that says how to install it."""
+    """Return the package pyarrow. Raises ModuleNotFoundError that says how to install it."""
     try:
         import pyarrow
         import pyarrow.compute
@@ -27,7 +27,7 @@ def need_pyarrow() -> Any:
 
 
 def record_batch(columns: ColumnBuffers, runs: Sequence[Run]) -> pyarrow.RecordBatch:
-    """What was fetched, its buffers not copied. `runs` say whose rows they are."""
+    """Return the fetched columns as a record batch, without copying buffers. `runs` name the rows' partitions."""
     pa = need_pyarrow()
     topics: dict[str, int] = {}
     indices, partitions = array("i"), array("i")
@@ -51,13 +51,13 @@ def record_batch(columns: ColumnBuffers, runs: Sequence[Run]) -> pyarrow.RecordB
 
 
 def number_array(kind: pyarrow.DataType, data: bytes | array[int], rows: int) -> pyarrow.Array:
-    """Numbers without nulls, not copied."""
+    """Return an array of numbers without nulls; `data` is not copied."""
     pa = need_pyarrow()
     return pa.Array.from_buffers(kind, rows, [None, pa.py_buffer(data)], null_count=0)
 
 
 def number_bytes(column: pyarrow.Array) -> memoryview:
-    """The numbers of a column without nulls, not copied."""
+    """Return the bytes of a column of numbers without nulls; they are not copied."""
     width = column.type.bit_width // 8
     begin = column.offset * width
     whole = memoryview(b"" if column.buffers()[1] is None else column.buffers()[1])
@@ -65,7 +65,7 @@ def number_bytes(column: pyarrow.Array) -> memoryview:
 
 
 def blob_array(blobs: BlobColumn, rows: int) -> pyarrow.Array:
-    """Keys or values, not copied."""
+    """Return an array of keys or values; their bytes are not copied."""
     pa = need_pyarrow()
     valid = None if blobs.valid is None else pa.py_buffer(blobs.valid)
     buffers = [valid, pa.py_buffer(blobs.ends), pa.py_buffer(blobs.data)]

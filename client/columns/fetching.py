@@ -1,4 +1,4 @@
-"""What was fetched, taken as columns: `Inbox.take` without an object per record."""
+"""Fetched records as columns: `Inbox.take` without an object per record."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ if TYPE_CHECKING:
     import pyarrow
 
 COLUMN_BYTES = 8 * 1024 * 1024
-"""No batch is begun once there are so many bytes of keys and values: decoding them keeps the event loop. What a batch
-expands to is bounded too, so that a column always has less than the 2 GiB that its type allows."""
+"""The number of bytes of keys and values after which no batch is begun, since decoding blocks the event loop.
+
+The expanded size of a batch is bounded, too, so that a column always has less than the 2 GiB that its type allows.
+"""
 ALL = (1 << 31) - 1
 
 
@@ -32,7 +34,7 @@ class FetchedColumns:
         max_records: int | None,
         include_headers: bool,
     ) -> None:
-        """Of these partitions, or of all. Raises ModuleNotFoundError without pyarrow."""
+        """Create empty columns for rows of these partitions, or of all. Raises ModuleNotFoundError without pyarrow."""
         need_pyarrow()
         self._inbox = inbox
         self._partitions = partitions
@@ -41,15 +43,18 @@ class FetchedColumns:
         self._runs: list[Run] = []
         self._spans: list[tuple[int, int]] = []
         self.starts: dict[TopicPartition, int] = {}
-        """Where the rows of each partition begin."""
+        """The offset of the first row of each partition."""
 
     @property
     def rows(self) -> int:
-        """How many were taken."""
+        """The number of rows taken."""
         return self._columns.rows
 
     def take(self) -> int:
-        """Take what is there; how many rows there are now. Raises KafkaError for damage that nothing stands before."""
+        """Take the buffered rows; return the number of rows taken so far.
+
+        Raises KafkaError for damage before the first row.
+        """
         for state in self._inbox.in_turn(self._partitions):
             before, start = self.rows, state.position
             try:
@@ -57,11 +62,11 @@ class FetchedColumns:
             except KafkaError:
                 if not before:
                     raise
-                break  # What others had comes first: that batch is fetched again, and told of if it still is damaged.
+                break  # The rows taken so far come first. The next read raises if the batch is still damaged.
             if self.rows > before:
                 self._runs.append((state.partition, self.rows - before))
                 end = state.position
-                assert start is not None  # it gave rows
+                assert start is not None  # it has yielded rows
                 assert end is not None
                 start = max(start, state.give_from)
                 self._spans.append((start, end))
@@ -72,7 +77,7 @@ class FetchedColumns:
         return self.rows
 
     def to_arrow(self) -> pyarrow.RecordBatch:
-        """The rows, which are counted where somebody counts. Can be asked for once."""
+        """Return the rows, and count them if the consumer is audited. Call it once."""
         batch = record_batch(column_buffers(self._columns.finish()), self._runs)
         if (handed_out := self._inbox.handed_out) is not None:
             offsets, stamps = number_bytes(batch["offset"]).cast("q"), stamped_rows(batch)
@@ -91,7 +96,7 @@ class FetchedColumns:
         while state.buffer and self._room():
             chunk = state.buffer[0]
             chunk.skip_to(state.give_from)
-            state.moved = True  # What large messages lie across is not put together any more.
+            state.moved = True  # Large messages across this place are not reassembled.
             try:
                 some = chunk.take_into(self._columns, self._limit - self.rows)
             except KafkaError:
@@ -105,7 +110,7 @@ class FetchedColumns:
 
 
 def stamped_rows(batch: pyarrow.RecordBatch) -> list[Stamped]:
-    """What is counted of each row."""
+    """Return the timestamp and size of each row, for the audit."""
     pa = need_pyarrow()
     sizes = [pa.compute.fill_null(pa.compute.binary_length(batch[name]), 0) for name in ("key", "value")]
     added = pa.compute.add(*sizes)
@@ -113,7 +118,7 @@ def stamped_rows(batch: pyarrow.RecordBatch) -> list[Stamped]:
 
 
 def first_offsets(batch: pyarrow.RecordBatch) -> dict[TopicPartition, int]:
-    """The first offset of each partition in what `fetch_arrow` gave."""
+    """Return the first offset of each partition in a result of `fetch_arrow`."""
     pa = need_pyarrow()
     table = pa.Table.from_batches([batch]).select(["topic", "partition", "offset"])
     table = table.set_column(0, "topic", table["topic"].cast(pa.string()))

@@ -1,4 +1,4 @@
-"""Columns on their way into batches: in C where that was built, and unless OTTLA_PURE_PYTHON=1 turns it down."""
+"""The encoding of columns into batches: in C if built, unless OTTLA_PURE_PYTHON=1 disables it."""
 
 from __future__ import annotations
 

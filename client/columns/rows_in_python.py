@@ -1,4 +1,4 @@
-"""Columns on their way into batches, in Python. `_rows.c` has the same under the same names."""
+"""The encoding of columns into batches, in Python. `_rows.c` has the same names in C."""
 
 from __future__ import annotations
 
@@ -11,15 +11,18 @@ from ..producing.partitioner import murmur2_partition
 from ..producing.pending import RECORD_OVERHEAD
 
 BlobBuffers = tuple[int, Buffer | None, Buffer, Buffer | None, bool]
-"""Keys or values in Arrow's layout: the first row, a bit for each that is not null, where each begins and the last one
-ends, the data, and whether those places are int64 and not int32."""
+"""Keys or values in Arrow's layout.
+
+The parts are: the first row; a validity bitmap; the offsets of the rows, and of the end; the data; and True if the
+offsets are int64, not int32.
+"""
 EncodedRows = tuple[bytes, int, int, int, int]
-"""The body of a batch, how many records it has, their first and highest timestamp, their estimated bytes."""
+"""The body of a batch, its number of records, their first and highest timestamp, their estimated bytes."""
 _NO_HEADERS: Final = b"\0"
 
 
 class Rows:
-    """The rows of some columns. They are read when asked for, and not copied before."""
+    """The rows of some columns. They are read on demand, and not copied before."""
 
     def __init__(
         self,
@@ -29,9 +32,10 @@ class Rows:
         stamps: Buffer | int,
         headers: list[bytes | None] | None = None,
     ) -> None:
-        """`stamps`: int64, in ms since 1970, or the same for all. `headers`: as they stand in a record.
+        """Keep the buffers of `count` rows.
 
-        Raises ValueError for columns shorter than they claim.
+        `stamps`: int64 timestamps in ms since 1970, or one for all rows. `headers`: encoded as in a record. Raises
+        ValueError for columns shorter than `count`.
         """
         self._count = count
         self._keys = None if keys is None else _Blobs(keys, count)
@@ -46,15 +50,17 @@ class Rows:
         self._headers = headers
 
     def first_above(self, limit: int) -> tuple[int, int] | None:
-        """The first row that takes more than `limit` bytes, and how many. Raises ValueError, as all the others do, for
-        a row that lies outside of its column's data."""
+        """Return the first row that takes more than `limit` bytes, and its size; None if there is none.
+
+        Raises ValueError, like all methods, for a row that lies outside its column's data.
+        """
         for row in range(self._count):
             if (size := self._size(row)) > limit:
                 return row, size
         return None
 
     def by_hash(self, partitions: int) -> bytearray:
-        """The partition of each row, int32, by its key's hash; -1 where there is no key."""
+        """Return the partition of each row, int32, by its key's hash; -1 for a row without key."""
         chosen = array("i")
         for row in range(self._count):
             key = None if self._keys is None else self._keys.read(row)
@@ -62,8 +68,10 @@ class Rows:
         return bytearray(chosen.tobytes())
 
     def fill(self, chosen: bytearray, row: int, partition: int, left: int) -> tuple[int, int]:
-        """Give `partition` to rows without one, from `row` on, until they have `left` bytes; the next row without
-        one, or how many there are, and how many bytes are left."""
+        """Assign `partition` to rows without one, from `row` on, until they use up `left` bytes.
+
+        Returns the next row without partition, or the number of rows, and the bytes left.
+        """
         with memoryview(chosen).cast("i") as of:
             while row < self._count and left > 0:
                 if of[row] < 0:
@@ -75,8 +83,10 @@ class Rows:
         return row, left
 
     def encode(self, order: Buffer, at: int, limit: int) -> EncodedRows:
-        """A body with rows `order[at]` and on, int32, as many as have `limit` bytes, one at least. Raises OverflowError
-        where their timestamps are too far apart."""
+        """Return a body with the rows `order[at]` and on, int32, up to `limit` bytes, but at least one row.
+
+        Raises OverflowError if their timestamps are too far apart.
+        """
         rows = memoryview(order).cast("B").cast("i")[at:]
         if not len(rows):
             raise ValueError("a batch holds one record or more")
@@ -130,8 +140,10 @@ class _Blobs:
 
 
 def rows_by_partition(chosen: Buffer, partitions: int) -> dict[int, bytes]:
-    """The rows of each partition, int32, in their order. `chosen`: the partition of each row. Raises ValueError for
-    one that there is not."""
+    """Return the rows of each partition, int32, in their order. `chosen`: the partition of each row.
+
+    Raises ValueError for a partition that does not exist.
+    """
     found: dict[int, array[int]] = {}
     for row, partition in enumerate(memoryview(chosen).cast("B").cast("i")):
         if not 0 <= partition < partitions:

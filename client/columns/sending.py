@@ -1,4 +1,4 @@
-"""Where the rows of columns go, the batches they become, and how those fared."""
+"""The partitioning of a column source's rows, the batches of rows, and their delivery."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .source import Block
 
 
 class RowsSent(NamedTuple):
-    """What a partition got; offsets are -1 with acks=0. Other producers' records may stand between these."""
+    """The rows sent to one partition; offsets are -1 with acks=0. Other producers' records may stand between them."""
 
     records: int
     base_offset: int
@@ -26,7 +26,7 @@ class RowsSent(NamedTuple):
 
 
 class ColumnsSent(NamedTuple):
-    """Where rows stand that were sent as columns."""
+    """The places of rows that were sent as columns."""
 
     topic: str
     records: int
@@ -34,7 +34,7 @@ class ColumnsSent(NamedTuple):
 
 
 class BatchOfRows(NamedTuple):
-    """One batch, encoded but for compression. `size`: its records' estimated bytes."""
+    """One batch, encoded but not compressed. `size`: the estimated bytes of its records."""
 
     partition: int
     records: EncodedRecords
@@ -42,7 +42,9 @@ class BatchOfRows(NamedTuple):
 
 
 class RowPlacement(NamedTuple):
-    """How a topic's rows are placed: its number of partitions, those for rows without key, who chooses them."""
+    """The inputs of partitioning: a topic's number of partitions, the partitions available to rows without key, and the
+    choice among them.
+    """
 
     partitions: int
     available: Sequence[int]
@@ -51,7 +53,10 @@ class RowPlacement(NamedTuple):
 
 
 def place(block: Block, one_for_all: int | None, placement: RowPlacement) -> bytes | bytearray:
-    """The partition of each row, int32: its own, that of all, its key's, or one for many rows without key."""
+    """Return the partition of each row, int32.
+
+    A row's partition is the row's own, the one given for all, the one of its key, or one for many rows without key.
+    """
     if block.partitions is not None:
         return block.partitions
     if one_for_all is not None:
@@ -68,7 +73,7 @@ def place(block: Block, one_for_all: int | None, placement: RowPlacement) -> byt
 def batches(
     block: Block, chosen: bytes | bytearray, partitions: int, batch_bytes: int
 ) -> Iterator[BatchOfRows]:
-    """The rows as batches of about `batch_bytes`, each partition's in order."""
+    """Yield the rows as batches of about `batch_bytes`, in order within each partition."""
     for partition, order in rows_by_partition(chosen, partitions).items():
         at, end = 0, len(order) // 4
         while at < end:
@@ -78,9 +83,11 @@ def batches(
 
 
 class ColumnsDelivery:
-    """Brings a ColumnsSent once every row is acknowledged, or the KafkaError that a batch of them failed with, once
-    all are acknowledged or failed: `await` it. Rows whose batch did not fail stand in the log all the same, unless
-    that was in a transaction.
+    """An awaitable for the delivery of rows.
+
+    It returns a ColumnsSent once every row is acknowledged. If a batch fails, it raises the batch's KafkaError, once
+    all are acknowledged or failed. Rows of other batches are in the log all the same, unless they were in a
+    transaction.
     """
 
     def __init__(self, topic: str) -> None:
@@ -89,11 +96,11 @@ class ColumnsDelivery:
 
     @property
     def has_rows(self) -> bool:
-        """Whether any were handed over."""
+        """True if any rows were handed over."""
         return bool(self._batches)
 
     def add(self, count: int, result: BatchResult) -> None:
-        """A batch of so many records was handed over; `result` will be told how it fared."""
+        """Add a batch of `count` records that was handed over, with its future `result`."""
         self._batches.append((count, result))
 
     def __await__(self) -> Generator[object, None, ColumnsSent]:

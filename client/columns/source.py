@@ -1,4 +1,4 @@
-"""What a program gives to be sent as columns: which of them are what, and their rows in Arrow's layout."""
+"""A program's data to be sent as columns: the roles of its columns, and its rows in Arrow's layout."""
 
 from __future__ import annotations
 
@@ -19,23 +19,23 @@ if TYPE_CHECKING:
     import pyarrow
 
 BLOCK_ROWS = 50_000
-"""So many are looked at before others on the event loop have their turn."""
+"""The number of rows after which other tasks of the event loop get a turn."""
 KEY = "key"
 
 
 class Block:
-    """Some rows that follow each other. `first` is the first one's number."""
+    """Consecutive rows. `first`: the number of the first row."""
 
     def __init__(self, first: int, count: int, rows: Rows, partitions: bytes | None) -> None:
         self.first = first
         self.count = count
         self.rows = rows
         self.partitions = partitions
-        """Of each row, int32; None where they are to be chosen."""
+        """The partition of each row, int32; None if partitions are to be chosen."""
 
 
 class ColumnSource:
-    """A record batch or table, and what its columns are."""
+    """A record batch or table, and the roles of its columns."""
 
     def __init__(
         self,
@@ -47,8 +47,10 @@ class ColumnSource:
         timestamp: int | str | datetime | None,
         headers: str | None,
     ) -> None:
-        """Raises TypeError for columns and arguments of other types, ValueError for those that are not there,
-        ModuleNotFoundError without pyarrow.
+        """Check the columns.
+
+        Raises TypeError for columns and arguments of other types, ValueError for missing columns, ModuleNotFoundError
+        without pyarrow.
         """
         pa = need_pyarrow()
         if isinstance(partition, bool) or not (partition is None or isinstance(partition, int | str)):
@@ -64,7 +66,7 @@ class ColumnSource:
         self._key, self._value, self._headers = key, value, headers
         self._partition = partition if isinstance(partition, str) else None
         self.partition = None if isinstance(partition, str) else partition
-        """Of all rows, where it is one for all and not to be chosen."""
+        """The partition given for all rows; None if rows name theirs, or partitions are to be chosen."""
         self._timestamp = timestamp if isinstance(timestamp, str) else None
         self._stamp_ms = _stamp_ms(timestamp)
         wanted = [
@@ -76,7 +78,7 @@ class ColumnSource:
                 raise ValueError(f"there is no one column {name!r} among {known}")
         self._data = data.select(list(dict.fromkeys(wanted)))
         for index, field in enumerate(self._data.schema):
-            if pa.types.is_null(field.type) and field.name in (key, value):  # the type of nothing but nulls
+            if pa.types.is_null(field.type) and field.name in (key, value):  # a column with nulls only
                 self._data = self._data.set_column(
                     index, field.name, self._data[field.name].cast(pa.binary())
                 )
@@ -84,11 +86,14 @@ class ColumnSource:
 
     @property
     def has_keys(self) -> bool:
-        """Whether there is a column of keys."""
+        """True if there is a column of keys."""
         return self._key is not None
 
     def partition_bounds(self) -> tuple[int, int] | None:
-        """The lowest and the highest partition that rows name. Raises ValueError for a row without one, or below 0."""
+        """Return the lowest and the highest partition named by the rows, or given for all.
+
+        None if there is neither. Raises ValueError for a row without partition, or with one below 0.
+        """
         if self._partition is None or not self._data.num_rows:
             return None if self.partition is None else (self.partition, self.partition)
         compute = need_pyarrow().compute
@@ -105,7 +110,7 @@ class ColumnSource:
         return bounds["min"], bounds["max"]
 
     async def check_sizes(self, limit: int) -> None:
-        """Raises MESSAGE_TOO_LARGE for a row that takes more than `limit` bytes, and what `blocks` raises."""
+        """Check the rows. Raises MESSAGE_TOO_LARGE for a row of more than `limit` bytes, and the errors of `blocks`."""
         for block in self.blocks():
             if (found := block.rows.first_above(limit)) is not None:
                 row, size = found
@@ -116,7 +121,7 @@ class ColumnSource:
             await asyncio.sleep(0)
 
     def blocks(self) -> Iterator[Block]:
-        """The rows, some at a time. Raises ValueError for what cannot be headers, or not be read."""
+        """Yield the rows in blocks. Raises ValueError for invalid headers, and for unreadable rows."""
         first = 0
         for chunk in self._data.to_batches(max_chunksize=BLOCK_ROWS):
             rows = Rows(
@@ -172,7 +177,7 @@ class ColumnSource:
 
 
 def _stamp_ms(timestamp: int | str | datetime | None) -> int:
-    """What rows have that have no timestamp of their own. Raises TypeError and ValueError for what is no time since
+    """Return the timestamp of rows without one. Raises TypeError and ValueError for a value that is no time since
     1970.
     """
     if timestamp is None or isinstance(timestamp, str):
@@ -191,7 +196,7 @@ def _blob_buffers(column: pyarrow.Array) -> BlobBuffers:
     pa = need_pyarrow()
     valid, ends, data = column.buffers()
     wide = pa.types.is_large_binary(column.type) or pa.types.is_large_string(column.type)
-    if ends is None or not ends.size:  # as Arrow allows where there are no rows
+    if ends is None or not ends.size:  # as Arrow allows without rows
         return 0, None, bytes(8), None, wide
     return column.offset, valid if column.null_count else None, ends, data, wide
 

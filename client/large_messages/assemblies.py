@@ -1,4 +1,4 @@
-"""The assemblies of one consumer: one for its own reading, and one for each reader of its transactions."""
+"""The assemblies of one consumer: one for its reads, and one for each reader of its transactions."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ logger = logging.getLogger("ottla.client.consumer")
 
 
 class Assemblies:
-    """They count together."""
+    """A factory of assemblies with common statistics."""
 
     def __init__(self, *, enabled: bool, buffer_bytes: int, expiry_offsets: int) -> None:
-        """Raises ValueError. See Consumer for the meaning of each."""
+        """Keep the options, which `Consumer` documents. Raises ValueError."""
         if min(buffer_bytes, expiry_offsets) < 1:
             raise ValueError("large_message_buffer_bytes and large_message_expiry_offsets are 1 or more")
         self._enabled = enabled
@@ -22,11 +22,11 @@ class Assemblies:
         self._stats = LargeMessageStats()
 
     def new(self) -> Assembly | None:
-        """One that is empty; None where segments are read as they are."""
+        """Return an empty assembly; None if segments are read as they are."""
         return Assembly(self._options, self._stats, _warn) if self._enabled else None
 
     def stats(self) -> LargeMessageStats:
-        """What became of large messages so far."""
+        """Return the counts of large messages so far."""
         return replace(self._stats)
 
 

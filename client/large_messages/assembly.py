@@ -1,12 +1,12 @@
-"""Segments put together to the messages they were, partition by partition. Pure.
+"""The assembly of segments into messages, partition by partition. Pure.
 
-Other records pass through at once; a message comes as one record, in the place of its last segment. What is not whole
-waits, up to a number of bytes over all partitions, and for a number of offsets; then it is given up, counted, told of.
-Memory grows only with bytes that have come: what a header announces is compared with limits, and nothing else.
+Other records pass through at once. A message comes as one record, in the place of its last segment. Incomplete messages
+wait, up to a number of bytes over all partitions, and for a number of offsets. Then they are given up, counted, and
+reported. Memory grows only with bytes that have arrived: announced sizes are compared with limits, and nothing else.
 
-To begin again at an offset without losing a message that lies across it, one begins at the first segment of the
-earliest such message (`start_of`), and passes over what was given before (`give_from`). For that the places of messages
-that have ended are remembered for a while, and with them their ids: a segment that was written twice is passed over.
+To resume at an offset without losing a message across it, the reader begins at the first segment of the earliest such
+message (`start_of`), and skips the records handed out before (`give_from`). For that, the places of ended messages are
+remembered for a while. Their ids are remembered, too, so that a segment that was written twice is skipped.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from ..records import ConsumerRecord, TopicPartition
 from .segments import SEGMENT_HEADER, SegmentHeader, read_segment, segment_of
 
 REMEMBERED = 1_000
-"""So many messages that have ended are remembered of each partition, at least."""
+"""The minimum number of ended messages remembered per partition."""
 MESSAGE_OVERHEAD = 512
-"""What a message that waits takes beside its bytes."""
+"""The memory of an incomplete message, in bytes, beside its content."""
 _HEADERS = attrgetter("headers")
 _RESUMED = b""
-"""Stands for the messages among which reading was resumed, in the place of an id."""
+"""A substitute for the ids of the messages among which reading was resumed."""
 
 
 class AssemblyOptions(NamedTuple):
-    """See Consumer for the meaning of each."""
+    """Limits of incomplete messages; `Consumer` documents the meaning of each."""
 
     buffer_bytes: int
     expiry_offsets: int
@@ -40,40 +40,44 @@ class AssemblyOptions(NamedTuple):
 
 @dataclass(slots=True)
 class LargeMessageStats:
-    """What became of large messages since the consumer was made."""
+    """Counts of large messages since the consumer was made."""
 
     assembled: int = 0
-    """Given out whole."""
+    """The number of messages handed out whole."""
     evicted: int = 0
-    """Given up, since all together would have taken more than `large_message_buffer_bytes`."""
+    """The number of messages given up, since all together would have exceeded `large_message_buffer_bytes`."""
     expired: int = 0
-    """Given up, since the end did not come within `large_message_expiry_offsets`: mostly of producers that died."""
+    """The number of messages given up, since their end did not come within `large_message_expiry_offsets`: mostly of
+    producers that died.
+    """
     incomplete: int = 0
-    """Passed over, since segments were missing: reading began in the middle, or the beginning was deleted."""
+    """The number of messages skipped, since segments were missing: reading began in the middle, or the beginning was
+    deleted.
+    """
     duplicate_segments: int = 0
-    """Passed over, since they were there already: of producers without idempotence."""
+    """The number of repeated segments skipped: of producers without idempotence."""
     buffered_bytes: int = 0
-    """What waits now for its end."""
+    """The bytes of the messages that are incomplete now."""
 
 
 class GivenUp(NamedTuple):
-    """A message that nobody will get from this reader."""
+    """A message that this reader will never hand out."""
 
     partition: TopicPartition
     first_offset: int
-    """Of its segments that were seen."""
+    """The offset of its first segment seen."""
     last_offset: int
     reason: str
 
 
 class DamagedRecord(NamedTuple):
-    """The record at `offset` can be no part of any message."""
+    """A record at `offset` that cannot be part of any message."""
 
     offset: int
     error: KafkaError
 
     def unreadable(self, partition: TopicPartition) -> UnreadableRecords:
-        """What to raise for it."""
+        """Return the exception for it."""
         return UnreadableRecords(self.error, partition, self.offset, self.offset + 1, what="the record")
 
 
@@ -87,7 +91,7 @@ class _Ended(NamedTuple):
 class _Open:
     partition: TopicPartition
     segment: SegmentHeader
-    """The newest one."""
+    """The newest segment."""
     first_offset: int
     last_offset: int
     parts: list[bytes]
@@ -96,12 +100,12 @@ class _Open:
 
 @dataclass(slots=True)
 class _Partition:
-    open: dict[bytes, _Open] = field(default_factory=dict)  # Invariant: in the order of their first offsets
+    open: dict[bytes, _Open] = field(default_factory=dict)  # Invariant: ordered by first offset
     ended: dict[bytes, _Ended] = field(default_factory=dict)
 
 
 class Assembly:
-    """Of all partitions of one reader. `take_in` what is read of a partition, in the order of offsets."""
+    """The assembly of all partitions of one reader. Pass the records of a partition to `take_in`, in offset order."""
 
     def __init__(
         self,
@@ -109,20 +113,23 @@ class Assembly:
         stats: LargeMessageStats,
         given_up: Callable[[GivenUp], None],
     ) -> None:
-        """`stats` are kept; `given_up` is told of every message that will not be given out."""
+        """Create an empty assembly.
+
+        `stats` are updated; `given_up` is called for every message that will not be handed out.
+        """
         self._options = options
         self._stats = stats
         self._tell = given_up
-        self._buffered_bytes = 0  # in the stats there may be another assembly's besides
+        self._buffered_bytes = 0  # of this assembly; the stats may include others
         self._partitions: dict[TopicPartition, _Partition] = {}
-        self._oldest: dict[_Open, None] = {}  # of all partitions, in the order in which they began
+        self._oldest: dict[_Open, None] = {}  # of all partitions, ordered by beginning
 
     def take_in(
         self, partition: TopicPartition, records: list[ConsumerRecord], give_from: int = 0
     ) -> tuple[list[ConsumerRecord], DamagedRecord | None]:
-        """What can be given out now, without what lies before `give_from`; and the damage at which it stopped.
+        """Return the records that can be handed out now, from `give_from` on, and the damage that stopped it.
 
-        The rest of `records` was not looked at then. Damage before `give_from` is passed over.
+        The rest of `records` was not examined then. Damage before `give_from` is skipped.
         """
         state = self._partitions.get(partition)
         waiting = state is not None and state.open
@@ -148,9 +155,10 @@ class Assembly:
         return given, None
 
     def start_of(self, partition: TopicPartition, offset: int, read_to: int, give_from: int = 0) -> int:
-        """Where to begin so that everything from `offset` on can be given out: at `offset`, or before.
+        """Return the place to resume so that everything from `offset` on can be handed out: `offset`, or an earlier
+        one.
 
-        `read_to`: what was taken in lies before it. An offset beyond what was read is its own start.
+        `read_to`: the offset after the last record taken in. An offset beyond it is its own start.
         """
         state = self._partitions.get(partition, _Partition())
         starts = [
@@ -164,8 +172,9 @@ class Assembly:
         return min(starts)
 
     def resumed(self, partition: TopicPartition, start: int, give_from: int) -> None:
-        """Reading goes on at `start`, and what lies before `give_from` was given before: any message that lies across
-        an offset between them may have begun at `start`.
+        """Note that reading continues at `start`, and that records before `give_from` were handed out before.
+
+        Any message across an offset between them may have begun at `start`.
         """
         self.interrupted(partition)
         if start < give_from:
@@ -173,7 +182,7 @@ class Assembly:
             state.ended[_RESUMED] = _Ended(start, give_from - 1, whole=False)
 
     def interrupted(self, partition: TopicPartition) -> None:
-        """Reading goes on elsewhere: nothing that has begun will end."""
+        """Note that reading continues elsewhere: no incomplete message will end."""
         if (state := self._partitions.get(partition)) is not None:
             for message in list(state.open.values()):
                 self._remove(state, message)
@@ -185,7 +194,7 @@ class Assembly:
             del self._partitions[one]
 
     def crowded(self, partition: TopicPartition) -> bool:
-        """Whether it is time to `forget` messages that have ended."""
+        """Return whether it is time to `forget` ended messages."""
         state = self._partitions.get(partition)
         return state is not None and len(state.ended) > 2 * REMEMBERED
 
@@ -197,7 +206,7 @@ class Assembly:
                 del ended[message_id]
 
     def finish(self) -> None:
-        """Nothing more will come: what is not whole is incomplete."""
+        """Give up all unfinished messages, and count them as incomplete, since no more records will come."""
         for message in list(self._oldest):
             self._stats.incomplete += 1
             self._give_up(message, "its last segment is missing")
@@ -207,7 +216,7 @@ class Assembly:
     def _segment(
         self, partition: TopicPartition, state: _Partition, record: ConsumerRecord, content: bytes
     ) -> ConsumerRecord | None:
-        """The message, if it is whole now. Raises CORRUPT_MESSAGE."""
+        """Return the message, if it is complete now. Raises CORRUPT_MESSAGE."""
         try:
             segment = read_segment(content)
         except ValueError as error:
@@ -233,7 +242,7 @@ class Assembly:
         return self._whole(state, message, record)
 
     def _has_ended(self, state: _Partition, segment: SegmentHeader, record: ConsumerRecord) -> bool:
-        """Whether the message was told of: then this is not the first time that its segments are read, or written."""
+        """Return whether the message had ended before, so that its segments are read, or were written, again."""
         ended = state.ended.get(segment.message_id)
         if ended is None or record.offset <= ended.last:
             return False
@@ -299,7 +308,10 @@ class Assembly:
     # giving up
 
     def _make_room(self, newest: _Open) -> None:
-        """The oldest go first. One alone always has room: it holds no more than it announced."""
+        """Give up the oldest messages while there are too many bytes.
+
+        A single message always has room: it holds no more than it announced.
+        """
         while self._buffered_bytes > self._options.buffer_bytes:
             oldest = next(iter(self._oldest))
             if oldest is newest:

@@ -1,5 +1,7 @@
-"""Where a group goes on when large messages lie across the place: at the start of the first of them, and with a note of
-what was given before, so that it is not given twice. The note travels as the metadata of the committed offset. Pure.
+"""The place where a group resumes if large messages lie across its position. Pure.
+
+A reader begins at the start of the first such message, with a note of the records handed out before, which are not
+repeated. The note is the metadata of the committed offset.
 """
 
 from __future__ import annotations
@@ -10,12 +12,12 @@ _NOTE = "ottla-given-before:"
 
 
 def place(start: int, offset: int) -> OffsetAndMetadata:
-    """To begin at `start`, and to give what lies at `offset` and beyond."""
+    """Return the place that begins at `start`, and from which records from `offset` on are handed out."""
     return OffsetAndMetadata(start, f"{_NOTE}{offset}" if start < offset else "")
 
 
 def given_before(found: Committable) -> int:
-    """The offset before which everything was given: the committed one itself, but for such a note."""
+    """Return the offset before which everything was handed out: the noted one, or else the committed offset."""
     if isinstance(found, int):
         return found
     number = found.metadata.removeprefix(_NOTE)

@@ -1,11 +1,11 @@
-"""One large record as several, its segments: the header that each carries, and the splitting. Pure.
+"""One large record as several segments: the header of each, and the splitting. Pure.
 
 header      name `ottla-segment`, 37 bytes, big-endian: version (1), message id (16 random bytes), number of the
             segment from 0, number of segments, size of the whole value, CRC-32C of the whole value
-key         the last segment has the message's key. Each other has one of its own, message id and number, so that
-            compaction never takes a segment for the successor of another: what it removes of a message that has a
-            successor is the last segment, without which nobody gives the message out
-headers     the message's travel on the last segment only: it is the record that readers make the message of
+key         the last segment has the message's key. Each other segment has a unique key, message id and number, so that
+            compaction never takes a segment for the successor of another. Of a message that has a successor, compaction
+            removes the last segment, without which no reader hands the message out
+headers     the message's headers are on the last segment only, from which readers make the message's record
 """
 
 from __future__ import annotations
@@ -28,28 +28,28 @@ _SEGMENTS_MAX = (1 << 32) - 1
 
 
 class SegmentHeader(NamedTuple):
-    """What the header of a segment says."""
+    """The content of a segment's header."""
 
     message_id: bytes
     number: int
-    """From 0."""
+    """The segment's number, from 0."""
     segments: int
     value_bytes: int
-    """Of the whole value, as is the CRC."""
+    """The size of the whole value; the CRC covers the whole value, too."""
     crc: int
 
     @property
     def last(self) -> bool:
-        """Whether the message ends with it."""
+        """True if the segment is the message's last."""
         return self.number == self.segments - 1
 
     def encoded(self) -> bytes:
-        """As it travels."""
+        """Return the bytes of the header."""
         return _FIELDS.pack(_VERSION, *self)
 
 
 def read_segment(content: bytes | None) -> SegmentHeader:
-    """What a header called `SEGMENT_HEADER` says. Raises ValueError for what is none that this version writes."""
+    """Return the header in `content`. Raises ValueError for content that this version does not write."""
     if content is None or len(content) != _FIELDS.size:
         size = "no" if content is None else len(content)
         raise ValueError(f"its header {SEGMENT_HEADER} has {size} bytes instead of {_FIELDS.size}")
@@ -66,7 +66,7 @@ def read_segment(content: bytes | None) -> SegmentHeader:
 
 
 def segment_of(headers: Headers) -> bytes | None:
-    """The content of the header that makes a record a segment; None for a record that is none."""
+    """Return the content of a segment's header; None for a record that is no segment."""
     for name, content in headers:
         if name == SEGMENT_HEADER:
             return b"" if content is None else content
@@ -74,10 +74,14 @@ def segment_of(headers: Headers) -> bytes | None:
 
 
 class Splitter:
-    """Splits values of more than `segment_bytes`, up to `value_bytes_max`."""
+    """A splitter of values of more than `segment_bytes`, up to `value_bytes_max`."""
 
     def __init__(self, segment_bytes: int, value_bytes_max: int, record_bytes_max: int) -> None:
-        """`record_bytes_max`: of one record, by estimate. Raises ValueError where no segment would fit into that."""
+        """Check the sizes.
+
+        `record_bytes_max`: the maximum size of one record, by estimate. Raises ValueError if no segment would fit into
+        it.
+        """
         example = SegmentHeader(bytes(MESSAGE_ID_BYTES), 0, 2, 2, 0)
         overhead = estimated_bytes(_record(_own_key(example), b"", 0, example))
         if not 0 < segment_bytes <= record_bytes_max - overhead:
@@ -95,12 +99,12 @@ class Splitter:
         self._record_bytes_max = record_bytes_max
 
     def splits(self, record: PendingRecord) -> bool:
-        """Whether this one is split."""
+        """Return whether a record is split."""
         value = record[1]
         return value is not None and len(value) > self._segment_bytes
 
     def check(self, record: PendingRecord) -> None:
-        """Raises MESSAGE_TOO_LARGE if a record that is split is larger than it may be."""
+        """Raise MESSAGE_TOO_LARGE if a record to split is larger than allowed."""
         key, value, timestamp_ms, headers = record
         size = len(value or b"")
         if size > self._value_bytes_max:
@@ -119,11 +123,11 @@ class Splitter:
             )
 
     def count(self, record: PendingRecord) -> int:
-        """How many segments it makes."""
+        """Return the number of a record's segments."""
         return -(-len(record[1] or b"") // self._segment_bytes)
 
     def split(self, record: PendingRecord, message_id: bytes) -> Iterator[PendingRecord]:
-        """The segments, each made when it is asked for. `message_id`: 16 random bytes that no other message has."""
+        """Yield the segments, each made on demand. `message_id`: 16 random bytes, unique to the message."""
         key, value, timestamp_ms, headers = record
         whole = memoryview(value or b"")
         count, crc = self.count(record), crc32c(whole)

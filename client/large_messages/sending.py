@@ -1,4 +1,4 @@
-"""What is told of a message's segments, told as of one record. Pure."""
+"""The deliveries of a message's segments, combined into one delivery. Pure."""
 
 from __future__ import annotations
 
@@ -6,7 +6,10 @@ from ..producing.deliveries import BatchResult, RecordDelivery
 
 
 class SplitMessage:
-    """Its `result` is where the last segment stands, once all are acknowledged, or the first failure."""
+    """A message that was split.
+
+    Its `result` is the place of the last segment, once all segments are acknowledged, or the first failure.
+    """
 
     def __init__(self, result: BatchResult, segments: int) -> None:
         self.result = result
@@ -14,11 +17,11 @@ class SplitMessage:
         self._end = -1
 
     def follow(self, segment: RecordDelivery) -> None:
-        """Count on this segment, which was just handed over."""
+        """Add a segment that was just handed over."""
         segment.tell(_Segment(self, segment))
 
     def settled(self, segment: RecordDelivery) -> None:
-        """A segment was acknowledged or failed. Once one has failed the others are of no use."""
+        """Note that a segment was acknowledged or failed. After a failure the other segments have no effect."""
         if self.result.is_settled:
             return
         error = segment.exception()
