@@ -42,7 +42,7 @@ class _Call(Generic[T]):
     def cancel(self) -> None:
         if (
             self._task is None
-        ):  # the interrupt came first: a task cancelled before its first step does nothing
+        ):  # the interrupt came first: a task cancelled before its first step ends at once
             self.begin()
         self.task.cancel()
 
