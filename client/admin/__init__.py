@@ -1,6 +1,6 @@
-"""The admin client. It asks any broker, and that broker asks the others that it needs.
+"""The admin client. It sends each request to any broker, or to the broker that the request concerns.
 
-`Admin` is put together from one class for each theme. The themes share one session, `AdminSession`.
+`Admin` is composed of one class for each theme. The themes share one session, `AdminSession`.
 """
 
 from __future__ import annotations
@@ -110,8 +110,8 @@ class Admin(
     MirrorAdmin,
     FailbackAdmin,
 ):
-    """Creates, lists, describes, moves and deletes. Every method raises KafkaError with what the cluster
-    answered.
+    """An admin client that creates, lists, describes, moves and deletes what a cluster has. Every method raises
+    KafkaError with the error that the cluster answered.
 
         async with Admin(bootstrap_servers="localhost:9092") as admin:
             await admin.create_topics([NewTopic("invoices", num_partitions=3)])

@@ -1,4 +1,4 @@
-"""ACLs: who may do what with which resources, from where."""
+"""ACLs: rules that allow or deny a principal an operation on resources, from given hosts."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from .admin_base import AdminBase
 from .session import check
 
 _PER_REQUEST = 5_000
-"""Brokers take 10,000 in one request."""
+"""A number of ACLs that brokers certainly accept; they take at most 10,000 in one request."""
 
 
 class AclAdmin(AdminBase):
-    """Creates, lists and removes ACLs. SECURITY_DISABLED without an authorizer."""
+    """The methods that create, list and remove ACLs. They raise SECURITY_DISABLED if the cluster has no authorizer."""
 
     async def create_acls(self, acls: Iterable[Acl]) -> None:
-        """Create ACLs; those that are there already stay.
+        """Create ACLs; existing ACLs remain.
 
             await admin.create_acls([
                 Acl(AclResourceType.TOPIC, "orders", PatternType.LITERAL, "User:ann", "*", AclOperation.READ,
                     AclPermission.ALLOW),
             ])
 
-        Raises KafkaError for the first that is refused; the others are created.
+        Raises KafkaError for the first ACL that is refused; the other ACLs are created.
         """
         wanted = list(acls)
         for begin in range(0, len(wanted), _PER_REQUEST):
@@ -42,7 +42,7 @@ class AclAdmin(AdminBase):
                 check(result.error_code, f"ACL {acl}", result.error_message, operation="ALTER")
 
     async def describe_acls(self, matching: AclFilter | None = None) -> list[Acl]:
-        """The ACLs that a filter finds, or all, in order."""
+        """Return the ACLs that match a filter, or all ACLs, sorted."""
         wanted = matching or AclFilter()
         request = DescribeAclsRequest(
             resource_type_filter=wanted.resource_type,
@@ -70,7 +70,7 @@ class AclAdmin(AdminBase):
         ]
 
     async def delete_acls(self, filters: Iterable[AclFilter]) -> list[Acl]:
-        """Remove what any of the filters finds, all at once. Returns the ACLs that are gone, in order."""
+        """Remove the ACLs that match any of the filters, in one request. Returns the removed ACLs, sorted."""
         request = DeleteAclsRequest(filters=[_filter(one) for one in filters])
         connection = await self.session.cluster.any_connection()
         response = await connection.request(request)

@@ -1,4 +1,4 @@
-"""What every theme of the admin client inherits: one session, opened and closed with the client."""
+"""The base class of every theme of the admin client: one session, opened and closed with the client."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .session import AdminSession
 
 
 class AdminBase:
-    """The base of the classes from which `Admin` is put together, one class for each theme."""
+    """The base of the classes that `Admin` is composed of, one class for each theme."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class AdminBase:
         await self.stop()
 
     async def start(self) -> None:
-        """Reach the cluster. Raises NoBrokerReachable."""
+        """Connect to the cluster. Raises NoBrokerReachable."""
         await self.session.start()
 
     async def stop(self) -> None:

@@ -1,8 +1,8 @@
-"""Transactions that no producer owns: any of many processes may begin one, and any of them may decide it.
+"""Transactions that no producer owns: any of many processes may begin one, and any of them may commit or abort it.
 
-A job's tasks know its name, and none of them knows which is the first. Each asks for the job's transaction, and all get
-the same; each joins it with a TransactionWriter; whoever has gathered the receipts commits. Ottla's own: Kafka has no
-such transactions.
+A job's tasks know the job's name, and no task knows whether it is the first. Each task asks for the job's transaction,
+and all get the same transaction. Each joins it with a TransactionWriter. The process that has gathered the receipts
+commits. This is an extension of Ottla: Kafka has no such transactions.
 """
 
 from __future__ import annotations
@@ -30,13 +30,15 @@ _OVER = frozenset(
         ErrorCode.TRANSACTION_ABORTABLE,
     }
 )
-"""What the end of a transaction is refused with that is over: with each of them the owner's epoch rises. The last one
-comes if the cluster has aborted it, and a former owner of the id may go on after that (KIP-588)."""
+"""The errors that refuse the end of a transaction that is already over; each of them implies that the owner's epoch has
+risen. TRANSACTION_ABORTABLE means that the cluster has aborted the transaction; a former owner of the id may continue
+after that (KIP-588)."""
 
 
 class BegunTransaction(NamedTuple):
-    """One that is open, for whoever is to write in it, commit or abort it. It can be pickled. The token lets its bearer
-    write; `number` says which of the transactional id's transactions it is.
+    """An open transaction, for any process that is to write in it, commit it or abort it. It can be pickled.
+
+    `token` permits its bearer to write. `number` numbers the transactions of the transactional id.
     """
 
     transactional_id: str
@@ -48,13 +50,15 @@ class BegunTransaction(NamedTuple):
 
 
 class BegunTransactionAdmin(TransactionAdmin):
-    """Begins and decides transactions for others to write in."""
+    """The methods that begin, commit and abort transactions in which other processes write."""
 
     async def begin_transaction(
         self, transactional_id: str, *, app_version: int | None = None, timeout_ms: int = 60_000
     ) -> BegunTransaction | None:
-        """The transaction of this id that is open, or a new one. None if `app_version`, which its commit is to carry,
-        or a later one, was committed before: then there is nothing to do.
+        """Return the open transaction of this id, or begin a new one.
+
+        Returns None if `app_version`, which the commit is to carry, or a later version was committed before: then there
+        is nothing to do.
 
             begun = await admin.begin_transaction("nightly", app_version=7)
             async with TransactionWriter.join(begun.token, bootstrap_servers="localhost:9092") as writer:
@@ -62,9 +66,9 @@ class BegunTransactionAdmin(TransactionAdmin):
                 receipt = await writer.finish()
             await admin.commit_transaction(begun, [receipt])
 
-        It is aborted when nobody has asked for it, or ended it, for `timeout_ms`. Raises ValueError for a version below
-        0; KafkaError: INVALID_REQUEST without an id, INVALID_TRANSACTION_TIMEOUT, CONCURRENT_TRANSACTIONS while the one
-        before has not got all its markers, VersionUnsupported.
+        The cluster aborts the transaction when no process has asked for it, or ended it, for `timeout_ms`. Raises
+        ValueError for a version below 0. Raises KafkaError: INVALID_REQUEST without an id, INVALID_TRANSACTION_TIMEOUT,
+        CONCURRENT_TRANSACTIONS while the previous transaction has not got all its markers, VersionUnsupported.
         """
         if app_version is not None and app_version < 0:
             raise ValueError(f"an application version is 0 or more, not {app_version}")
@@ -92,11 +96,14 @@ class BegunTransactionAdmin(TransactionAdmin):
     async def commit_transaction(
         self, transaction: BegunTransaction, writers: Iterable[Receipt] = ()
     ) -> CommitResult:
-        """Let count what exactly these writers have written; what others wrote is aborted. When this returns, readers
-        of committed records see all of it. Asked again, also by somebody else, it says what was decided first.
+        """Commit exactly the records that these writers have written; records of other writers are aborted.
 
-        Where the application version was committed before, all is aborted, and the result says so. Raises KafkaError:
-        INVALID_TXN_STATE if it is over and nothing was committed, or for a writer who never joined.
+        When this returns, readers of committed records see all of these records. A repeated call, also from another
+        process, returns the first decision.
+
+        If the application version was committed before, everything is aborted, and the result says so. Raises
+        KafkaError: INVALID_TXN_STATE if the transaction is over and nothing was committed, or for a writer that never
+        joined.
         """
         chosen = [receipt_of(one) for one in writers]
         request = _end(transaction, commit=True)
@@ -114,7 +121,7 @@ class BegunTransactionAdmin(TransactionAdmin):
         return CommitResult(answer.was_committed, answer.commit_index)
 
     async def abort_begun_transaction(self, transaction: BegunTransaction) -> None:
-        """Let nothing of it count, whoever wrote it. If it is over it stays as it is."""
+        """Abort all records of the transaction, from all its writers. A transaction that is over remains unchanged."""
         try:
             await self._ended(transaction, _end(transaction, commit=False))
         except KafkaError as error:
@@ -133,7 +140,8 @@ class BegunTransactionAdmin(TransactionAdmin):
         return await self.session.with_retries(ended)
 
     async def _was_committed(self, transaction: BegunTransaction) -> bool:
-        """By a commit whose answer was lost, before the next one began; or by somebody else."""
+        """Return whether the application version was committed by a commit whose answer was lost, or by another
+        process."""
         if transaction.app_version is None:
             return False
         name = transaction.transactional_id

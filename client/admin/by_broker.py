@@ -1,4 +1,4 @@
-"""Answers of several brokers to one question, for callers that go on with those that came. Pure."""
+"""Answers of several brokers to one question, for callers that can use a part of the answers. Pure."""
 
 from __future__ import annotations
 
@@ -11,6 +11,6 @@ T = TypeVar("T")
 
 
 def split(answers: Mapping[int, Sequence[T] | KafkaError]) -> tuple[list[T], dict[int, KafkaError]]:
-    """Return all that brokers have listed, and by broker why the others have not."""
+    """Return all items that brokers listed, and the errors of the other brokers by broker id."""
     listed = [one for told in answers.values() if not isinstance(told, KafkaError) for one in told]
     return listed, {broker: told for broker, told in answers.items() if isinstance(told, KafkaError)}

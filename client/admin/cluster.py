@@ -1,4 +1,4 @@
-"""The cluster and its metadata quorum."""
+"""Methods about the cluster and its metadata quorum."""
 
 from __future__ import annotations
 
@@ -18,14 +18,15 @@ from .session import TELLS_FENCED, check
 from .values import ClusterDescription, QuorumDescription
 
 SILENT_MS = 3_000
-"""Followers are heard many times a second: those of Apache Kafka at least once in half of one."""
+"""Time in ms without a fetch after which a voter counts as silent. Followers fetch many times a second; Apache Kafka's
+fetch at least every 500 ms."""
 
 
 class ClusterAdmin(AdminBase):
-    """Describes the cluster as a whole."""
+    """The methods that describe the cluster and its quorum."""
 
     async def describe_cluster(self) -> ClusterDescription:
-        """The cluster id and its brokers."""
+        """Return the cluster id and the brokers."""
         connection = await self.session.cluster.any_connection()
         tells_fenced = connection.version_for(DescribeClusterRequest) >= TELLS_FENCED
         request = DescribeClusterRequest(include_fenced_brokers=tells_fenced)
@@ -43,10 +44,11 @@ class ClusterAdmin(AdminBase):
     async def describe_quorum(
         self, *, broker_id: int | None = None, timeout_ms: float | None = None
     ) -> QuorumDescription:
-        """Who votes in the metadata quorum, and who leads it, as some broker or this one sees it.
+        """Return the voters and the leader of the metadata quorum, as any broker, or the broker `broker_id`, sees them.
 
-        Brokers without an answer from the leader still tell what they know of both. Raises KafkaError:
-        BROKER_NOT_AVAILABLE by a broker of Ottla that does not follow the quorum, since it has lost entries.
+        A broker that gets no answer from the leader still reports the voters and the leader that it knows. Raises
+        KafkaError: BROKER_NOT_AVAILABLE from a broker of Ottla that does not follow the quorum, since it has lost
+        entries.
         """
         asked = QuorumTopicAsked(topic_name="__cluster_metadata", partitions=[QuorumPartitionAsked()])
         request = DescribeQuorumRequest(topics=[asked])
@@ -73,7 +75,8 @@ class ClusterAdmin(AdminBase):
 
 
 def silent_voters(voters: Sequence[ReplicaState]) -> tuple[int, ...]:
-    """Those that the leader has not heard lately, by its own clock: it hears itself now. None where nobody tells."""
+    """Return the voters that the leader has not heard from for SILENT_MS, by the leader's clock, which is its own last
+    fetch timestamp. The result is empty if the answer has no timestamps."""
     now = max((one.last_fetch_timestamp for one in voters), default=-1)
     if now < 0:
         return ()

@@ -25,12 +25,14 @@ ResponseT = TypeVar("ResponseT", bound=Message)
 
 
 class ConfigAdmin(AdminBase):
-    """Describes and changes configs. Resource types are the `..._RESOURCE` constants; brokers go by id, and
-    the empty name stands for all brokers.
+    """The methods that describe and change configs.
+
+    Resource types are the `..._RESOURCE` constants. A broker's resource name is its id; the empty name stands for all
+    brokers.
     """
 
     async def describe_configs(self, resource_type: int, name: str) -> list[ConfigEntry]:
-        """All configs of a resource."""
+        """Return all configs of a resource."""
         resource = DescribeConfigsResource(
             resource_type=resource_type, resource_name=name, configuration_keys=None
         )
@@ -50,11 +52,11 @@ class ConfigAdmin(AdminBase):
         *,
         validate_only: bool = False,
     ) -> None:
-        """Set configs of a resource; others stay as they are.
+        """Set configs of a resource; other configs remain unchanged.
 
             await admin.alter_configs(TOPIC_RESOURCE, "orders", {"retention.ms": "3600000", "segment.ms": None})
 
-        None takes a setting back to what applies without it.
+        None removes a setting, so that its default applies.
         """
         configs = [
             AlterableConfig(name=key, config_operation=_DELETE if value is None else _SET, value=value)
@@ -67,14 +69,14 @@ class ConfigAdmin(AdminBase):
         except ConnectionLost:
             if resource_type != BROKER_RESOURCE:
                 raise
-            # The broker is away. Settings are kept by the quorum, so any other takes them for it; brokers of
-            # Apache Kafka refuse that. Setting them twice does no harm.
+            # The broker is down. The quorum keeps the settings, so any other broker can take them; brokers of Apache
+            # Kafka refuse that. To set them twice does no harm.
             response = await self.session.cluster.ask_any(request)
         for result in response.responses:
             check(result.error_code, name, result.error_message, operation="ALTER_CONFIGS", name=name)
 
     async def list_config_resources(self, types: Iterable[int] = ()) -> list[tuple[int, str]]:
-        """(type, name) of what has a configuration, of these types or of all."""
+        """Return (type, name) of all resources that have a configuration, of these types or of all types."""
         response = await self.session.cluster.ask_any(ListConfigResourcesRequest(resource_types=list(types)))
         check(response.error_code, "config resources", None)
         return sorted((one.resource_type, one.resource_name) for one in response.config_resources)

@@ -1,4 +1,5 @@
-"""Cuts: where all partitions are to be cut so that no transaction is torn. Ottla's own; see docs/TRANSACTIONS.md."""
+"""Cuts: positions in all partitions at which no transaction is torn. An extension of Ottla; see
+docs/TRANSACTIONS.md."""
 
 from __future__ import annotations
 
@@ -17,15 +18,15 @@ from .values import AppVersions, Cut, CutOffset
 
 
 class CutAdmin(AdminBase):
-    """Finds cuts, for readers that take transactions as a whole."""
+    """The methods that find cuts, for readers that read each transaction as a whole."""
 
     async def find_cut(self, partitions: Iterable[TopicPartition]) -> Cut:
-        """The newest cut of these partitions: every transaction that was decided up to there has all its markers in
-        them. What is true of a cut stays true.
+        """Return the newest cut of these partitions: every transaction that was decided before the cut has all its
+        markers in them. A cut never becomes invalid later.
 
             cut = await admin.find_cut([TopicPartition("orders", 0), TopicPartition("orders", 1)])
 
-        Raises KafkaError: VersionUnsupported of clusters that are not of Ottla, UNKNOWN_TOPIC_OR_PARTITION.
+        Raises KafkaError: VersionUnsupported from clusters that are not of Ottla, UNKNOWN_TOPIC_OR_PARTITION.
         """
         wanted = topic_partitions("find_cut", partitions)
         names = {one.topic for one in wanted}
@@ -41,8 +42,9 @@ class CutAdmin(AdminBase):
     async def cut_offsets(
         self, cut: Cut, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, CutOffset | KafkaError]:
-        """Where a cut lies in each of these partitions, or why the partition could not be asked. Any commit index up to
-        that of a cut that was found is a cut of the same partitions, too.
+        """Return the position of a cut in each of these partitions, or the error of its leader.
+
+        Each commit index up to that of a found cut is a cut of the same partitions, too.
 
             places = [TopicPartition("orders", 0)]
             offsets = await admin.cut_offsets(await admin.find_cut(places), places)
@@ -68,13 +70,14 @@ class CutAdmin(AdminBase):
         return await ask_leaders(self.session, wanted, ask)
 
     async def app_versions_at(self, cut: Cut, *, told_offset: int = -1) -> AppVersions:
-        """The application versions that transactional ids had at a cut: those of the last commits up to there.
+        """Return the application versions that transactional ids had at a cut: those of their last commits below the
+        cut.
 
             versions = await admin.app_versions_at(await admin.find_cut([]))
 
-        With the `next_offset` of an earlier answer as `told_offset` only what has changed since is told. Raises
-        KafkaError: OFFSET_NOT_AVAILABLE for a cut that lies too far back, CLUSTER_AUTHORIZATION_FAILED,
-        VersionUnsupported of clusters that cannot tell.
+        With the `next_offset` of an earlier answer as `told_offset`, the answer has only the versions that have changed
+        since. Raises KafkaError: OFFSET_NOT_AVAILABLE for a cut that lies too far back, CLUSTER_AUTHORIZATION_FAILED,
+        VersionUnsupported from clusters that keep no such versions.
         """
         request = ListAppVersionsRequest(cut=cut.commit_index, told_offset=told_offset)
         told = await self.session.cluster.ask_any(request)
@@ -84,7 +87,7 @@ class CutAdmin(AdminBase):
 
 
 def _known(names: Collection[str], metadata: ClusterMetadata) -> dict[str, KnownTopic]:
-    """Raises KafkaError for a topic of which nothing is known."""
+    """Return the metadata of these topics. Raises KafkaError for a topic without metadata."""
     for name in names:
         info = metadata.topics.get(name)
         code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION if info is None else info.error

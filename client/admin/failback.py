@@ -1,4 +1,5 @@
-"""Failback: topics of this cluster become copies of what were their copies. Ottla's own; see docs/MIRRORS.md."""
+"""Failback: topics of this cluster become copies of topics that were copied from them. An extension of Ottla; see
+docs/MIRRORS.md."""
 
 from __future__ import annotations
 
@@ -20,55 +21,55 @@ from .session import check, error_of
 
 @dataclass(frozen=True, slots=True)
 class FailbackPartition:
-    """A partition that becomes a copy, or would."""
+    """A partition that becomes a copy, or would become one."""
 
     partition: int
     common_offset: int
-    """Up to here the log is what the source has. It goes on there."""
+    """The offset up to which the log equals that of the source. Copying resumes there."""
     log_end_offset: int
-    """Where the log ended."""
+    """The end offset of the log before the failback."""
     lost: int
-    """Records here that the source does not have."""
+    """The number of records here that the source does not have."""
 
 
 @dataclass(frozen=True, slots=True)
 class FailbackTopic:
-    """A topic that becomes a copy, or would."""
+    """A topic that becomes a copy, or would become one."""
 
     name: str
     refusal: KafkaError | None
-    """Why it cannot become a copy; None if it can."""
+    """The reason why the topic cannot become a copy; None if it can."""
     partitions: tuple[FailbackPartition, ...]
-    """Empty where it cannot."""
+    """The topic's partitions; empty if the topic cannot become a copy."""
 
     @property
     def lost(self) -> int:
-        """Records of all partitions."""
+        """The number of records in all partitions that the source does not have."""
         return sum(one.lost for one in self.partitions)
 
 
 @dataclass(frozen=True, slots=True)
 class Failback:
-    """What a failback does, or would do."""
+    """The result of a failback, or with `validate_only` its expected result."""
 
     source_cluster_id: str
     topics: tuple[FailbackTopic, ...]
 
     @property
     def lost(self) -> int:
-        """Records of all topics that the source does not have."""
+        """The number of records in all topics that the source does not have."""
         return sum(topic.lost for topic in self.topics)
 
     @property
     def needs_discard(self) -> bool:
-        """Whether some log goes on behind what the source has."""
+        """True if some log continues after the offset up to which the source has the same records."""
         return any(
             one.log_end_offset > one.common_offset for topic in self.topics for one in topic.partitions
         )
 
 
 class FailbackAdmin(AdminBase):
-    """Turns the direction of a mirror."""
+    """The method that reverses the direction of a mirror."""
 
     async def failback_mirror(
         self,
@@ -83,12 +84,15 @@ class FailbackAdmin(AdminBase):
         discard: bool = False,
         validate_only: bool = False,
     ) -> Failback:
-        """Make topics of this cluster copies of topics of the cluster at `source` that were copied from them and are
-        promoted. The new mirror has this `name`. All else is as for `create_mirror`.
+        """Make promoted topics of this cluster copies of the topics of the cluster at `source` that were copied from
+        them.
 
-        Each partition goes on where both logs are alike. Where this cluster has records behind that, KafkaError names
-        their number, and nothing changes. With `discard` they are cut off instead. With `validate_only` nothing changes
-        at all: the answer tells what would be lost, and which topics would be refused.
+        The new mirror gets this `name`. All other parameters are the same as for `create_mirror`.
+
+        Each partition resumes at the last offset up to which both logs are equal. If this cluster has records after
+        that offset, KafkaError is raised with their number, and nothing changes. With `discard` those records are cut
+        off instead. With `validate_only` nothing changes at all: the answer says which records would be lost, and which
+        topics would be refused.
         """
 
         async def once() -> Failback:
@@ -112,7 +116,8 @@ class FailbackAdmin(AdminBase):
         return await self.session.with_retries(once)
 
     async def _tell_of_logs(self, topics: str) -> list[LineageTopic]:
-        """What each broker tells of the logs that it leads. Raises KafkaError if one does not answer."""
+        """Return the descriptions by all brokers of the logs that they lead. Raises KafkaError if a broker does not
+        answer."""
         request = DescribeLineagesRequest(topics=topics)
 
         async def ask(broker_id: int) -> list[LineageTopic]:

@@ -1,4 +1,4 @@
-"""The lag of a group, from its members, its committed offsets and the ends of its partitions."""
+"""The lag of a group, computed from its members, its committed offsets and the ends of its partitions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .values import GroupDescription, GroupMember
 
 @dataclass(frozen=True, slots=True)
 class PartitionLag:
-    """One partition of a group; numbers are None where unknown, `member` where nobody owns it."""
+    """A partition of a group; numbers are None if unknown, `member` is None if no member owns the partition."""
 
     partition: TopicPartition
     current: int | None
@@ -22,7 +22,7 @@ class PartitionLag:
 
     @property
     def lag(self) -> int | None:
-        """Records that are not consumed yet."""
+        """The number of records that are not consumed yet."""
         if self.current is None or self.end is None:
             return None
         return max(0, self.end - self.current)
@@ -30,24 +30,26 @@ class PartitionLag:
 
 @dataclass(frozen=True, slots=True)
 class GroupReport:
-    """A group and each of its partitions, those committed and those owned."""
+    """A group with its committed and its owned partitions."""
 
     group: GroupDescription
     partitions: tuple[PartitionLag, ...]
 
     @property
     def total_lag(self) -> int | None:
-        """The sum over partitions whose lag is known; None where it is known of none, as before the first commit."""
+        """The sum over partitions whose lag is known; None if no lag is known, as before the first commit."""
         return _known_sum(self.partitions)
 
     @property
     def unknown_lags(self) -> int:
-        """Return the number of partitions whose lag is not known, so that `total_lag` lacks it: without a leader that
-        tells the end, or with records and without a committed offset."""
+        """The number of partitions whose lag is unknown and missing in `total_lag`.
+
+        Such a partition has no leader that reports its end, or it has records and no committed offset.
+        """
         return sum(self.unknown_lags_by_topic().values())
 
     def unknown_lags_by_topic(self) -> dict[str, int]:
-        """Return the number of such partitions of each topic."""
+        """Return the number of partitions with unknown lag of each topic."""
         topics: dict[str, int] = {}
         for one in self.partitions:
             is_unknown = one.lag is None and one.end != 0
@@ -55,7 +57,7 @@ class GroupReport:
         return topics
 
     def lag_by_topic(self) -> dict[str, tuple[int, int | None]]:
-        """The number of partitions of each topic, and their lag as `total_lag` has it."""
+        """Return the number of partitions of each topic, and their lag, computed as in `total_lag`."""
         topics: dict[str, list[PartitionLag]] = {}
         for one in self.partitions:
             topics.setdefault(one.partition.topic, []).append(one)
@@ -72,7 +74,8 @@ def put_together(
     committed: Mapping[TopicPartition, int],
     ends: Mapping[TopicPartition, object],
 ) -> GroupReport:
-    """Rows in order of topics and partitions; `ends` may hold failures, which are unknown. Pure."""
+    """Return a report with rows in order of topics and partitions. `ends` may hold failures; these ends are unknown.
+    Pure."""
     owners = {partition: member for member in group.members for partition in member.partitions}
     rows = []
     for partition in sorted({*committed, *owners}):
@@ -89,7 +92,8 @@ def put_together(
 
 
 async def report(admin: Admin, names: list[str]) -> list[GroupReport]:
-    """Ask for groups, offsets and ends; the ends of all groups at once."""
+    """Ask for groups, offsets and ends, and return a report for each group. The ends of all groups are fetched at
+    once."""
     groups = await admin.describe_groups(names)
     committed = {name: await admin.committed_offsets(name) for name in names}
     asked = {partition for offsets in committed.values() for partition in offsets}

@@ -1,4 +1,4 @@
-"""Where the committed offsets of a group without members are moved to: what is there, and what would be."""
+"""Computation of new committed offsets for a group without members."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ MOVABLE_STATES = ("Empty", "Dead")
 
 
 class CannotSeek(ValueError):
-    """The offsets cannot be moved so; the message says why."""
+    """An error: the offsets cannot be moved like this; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where to: `kind` is start, end, offset, shift or timestamp; `number` says which, in ms since 1970 for a time."""
+    """A target of a move. `kind` is start, end, offset, shift or timestamp; `number` is the offset, the shift, or the
+    time in ms since 1970."""
 
     kind: str
     number: int = 0
@@ -31,13 +32,15 @@ def within(
     starts: Mapping[TopicPartition, int],
     ends: Mapping[TopicPartition, int],
 ) -> Offsets:
-    """The offsets, moved to the nearest one that exists. Pure."""
+    """Return the offsets, each moved to the nearest existing offset of its partition. Pure."""
     return {one: min(max(offset, starts[one]), ends[one]) for one, offset in wanted.items()}
 
 
 async def check_has_no_members(admin: Admin, group_id: str) -> None:
-    """Offsets of a living group are its members' business; a group that does not exist comes into being. Raises
-    CannotSeek."""
+    """Raise CannotSeek if the group has members, since its members would commit over the new offsets.
+
+    A group that does not exist is accepted; it is created by the commit.
+    """
     try:
         (group,) = await admin.describe_groups([group_id])
     except KafkaError as error:
@@ -54,8 +57,10 @@ async def check_has_no_members(admin: Admin, group_id: str) -> None:
 async def offsets_after(
     admin: Admin, target: Target | Offsets, partitions: Sequence[TopicPartition], before: Offsets
 ) -> Offsets:
-    """The offset at which each partition would go on: at a target, or where others are. Raises CannotSeek, and
-    KafkaError for a partition whose leader does not tell its offsets."""
+    """Return the offset at which each partition would resume: at a target, or at given offsets.
+
+    Raises CannotSeek. Raises KafkaError for a partition whose leader does not report its offsets.
+    """
     starts = await _offsets(admin, partitions, EARLIEST)
     ends = await _offsets(admin, partitions, LATEST)
     if isinstance(target, Target):

@@ -1,4 +1,4 @@
-"""Groups, classic and KIP-848: listed, described, their offsets read, moved and deleted."""
+"""Groups, classic and KIP-848: methods that list and describe them, and read, move and delete their offsets."""
 
 from __future__ import annotations
 
@@ -33,15 +33,15 @@ from .session import check, error_of
 from .values import GroupDescription, GroupListing, GroupMember
 
 _NAMED_TOPICS_COMMIT, _ONE_GROUP_FETCH = 8, 7
-"""Versions: later ones go by topic id, for many groups."""
+"""The newest versions that name topics, and that ask for one group; later versions use topic ids and many groups."""
 _NO_GROUP = (ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.UNSUPPORTED_VERSION)
 
 
 class GroupAdmin(AdminBase):
-    """Lists, describes and deletes groups; reads, changes and deletes their committed offsets."""
+    """The methods that list, describe and delete groups, and read, change and delete their committed offsets."""
 
     async def list_groups(self) -> list[GroupListing]:
-        """The groups of all brokers, in order of their names."""
+        """Return the groups of all brokers, sorted by name."""
         found: dict[str, GroupListing] = {}
         for broker_id in await self.session.brokers_to_ask():
             found |= {group.group_id: group for group in await self._groups_of(broker_id)}
@@ -50,7 +50,7 @@ class GroupAdmin(AdminBase):
     async def list_groups_by_broker(
         self, *, patience_ms: int = 0
     ) -> dict[int, list[GroupListing] | KafkaError]:
-        """List the groups of each broker, or why it does not tell of them.
+        """Return the groups of each broker, or the broker's error.
 
         A broker that may answer later, such as one with COORDINATOR_LOAD_IN_PROGRESS, is asked again for `patience_ms`.
         """
@@ -71,11 +71,11 @@ class GroupAdmin(AdminBase):
         ]
 
     async def describe_groups(self, names: Iterable[str]) -> list[GroupDescription]:
-        """State and members of groups, each asked of its coordinator. Raises GROUP_ID_NOT_FOUND."""
+        """Return state and members of groups, asked from each group's coordinator. Raises GROUP_ID_NOT_FOUND."""
         return [await self.session.with_retries(lambda name=name: self._describe(name)) for name in names]  # type: ignore[misc]
 
     async def committed_offsets(self, group_id: str) -> dict[TopicPartition, int]:
-        """All offsets that a group keeps; empty for a group that does not exist."""
+        """Return all committed offsets of a group; empty for a group that does not exist."""
         request = OffsetFetchRequest(group_id=group_id, topics=None)
 
         async def once() -> dict[TopicPartition, int]:
@@ -95,10 +95,11 @@ class GroupAdmin(AdminBase):
     async def alter_offsets(
         self, group_id: str, offsets: Mapping[TopicPartition, int]
     ) -> dict[TopicPartition, KafkaError | None]:
-        """Commit offsets for a group without members; what became of each, UNKNOWN_MEMBER_ID while it has
-        some.
+        """Commit offsets for a group without members.
 
             refused = await admin.alter_offsets("billing", {TopicPartition("orders", 0): 0})
+
+        Returns the result of each partition: None, or the error; UNKNOWN_MEMBER_ID while the group has members.
         """
         topics: dict[str, list[OffsetCommitRequestPartition]] = {}
         for (topic, index), offset in offsets.items():
@@ -122,13 +123,14 @@ class GroupAdmin(AdminBase):
         return await self.session.with_retries(once)
 
     async def delete_groups(self, names: Iterable[str]) -> dict[str, KafkaError | None]:
-        """Delete groups without members and all their offsets; what became of each."""
+        """Delete groups without members and all their offsets. Returns the result of each group: None, or the error."""
         return {name: await self._delete(name) for name in names}
 
     async def delete_offsets(
         self, group_id: str, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, KafkaError | None]:
-        """Forget the offsets of partitions; GROUP_SUBSCRIBED_TO_TOPIC where a member reads the topic."""
+        """Delete the committed offsets of partitions. Returns the result of each partition: None, or the error;
+        GROUP_SUBSCRIBED_TO_TOPIC if a member reads the topic."""
         topics: dict[str, list[OffsetDeleteRequestPartition]] = {}
         for topic, index in partitions:
             topics.setdefault(topic, []).append(OffsetDeleteRequestPartition(partition_index=index))
@@ -163,7 +165,7 @@ class GroupAdmin(AdminBase):
         return None
 
     async def _describe(self, name: str) -> GroupDescription:
-        """A group of either kind: the newer API is asked first, as a classic group is unknown there."""
+        """Return a group of either kind. The KIP-848 API is asked first, as it does not know classic groups."""
         coordinator = self._coordinator(name)
         where = (await coordinator.connection()).address
         try:
@@ -205,7 +207,8 @@ class GroupAdmin(AdminBase):
 
 
 def _settled(code: int, what: str) -> KafkaError | None:
-    """What became of one partition, `what`; what time cures is raised, so that all are tried again."""
+    """Return the error of a partition, named `what`. Raises a retriable error, so that all partitions are tried
+    again."""
     error = error_of(code, None, what=what)
     if error is not None and error.code.retriable and error.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         raise error
@@ -221,7 +224,7 @@ def _partitions_of(assignment: Assignment) -> tuple[TopicPartition, ...]:
 
 
 def classic_description(group: DescribedGroup, coordinator: BrokerAddress) -> GroupDescription:
-    """A classic group as its coordinator tells it."""
+    """Return the description of a classic group from its coordinator's answer."""
     members = tuple(
         GroupMember(
             one.member_id,
@@ -245,8 +248,11 @@ def classic_description(group: DescribedGroup, coordinator: BrokerAddress) -> Gr
 
 
 def _assigned(data: bytes) -> tuple[TopicPartition, ...]:
-    """What the leader of a group has given a member. Nothing if it cannot be read: any client may lead a group, and
-    nobody else's would be described beside it."""
+    """Return the partitions that the group's leader has assigned to a member.
+
+    Returns none if the assignment cannot be read. Any client may lead a group and write it, and an exception would
+    prevent the description of the other members.
+    """
     try:
         assigned = decode_assignment(data)
     except KafkaError:

@@ -1,4 +1,4 @@
-"""Questions about partitions, asked of the leader of each."""
+"""Requests about partitions, sent to the leader of each."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..records import TopicPartition
 from .session import AdminSession
 
 PATIENCE_S = 3.0
-"""How long a partition may be without a leader before that is the answer."""
+"""Time in seconds for which a partition may have no leader before that is the answer."""
 T = TypeVar("T")
 
 
@@ -22,9 +22,9 @@ async def ask_leaders(
     partitions: Iterable[TopicPartition],
     ask: Callable[[int, list[TopicPartition]], Awaitable[dict[TopicPartition, T | KafkaError]]],
 ) -> dict[TopicPartition, T | KafkaError]:
-    """Call `ask` with each leader and its partitions. Where leaders are moving, ask again for up to PATIENCE_S.
+    """Call `ask` with each leader and its partitions. While leaders change, ask again for up to PATIENCE_S.
 
-    Returns the answer about each partition, or the KafkaError that says why its leader gave none.
+    Returns the answer about each partition, or the KafkaError that says why its leader gave no answer.
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + PATIENCE_S

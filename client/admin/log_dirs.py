@@ -13,12 +13,12 @@ from .values import LogDirDescription
 
 
 class LogDirAdmin(AdminBase):
-    """Describes data folders."""
+    """The methods that describe the brokers' data folders."""
 
     async def describe_log_dirs(
         self, brokers: Iterable[int] | None = None, partitions: Iterable[TopicPartition] | None = None
     ) -> dict[int, list[LogDirDescription] | KafkaError]:
-        """The folders of these brokers, or of all, with their replicas; or why a broker did not tell."""
+        """Return the data folders of these brokers, or of all, with their replicas; or the broker's error."""
         if brokers is None:
             brokers = sorted(await self.session.brokers_to_ask())
         else:
@@ -41,7 +41,8 @@ class LogDirAdmin(AdminBase):
         return described
 
     async def partition_sizes(self, partitions: Iterable[TopicPartition]) -> dict[TopicPartition, int]:
-        """The bytes of the largest replica of each partition; without those that no broker tells of."""
+        """Return the size in bytes of the largest replica of each partition; partitions that no broker reports are left
+        out."""
         sizes: dict[TopicPartition, int] = {}
         for folders in (await self.describe_log_dirs(partitions=partitions)).values():
             for folder in () if isinstance(folders, KafkaError) else folders:

@@ -1,4 +1,4 @@
-"""Mirrors: topics of another cluster, copied offset by offset. Ottla's own; see docs/MIRRORS.md."""
+"""Mirrors: topics of another cluster, copied offset by offset. An extension of Ottla; see docs/MIRRORS.md."""
 
 from __future__ import annotations
 
@@ -40,31 +40,32 @@ _Answers = dict[int, list[DescribedMirror] | KafkaError]
 
 @dataclass(frozen=True, slots=True)
 class MirrorPartitionDescription:
-    """The copy of one partition. None: nobody told it, as its leader did not answer or has not asked the source yet."""
+    """The copy of a partition. A number is None if it is unknown: the leader did not answer, or has not asked the
+    source yet."""
 
     partition: int
     leader: int | None
-    """Broker that leads it here."""
+    """Id of the broker of this cluster that leads the copy."""
     fault: MirrorFault | None
-    """What stops it, with the offsets that are concerned."""
+    """The fault that stops the copy, with the affected offsets."""
     promoted_epoch: int | None
-    """First leader epoch of this cluster in which it takes records; None before the promotion."""
+    """First leader epoch of this cluster in which the partition accepts records; None before the promotion."""
     lineage: tuple[tuple[int, int], ...]
-    """(leader epoch of the source, its first offset), as far as copied."""
+    """Pairs of a leader epoch of the source and its first offset, as far as copied."""
     log_end_offset: int | None
     high_watermark: int | None
     source_high_watermark: int | None
-    """As the source said last."""
+    """High watermark that the source last reported."""
     lag_bytes: int | None
-    """Bytes that are still to be copied, estimated."""
+    """Estimated number of bytes that remain to be copied."""
     behind_ms: int | None
-    """How long ago the copy had all that the source had."""
+    """Time in ms since the copy last had all records of the source."""
     trouble: str
-    """Why nothing can be fetched at the moment; empty if it can."""
+    """The reason why nothing can be fetched now; empty if fetching works."""
 
     @property
     def lag(self) -> int | None:
-        """Offsets that the source has and the copy does not have yet."""
+        """The number of offsets that the source has and the copy does not have yet."""
         if self.source_high_watermark is None or self.log_end_offset is None:
             return None
         return max(0, self.source_high_watermark - self.log_end_offset)
@@ -72,7 +73,7 @@ class MirrorPartitionDescription:
 
 @dataclass(frozen=True, slots=True)
 class MirrorTopicDescription:
-    """The copy of one topic."""
+    """The copy of a topic."""
 
     name: str
     topic_id: bytes
@@ -81,72 +82,73 @@ class MirrorTopicDescription:
 
     @property
     def lag(self) -> int | None:
-        """Of all partitions; None if that of one is unknown."""
+        """The lag of all partitions; None if the lag of a partition is unknown."""
         return _total(one.lag for one in self.partitions)
 
     @property
     def lag_bytes(self) -> int | None:
-        """Of all partitions; None if that of one is unknown."""
+        """The lag of all partitions in bytes; None if the lag of a partition is unknown."""
         return _total(one.lag_bytes for one in self.partitions)
 
     @property
     def behind_ms(self) -> int | None:
-        """Of the partition that is behind most; None if that of one is unknown."""
+        """The delay in ms of the most delayed partition; None if the delay of a partition is unknown."""
         known = [one.behind_ms for one in self.partitions if one.behind_ms is not None]
         return max(known, default=0) if len(known) == len(self.partitions) else None
 
     @property
     def faults(self) -> Mapping[int, MirrorFault]:
-        """What stops partitions, by their numbers."""
+        """The faults that stop partitions, by partition number."""
         return {one.partition: one.fault for one in self.partitions if one.fault is not None}
 
 
 @dataclass(frozen=True, slots=True)
 class MirrorCut:
-    """A cut of the source that all copies of a mirror have reached: a promotion there tears no transaction."""
+    """A cut of the source that all copies of a mirror have reached: a promotion at this cut tears no transaction."""
 
     commit_index: int
-    """Of the source: all that it had decided up to there is below the cut. -1 before its first transaction."""
+    """Commit index of the source: each transaction decided up to this index is below the cut. -1 before its first
+    transaction."""
     age_ms: int
-    """How long ago the source told it."""
+    """Time in ms since the source reported the cut."""
 
 
 @dataclass(frozen=True, slots=True)
 class MirrorDescription:
-    """A mirror, its copies, and how far they are."""
+    """A mirror, its copies, and their progress."""
 
     name: str
     source_cluster_id: str
     bootstrap_servers: str
-    """Where the source is first asked."""
+    """Bootstrap addresses of the source cluster."""
     topics_pattern: str
     groups_pattern: str
-    """Empty: no offsets of groups follow."""
+    """Pattern of the groups whose offsets are copied; empty: no offsets are copied."""
     start: int
-    """Where copies begin: -2 at the start, -1 at the end, else a time in ms."""
+    """The start of copies: -2 at the beginning, -1 at the end, else a time in ms since 1970."""
     phase: MirrorPhase
     options: Mapping[str, str]
-    """Of the connections to the source, without secrets."""
+    """Options of the connections to the source, without secrets."""
     topics: tuple[MirrorTopicDescription, ...]
     skipped: Mapping[str, str] | None
-    """Topics of the source that are not copied, and why; None: nobody told it."""
+    """Topics of the source that are not copied, and the reasons; None if no broker reported them."""
     troubles: Mapping[int, str]
-    """Brokers that do not reach the source, and why."""
+    """The brokers that do not reach the source, and the reasons."""
     unanswered: Mapping[int, KafkaError]
-    """Brokers that did not answer, and why."""
+    """The brokers that did not answer, and their errors."""
     cut: MirrorCut | None = None
-    """The newest that all copies have reached. Of a mirror that is promoted at a cut, that one."""
+    """Newest cut that all copies have reached. After a promotion at a cut, that cut."""
     cuts_trouble: str = ""
-    """Why the source tells no cuts at the moment; empty if it does."""
+    """The reason why the source reports no cuts now; empty if it reports them."""
     behind_cut: tuple[TopicPartition, ...] = ()
-    """Copies that have not reached the next cut yet. For a moment there always are such."""
+    """Copies that have not reached the next cut yet. Such copies always exist for a moment."""
     is_promoted_at_cut: bool = False
     bandwidth: int = 0
-    """Bytes/s that each broker may fetch from the source; 0: no limit."""
+    """Bytes/s that each broker may fetch from the source; 0 means no limit."""
     acls: bool = False
-    """Whether ACLs of its topics and groups follow."""
+    """True if the ACLs of the mirrored topics and groups are copied."""
     takes_offsets: bool = False
-    """Whether groups are yet to get the offsets that they had committed at the cut."""
+    """True if groups are yet to get the offsets that they had committed at the cut."""
 
     @property
     def lag(self) -> int | None:
@@ -160,7 +162,8 @@ class MirrorDescription:
 
 
 class MirrorAdmin(AdminBase):
-    """Creates, describes, pauses, promotes and deletes mirrors. It takes ALTER on the cluster, or DESCRIBE."""
+    """The methods that create, describe, pause, promote and delete mirrors. They require ALTER on the cluster;
+    descriptions require DESCRIBE."""
 
     async def create_mirror(
         self,
@@ -178,10 +181,10 @@ class MirrorAdmin(AdminBase):
         """Begin to copy topics of the cluster at `source` (host:port, separated by commas). Returns that cluster's id.
 
         `topics` and `groups` are regular expressions (RE2) of whole names. Copies begin at `start`: "earliest",
-        "latest", or a time. `options` are those of a client of the source, under the names that clients have here
-        (security_protocol) or in Java (security.protocol); files are read on the brokers' machines. Each broker fetches
-        at most `bandwidth` bytes/s from the source, if that is not 0. With `acls` the ACLs of these topics and groups
-        follow. With `validate_only` the source is reached, and nothing changes.
+        "latest", or a time. `options` are those of a client of the source, under the names of this library
+        (security_protocol) or of Java (security.protocol); files are read on the brokers' machines. Each broker fetches
+        at most `bandwidth` bytes/s from the source, unless that is 0. With `acls` the ACLs of these topics and groups
+        are copied. With `validate_only` the source is connected to, and nothing changes.
         """
         request = CreateMirrorRequest(
             name=name,
@@ -204,7 +207,8 @@ class MirrorAdmin(AdminBase):
         return await self.session.with_retries(once)
 
     async def describe_mirrors(self, names: Iterable[str] | None = None) -> list[MirrorDescription]:
-        """These mirrors, or all, by name. Every broker is asked, as each knows how far its own partitions are.
+        """Return these mirrors, or all, by name. Every broker is asked, as each knows the progress of its own
+        partitions.
 
         Raises KafkaError, RESOURCE_NOT_FOUND, for a name that does not exist.
         """
@@ -220,15 +224,18 @@ class MirrorAdmin(AdminBase):
         return [told[name] for name in sorted(told if wanted is None else set(wanted))]
 
     async def pause_mirror(self, name: str) -> None:
-        """Copy nothing until it is resumed. Its topics go on to take no records."""
+        """Stop copying until the mirror is resumed. Its topics still accept no records."""
         await self._alter_mirror(name, MirrorAction.PAUSE)
 
     async def resume_mirror(
         self, name: str, *, accept_gap: bool = False, topics: Iterable[str] | None = None
     ) -> None:
-        """Go on to copy. With `accept_gap` also where a fault has stopped a partition: what it names is lost, or cut
-        off, and only in these `topics` if they are given. After a promotion at a cut it is committed offsets that may
-        be lost: groups go on without them."""
+        """Resume copying.
+
+        With `accept_gap` copying also resumes where a fault has stopped a partition, in these `topics` only if they are
+        given. The records that the fault names are lost or cut off. After a promotion at a cut it is committed offsets
+        that may be lost: groups continue without them.
+        """
         some = list(topics or ())
         if some and not accept_gap:
             raise ValueError("a mirror is resumed as a whole: topics are named for accept_gap only")
@@ -239,15 +246,17 @@ class MirrorAdmin(AdminBase):
         try:
             await self._alter_mirror(name, MirrorAction.RESUME)
         except KafkaError as error:
-            # Once it is promoted there is nothing to be resumed; what was lost is accepted.
+            # After the promotion there is nothing to resume; the loss is accepted.
             if not accept_gap or error.code is not ErrorCode.INVALID_REQUEST:
                 raise
 
     async def reconnect_mirror(
         self, name: str, *, source: str = "", options: Mapping[str, str] | None = None
     ) -> None:
-        """Reach the source with these `options` from now on, and at another address if `source` is given. All options
-        are replaced, so that secrets are given anew. It has to be the same cluster."""
+        """Connect to the source with these `options` from now on, and at another address if `source` is given.
+
+        All options are replaced, so secrets must be given again. The source must be the same cluster.
+        """
         request = AlterMirrorRequest(
             name=name,
             action=MirrorAction.RECONNECT,
@@ -257,7 +266,7 @@ class MirrorAdmin(AdminBase):
         await self._submit_change(request)
 
     async def limit_mirror(self, name: str, bandwidth: int) -> None:
-        """Have each broker fetch at most so many bytes/s from the source; 0: as fast as it can."""
+        """Limit each broker to fetch at most `bandwidth` bytes/s from the source; 0 removes the limit."""
         await self._submit_change(
             AlterMirrorRequest(name=name, action=MirrorAction.LIMIT, bandwidth=bandwidth)
         )
@@ -265,13 +274,13 @@ class MirrorAdmin(AdminBase):
     async def promote_mirror(
         self, name: str, *, at_cut: bool = False, progress: Progress | None = None
     ) -> MirrorDescription:
-        """Copy no more, and let all topics of the mirror take records. It cannot be undone.
+        """Stop copying, and let all topics of the mirror accept records. This cannot be undone.
 
-        With `at_cut` every copy ends where the newest cut lies that all have reached, so that no transaction of the
-        source is there in one partition and missing in another. Raises KafkaError, INVALID_REQUEST, if there is none.
+        With `at_cut` every copy ends at the newest cut that all copies have reached. So no transaction of the source is
+        present in one partition and missing in another. Raises KafkaError, INVALID_REQUEST, if there is no such cut.
 
-        Returns when every partition has a leader that takes records, and after a cut groups have their offsets.
-        `progress` is called with what is known meanwhile. Raises RequestTimedOut if that takes longer than
+        Returns when every partition has a leader that accepts records and, after a cut, groups have their offsets.
+        `progress` is called with the current description meanwhile. Raises RequestTimedOut if that takes longer than
         `request_timeout_ms`; the mirror is promoted then.
         """
         await self._alter_mirror(name, MirrorAction.PROMOTE_AT_CUT if at_cut else MirrorAction.PROMOTE)
@@ -311,7 +320,7 @@ class MirrorAdmin(AdminBase):
             await asyncio.sleep(backoff.next_s())
 
     async def delete_mirror(self, name: str) -> None:
-        """Forget a mirror that is promoted, or has no topics. Its topics stay."""
+        """Delete a mirror that is promoted, or has no topics. Its topics remain."""
         await self._alter_mirror(name, MirrorAction.DELETE)
 
     async def _alter_mirror(self, name: str, action: MirrorAction, topics: Iterable[str] = ()) -> None:
@@ -326,7 +335,7 @@ class MirrorAdmin(AdminBase):
         await self.session.with_retries(once)
 
     async def _tell_of_mirrors(self) -> _Answers:
-        """What each broker tells, or why it did not. Raises KafkaError if none did."""
+        """Return the answer of each broker, or its error. Raises KafkaError if no broker answered."""
         request = DescribeMirrorsRequest()
 
         async def ask(broker_id: int) -> list[DescribedMirror] | KafkaError:
@@ -346,14 +355,14 @@ class MirrorAdmin(AdminBase):
 
 
 def sent_options(options: Mapping[str, str] | None) -> list[MirrorOption]:
-    """Options of a source as they are sent. Raises ValueError for one that is not understood."""
+    """Return a source's options as the request carries them. Raises ValueError for an option that is not understood."""
     return [MirrorOption(name=key, value=value) for key, value in _source_options(options or {}).items()]
 
 
 def _source_options(options: Mapping[str, str]) -> dict[str, str]:
-    """Options of a source under the names that brokers know, which are those of clients here.
+    """Return a source's options under the names that brokers know, which are those of this library's clients.
 
-    Raises ValueError for one of another client that is not understood, or is not about connections.
+    Raises ValueError for an option of another client that is not understood, or does not concern connections.
     """
     foreign = {name: value for name, value in options.items() if "." in name}
     named = {name: value for name, value in options.items() if name not in foreign}
@@ -407,8 +416,8 @@ def _merged(answers: _Answers) -> dict[str, MirrorDescription]:
 def _mirror(
     told: list[tuple[int, DescribedMirror]], unanswered: Mapping[int, KafkaError]
 ) -> MirrorDescription:
-    # A broker may not have heard yet of the last change: the one that looks after the topics knows most, and nobody
-    # takes back a promotion.
+    # A broker may not have applied the last change yet. The broker that manages the topics knows most, and a promotion
+    # is never undone.
     base = max((one for _, one in told), key=lambda one: (one.is_told, len(one.topics)))
     is_promoted = any(one.phase == MirrorPhase.PROMOTED for _, one in told)
     topics: dict[str, list[DescribedMirrorTopic]] = {}
@@ -445,13 +454,14 @@ def _mirror(
 
 
 def _takes_offsets(told: list[tuple[int, DescribedMirror]]) -> bool:
-    """Whoever does not know of the promotion yet knows of no offsets either."""
+    """Return whether groups still wait for offsets. A broker that does not know of the promotion yet does not count,
+    since it knows of no offsets either."""
     promoted = [one for _, one in told if one.phase == MirrorPhase.PROMOTED]
     return bool(promoted) and all(one.takes_offsets for one in promoted)
 
 
 def _lost_offsets(mirror: MirrorDescription) -> list[str]:
-    """Partitions of the copy of committed offsets that stop a promotion at a cut."""
+    """Return the partitions of the copy of committed offsets that stop a promotion at a cut."""
     return [
         f"{topic.name}-{index}"
         for topic in mirror.topics
@@ -462,7 +472,7 @@ def _lost_offsets(mirror: MirrorDescription) -> list[str]:
 
 def _newest_cut(told: Iterable[DescribedMirror]) -> MirrorCut | None:
     known = [one for one in told if one.cut_age_ms >= 0]
-    # Once it is promoted at a cut no other counts.
+    # After a promotion at a cut no other cut counts.
     known = [one for one in known if one.is_cut] or known
     newest = min(known, key=lambda one: one.cut_age_ms, default=None)
     return None if newest is None else MirrorCut(newest.cut, newest.cut_age_ms)
@@ -508,7 +518,7 @@ def _known(number: int) -> int | None:
 
 
 def _taking_records(answers: _Answers, mirror: str) -> set[tuple[str, int]]:
-    """Partitions whose leaders know that they lead, and that the mirror is promoted."""
+    """Return the partitions whose leaders know that they lead, and that the mirror is promoted."""
     return {
         (topic.name, one.partition)
         for broker_id, told in _told(answers)

@@ -1,4 +1,4 @@
-"""Where replicas are and who leads: reassignments (KIP-455), elections (KIP-460), brokers that leave for good."""
+"""Replicas and leaders: reassignments (KIP-455), elections (KIP-460), and brokers that leave for good."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .session import check, error_of
 
 @dataclass(frozen=True, slots=True)
 class OngoingReassignment:
-    """The replicas of a partition that is moving: those that stay or come, then those that will go."""
+    """The replicas of a partition that is moving: those that remain or are added, then those that will be removed."""
 
     replicas: tuple[int, ...]
     adding: tuple[int, ...]
@@ -30,7 +30,7 @@ class OngoingReassignment:
 
 
 class PlacementAdmin(AdminBase):
-    """Moves replicas, elects leaders, removes brokers. Each change is asked of one broker, once."""
+    """The methods that move replicas, elect leaders and remove brokers. Each change is sent to one broker, once."""
 
     async def alter_partition_reassignments(
         self,
@@ -38,9 +38,9 @@ class PlacementAdmin(AdminBase):
         *,
         allow_replication_factor_change: bool = True,
     ) -> dict[TopicPartition, KafkaError | None]:
-        """Move each partition to these replicas, preferred leader first; None cancels what is under way.
+        """Move each partition to these replicas, preferred leader first; None cancels the current reassignment.
 
-        What became of each partition: None if it was accepted. The move itself takes its time.
+        Returns the result of each partition: None if the move was accepted, or the error. The move itself takes longer.
 
             refused = await admin.alter_partition_reassignments({TopicPartition("orders", 0): [1]})
         """
@@ -67,7 +67,7 @@ class PlacementAdmin(AdminBase):
     async def list_partition_reassignments(
         self, partitions: Iterable[TopicPartition] | None = None
     ) -> dict[TopicPartition, OngoingReassignment]:
-        """What is moving now, of these partitions or of all."""
+        """Return the current reassignments, of these partitions or of all."""
         response = await self.session.cluster.ask_any(
             ListPartitionReassignmentsRequest(
                 timeout_ms=self.session.timeout_ms,
@@ -93,10 +93,11 @@ class PlacementAdmin(AdminBase):
     async def elect_leaders(
         self, partitions: Iterable[TopicPartition] | None = None, *, unclean: bool = False
     ) -> dict[TopicPartition, KafkaError | None]:
-        """Have the preferred replica lead or, with `unclean`, any live one where nobody does, losing records.
+        """Elect the preferred replica of each partition as leader.
 
-        What became of each partition, None for a new leader; without `partitions` those that needed none are
-        left out.
+        With `unclean` a partition without a leader gets any live replica as leader, and loses records. Returns the
+        result of each partition: None for a new leader, or the error. Without `partitions`, those that needed no
+        election are left out.
         """
         asked = None if partitions is None else _by_topic(partitions)
         request = ElectLeadersRequest(
@@ -118,7 +119,7 @@ class PlacementAdmin(AdminBase):
         }
 
     async def unregister_broker(self, broker_id: int) -> None:
-        """Forget a broker that is gone for good; it stays in the replica lists it is in."""
+        """Remove a broker that is gone for good. It remains in the replica lists that it is in."""
         connection = await self.session.cluster.any_connection()
         request = UnregisterBrokerRequest(broker_id=broker_id)
         response = await connection.request(request)

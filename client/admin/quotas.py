@@ -23,7 +23,7 @@ _EXACTLY, _DEFAULT = 0, 1
 
 
 def quota_text(value: float, *, grouped: bool = False) -> str:
-    """Return a quota with all its digits and no exponent: 10737418240, 0.5. `grouped`: with commas, 10,737,418,240."""
+    """Return a quota with all its digits and no exponent: 10737418240, 0.5. `grouped` adds commas: 10,737,418,240."""
     if not math.isfinite(value):
         return str(value)
     number = Decimal(int(value)) if value == int(value) else Decimal(repr(float(value)))
@@ -31,10 +31,10 @@ def quota_text(value: float, *, grouped: bool = False) -> str:
 
 
 class QuotaAdmin(AdminBase):
-    """Lists and changes client quotas."""
+    """The methods that list and change client quotas."""
 
     async def describe_quotas(self, matching: Entity | None = None) -> list[tuple[Entity, dict[str, float]]]:
-        """The quotas of every entity that has these parts, or of all entities."""
+        """Return the quotas of every entity that has these parts, or of all entities."""
         components = [
             ComponentData(entity_type=kind, match_type=_DEFAULT if name is None else _EXACTLY, match=name)
             for kind, name in (matching or {}).items()
@@ -56,7 +56,7 @@ class QuotaAdmin(AdminBase):
 
             await admin.alter_quotas({"client-id": "reports"}, {"consumer_byte_rate": 1_000_000})
 
-        None instead of a number removes one.
+        None as a value removes the quota.
         """
         entry = AlterClientQuotasRequestEntryData(
             entity=[EntityData(entity_type=kind, entity_name=name) for kind, name in entity.items()],

@@ -1,12 +1,12 @@
-"""Where replicas should be: balanced plans that move as little as possible. Pure.
+"""Balanced plans for the placement of replicas that move as little as possible. Pure.
 
-A plan keeps every partition's number of replicas. It empties the brokers that leave, gives every other broker the
-same number of replicas, or one more, and the same number of preferred leaders, or one more; no two replicas of a
-partition are on one host or rack while there are hosts or racks without one, as far as the counts allow. Of the moves
-that serve this, those of the smallest partitions are taken. Changing who is preferred moves no bytes.
+A plan keeps every partition's number of replicas. It empties the brokers that leave. The other brokers get the same
+number of replicas, or one more, and the same number of preferred leaders, or one more. No two replicas of a partition
+are on the same host or rack while another host or rack has none, as far as the counts allow. Among the possible moves,
+the plan takes those of the smallest partitions. A change of the preferred leader moves no bytes.
 
-The three parts, in this order: `_emptied` (what has to go), `_evened` (counts of replicas, and racks), `_led`
-(counts of preferred leaders, by paths of swaps within partitions).
+The three steps are, in this order: `_emptied` (replicas that must leave), `_evened` (counts of replicas, and racks),
+`_led` (counts of preferred leaders, by paths of swaps within partitions).
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ Key = tuple[str, int]
 
 
 class NoPlan(ValueError):
-    """The replicas cannot be placed; the message says why."""
+    """An error: the replicas cannot be placed; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedMove:
-    """The new replicas of one partition, preferred leader first, and what they cost."""
+    """The new replicas of a partition, preferred leader first, and the number of bytes to copy."""
 
     before: tuple[int, ...]
     after: tuple[int, ...]
@@ -33,13 +33,13 @@ class PlannedMove:
 
     @property
     def added(self) -> tuple[int, ...]:
-        """Brokers that have to copy the partition."""
+        """The brokers that have to copy the partition."""
         return tuple(broker_id for broker_id in self.after if broker_id not in self.before)
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What changes; partitions that stay as they are do not appear."""
+    """The changes; unchanged partitions do not appear."""
 
     moves: Mapping[Key, PlannedMove] = field(default_factory=dict)
 
@@ -58,12 +58,12 @@ def plan(
     hosts: Mapping[int, str] | None = None,
     balance: bool = True,
 ) -> Plan:
-    """A plan for these partitions (replicas by topic and index, preferred leader first).
+    """Return a plan for these partitions (replicas by topic and index, preferred leader first).
 
-    `racks`: every broker that may hold replicas, with its rack; brokers that join are simply among them.
-    `leaving`: brokers to be emptied. `sizes`: bytes of each partition, 1 where unknown. `hosts`: the machines of the
-    brokers that share one. Without `balance` only the brokers that leave are emptied, onto those that hold the least.
-    Raises NoPlan.
+    `racks` has every broker that may hold replicas, with its rack; new brokers are included. `leaving` are brokers to
+    be emptied. `sizes` has the bytes of each partition, 1 if unknown. `hosts` has the machines of brokers that share a
+    machine. Without `balance` only the leaving brokers are emptied, onto the brokers with the fewest replicas. Raises
+    NoPlan.
     """
     staying = {broker_id: rack for broker_id, rack in racks.items() if broker_id not in leaving}
     for key, present in sorted(replicas.items()):
@@ -80,7 +80,7 @@ def plan(
 
 
 class _Board:
-    """The placement under change, with the counts that decisions go by."""
+    """The current placement, with the counts that decisions use."""
 
     def __init__(
         self,
@@ -104,13 +104,14 @@ class _Board:
         return self.sizes.get(key, 1)
 
     def cost(self, key: Key, source: int, target: int) -> int:
-        """Bytes that a move adds: moving a copy that is only planned, or back home, adds none."""
+        """Return the bytes that a move adds: to move a copy that is only planned, or back to its original broker, adds
+        none."""
         before = self.original[key]
         return self.size(key) * ((target not in before) - (source not in before and source in self.held))
 
     def crowding(self, key: Key, target: int, source: int | None = None) -> int:
-        """How many replicas the target's rack has already, not counting the one at `source`. One on the same host
-        counts for more than all those that are on the same rack only."""
+        """Return how many other replicas the target's rack has, without the replica at `source`. A replica on the same
+        host counts for more than all replicas that are only on the same rack."""
         rack, host = self.racks[target], self.hosts[target]
         others = [other for other in self.replicas[key] if other not in (source, target)]
         beside = sum(self.hosts.get(other) == host for other in others)
@@ -134,8 +135,8 @@ class _Board:
 
 
 def _emptied(board: _Board) -> None:
-    """Replicas on brokers that leave, or are unknown, go to where racks are free and least is held; the largest
-    first, while there is a choice."""
+    """Move replicas off brokers that leave or are unknown, to brokers with free racks and few replicas; the largest
+    partitions first, while there is a choice."""
     stranded = [
         (-board.size(key), key, broker_id)
         for key, present in board.replicas.items()
@@ -155,7 +156,8 @@ def _emptied(board: _Board) -> None:
 
 
 def _evened(board: _Board) -> None:
-    """Counts of replicas within one of each other, then racks apart by exchanges that keep the counts."""
+    """Even out the brokers' numbers of replicas, until they differ by at most one; then spread racks by exchanges that
+    keep the numbers."""
     offers: dict[tuple[int, int], list[_Offer]] = {}
     while True:
         counts = {broker_id: len(keys) for broker_id, keys in board.held.items()}
@@ -168,12 +170,12 @@ def _evened(board: _Board) -> None:
 
 
 _Offer = tuple[int, int, Key]
-"""What a move makes of racks (more replicas beside each other), what it costs in bytes, and which partition."""
+"""A possible move: the change of crowding (replicas on the same rack), the bytes to copy, and the partition."""
 
 
 def _best(board: _Board, offers: dict[tuple[int, int], list[_Offer]], source: int, target: int) -> Key:
-    """The partition to move. Offers are sorted once for each pair: other moves seldom change them, and one
-    that did change is put back where it belongs."""
+    """Return the partition to move. Offers are sorted once for each pair: other moves seldom change them, and a changed
+    offer is put back into the heap."""
     heap = offers.get((source, target))
     while True:
         if not heap:
@@ -195,8 +197,8 @@ def _offer(board: _Board, key: Key, source: int, target: int) -> _Offer:
 
 
 def _spread(board: _Board, key: Key) -> None:
-    """Take replicas off racks that hold several while a rack is free, by exchange with another partition that
-    gets no more crowded."""
+    """Move replicas off racks that hold several while a rack is free, by exchange with another partition that becomes
+    no more crowded."""
     for source in list(board.replicas[key]):
         crowded = board.crowding(key, source)
         if not crowded:
@@ -219,15 +221,18 @@ def _spread(board: _Board, key: Key) -> None:
 
 
 def _led(board: _Board) -> None:
-    """Preferred leaders within one of each other where replicas allow it: as long as a path of partitions leads
-    from a broker that leads too many to one that leads too few, each hands over to the next."""
+    """Even out the brokers' numbers of preferred leaders, until they differ by at most one where replicas allow it.
+
+    While a path of partitions leads from a broker with too many to a broker with too few, each broker on the path hands
+    a partition to the next.
+    """
     led = Counter(dict.fromkeys(board.held, 0))
     by_leader: dict[int, set[Key]] = {broker_id: set() for broker_id in board.held}
     for key, present in board.replicas.items():
         if present:
             led[present[0]] += 1
             by_leader[present[0]].add(key)
-    # Again from the start each time: what one broker hands over may open a way for another that had none.
+    # Search again from the start each time: what one broker hands over may open a path for another broker.
     while (path := _first_path(board, by_leader, led)) is not None:
         led[board.replicas[path[0][0]][0]] -= 1
         led[path[-1][1]] += 1
@@ -243,7 +248,7 @@ def _led(board: _Board) -> None:
 def _first_path(
     board: _Board, by_leader: Mapping[int, set[Key]], led: Mapping[int, int]
 ) -> list[tuple[Key, int]] | None:
-    """From the broker that leads most, of those from which there is one."""
+    """Return the path from the broker that leads most, among the brokers that have a path."""
     for source in sorted(led, key=lambda broker_id: (-led[broker_id], broker_id)):
         if (path := _path(board, by_leader, led, source)) is not None:
             return path
@@ -253,7 +258,8 @@ def _first_path(
 def _path(
     board: _Board, by_leader: Mapping[int, set[Key]], led: Mapping[int, int], source: int
 ) -> list[tuple[Key, int]] | None:
-    """Partitions and whom each is handed to, from `source` to a broker that leads at least two fewer."""
+    """Return partitions and the broker that each is handed to, from `source` to a broker that leads at least two
+    fewer."""
     came: dict[int, tuple[int, Key]] = {}
     seen, queue = {source}, deque([source])
     while queue:

@@ -1,4 +1,4 @@
-"""Offsets of partitions and the deletion of records, asked of the leaders."""
+"""Methods that look up offsets of partitions and delete records, by requests to the leaders."""
 
 from __future__ import annotations
 
@@ -17,20 +17,21 @@ from .leader_requests import ask_leaders
 from .session import error_of
 
 EARLIEST, LATEST = -2, -1
-"""Timestamps that stand for the log start offset and for the high watermark."""
+"""Timestamps that stand for the log start offset and the high watermark."""
 TO_THE_END = -1
 Found = dict[TopicPartition, int | KafkaError]
 
 
 class RecordAdmin(AdminBase):
-    """Looks offsets up and deletes records."""
+    """The methods that look up offsets and delete records."""
 
     async def list_offsets(
         self, timestamps: Mapping[TopicPartition, int], *, read_committed: bool = False
     ) -> Found:
-        """The offset of the first record at or after each timestamp (ms, EARLIEST or LATEST), -1 where there
-        is none; or why the partition could not be asked. With `read_committed` LATEST is the last stable offset, and
-        the high watermark without.
+        """Return the offset of the first record at or after each timestamp (ms, EARLIEST or LATEST).
+
+        -1 means that there is no such record; a KafkaError says why the leader did not answer. With `read_committed`
+        LATEST is the last stable offset, else the high watermark.
 
             offsets = await admin.list_offsets({TopicPartition("orders", 0): EARLIEST})
         """
@@ -55,8 +56,9 @@ class RecordAdmin(AdminBase):
         return await ask_leaders(self.session, timestamps, ask)
 
     async def delete_records(self, before: Mapping[TopicPartition, int]) -> Found:
-        """Delete what lies below each offset, TO_THE_END for everything; the new log start offsets, or why
-        not.
+        """Delete the records below each offset; TO_THE_END deletes all records.
+
+        Returns the new log start offsets, or the errors.
 
             starts = await admin.delete_records({TopicPartition("orders", 0): TO_THE_END})
         """

@@ -1,4 +1,4 @@
-"""What all methods of the admin client share: the connections, retries, and checks of answers."""
+"""The part that all methods of the admin client share: connections, retries, and checks of answers."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from ..lifecycle import Lifecycle
 from ..security.security import Security
 
 TELLS_FENCED = 2
-"""The version of DescribeCluster from which brokers say who is fenced."""
+"""The version of DescribeCluster from which brokers report which brokers are fenced."""
 ResultT = TypeVar("ResultT")
 
 
 class AdminSession:
-    """The connections of one admin client. Each theme asks its questions through it."""
+    """The connections of one admin client. Each theme sends its requests through it."""
 
     def __init__(
         self,
@@ -39,10 +39,10 @@ class AdminSession:
             security=security,
         )
         self.timeout_ms = request_timeout_ms
-        """How long the cluster may take to answer a request, and how long `with_retries` tries again."""
+        """Time in ms that the cluster may take to answer a request, and for which `with_retries` tries again."""
 
     async def start(self) -> None:
-        """Reach the cluster. Raises NoBrokerReachable."""
+        """Connect to the cluster. Raises NoBrokerReachable."""
         self._life.start()
         try:
             await self._reached.start()
@@ -72,8 +72,10 @@ class AdminSession:
         return metadata
 
     async def brokers_to_ask(self) -> list[int]:
-        """The ids of the live brokers, for questions that go to every broker. Metadata still lists a broker that has
-        just died, so fenced brokers are left out where the cluster names them."""
+        """Return the ids of the live brokers, for requests to every broker.
+
+        Metadata still lists a broker that has just died, so fenced brokers are left out if the cluster reports them.
+        """
         await self.cluster.refresh()
         known = list(self.cluster.metadata.brokers)
         connection = await self.cluster.any_connection()
@@ -111,8 +113,10 @@ class AdminSession:
         return dict(zip(brokers, await asyncio.gather(*map(answer, brokers)), strict=True))
 
     async def with_retries(self, attempt: Callable[[], Coroutine[None, None, ResultT]]) -> ResultT:
-        """Run `attempt` until it succeeds. Raises its KafkaError if that is not retriable, names an unknown topic, or
-        comes after `timeout_ms`."""
+        """Run `attempt` until it succeeds.
+
+        Raises its KafkaError if that is not retriable, names an unknown topic, or comes after `timeout_ms`.
+        """
         deadline = asyncio.get_running_loop().time() + self.timeout_ms / 1000
         backoff = Backoff(1_000)
         while True:
@@ -127,8 +131,8 @@ class AdminSession:
 
 
 def check(code: int, what: str, message: str | None, *, operation: str = "", name: str = "") -> None:
-    """Raises KafkaError about `what` unless the code is 0. `operation`: what was to be done with the topic, group or
-    other resource of this `name`."""
+    """Raise KafkaError about `what` unless the code is 0. `operation` is the operation that was attempted on the topic,
+    group or other resource of this `name`."""
     if code:
         raise cluster_error(ErrorCode.of(code), what, message, operation=operation, name=name)
 
@@ -136,5 +140,5 @@ def check(code: int, what: str, message: str | None, *, operation: str = "", nam
 def error_of(
     code: int, message: str | None, *, what: str = "", operation: str = "", name: str = ""
 ) -> KafkaError | None:
-    """A code as an exception about `what` that nobody has raised yet; None for 0."""
+    """Return the exception about `what` for an error code, without raising it; None for 0."""
     return cluster_error(ErrorCode.of(code), what, message, operation=operation, name=name) if code else None

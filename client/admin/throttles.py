@@ -13,7 +13,7 @@ LEADERS, FOLLOWERS = "leader.replication.throttled.replicas", "follower.replicat
 
 
 class ThrottleAdmin(ConfigAdmin):
-    """Sets and lifts the throttle of moves."""
+    """The methods that set and lift the throttle of moves."""
 
     async def throttle_moves(
         self,
@@ -21,7 +21,7 @@ class ThrottleAdmin(ConfigAdmin):
         brokers: Iterable[int],
         bytes_per_s: int,
     ) -> None:
-        """Bound what the moves (replicas before and after) copy from and to each broker."""
+        """Limit the bytes/s that the moves (replicas before and after) copy from and to each broker."""
         rates = dict.fromkeys(RATES, str(bytes_per_s))
         for broker_id in sorted(brokers):
             await self.alter_configs(BROKER_RESOURCE, str(broker_id), rates)
@@ -35,7 +35,7 @@ class ThrottleAdmin(ConfigAdmin):
             await self.alter_configs(TOPIC_RESOURCE, topic, lists)
 
     async def lift_throttles(self, topics: Iterable[str], brokers: Iterable[int]) -> None:
-        """Take back what `throttle_moves` set."""
+        """Remove the throttles that `throttle_moves` set."""
         for broker_id in sorted(set(brokers)):
             await self.alter_configs(BROKER_RESOURCE, str(broker_id), dict.fromkeys(RATES))
         for topic in sorted(set(topics)):

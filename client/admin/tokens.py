@@ -30,37 +30,39 @@ class DelegationToken:
     """A token with its secret. Principals are texts, like User:ann; times are milliseconds since 1970."""
 
     token_id: str
-    """The user name of a login with it (`sasl_plain_username`)."""
+    """The user name for a login with the token (`sasl_plain_username`)."""
     owner: str
-    """Whom a login with it acts as."""
+    """The principal that a login with the token acts as."""
     requester: str
-    """Who asked for it; empty if the broker is too old to tell."""
+    """The principal that requested the token; empty if the broker is too old to report it."""
     renewers: tuple[str, ...]
-    """Who may renew and expire it besides its owner."""
+    """The principals that may renew and expire the token besides its owner."""
     issued_at_ms: int
     expires_at_ms: int
-    """Unless it is renewed."""
+    """Expiry time, unless the token is renewed."""
     ends_at_ms: int
-    """At the latest."""
+    """Latest possible expiry time."""
     hmac: bytes = field(repr=False)
-    """Its secret."""
+    """The token's secret."""
 
     @property
     def password(self) -> str:
-        """The password of a login with it (`sasl_plain_password`): its secret, as base64."""
+        """The password for a login with the token (`sasl_plain_password`): the secret, as base64."""
         return token_password(self.hmac)
 
 
 class TokenAdmin(AdminBase):
-    """Makes, renews, expires and lists delegation tokens. The connection must have logged in, and not with a token."""
+    """The methods that create, renew, expire and list delegation tokens. The connection must have logged in, and not
+    with a token."""
 
     async def create_delegation_token(
         self, *, renewers: Iterable[str] = (), max_lifetime_ms: int | None = None, owner: str | None = None
     ) -> DelegationToken:
-        """A new token of the user who asks, or of another `owner`, which takes CREATE_TOKENS on that user.
+        """Create a token of the user who asks, or of another `owner`, which requires CREATE_TOKENS on that user.
 
-        Principals are texts, like User:scheduler. Without `max_lifetime_ms` it may live as long as the cluster allows.
-        It may take a moment until all brokers know the token.
+        Principals are texts, like User:scheduler. Without `max_lifetime_ms` the token may live as long as the cluster
+        allows. It may take a moment until all brokers know the token. Raises ValueError for a lifetime of 0 or less and
+        for a text that is no principal.
         """
         whose = (None, None) if owner is None else _split(owner)
         renewing = tuple(renewers)
@@ -89,7 +91,11 @@ class TokenAdmin(AdminBase):
         )
 
     async def renew_delegation_token(self, hmac: bytes, period_ms: int | None = None) -> int:
-        """Have the token expire `period_ms` from now on, or as late as the cluster allows. Returns when it expires."""
+        """Renew the token for `period_ms` from now on, or for as long as the cluster allows. Returns the expiry time in
+        ms since 1970.
+
+        Raises ValueError for a period of 0 or less.
+        """
         asked_ms = _CLUSTERS_DEFAULT if period_ms is None else _above_zero(period_ms)
         connection = await self.session.cluster.any_connection()
         told = await connection.request(RenewDelegationTokenRequest(hmac=hmac, renew_period_ms=asked_ms))
@@ -97,9 +103,9 @@ class TokenAdmin(AdminBase):
         return told.expiry_timestamp_ms
 
     async def expire_delegation_token(self, hmac: bytes, period_ms: int | None = None) -> int:
-        """Remove the token at once, or have it expire `period_ms` from now on. Returns when it expires.
+        """Remove the token at once, or let it expire `period_ms` from now on. Returns the expiry time in ms since 1970.
 
-        Connections that have logged in with it are closed then.
+        Connections that have logged in with the token are closed then. Raises ValueError for a negative period.
         """
         if period_ms is not None and period_ms < 0:
             raise ValueError(
@@ -114,8 +120,11 @@ class TokenAdmin(AdminBase):
         return told.expiry_timestamp_ms
 
     async def describe_delegation_tokens(self, owners: Iterable[str] | None = None) -> list[DelegationToken]:
-        """The tokens of these owners, or all, as far as the user may see them: its own, those that it asked for or may
-        renew, and others by the rights DESCRIBE on the token and DESCRIBE_TOKENS on the owner."""
+        """Return the tokens of these owners, or all, as far as the user may see them.
+
+        A user sees its own tokens and those that it requested or may renew. The rights DESCRIBE on the token and
+        DESCRIBE_TOKENS on the owner show other tokens.
+        """
         whose = None
         if owners is not None:
             whose = [

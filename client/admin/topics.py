@@ -1,4 +1,4 @@
-"""Topics and their partitions."""
+"""Methods for topics and their partitions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .values import NewTopic
 
 
 class TopicAdmin(AdminBase):
-    """Creates, lists, describes and deletes topics."""
+    """The methods that create, list, describe and delete topics."""
 
     async def create_topics(self, topics: Iterable[NewTopic], *, validate_only: bool = False) -> None:
         """Create topics and wait until brokers know their leaders; with `validate_only` only check."""
@@ -46,7 +46,7 @@ class TopicAdmin(AdminBase):
             await self._wait_until_led([topic.name for topic in wanted])
 
     async def delete_topics(self, names: Iterable[str]) -> None:
-        """Delete topics and all they hold."""
+        """Delete topics with all their records."""
         request = DeleteTopicsRequest(topic_names=list(names), timeout_ms=self.session.timeout_ms)
         connection = await self.session.cluster.any_connection()
         version = connection.version_for(DeleteTopicsRequest, at_most=5)  # version 6 may go by topic id
@@ -68,13 +68,12 @@ class TopicAdmin(AdminBase):
             check(result.error_code, what, result.error_message, operation="ALTER", name=topic)
 
     async def list_topics(self) -> list[str]:
-        """The names of all topics, in order."""
+        """Return the names of all topics, sorted."""
         return sorted((await self.session.metadata()).topics)
 
     async def describe_topics(self, names: Iterable[str] | None = None) -> list[TopicInfo]:
-        """Partitions, leaders and replicas of these topics, or of all. Raises for a name that does not
-        exist.
-        """
+        """Return partitions, leaders and replicas of these topics, or of all. Raises KafkaError,
+        UNKNOWN_TOPIC_OR_PARTITION, for a name that does not exist."""
         names = None if names is None else list(names)
         metadata = await self.session.metadata(names)
         described = []
@@ -87,7 +86,7 @@ class TopicAdmin(AdminBase):
         return described
 
     async def _wait_until_led(self, names: Sequence[str]) -> None:
-        """Return when every broker that answers knows a leader for every partition; at most 5 s."""
+        """Return when every broker that answers knows a leader for every partition, or after 5 s."""
         deadline = asyncio.get_running_loop().time() + 5
         backoff = Backoff(100)
         while asyncio.get_running_loop().time() < deadline:
@@ -99,7 +98,7 @@ class TopicAdmin(AdminBase):
 
 
 def _creatable(topic: NewTopic) -> CreatableTopic:
-    """Explicit assignments leave both numbers at -1, as the protocol wants it."""
+    """Return the request's form of a topic. With explicit assignments both numbers are -1, as the protocol requires."""
     assignments = [
         CreatableReplicaAssignment(partition_index=index, broker_ids=list(brokers))
         for index, brokers in topic.assignments.items()

@@ -1,5 +1,4 @@
-"""Transactions: listed, described, ended, deleted, and those found that nobody will ever end (KIP-664, KIP-994,
-KIP-1152)."""
+"""Methods that list, describe, end and delete transactions, and find hanging ones (KIP-664, KIP-994, KIP-1152)."""
 
 from __future__ import annotations
 
@@ -30,11 +29,11 @@ from .session import check, error_of
 from .values import HangingTransaction, ProducerDescription, TransactionDescription, TransactionListing
 
 MAX_TRANSACTION_TIMEOUT_MS = 15 * 60 * 1000
-"""transaction.max.timeout.ms, unless it was set: what is open for longer should have been aborted."""
+"""Default of transaction.max.timeout.ms; a transaction open for longer should have been aborted."""
 _TRANSACTION = 1
 _ANY_DURATION = -1
 _OPERATOR_LANE = "operator"
-"""A connection of its own, since it is proved once."""
+"""The name of a dedicated connection, since a connection is authorized once by proof of the cluster secret."""
 _IDS_PER_REQUEST = 500
 _PARTITIONS_PER_REQUEST = 500
 Described = dict[str, TransactionDescription | KafkaError]
@@ -43,7 +42,7 @@ Progress = Callable[[int, int], None]
 
 
 class TransactionAdmin(AdminBase):
-    """Shows and ends transactions, and deletes transactional ids."""
+    """The methods that show and end transactions, and delete transactional ids."""
 
     async def list_transactions(
         self,
@@ -53,10 +52,10 @@ class TransactionAdmin(AdminBase):
         open_longer_than_ms: int | None = None,
         pattern: str | None = None,
     ) -> list[TransactionListing]:
-        """Transactional ids that pass all filters, in their order, asked of every broker.
+        """Return the transactional ids that pass all filters, sorted, asked from every broker.
 
-        `pattern` is a regular expression (RE2) for whole ids. As in Kafka an id that never began a transaction passes
-        `open_longer_than_ms`. Raises ValueError for a state that is none.
+        `pattern` is a regular expression (RE2) for whole ids. As in Kafka, an id that never began a transaction passes
+        `open_longer_than_ms`. Raises ValueError for a state that does not exist.
         """
         request = _listing_request(states, producer_ids, open_longer_than_ms, pattern)
         found: dict[tuple[str, int], TransactionListing] = {}
@@ -74,10 +73,10 @@ class TransactionAdmin(AdminBase):
         pattern: str | None = None,
         patience_ms: int = 0,
     ) -> dict[int, list[TransactionListing] | KafkaError]:
-        """List transactional ids as `list_transactions` does, by the broker that tells of them; or why it does not.
+        """Return transactional ids as `list_transactions` does, by the broker that reports them; or the broker's error.
 
         A broker that may answer later, such as one with COORDINATOR_LOAD_IN_PROGRESS, is asked again for `patience_ms`.
-        Raises ValueError for a state that is none.
+        Raises ValueError for a state that does not exist.
         """
         request = _listing_request(states, producer_ids, open_longer_than_ms, pattern)
         return await self.session.of_each_broker(
@@ -95,9 +94,8 @@ class TransactionAdmin(AdminBase):
         ]
 
     async def describe_transactions(self, names: Iterable[str]) -> Described:
-        """Each transactional id's newest transaction, asked of its coordinator; or why it could not be described:
-        TRANSACTIONAL_ID_NOT_FOUND.
-        """
+        """Return the newest transaction of each transactional id, asked from its coordinator; or the error:
+        TRANSACTIONAL_ID_NOT_FOUND."""
         waiting = list(dict.fromkeys(names))
         found: Described = {}
         for first in range(0, len(waiting), _IDS_PER_REQUEST):
@@ -107,7 +105,8 @@ class TransactionAdmin(AdminBase):
         return {name: found[name] for name in waiting}
 
     async def _describe_some(self, left: set[str], found: Described) -> None:
-        """Moves what is known then from `left` to `found`. Raises KafkaError while time may help the others."""
+        """Move the ids that can be described from `left` to `found`. Raises KafkaError if another attempt may describe
+        the rest."""
         problem: KafkaError | None = None
         for coordinator, some in (await self._speakers(sorted(left))).items():
             request = DescribeTransactionsRequest(transactional_ids=some)
@@ -122,25 +121,28 @@ class TransactionAdmin(AdminBase):
             raise problem
 
     async def abort_transaction(self, transactional_id: str) -> None:
-        """End the open transaction of a transactional id; its producer is fenced. Nothing happens if none is open.
+        """Abort the open transaction of a transactional id; its producer is fenced. Nothing happens if no transaction
+        is open.
 
-        Ottla's own: Kafka's brokers have no such request. Raises KafkaError: TRANSACTIONAL_ID_NOT_FOUND,
-        VersionUnsupported.
+        This is an extension of Ottla: Kafka's brokers have no such request. Raises KafkaError:
+        TRANSACTIONAL_ID_NOT_FOUND, VersionUnsupported.
         """
-        # Of one broker only: a second abort, sent because the first was slow, might meet the next transaction.
+        # Only one broker is asked: a second abort, sent because the first was slow, might abort the next transaction.
         connection = await self.session.cluster.any_connection()
         request = AbortTransactionRequest(transactional_id=transactional_id)
         response = await connection.request(request)
         check(response.error_code, f"transactional id {transactional_id!r}", response.error_message)
 
     async def delete_transactional_id(self, transactional_id: str) -> None:
-        """Remove a transactional id for good, with its application version: as if it had never been. A producer that
-        still has it is refused in its next transaction.
+        """Remove a transactional id and its application version, as if it had never existed. A producer that still uses
+        the id is refused in its next transaction.
 
-        Ottla's own: Kafka's brokers have no such request. Raises KafkaError: TRANSACTIONAL_ID_NOT_FOUND;
-        CONCURRENT_TRANSACTIONS while a transaction of it is open, or is decided and not complete; VersionUnsupported.
+        This is an extension of Ottla: Kafka's brokers have no such request. Raises KafkaError:
+        TRANSACTIONAL_ID_NOT_FOUND; CONCURRENT_TRANSACTIONS while a transaction of the id is open, or is decided and not
+        complete; VersionUnsupported.
         """
-        # Of one broker only: a second deletion, sent because the first was slow, might meet the next of this name.
+        # Only one broker is asked: a second deletion, sent because the first was slow, might delete a new id of this
+        # name.
         connection = await self.session.cluster.any_connection()
         request = DeleteTransactionalIdRequest(transactional_id=transactional_id)
         response = await connection.request(request)
@@ -149,7 +151,10 @@ class TransactionAdmin(AdminBase):
     async def describe_producers(
         self, partitions: Iterable[TopicPartition], *, progress: Progress = lambda done, total: None
     ) -> Producers:
-        """The producers that the leader of each partition remembers; or why it could not be asked."""
+        """Return the producers that the leader of each partition remembers; or the leader's error.
+
+        `progress` is called with the number of partitions done and their total.
+        """
 
         async def ask(leader: int, some: list[TopicPartition]) -> Producers:
             topics: dict[str, list[int]] = {}
@@ -183,10 +188,11 @@ class TransactionAdmin(AdminBase):
         max_transaction_timeout_ms: int = MAX_TRANSACTION_TIMEOUT_MS,
         progress: Progress = lambda done, total: None,
     ) -> list[HangingTransaction]:
-        """Open transactions in these partitions in which nothing was written for longer than any may be open, and that
-        no transactional id has open there: nobody will end them.
+        """Return the hanging transactions of these partitions.
 
-        Raises KafkaError for a partition that could not be asked.
+        A transaction hangs if it is open, nothing was written in it for `max_transaction_timeout_ms`, and no
+        transactional id has it open in the partition: then no coordinator will end it. Raises KafkaError for a
+        partition whose leader did not answer.
         """
         longest_ago = time.time() * 1000 - max_transaction_timeout_ms
         suspects = {
@@ -195,19 +201,21 @@ class TransactionAdmin(AdminBase):
         if not suspects:
             return []
         without_owner = await self._without_owner(suspects)
-        # What was ended meanwhile is in nobody's list any more, and not open, either.
+        # A transaction that was ended meanwhile is in no list any more, and is not open either.
         still_open = await self._open_in({one.partition for one in without_owner})
         return sorted(
             without_owner & set(still_open), key=lambda one: (one.partition, one.producer.producer_id)
         )
 
     async def abort_hanging(self, hanging: HangingTransaction, *, cluster_secret: bytes) -> None:
-        """Have the leader of a partition write an abort marker for an open transaction that `find_hanging` found there.
-        A transaction that some transactional id has open is aborted in all its partitions.
+        """Make the leader of a partition write an abort marker for an open transaction that `find_hanging` found there.
 
-        Only nodes of the cluster may ask for that, and whoever proves to hold what `cluster.secret.file` of its nodes
-        holds. Raises KafkaError: CLUSTER_AUTHORIZATION_FAILED; INVALID_TXN_STATE, it is being committed;
-        INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED, it is not the newest of that producer any more.
+        If some transactional id has the transaction open, it is aborted in all its partitions.
+
+        Only nodes of the cluster may request this, and clients that prove to know the content of the nodes'
+        `cluster.secret.file`. Raises KafkaError: CLUSTER_AUTHORIZATION_FAILED; INVALID_TXN_STATE if the transaction is
+        being committed; INVALID_PRODUCER_EPOCH or TRANSACTION_COORDINATOR_FENCED if it is not the newest of that
+        producer any more.
         """
         topic, index = hanging.partition
 
@@ -251,7 +259,7 @@ class TransactionAdmin(AdminBase):
         }
 
     async def _speakers(self, names: Collection[str]) -> dict[int, list[str]]:
-        """Those to ask for transactional ids."""
+        """Return the transactional ids by their coordinator's broker id."""
         request = FindCoordinatorRequest(key_type=_TRANSACTION, coordinator_keys=list(names))
         response = await self.session.cluster.ask_any(request)
         found: dict[int, list[str]] = {}
@@ -284,7 +292,7 @@ def _abort_of(hanging: HangingTransaction) -> WritableTxnMarker:
         producer_epoch=producer.producer_epoch,
         transaction_result=False,
         topics=[WritableTxnMarkerTopic(name=topic, partition_indexes=[index])],
-        # As Kafka's tool does where the partition knows of no marker of this producer.
+        # Kafka's tool does the same if the partition knows of no marker of this producer.
         coordinator_epoch=max(producer.coordinator_epoch, 0),
     )
 

@@ -8,7 +8,7 @@ from ..records import TopicPartition
 
 
 class CannotTrim(ValueError):
-    """No records are deleted so. The message says why."""
+    """An error: no records can be deleted like this; the message says why."""
 
 
 def check_within_ends(below: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> None:

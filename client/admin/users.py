@@ -53,7 +53,7 @@ class UserPassword:
 
 @dataclass(frozen=True, slots=True)
 class UserLogin:
-    """That a user can log in by a mechanism. What is kept of the password is never told."""
+    """A user and a mechanism by which the user can log in. The cluster never reveals the stored keys."""
 
     user: str
     mechanism: str
@@ -61,10 +61,11 @@ class UserLogin:
 
 
 class UserAdmin(AdminBase):
-    """Lists and changes who can log in by SCRAM."""
+    """The methods that list and change the users who can log in by SCRAM."""
 
     async def describe_scram_credentials(self, users: Iterable[str] | None = None) -> list[UserLogin]:
-        """How these users can log in, or all users. Raises KafkaError, RESOURCE_NOT_FOUND for one who cannot."""
+        """Return the SCRAM logins of these users, or of all. Raises KafkaError, RESOURCE_NOT_FOUND, for a user without
+        one."""
         named = None if users is None else [NamedUser(name=one) for one in dict.fromkeys(users)]
         if named == []:
             return []
@@ -84,12 +85,12 @@ class UserAdmin(AdminBase):
         upserts: Sequence[UserPassword] = (),
         deletions: Sequence[tuple[str, str]] = (),
     ) -> None:
-        """Give users passwords, and take away those of (user, mechanism).
+        """Set passwords of users, and delete those of (user, mechanism).
 
             await admin.alter_scram_credentials([UserPassword("ann", "a long secret")])
 
-        Each user is changed or not, whatever becomes of the others. Raises KafkaError with all refusals, ValueError for
-        a mechanism or a number of iterations that there cannot be.
+        Each user is changed independently of the others. Raises KafkaError with all refusals. Raises ValueError for an
+        unknown mechanism or an invalid number of iterations.
         """
         left: list[_Change] = [await _hashed(one) for one in upserts]
         left += [CredentialDeletion(name=user, mechanism=_mechanism(name).code) for user, name in deletions]
@@ -109,7 +110,7 @@ class UserAdmin(AdminBase):
         raise KafkaError(code, "; ".join(dict.fromkeys(texts)))
 
     async def _alter(self, changes: Sequence[_Change]) -> list[AlteredUser]:
-        """What was refused."""
+        """Send the changes. Returns those that were refused."""
         request = AlterUserScramCredentialsRequest(
             upsertions=[one for one in changes if isinstance(one, CredentialUpsertion)],
             deletions=[one for one in changes if isinstance(one, CredentialDeletion)],
@@ -120,7 +121,7 @@ class UserAdmin(AdminBase):
 
 
 def _once_each(changes: Sequence[_Change]) -> tuple[list[_Change], list[_Change]]:
-    """Those that go into one request, which names a user once, and the rest."""
+    """Return the changes for one request, which may name a user only once, and the remaining changes."""
     first: dict[str, _Change] = {}
     rest: list[_Change] = []
     for one in changes:

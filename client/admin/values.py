@@ -1,4 +1,4 @@
-"""What the admin client is given and gives back."""
+"""Parameters and results of the admin client."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ CONFIG_SOURCES = {
 
 @dataclass(frozen=True, slots=True)
 class NewTopic:
-    """A topic to create; -1 leaves a number to the cluster's defaults. `assignments`: replicas per
+    """A topic to create; -1 leaves a number to the cluster's defaults. `assignments` has the replicas of each
     partition.
 
         NewTopic("invoices", num_partitions=3, configs={"retention.ms": "3600000"})
@@ -41,7 +41,7 @@ class NewTopic:
 
 @dataclass(frozen=True, slots=True)
 class ConfigEntry:
-    """One config of a topic, broker, group or the like; `source` says where the value comes from."""
+    """A config of a topic, broker, group or other resource; `source` names the origin of the value."""
 
     name: str
     value: str | None
@@ -50,14 +50,14 @@ class ConfigEntry:
     is_sensitive: bool
     read_only: bool
     synonyms: tuple[tuple[str, str | None, str], ...] = ()
-    """(name, value, source) of this value and of those that it hides."""
+    """Triples (name, value, source) of this value and of the values that it overrides."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterDescription:
-    """The brokers that take part now, and which of them speaks for the controller.
+    """The live brokers, and the broker that answers for the controller.
 
-    `fenced`: brokers that are registered and may not lead; empty where brokers do not tell them apart. `hosts`: the
+    `fenced` are brokers that are registered and may not lead; empty if brokers do not report them. `hosts` has the
     machines of the brokers that have a `broker.host`.
     """
 
@@ -70,11 +70,11 @@ class ClusterDescription:
 
 @dataclass(frozen=True, slots=True)
 class QuorumDescription:
-    """The metadata quorum: its leader (None without one), the leader's term, and where the voters are.
+    """The metadata quorum: its leader (None without one), the leader's term, and the addresses of the voters.
 
-    `voters` is node id -> (host, port); the address is None where the broker does not tell it. `abstaining` are the
-    voters that do not vote before they have caught up; Apache Kafka does not tell of such. `silent` are the voters that
-    the leader has not heard for three seconds, or never: they are down, cut off, or take no part.
+    `voters` maps node ids to (host, port); the address is None if the broker does not report it. `abstaining` are the
+    voters that do not vote before they have caught up; Apache Kafka does not report them. `silent` are the voters that
+    the leader has not heard from for three seconds, or never: they are down, cut off, or not in the quorum.
     """
 
     leader_id: int | None
@@ -84,7 +84,8 @@ class QuorumDescription:
     silent: tuple[int, ...] = ()
 
     def state_of(self, voter: int) -> str:
-        """What a voter does now, for people to read: `leader`, `voter`, `silent` or `catching up, does not vote`."""
+        """Return the current state of a voter, for display: `leader`, `voter`, `silent` or `catching up, does not
+        vote`."""
         if voter == self.leader_id:
             return "leader"
         if voter in self.silent:
@@ -94,7 +95,7 @@ class QuorumDescription:
 
 @dataclass(frozen=True, slots=True)
 class GroupListing:
-    """A group as a list shows it; `type` is classic, consumer, share or streams, `coordinator` a broker id."""
+    """A group in a list; `type` is classic, consumer, share or streams, `coordinator` is a broker id."""
 
     group_id: str
     protocol_type: str
@@ -105,7 +106,7 @@ class GroupListing:
 
 @dataclass(frozen=True, slots=True)
 class GroupMember:
-    """A member and what it owns; `epoch` is -1 in classic groups."""
+    """A member of a group and the partitions that it owns; `epoch` is -1 in classic groups."""
 
     member_id: str
     instance_id: str | None
@@ -117,7 +118,7 @@ class GroupMember:
 
 @dataclass(frozen=True, slots=True)
 class GroupDescription:
-    """A group, classic or consumer (KIP-848), as its coordinator tells it."""
+    """A group, classic or consumer (KIP-848), as its coordinator describes it."""
 
     group_id: str
     state: str
@@ -130,8 +131,11 @@ class GroupDescription:
 
 @dataclass(frozen=True, slots=True)
 class LogDirDescription:
-    """A data folder of a broker; sizes in bytes, -1 where not told. `replicas`: the size of each. New replicas stay out
-    of one that is cordoned."""
+    """A data folder of a broker.
+
+    Sizes are in bytes, -1 if not reported. `replicas` has the size of each replica. A cordoned folder gets no new
+    replicas.
+    """
 
     path: str
     error: KafkaError | None
@@ -143,7 +147,7 @@ class LogDirDescription:
 
 @dataclass(frozen=True, slots=True)
 class TransactionListing:
-    """A transactional id as a list shows it; `coordinator` is the broker that tells of it."""
+    """A transactional id in a list; `coordinator` is the broker that reported it."""
 
     transactional_id: str
     producer_id: int
@@ -155,8 +159,8 @@ class TransactionListing:
 class TransactionDescription:
     """A transactional id and its newest transaction; times in ms since 1970.
 
-    `started_ms` is -1 if there never was one; `partitions` are those without a marker yet; `app_version` is that of the
-    last commit that named one, -1 without (Ottla's own).
+    `started_ms` is -1 if there never was a transaction. `partitions` are those without a marker yet. `app_version` is
+    that of the last commit that had one, -1 without (an extension of Ottla).
     """
 
     transactional_id: str
@@ -177,9 +181,9 @@ class TransactionDescription:
 
 @dataclass(frozen=True, slots=True)
 class ProducerDescription:
-    """A producer that a partition remembers; -1 where nothing is known.
+    """A producer that a partition remembers; unknown numbers are -1.
 
-    `last_ms` is the time of its last batch; `transaction_start` the first offset of its open transaction.
+    `last_ms` is the time of its last batch; `transaction_start` is the first offset of its open transaction.
     """
 
     producer_id: int
@@ -191,39 +195,43 @@ class ProducerDescription:
 
 
 class Cut(NamedTuple):
-    """A consistent cut through all partitions: a transaction decided up to this commit index lies below it, any other
-    does not. -1: no transaction was ever decided.
+    """A consistent cut through all partitions.
+
+    A transaction that was decided up to this commit index lies below the cut; any other transaction does not. -1 means
+    that no transaction was ever decided.
     """
 
     commit_index: int
     metadata_offset: int = -1
-    """How far the quorum's metadata were when it was found; -1 lets the leaders ask for that."""
+    """Offset of the quorum's metadata at which the cut was found; -1 makes the leaders ask for it."""
 
 
 class CutOffset(NamedTuple):
-    """Where a cut lies in one partition."""
+    """The position of a cut in a partition."""
 
     offset: int
     open_from: int
-    """Where the first transaction begins that is open at that offset; the offset itself if none is. Who goes on from
-    the cut and wants such transactions whole reads from here."""
+    """First offset of the oldest transaction that is open at `offset`; equal to `offset` if no transaction is open. A
+    reader that resumes from the cut and needs such transactions whole reads from here."""
     least_offset: int
-    """From here to `offset` no transaction ends: any offset between cuts the partition as well."""
+    """Lowest equivalent offset: no transaction ends between it and `offset`, so any offset between them is a position
+    of the cut."""
 
 
 class AppVersions(NamedTuple):
-    """Application versions by transactional id, as they were at a cut."""
+    """Application versions by transactional id at a cut."""
 
     versions: dict[str, int]
-    """-1 for an id that had one before, and has none any more."""
+    """The versions; -1 for an id that had a version before and has none now."""
     is_whole: bool
-    """Whether these are all; else those that have changed since the offset that was given."""
+    """True if these are all versions; False if they are those that have changed since the given offset."""
     next_offset: int
 
 
 @dataclass(frozen=True, slots=True)
 class HangingTransaction:
-    """An open transaction in a partition that no transactional id has open there: readers wait for it in vain."""
+    """A transaction that is open in a partition while no transactional id has it open there: readers wait for its end
+    in vain."""
 
     partition: TopicPartition
     producer: ProducerDescription
