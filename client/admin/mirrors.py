@@ -152,12 +152,12 @@ class MirrorDescription:
 
     @property
     def lag(self) -> int | None:
-        """Of all topics; None if that of one partition is unknown."""
+        """The lag of all topics; None if the lag of a partition is unknown."""
         return _total(one.lag for one in self.topics)
 
     @property
     def lag_bytes(self) -> int | None:
-        """Of all topics; None if that of one partition is unknown."""
+        """The lag of all topics in bytes; None if the lag of a partition is unknown."""
         return _total(one.lag_bytes for one in self.topics)
 
 

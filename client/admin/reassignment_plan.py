@@ -45,7 +45,7 @@ class Plan:
 
     @property
     def bytes_moved(self) -> int:
-        """What has to be copied, all in all."""
+        """The total number of bytes to copy."""
         return sum(move.bytes_moved for move in self.moves.values())
 
 

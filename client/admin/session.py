@@ -59,7 +59,8 @@ class AdminSession:
 
     @property
     def cluster(self) -> Cluster:
-        """The cluster to ask. Raises ClientClosed after `stop`, and RuntimeError before `start` or on another loop."""
+        """The cluster to send requests to. Raises ClientClosed after `stop`, and RuntimeError before `start` or on
+        another loop."""
         self._life.check_here()
         return self._reached
 
@@ -92,7 +93,7 @@ class AdminSession:
     async def of_each_broker(
         self, ask: Callable[[int], Coroutine[None, None, ResultT]], *, patience_ms: int = 0
     ) -> dict[int, ResultT | KafkaError]:
-        """Return the answer of each live broker, or why it gave none. All are asked at a time.
+        """Return the answer of each live broker, or its error. All brokers are asked concurrently.
 
         A broker that may answer later is asked again for `patience_ms`.
         """

@@ -38,11 +38,11 @@ _Change = CredentialUpsertion | CredentialDeletion
 
 @dataclass(frozen=True, slots=True)
 class UserPassword:
-    """A password that a user gets, in place of the one for the same mechanism if there is one.
+    """A new password of a user, which replaces the password for the same mechanism if there is one.
 
         new = UserPassword("ann", "a long secret", mechanism="SCRAM-SHA-256", iterations=16_384)
 
-    `iterations`: how often it is hashed, 4096 to 16384.
+    `iterations` is the number of rounds of hashing, 4096 to 16384.
     """
 
     user: str

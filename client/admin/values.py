@@ -175,7 +175,8 @@ class TransactionDescription:
 
     @property
     def identity(self) -> tuple[int, int, int]:
-        """The producer id, its epoch and the begin: no other transaction of the transactional id has the same."""
+        """The producer id, its epoch and the start time; they differ between all transactions of the transactional
+        id."""
         return self.producer_id, self.producer_epoch, self.started_ms
 
 

@@ -1,6 +1,6 @@
-"""Consume, transform, produce: what is read, what is made of it, and where to go on are one transaction.
+"""Consume, transform, produce: the records read, the records written and the offsets are one transaction.
 
-`processor` reads and offers batches. `work` has the transaction of one batch and decides what a failure means. `source`
-knows what was read and where to go back to. `output` has the transactional producer. A program holds a `batch`. The one
-rule: a position that was not committed is gone back to, whatever happened.
+`processor` reads records and offers batches. `batch_transaction` runs the transaction of a batch and decides about
+failures. `source` knows which records were read and the offsets to return to. `output` has the transactional producer.
+A program holds a `batch`. The single rule: after any failure, reading resumes at the committed offsets.
 """

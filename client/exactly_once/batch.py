@@ -1,4 +1,4 @@
-"""What a program works on: some records, and the transaction that what it makes of them belongs to."""
+"""A batch for a program to work on: records, and the transaction for the records made from them."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from ..records import ConsumerRecord, TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class NewRecord:
-    """A record to be sent, as the arguments of `Producer.send`:
+    """A record to be sent, with the same parameters as `Producer.send`:
 
         NewRecord("copies", b"value", key=b"key")
 
-    What a function given to `ExactlyOnce.run` returns.
+    A function given to `ExactlyOnce.run` returns such records.
     """
 
     topic: str
@@ -31,25 +31,25 @@ class NewRecord:
 
 
 Made = NewRecord | Iterable[NewRecord] | AsyncIterable[NewRecord] | None
-"""What a record may be turned into."""
+"""Types that a transform may return for a record."""
 Transform = Callable[[ConsumerRecord], Made | Awaitable[Made]]
 OnError = Callable[[ConsumerRecord, Exception], Made | Awaitable[Made]]
 
 
 class BatchWork(Protocol):
-    """What a batch asks of those whose batch it is."""
+    """The methods that a batch calls on its owner."""
 
     async def begin(self, batch: ConsumedBatch) -> None:
-        """Begin its transaction. Raises OutOfTurn for a batch that is over, or that another task works on."""
+        """Begin the batch's transaction. Raises OutOfTurn for a batch that is over, or that another task works on."""
 
     async def end(self, batch: ConsumedBatch, error: BaseException | None) -> bool:
-        """Commit or abort its transaction; whether the loop goes on in spite of the error."""
+        """Commit or abort the batch's transaction. Returns whether the loop continues in spite of the error."""
 
     def shorten(self, batch: ConsumedBatch, count: int) -> None:
         """Leave all but its first `count` records to the next batch. Raises OutOfTurn for a batch that is over."""
 
     def producer_for(self, batch: ConsumedBatch) -> Producer:
-        """The producer in its transaction. Raises OutOfTurn outside of the batch's block."""
+        """Return the producer in the batch's transaction. Raises OutOfTurn outside of the batch's block."""
 
 
 class ConsumedBatch:
@@ -60,20 +60,21 @@ class ConsumedBatch:
                 for record in batch.records:
                     await batch.send("copies", record.value, key=record.key)
 
-    At the end of the block what was sent counts, and so do the records as read: all of it or nothing. What the block
-    raises goes on, and none of it counts. If the group took partitions away meanwhile, or the cluster failed in a way
-    that time cures, nothing counts, nothing is raised, and the records come again.
+    The end of the block commits the sent records together with the offsets of the records read: all of them or none. An
+    exception of the block aborts the transaction and propagates. If the group revoked partitions meanwhile, or the
+    cluster failed in a retriable way, the transaction is aborted, nothing is raised, and the records are delivered
+    again.
     """
 
     def __init__(self, work: BatchWork, records: list[ConsumerRecord]) -> None:
         self.records = records
         self.committed = False
-        """Whether it counts, once the block has ended."""
+        """True once the block has ended and its transaction was committed."""
         self._work = work
 
     @property
     def offsets(self) -> dict[TopicPartition, int]:
-        """What is to be read next once the batch counts."""
+        """The offset to read next of each partition once the batch is committed."""
         return {TopicPartition(one.topic, one.partition): one.offset + 1 for one in self.records}
 
     async def send(
@@ -86,15 +87,17 @@ class ConsumedBatch:
         timestamp_ms: int | None = None,
         headers: Iterable[tuple[str, bytes | None]] = (),
     ) -> None:
-        """Hand one record over, as to `Producer.send`. It is sent for sure once the batch counts. Raises what
-        `Producer.send` raises, OutOfTurn outside of the block."""
+        """Send a record, as `Producer.send` does. It is certainly sent once the batch is committed.
+
+        Raises the errors of `Producer.send`, and OutOfTurn outside of the block.
+        """
         producer = self._work.producer_for(self)
         await producer.send(
             topic, value, key, partition=partition, timestamp_ms=timestamp_ms, headers=headers
         )
 
     def shorten(self, count: int) -> None:
-        """Leave all but the first `count` records to the next batch."""
+        """Leave all but the first `count` records to the next batch. Raises OutOfTurn for a batch that is over."""
         self._work.shorten(self, count)
 
     async def __aenter__(self) -> Self:
@@ -111,7 +114,7 @@ INSIDE: ContextVar[ConsumedBatch | None] = ContextVar("the batch that the caller
 
 
 async def collected(made: Made | Awaitable[Made]) -> list[NewRecord]:
-    """All that a record was turned into. Raises TypeError for what is no record."""
+    """Return all records that a transform made. Raises TypeError for a result that is not a NewRecord."""
     if inspect.isawaitable(made):
         made = await made
     if made is None:

@@ -1,4 +1,4 @@
-"""The work on one batch: begun as a transaction, then committed, or aborted and done again where that helps."""
+"""The transaction of a batch: it is begun, then committed, or aborted and repeated if that helps."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 
 class BatchTransaction:
-    """The batches of one `ExactlyOnce`, one after the other: there is at most one at a time."""
+    """The batches of one `ExactlyOnce`, one at a time."""
 
     def __init__(
         self,
@@ -30,13 +30,13 @@ class BatchTransaction:
         *,
         transaction_timeout_s: float,
     ) -> None:
-        """`finishing`: set once the work is to end with this batch. `backoff`: the waits between failures."""
+        """`finishing` is set once the work is to end with this batch. `backoff` has the waits between failures."""
         self.batch: ConsumedBatch | None = None
-        """The batch that the program was given last, until its block has ended."""
+        """The batch that the program got last, until its block has ended."""
         self.under_way = False
-        """Whether the program is in the block of `batch`."""
+        """True while the program is in the block of `batch`."""
         self.idle = asyncio.Event()
-        """Set while no batch is under way."""
+        """An event that is set while the program is in no block."""
         self.idle.set()
         self._source = source
         self._output = output
@@ -45,20 +45,20 @@ class BatchTransaction:
         self._transaction_timeout_s = transaction_timeout_s
         self._begun_s = 0.0
         self._was_too_slow = False
-        """Since the last commit."""
+        """True if an attempt since the last commit lasted longer than a transaction may."""
 
     def offer(self, records: list[ConsumerRecord]) -> ConsumedBatch:
-        """A batch of these records, for the program to work on."""
+        """Return a batch of these records, for the program to work on."""
         self.batch = ConsumedBatch(self, records)
         return self.batch
 
     def leave(self) -> None:
-        """Forget a batch that nobody has begun to work on: its records come again."""
+        """Drop a batch whose block was never entered; its records are delivered again."""
         if not self.under_way:
             self.batch = None
 
     async def pause(self) -> None:
-        """Wait before the next attempt. Ends at once when the work is to end."""
+        """Wait before the next attempt. Returns at once when the work is to end."""
         with suppress(TimeoutError):
             async with asyncio.timeout(self._backoff.next_s()):
                 await self._finishing.wait()
@@ -66,7 +66,8 @@ class BatchTransaction:
     # for the batch
 
     async def begin(self, batch: ConsumedBatch) -> None:
-        """Begin the transaction of `batch`. Raises OutOfTurn for one that is over, or that another task works on."""
+        """Begin the transaction of `batch`. Raises OutOfTurn for a batch that is over, or that another task works
+        on."""
         if batch is not self.batch or self.under_way:
             raise OutOfTurn("the batch is over, or another task works on it")
         await self._output.producer.begin_transaction()
@@ -77,7 +78,7 @@ class BatchTransaction:
         INSIDE.set(batch)
 
     async def end(self, batch: ConsumedBatch, error: BaseException | None) -> bool:
-        """Commit or abort the transaction of `batch`; whether the loop goes on in spite of the error."""
+        """Commit or abort the transaction of `batch`. Returns whether the loop continues in spite of the error."""
         ours = error is None or self._output.failed
         try:
             if error is None:
@@ -107,7 +108,7 @@ class BatchTransaction:
         self._source.put_back(left, kept)
 
     def producer_for(self, batch: ConsumedBatch) -> Producer:
-        """The producer in the transaction of `batch`. Raises OutOfTurn outside of its block."""
+        """Return the producer in the transaction of `batch`. Raises OutOfTurn outside of its block."""
         if batch is not self.batch or not self.under_way:
             raise OutOfTurn("records are sent inside of the batch's block: `async with batch:`")
         return self._output.producer
@@ -115,13 +116,14 @@ class BatchTransaction:
     # inside
 
     def _is_too_slow_again(self) -> bool:
-        """Whether the work has lasted longer than a transaction may, as it did before: so would the next attempt."""
+        """Return whether this and the previous attempt both lasted longer than a transaction may: then the next would,
+        too."""
         lasted_s = asyncio.get_running_loop().time() - self._begun_s
         again, self._was_too_slow = self._was_too_slow, lasted_s >= self._transaction_timeout_s
         return again and self._was_too_slow
 
     async def _refused(self, batch: ConsumedBatch) -> KafkaError | None:
-        """Commit; why that is not possible."""
+        """Commit. Returns the error if that fails."""
         try:
             await self._commit(batch)
         except KafkaError as refused:

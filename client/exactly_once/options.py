@@ -1,4 +1,4 @@
-"""The options of a consumer and a producer that work together: which of them go to whom."""
+"""The options of a consumer and a producer that work together, and their division between the two."""
 
 from __future__ import annotations
 
@@ -11,16 +11,17 @@ from ..writing.options import WRITER_GROUPS, WriterOptions
 
 
 class ExactlyOnceOptions(WriterOptions, ReadingOptions, total=False):
-    """Options of `ottla.Consumer` besides those of `ottla.Producer`; what both have goes to both."""
+    """Options of `ottla.Consumer` besides those of `ottla.Producer`. Options that both have are passed to both."""
 
 
 def of_consumer(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Those that a consumer takes. The audit's tier is the producer's: what is read is another one."""
+    """Return the options of the consumer. `audit_tier` is the producer's alone, since the records read belong to
+    another tier."""
     known = {*names_of(*CONSUMER_GROUPS)} - {"audit_tier"}
     return {name: value for name, value in options.items() if name in known}
 
 
 def of_producer(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Those that a producer takes."""
+    """Return the options of the producer."""
     known = names_of(*WRITER_GROUPS)
     return {name: value for name, value in options.items() if name in known}

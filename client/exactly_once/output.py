@@ -1,4 +1,5 @@
-"""The transactional producer of one processor: what it leaves open is ended, and it is replaced where that helps."""
+"""The transactional producer of a processor: open transactions are ended, and the producer is replaced if that
+helps."""
 
 from __future__ import annotations
 
@@ -31,37 +32,37 @@ CURED_BY_ABORTING: Final = frozenset(
         ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
     }
 )
-"""What may stop a transaction and not the next one, besides all that time cures: the group has given the partitions to
-somebody else, or the producer has to begin a new epoch."""
+"""Errors, besides the retriable ones, that may stop a transaction and not the next one. Either the group has given the
+partitions to another member, or the producer must begin a new epoch."""
 
 
 class Output:
-    """A producer in transactions, one after the other."""
+    """A producer that writes one transaction after the other."""
 
     def __init__(self, make: Callable[[], Producer], *, replaceable: bool) -> None:
-        """`replaceable`: nobody else can have its transactional id, so that one that is dead was too slow, or forgotten
-        by the cluster, and another one may take its place."""
+        """`replaceable` is True if no other process can have the transactional id. Then a dead producer was too slow,
+        or the cluster has forgotten it, and a new producer may replace it."""
         self.producer = make()
         self._make = make
         self._replaceable = replaceable
         self._replaced = False
-        """Since the last commit."""
+        """True if the producer was replaced since the last commit."""
 
     @property
     def phase(self) -> ProducerPhase:
-        """Where the producer stands."""
+        """The phase of the producer."""
         state = self.producer.parts.transaction
         assert state is not None  # It has a transactional id.
         return state.phase
 
     @property
     def failed(self) -> bool:
-        """Whether what is open can only be aborted, or not even that."""
+        """True if the open transaction can only be aborted, or not even that."""
         return self.phase in (ProducerPhase.FAILED, ProducerPhase.DEAD)
 
     @property
     def dead(self) -> bool:
-        """Whether the producer is of no more use."""
+        """True if the producer is unusable."""
         return self.phase is ProducerPhase.DEAD
 
     async def commit(
@@ -70,8 +71,11 @@ class Output:
         member: ConsumerGroupMetadata,
         patient: Callable[[], bool],
     ) -> None:
-        """Commit what was sent together with `offsets`. Asks until it is known how that went, while `patient`. Raises
-        KafkaError as `Producer.commit_transaction` does."""
+        """Commit the sent records together with `offsets`.
+
+        The commit is repeated until its result is known, while `patient` returns True. Raises KafkaError as
+        `Producer.commit_transaction` does.
+        """
         await self.producer.send_offsets_to_transaction(offsets, member)
         while True:
             try:
@@ -85,7 +89,8 @@ class Output:
             return
 
     async def abort(self, reason: BaseException) -> None:
-        """Let what is open not count. What goes wrong with that is noted in the `reason`, and left to `settle`."""
+        """Abort the open transaction. If that fails, the failure is noted in `reason`, and `settle` has to end the
+        transaction."""
         if self.phase in (ProducerPhase.OPEN, ProducerPhase.FAILED, ProducerPhase.ABORTING):
             try:
                 await self.producer.abort_transaction()
@@ -93,18 +98,19 @@ class Output:
                 reason.add_note(f"The transaction could not be aborted: {second}")
 
     async def settle(self) -> None:
-        """Have nothing open: what was being committed is, all else is aborted, a producer that is dead is replaced,
-        once between two commits. Raises KafkaError: RequestTimedOut if it is not known yet."""
+        """Finish or abort the open transaction, and replace a dead producer.
+
+        A transaction that was being committed is finished; any other is aborted. A producer is replaced at most once
+        between two commits. Raises KafkaError: RequestTimedOut if the result is not known yet.
+        """
         await self._end()
         if self.dead:
             await self._replace()
 
     async def stop(self) -> None:
-        """End what is open, if that can be done soon, and close."""
+        """End the open transaction if that can be done soon, and close the producer."""
         try:
-            with suppress(
-                KafkaError, TimeoutError
-            ):  # The cluster ends sooner or later what is not ended here.
+            with suppress(KafkaError, TimeoutError):  # The cluster ends the transaction sooner or later.
                 async with asyncio.timeout(CLOSE_S):
                     await self._end()
         finally:
@@ -123,7 +129,7 @@ class Output:
 
     async def _replace(self) -> None:
         if self._replaced or not self._replaceable:
-            await self.producer.begin_transaction()  # which tells why it cannot
+            await self.producer.begin_transaction()  # This raises the reason why the producer is dead.
         logger.warning("a transactional producer that is of no more use is replaced")
         await self.producer.stop()
         successor = self._make()
@@ -133,6 +139,6 @@ class Output:
 
 
 def cured_by_aborting(error: KafkaError) -> bool:
-    """Whether the work may be tried again in the next transaction, which this failed in."""
+    """Return whether the next transaction may succeed where a transaction failed with this error."""
     reason = error.__cause__ if isinstance(error, TransactionFailed) else error
     return not isinstance(reason, KafkaError) or reason.code.retriable or reason.code in CURED_BY_ABORTING

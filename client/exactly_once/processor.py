@@ -1,9 +1,9 @@
-"""Reads, has records transformed and writes what they become, each exactly once.
+"""A processor that reads records, transforms them and writes the results, each exactly once.
 
-Why no transactional id per partition is needed (KIP-447): a member that the group has given up commits under a
-generation, and the group's coordinator refuses its offsets, and with them its whole transaction. So zombies are fenced
-by the group; the transactional id only has to be this producer's own. And who takes a partition over asks for stable
-offsets: it waits for a transaction that its predecessor has left open, at most for `transaction_timeout_ms`.
+No transactional id per partition is needed (KIP-447). A member that the group has given up commits under an old
+generation, so the group's coordinator refuses its offsets, and with them its whole transaction. Thus the group fences
+zombies, and the transactional id only has to be this producer's alone. A member that takes a partition over asks for
+stable offsets: it waits for a transaction that its predecessor has left open, at most for `transaction_timeout_ms`.
 """
 
 from __future__ import annotations
@@ -33,8 +33,9 @@ logger = logging.getLogger(__name__)
 
 @checks_options(ExactlyOnceOptions)
 class ExactlyOnce:
-    """Turns records into others, each exactly once, whatever breaks: records read, records written and offsets are one
-    transaction. Members of a group share the work.
+    """A processor that turns records into other records, each exactly once, in spite of failures.
+
+    Records read, records written and offsets are one transaction. Members of a group share the work.
 
         def copy(record):
             return NewRecord("copies", record.value, record.key)
@@ -42,15 +43,15 @@ class ExactlyOnce:
         async with ExactlyOnce("orders", group_id="copier") as copier:
             await copier.run(copy)
 
-    A batch has up to `max_batch_records`, gathered for up to `max_batch_ms`; `run` works on one for as long, and leaves
-    the rest to the next. A transaction lasts `transaction_timeout_ms` at most: so long whoever takes over from a
-    process that was killed may have to wait. Iterated over, it gives the batches (see ConsumedBatch). The work ends
-    when its partitions had nothing new for `idle_timeout_ms`. `pattern` in place of topics: all whose whole name
-    matches it.
+    A batch has up to `max_batch_records`, gathered for up to `max_batch_ms`. `run` works on a batch for at most the
+    same time, and leaves the rest to the next batch. A transaction lasts `transaction_timeout_ms` at most; a member
+    that takes over from a killed process may have to wait for so long. An iteration over the processor yields batches
+    (see ConsumedBatch). The work ends when its partitions had no new records for `idle_timeout_ms`. `pattern`, instead
+    of topics, selects all topics whose whole name matches it.
 
     Other options are those of `ottla.Consumer` and `ottla.Producer`; `auto_offset_reset` is "earliest" unless given.
-    The `transactional_id` is made up for this one alone, or of `group_id` and `group_instance_id` if there is one. No
-    other process may have the same.
+    The default of `transactional_id` is unique to this processor, or derived from `group_id` and `group_instance_id` if
+    the latter is given. No other process may have the same id.
     """
 
     def __init__(
@@ -137,7 +138,7 @@ class ExactlyOnce:
         raise StopAsyncIteration
 
     async def start(self) -> None:
-        """Reach the cluster and join the group. Raises KafkaError."""
+        """Connect to the cluster and join the group. Raises KafkaError."""
         await self._output.producer.start()
         try:
             await self._consumer.start()
@@ -146,13 +147,15 @@ class ExactlyOnce:
             raise
 
     def finish(self) -> None:
-        """End `run`, and loops, after the batch that is at work. Returns at once, so that transforms, blocks and
-        handlers of signals may call it."""
+        """End `run`, and loops, after the current batch. Returns at once, so transforms, blocks and signal handlers may
+        call it."""
         self._finishing.set()
 
     async def stop(self) -> None:
-        """`finish`, wait for that, leave the group, close; idempotent. Raises OutOfTurn from within a batch, which it
-        would wait for."""
+        """Call `finish`, wait for the end of the batch, leave the group and close; idempotent.
+
+        Raises OutOfTurn inside a batch, since it would wait for that batch.
+        """
         if self._work.under_way and INSIDE.get() is self._work.batch:
             raise OutOfTurn("stop would wait for the batch that it is called from: call finish there")
         self.finish()
@@ -161,23 +164,28 @@ class ExactlyOnce:
             return
         self._stopped = True
         try:
-            await self._output.stop()  # First, so that nobody who takes partitions over has to wait for it.
+            # The producer is stopped first, so that no member that takes partitions over has to wait for its
+            # transaction.
+            await self._output.stop()
         finally:
             await self._consumer.stop()
 
     async def run(
         self, transform: Transform, *, on_error: Literal["raise", "skip"] | OnError = "raise"
     ) -> None:
-        """Send what `transform` makes of each record: a NewRecord, several of them, or None; it may be async. Ends
-        after `finish`, or when there was nothing for `idle_timeout_ms`.
+        """Send the records that `transform` makes of each record: a NewRecord, several of them, or None; it may be
+        async.
 
-        What `transform` raises aborts the transaction and is raised here, with `on_error="raise"`; another `run` goes
-        on with that record or one before. With "skip" the record is logged and counts as read. A function is called
-        with the record and what was raised, and what it returns is sent instead, to a topic for dead letters perhaps.
-        What `transform` returns and is no record, or too large, is treated likewise.
+        Ends after `finish`, or when there were no records for `idle_timeout_ms`.
 
-        Raises KafkaError for what neither time nor another transaction cures, ProducerFenced among others: where the
-        `transactional_id` is its own alone, the producer was too slow for `transaction_timeout_ms` twice.
+        With `on_error="raise"` an exception of `transform` aborts the transaction and is raised here; another `run`
+        resumes at that record or an earlier one. With "skip" the record is logged and counts as read. A function is
+        called with the record and the exception; the records that it returns are sent instead, for example to a topic
+        for dead letters. A result of `transform` that is not a record, or is too large, is treated likewise.
+
+        Raises KafkaError for an error that neither time nor another transaction cures, for example ProducerFenced. If
+        no other process has the `transactional_id`, that means that the producer was slower than
+        `transaction_timeout_ms` twice.
         """
         if not callable(on_error) and on_error not in ("raise", "skip"):
             raise ValueError(
@@ -206,7 +214,9 @@ class ExactlyOnce:
     ) -> list[NewRecord]:
         try:
             made = await collected(transform(record))
-            if on_error != "raise":  # Before any of it is sent: it goes together or not at all.
+            if (
+                on_error != "raise"
+            ):  # All records are checked before any is sent: all or none of them are sent.
                 for one in made:
                     self._output.producer.steps.record(
                         one.topic, one.value, one.key, one.partition, one.timestamp_ms, one.headers
@@ -225,9 +235,9 @@ class ExactlyOnce:
     # reading
 
     async def _gather(self) -> bool:
-        """Read until there is a batch; False if nothing came for long enough."""
+        """Read until there is a batch. Returns False if nothing came within `idle_timeout_ms`."""
         source, loop = self._source, asyncio.get_running_loop()
-        if source.ahead:  # The last batch has left them: they have waited.
+        if source.ahead:  # The last batch has left these records, so they have waited.
             return True
         while not source.ahead:
             could_read = source.assigned
@@ -239,7 +249,7 @@ class ExactlyOnce:
         return True
 
     async def _unless_finishing(self, work: Coroutine[None, None, bool]) -> bool:
-        """What `work` returns; False once it is to finish."""
+        """Return the result of `work`; False once the processor is to finish."""
         working, finishing = asyncio.ensure_future(work), asyncio.ensure_future(self._finishing.wait())
         try:
             await asyncio.wait({working, finishing}, return_when=asyncio.FIRST_COMPLETED)

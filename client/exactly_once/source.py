@@ -1,4 +1,4 @@
-"""What is read: records that no batch has yet, and where to go back to when a batch does not count."""
+"""The reading side of a processor: records that are in no batch yet, and the offsets to return to after a failure."""
 
 from __future__ import annotations
 
@@ -16,66 +16,72 @@ from ..records import ConsumerRecord, OffsetAndMetadata, TopicPartition
 class Source(RebalanceListener):
     """A consumer whose positions count only as far as they were committed in a transaction.
 
-    Partitions that leave are forgotten here before anybody else can have them: neither their records nor what a batch
-    made of them may count afterwards, even if they come back. Those of a batch that is at work leave when it has ended.
+    Revoked partitions are forgotten here before another member can get them: neither their records nor the results of a
+    batch may count afterwards, even if the partitions come back. Partitions of the current batch are given up when it
+    has ended.
     """
 
     def __init__(self, consumer: Consumer) -> None:
         self.assigned = False
-        """Whether the group has told which partitions are ours, and is not about to tell anew."""
+        """True if the group has assigned partitions and is not in a rebalance."""
         self._consumer = consumer
         self._ahead: deque[ConsumerRecord] = deque()
         self._undo: dict[TopicPartition, int] = {}
-        """The first offset of what was taken, and does not count yet."""
+        """The first offset of each partition that a batch has taken and not committed."""
         self._leaving: set[TopicPartition] = set()
         self._at_work = False
         self._ended = asyncio.Event()
 
     @property
     def releasing(self) -> bool:
-        """Whether the group waits for the end of the batch that is at work."""
+        """True while the group waits for the end of the current batch."""
         return bool(self._leaving)
 
     @property
     def ahead(self) -> int:
-        """How many records are there to be taken."""
+        """The number of records that are ready to be taken."""
         return len(self._ahead)
 
     async def read(self, limit: int, timeout_ms: float | None) -> bool:
-        """Read up to `limit` more, waiting up to `timeout_ms` for some; whether any came. Raises KafkaError."""
-        # Without a step of the loop between the two: what is not in `_ahead` cannot be forgotten.
+        """Read up to `limit` more records, waiting up to `timeout_ms` for them. Returns whether any came. Raises
+        KafkaError."""
+        # There is no await between the two: records that are not in `_ahead` could not be forgotten on revocation.
         read = await self._consumer.getmany(timeout_ms=timeout_ms, max_records=limit)
         for records in read.values():
             self._ahead.extend(records)
         return bool(read)
 
     def take(self, limit: int) -> list[ConsumerRecord]:
-        """The next records, for a batch: gone back to unless `counted` follows."""
+        """Take the next records, for a batch; `rewind` returns to them unless `counted` is called."""
         taken = [self._ahead.popleft() for _ in range(min(limit, len(self._ahead)))]
         for record in taken:
             self._undo.setdefault(_place(record), record.offset)
         return taken
 
     def put_back(self, records: Sequence[ConsumerRecord], kept: Iterable[ConsumerRecord]) -> None:
-        """Let the next batch have these, that a batch had taken after those `kept`."""
+        """Put records back for the next batch. A batch had taken them after the records `kept`."""
         back = self._undo.keys() - self._leaving
         self._ahead.extendleft(one for one in reversed(records) if _place(one) in back)
         for place in set(map(_place, records)).difference(map(_place, kept)):
             self._undo.pop(place, None)
 
     def begin_work(self) -> None:
-        """From now on partitions of the batch leave when it has ended."""
+        """Mark the start of a batch's work: from now on, revoked partitions of the batch are given up when it has
+        ended."""
         self._at_work = True
         self._ended.clear()
 
     def end_work(self) -> None:
-        """The batch has ended, whether it counts or not."""
+        """Mark the end of a batch's work, whether it was committed or not."""
         self._at_work = False
         self._ended.set()
 
     def member(self, partitions: Iterable[TopicPartition]) -> ConsumerGroupMetadata:
-        """In whose name offsets are committed now for what was taken of `partitions`: the generation of now will do, as
-        they have been ours all the time. Raises KafkaError REBALANCE_IN_PROGRESS if not."""
+        """Return the group member in whose name the offsets of `partitions` are committed now.
+
+        The current generation is correct, as the partitions have been assigned to this member all the time. Raises
+        KafkaError REBALANCE_IN_PROGRESS if they have not.
+        """
         member = self._consumer.group_metadata()
         gone = [one for one in partitions if one not in self._undo]
         if gone or member.generation == NO_GENERATION:
@@ -87,15 +93,15 @@ class Source(RebalanceListener):
         return member
 
     def committable(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetAndMetadata]:
-        """What to commit for these, so that large messages that lie across them are read from their beginning."""
+        """Return the offsets to commit. Large messages that span an offset are read from their beginning again."""
         return {one: self._consumer.committable(one, offset) for one, offset in offsets.items()}
 
     def counted(self) -> None:
-        """What was taken is committed."""
+        """Mark all taken records as committed."""
         self._undo.clear()
 
     async def rewind(self) -> None:
-        """Go back to what is committed. Raises KafkaError; then it is still to be done."""
+        """Return to the committed offsets. Raises KafkaError; then the rewind must be repeated."""
         if not self._undo:
             return
         self._ahead = deque(one for one in self._ahead if _place(one) not in self._undo)
@@ -109,11 +115,11 @@ class Source(RebalanceListener):
     # the group
 
     def on_partitions_assigned(self, partitions: set[TopicPartition]) -> None:
-        """They are read from now on."""
+        """Note that the group has assigned partitions."""
         self.assigned = True
 
     async def on_partitions_revoked(self, partitions: set[TopicPartition]) -> None:
-        """Let the batch end that is made of some of them: so its work is not done again."""
+        """Wait for the end of a batch that has records of these partitions, so that its work is not repeated."""
         self._drop_ahead(partitions)
         self._leaving = partitions.intersection(self._undo)
         try:
@@ -124,7 +130,7 @@ class Source(RebalanceListener):
             self.on_partitions_lost(partitions)
 
     def on_partitions_lost(self, partitions: set[TopicPartition]) -> None:
-        """Nothing made of them may count."""
+        """Forget the records of these partitions, so that nothing made of them is committed."""
         self.assigned = False
         self._drop_ahead(partitions)
         for one in partitions:

@@ -1,1 +1,1 @@
-"""Records on their way into the log: batches, partitions, the requests to leaders and their answers."""
+"""The path of records to the log: batches, partitions, the requests to leaders and their answers."""

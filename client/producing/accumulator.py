@@ -1,14 +1,14 @@
-"""Records on their way, partition by partition: batches, their order and their sequence numbers. Pure.
+"""Queues of batches to send, one for each partition: their order and their sequence numbers. Pure.
 
-A queue decides which batch may leave next so that a partition's records keep their order through every retry:
-    new batches     up to the limit are under way at once (one, without idempotence), all to one leader that has
-                    taken a batch of this identity. A leader that does not know the producer takes any sequence
-                    (KIP-360): were its first batch lost or refused, the one behind would be taken in its place
-    a retried batch leaves alone, oldest first, and nothing follows until it is answered: it may have been
-                    appended already, and is known as a duplicate only among the producer's last five batches
-    a split batch   keeps its place, its time and its numbers, which its parts share out (KIP-126)
-    a new identity  (producer id and epoch) begins when nothing is under way, with sequence 0. Batches that may have
-                    been appended under the old one keep their numbers until a leader has refused those
+A queue decides which batch may be sent next, so that a partition's records keep their order through every retry:
+    new batches     Up to the limit are in flight at once (one, without idempotence), all to the same leader, which must
+                    have accepted a batch of this identity. A leader that does not know the producer accepts any
+                    sequence (KIP-360): if its first batch were lost or refused, the next would be accepted instead.
+    a retried batch is sent alone, oldest first, and the next batch waits for its answer: it may have been appended
+                    already, and a leader recognizes duplicates only of the producer's last five batches.
+    a split batch   keeps its position, its time and its sequence numbers, which its parts share (KIP-126).
+    a new identity  (producer id and epoch) begins when no batch is in flight, with sequence 0. Batches that may have
+                    been appended under the old identity keep their numbers until a leader has refused them.
 """
 
 from __future__ import annotations
@@ -30,14 +30,14 @@ SEQUENCES = 1 << 31
 
 @dataclass(frozen=True, slots=True, order=True)
 class ProducerIdentity:
-    """Producer id and epoch, as the cluster gave them."""
+    """A producer id and epoch, assigned by the cluster."""
 
     id: int
     epoch: int
 
 
 class ProducerBatch(RecordBuffer[ResultT]):
-    """Records of one partition that travel together, and their common result."""
+    """Records of a partition that are sent together, and their common result."""
 
     __slots__ = (
         "abandoned",
@@ -58,42 +58,42 @@ class ProducerBatch(RecordBuffer[ResultT]):
         super().__init__(result, bytes_max)
         self.order = order
         self.first = 0
-        """The place that its first record had in the batch of which this is a part."""
+        """Index of this batch's first record in the batch that was split; 0 if none was."""
         self.created_s = created_s
         self.attempts = 0
         self.alone = True
-        """Whether no other batch of the partition was under way when this one left."""
+        """True if no other batch of the partition was in flight when this one was sent."""
         self.doubtful = False
-        """Whether an attempt may have been appended though it was not acknowledged."""
+        """True if an attempt may have been appended though it was not acknowledged."""
         self.torn = False
-        """Whether this is a part of a batch that may have been appended as a whole. A leader that has it so refuses the
-        numbers of the part, as it would refuse them after a gap."""
+        """True if this is a part of a batch that may have been appended as a whole. A leader that has appended it
+        refuses the part's sequence numbers, as it would after a gap."""
         self.abandoned = False
-        """Whether nobody waits for it any more, whatever is answered."""
+        """True if the batch was given up: its answer is ignored."""
         self.identity: ProducerIdentity | None = None
         self.base_sequence = -1
         self.encoded: SealedBatch | None = None
-        """What the last attempt sent, valid for the identity and sequence the batch has."""
+        """Encoded form that the last attempt sent, valid for the batch's current identity and sequence."""
         self.body: EncodedRecords | None = None
-        """What there is instead of `records` in a batch that was encoded before it was queued."""
+        """Records of a batch that was encoded before it was queued; then `records` is empty."""
 
     @property
     def count(self) -> int:
-        """How many records there are."""
+        """The number of records."""
         return len(self.records) if self.body is None else self.body.record_count
 
     @property
     def record_bytes(self) -> int:
-        """The records' estimated sizes together."""
+        """The sum of the records' estimated sizes in bytes."""
         return self.size - BATCH_OVERHEAD
 
     @property
     def numbered(self) -> bool:
-        """Whether the batch has a sequence that a broker may have seen."""
+        """True if the batch has a sequence number that a broker may have seen."""
         return self.base_sequence >= 0
 
     def all_records(self) -> Sequence[PendingRecord]:
-        """Its records, decoded for this where they were encoded before: for who counts them."""
+        """Return the records, decoding them if the batch was encoded before it was queued."""
         if (body := self.body) is None:
             return self.records
         cursor = RecordCursor(body.body, body.record_count, 0, body.first_ms, Record)
@@ -101,24 +101,24 @@ class ProducerBatch(RecordBuffer[ResultT]):
 
     @property
     def place(self) -> tuple[int, int]:
-        """Where it stands among the batches of its partition."""
+        """The batch's position among the batches of its partition."""
         return self.order, self.first
 
     def release(self) -> None:
-        """Let go of the records: deliveries and the appender may keep the batch for longer."""
+        """Drop the records, as deliveries and the appender may keep the batch for longer."""
         self.records, self.body, self.encoded = [], None, None
 
     def number(self, identity: ProducerIdentity, base_sequence: int) -> None:
-        """Give the batch its place in the producer's sequence."""
+        """Set the batch's position in the producer's sequence."""
         self.identity, self.base_sequence, self.encoded = identity, base_sequence, None
 
     def forget_number(self) -> None:
-        """Take the place back: the batch will be numbered anew."""
+        """Remove the batch's position in the sequence; it will be numbered again."""
         self.identity, self.base_sequence, self.encoded = None, -1, None
 
 
 class PartitionQueue(Generic[ResultT]):
-    """The batches of one partition, oldest first. `result` makes what a new batch will be told by."""
+    """The batches of a partition, oldest first. `result` creates the result object of a new batch."""
 
     def __init__(
         self, topic: str, partition: int, limit: BatchLimit, result: Callable[[str, int], ResultT]
@@ -126,32 +126,32 @@ class PartitionQueue(Generic[ResultT]):
         self.topic = topic
         self.partition = partition
         self.limit = limit
-        """Of the topic's batches."""
+        """The size limit of the topic's batches."""
         self.identity: ProducerIdentity | None = None
         self.used_s = 0.0
-        """When its youngest batch was begun."""
+        """Loop time in seconds at which the youngest batch was begun."""
         self.retry_at_s = 0.0
-        """No retry before this time, unless the leader is another than `failed_leader`."""
+        """Loop time before which there is no retry, unless the leader is another than `failed_leader`."""
         self.failed_leader: tuple[int, int] | None = None
-        """(broker id, leader epoch) of the last failed attempt."""
+        """Pair (broker id, leader epoch) of the last failed attempt."""
         self.sent_to: tuple[int, int] | None = None
-        """(broker id, leader epoch) of the last attempt."""
+        """Pair (broker id, leader epoch) of the last attempt."""
         self._result = result
         self._waiting: deque[ProducerBatch[ResultT]] = deque()  # Invariant: ordered by `order`
         self._under_way: list[ProducerBatch[ResultT]] = []
-        self._leader: Hashable = None  # whom the batches under way went to: always the same
+        self._leader: Hashable = None  # leader of all batches in flight, always the same
         self._known_to: tuple[Hashable, ProducerIdentity | None] | None = None
         self._next_sequence = 0
         self._next_order = 0
 
     @property
     def empty(self) -> bool:
-        """Whether nothing waits and nothing is under way."""
+        """True if no batch is waiting or in flight."""
         return not self._waiting and not self._under_way
 
     @property
     def waiting(self) -> bool:
-        """Whether a batch waits to be sent."""
+        """True if a batch waits to be sent."""
         return bool(self._waiting)
 
     @property
@@ -161,23 +161,24 @@ class PartitionQueue(Generic[ResultT]):
 
     @property
     def oldest_s(self) -> float:
-        """When the oldest waiting batch was created; infinity when none waits."""
+        """The creation time of the oldest waiting batch; infinity if no batch waits."""
         return self._waiting[0].created_s if self._waiting else inf
 
     def resolved_below(self, order: int) -> bool:
-        """Whether no batch with a smaller order number waits or is under way."""
+        """Return whether no batch with a smaller order number is waiting or in flight."""
         return all(batch.order >= order for batch in (*self._under_way, *self._waiting))
 
     def append(
         self, record: PendingRecord, size: int, now_s: float
     ) -> tuple[ProducerBatch[ResultT], int, bool]:
-        """Add a record of `size` estimated bytes to the youngest batch. That batch, the record's place there, and
-        whether an older one was full.
+        """Add a record of `size` estimated bytes to the youngest batch.
+
+        Returns that batch, the record's index in it, and whether an older batch was full.
         """
         batch = self._waiting[-1] if self._waiting else None
         is_open = batch is not None and batch.is_open
         if batch is not None:
-            batch.is_open = False  # for other threads, while this decides
+            batch.is_open = False  # Other threads must not append while this decides.
         filled = is_open and batch is not None and batch.size + size > batch.bytes_max
         if batch is None or filled or not is_open:
             batch = self._begin(now_s)
@@ -186,7 +187,7 @@ class PartitionQueue(Generic[ResultT]):
         return batch, place, filled
 
     def append_encoded(self, records: EncodedRecords, size: int, now_s: float) -> ProducerBatch[ResultT]:
-        """Add a batch of its own, whose records have `size` estimated bytes."""
+        """Add a complete batch whose records have `size` estimated bytes."""
         batch = self._begin(now_s)
         batch.is_open = False
         batch.body = records
@@ -194,7 +195,8 @@ class PartitionQueue(Generic[ResultT]):
         return batch
 
     def due_s(self, linger_s: float) -> float | None:
-        """When the oldest waiting batch may leave, not counting retries; None when none waits."""
+        """Return the time at which the oldest waiting batch may be sent, without regard to retries; None if no batch
+        waits."""
         if not self._waiting:
             return None
         head = self._waiting[0]
@@ -205,8 +207,10 @@ class PartitionQueue(Generic[ResultT]):
     def take(
         self, identity: ProducerIdentity | None, limit: int, leader: Hashable
     ) -> ProducerBatch[ResultT] | None:
-        """The batch that may leave to `leader` now, numbered under `identity` (None without idempotence); None if
-        it must wait. A `leader` is one connection to one broker in one leader epoch.
+        """Return the batch that may be sent to `leader` now, numbered under `identity` (None without idempotence); None
+        if it must wait.
+
+        A `leader` is one connection to one broker in one leader epoch.
         """
         if not self._waiting:
             return None
@@ -233,17 +237,18 @@ class PartitionQueue(Generic[ResultT]):
         return head
 
     def acknowledged(self, batch: ProducerBatch[ResultT]) -> None:
-        """The leader has the batch."""
+        """Mark the batch as appended by the leader."""
         self._under_way.remove(batch)
         self._known_to = (self._leader, batch.identity)
 
     def given_up(self, batch: ProducerBatch[ResultT]) -> None:
-        """The batch will not be sent again."""
+        """Remove a batch that will not be sent again."""
         self._under_way.remove(batch)
 
     def give_back(self, batch: ProducerBatch[ResultT]) -> None:
-        """The batch failed and will be sent again, in its old place, under its old number while that still
-        holds or may have been appended.
+        """Queue a failed batch again at its old position.
+
+        The batch keeps its sequence number while that is still valid, or the batch may have been appended.
         """
         self._under_way.remove(batch)
         if batch.identity != self.identity and not batch.doubtful:
@@ -252,20 +257,25 @@ class PartitionQueue(Generic[ResultT]):
         self._waiting.insert(position, batch)
 
     def is_first(self, batch: ProducerBatch[ResultT]) -> bool:
-        """Whether no older batch of this partition is unresolved."""
+        """Return whether no older batch of this partition is unresolved."""
         older = (*self._under_way, *self._waiting)
         return batch.identity == self.identity and all(other.place >= batch.place for other in older)
 
     def oversized(self) -> list[ProducerBatch[ResultT]]:
-        """What waits, is larger than the limit, and may be split. What may have been appended is not sent in parts:
-        its leader would not know them again."""
+        """Return the waiting batches that are larger than the limit and may be split.
+
+        A batch that may have been appended is not split: its leader would not recognize the parts as duplicates.
+        """
         limit = self.limit.bytes_max
         return [one for one in self._waiting if one.size > limit and one.count > 1 and not one.doubtful]
 
     def split(self, batch: ProducerBatch[ResultT]) -> list[ProducerBatch[ResultT]]:
-        """Put several batches in the place of one that waits and holds several records: each up to the limit, with one
-        record at least. They keep its order, time and numbers."""
-        batch.is_open = False  # before its records are looked at
+        """Replace a waiting batch of several records by several batches, each up to the limit, with at least one
+        record.
+
+        The parts keep its order, time and sequence numbers.
+        """
+        batch.is_open = False  # No records may be added while they are counted.
         parts: list[ProducerBatch[ResultT]] = []
         limit = self.limit.bytes_max
         for number, record in enumerate(batch.all_records()):
@@ -280,7 +290,7 @@ class PartitionQueue(Generic[ResultT]):
         return parts
 
     def _part(self, batch: ProducerBatch[ResultT], first: int) -> ProducerBatch[ResultT]:
-        """A part of `batch` that begins with its record `first`."""
+        """Return a part of `batch` that begins with record number `first`."""
         part = ProducerBatch(
             batch.order, batch.created_s, self._result(self.topic, self.partition), batch.bytes_max
         )
@@ -294,8 +304,9 @@ class PartitionQueue(Generic[ResultT]):
         return part
 
     def restart_numbering(self) -> None:
-        """A gap in the sequence is certain, or likely: what waits is numbered anew, under a new identity. Batches that
-        may have been appended try their old numbers first.
+        """Number the waiting batches again under a new identity, since a gap in the sequence is certain or likely.
+
+        Batches that may have been appended try their old numbers first.
         """
         self.identity = None
         for batch in self._waiting:
@@ -303,7 +314,7 @@ class PartitionQueue(Generic[ResultT]):
                 batch.forget_number()
 
     def expired(self, before_s: float) -> list[ProducerBatch[ResultT]]:
-        """Take out the waiting batches created before `before_s`; numbering restarts if one had a number."""
+        """Remove and return the waiting batches created before `before_s`; numbering restarts if one had a number."""
         gone: list[ProducerBatch[ResultT]] = []
         while self._waiting and self._waiting[0].created_s < before_s:
             gone.append(self._waiting.popleft())
@@ -323,7 +334,7 @@ class PartitionQueue(Generic[ResultT]):
         return batch
 
     def drain(self) -> Iterable[ProducerBatch[ResultT]]:
-        """Take out everything, under way or not: it is abandoned."""
+        """Remove and return all batches, waiting or in flight, and mark them as abandoned."""
         batches = [*self._under_way, *self._waiting]
         for batch in batches:
             batch.abandoned = True

@@ -1,11 +1,11 @@
-"""The shortest way of a record into a batch: what `send` does for most records, and nothing else.
+"""The fast path of a record into a batch: the work that `send` does for most records, and no more.
 
-A record that needs nothing but a place takes this way: bytes for a topic that is known, and its partition has a batch
-that is open, that is, waits to be sent and is not full. Whatever else a record may need (a new batch, room in the
-buffer, serializers, headers to check, an error to be told of) is the long way's business, in `record_writer`, to which
-`append` leaves it by returning None: then it has done nothing.
+This path accepts only a record of bytes, for a known topic, whose partition has an open batch, that is, one that waits
+to be sent and is not full. All other work (a new batch, room in the buffer, serializers, headers to check, errors to
+raise) is done by the slow path in `record_writer`. `append` selects it by returning None without having changed
+anything.
 
-It is written twice, in Python and in C, with the same results; the latter is used where it could be built.
+There are two implementations with the same results, in Python and in C; the latter is used if it could be built.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ else:
         from . import appending_in_python as _chosen
 
 FOR_ALL_THREADS: Final = not _chosen.__name__.endswith(".appending_in_python")
-"""Whether other threads than the loop's may `append`: what C does is done before another thread has its turn."""
+"""True if threads other than the loop's may call `append`: the C code runs without a switch to another thread."""
 Appender = _chosen.Appender
 DeliveryFields = _chosen.DeliveryFields
 RecordBuffer = _chosen.RecordBuffer

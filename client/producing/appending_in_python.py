@@ -1,4 +1,4 @@
-"""See `appending`. `_appending.c` and `_deliveries.c` have the same under the same names."""
+"""The implementation of `appending` in Python. `_appending.c` and `_deliveries.c` have the same names."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from .record_metadata import RecordMetadata
 NO_OFFSET = -1
 NO_TIMESTAMP_MS = -1
 TURN_RECORDS = 1_000
-"""After so many the loop gets its turn: it is not to stand still for long, however large batches are."""
+"""The number of records after which the event loop gets its turn. So it never waits for long, however large batches
+are."""
 
 ResultT = TypeVar("ResultT")
 Callback = tuple[Callable[[Any], object], contextvars.Context]
@@ -27,23 +28,24 @@ class RecordBuffer(Generic[ResultT]):
 
     def __init__(self, result: ResultT, bytes_max: int) -> None:
         self.bytes_max = bytes_max
-        """What `size` may become."""
+        """Upper limit of `size`."""
         self.records: list[PendingRecord] = []
         self.size = BATCH_OVERHEAD
         """Estimated bytes before compression."""
         self.is_open = True
-        """Whether more may come. Never again once it was sent, or another batch stands behind it."""
+        """True if records may be added. It never becomes True again once the batch was sent, or a younger batch follows
+        it."""
         self.result = result
 
     def add(self, record: PendingRecord, size: int) -> int:
-        """A record of `size` estimated bytes, behind the others; its place."""
+        """Append a record of `size` estimated bytes. Returns its index."""
         self.records.append(record)
         self.size += size
         return len(self.records) - 1
 
 
 class ResultFields:
-    """How a batch fared."""
+    """The result of a batch."""
 
     __slots__ = ("append_time_ms", "base_offset", "error", "is_settled", "partition", "topic")
 
@@ -54,14 +56,14 @@ class ResultFields:
         self.error: KafkaError | None = None
         self.base_offset = NO_OFFSET
         self.append_time_ms = NO_TIMESTAMP_MS
-        """With LogAppendTime; otherwise each record has its own."""
+        """Time in ms with LogAppendTime; otherwise each record has its own."""
 
 
 FieldsT = TypeVar("FieldsT", bound=ResultFields)
 
 
 class DeliveryFields(Generic[FieldsT]):
-    """What a delivery consists of: its batch's result, its place in the batch, its timestamp."""
+    """The fields of a delivery: its batch's result, its index in the batch, its timestamp."""
 
     __slots__ = ("_asyncio_future_blocking", "_callbacks", "_cancelled", "batch", "index", "timestamp_ms")
 
@@ -74,13 +76,13 @@ class DeliveryFields(Generic[FieldsT]):
         self._asyncio_future_blocking = False
 
     def __await__(self) -> Generator[Any, None, RecordMetadata]:
-        """Brings where the record stands."""
+        """Return the record's position in the log."""
         return self._wait()
 
-    __iter__ = __await__  # as asyncio's own, for `yield from`
+    __iter__ = __await__  # asyncio's futures have this, too, for `yield from`
 
     def metadata_if_acknowledged(self) -> RecordMetadata | None:
-        """Where the record stands, if it was acknowledged."""
+        """Return the record's position in the log if it was acknowledged, else None."""
         batch = self.batch
         if not batch.is_settled or batch.error is not None or self._cancelled:
             return None
@@ -92,7 +94,7 @@ class DeliveryFields(Generic[FieldsT]):
         return tuple.__new__(RecordMetadata, (batch.topic, batch.partition, offset, timestamp_ms))
 
     def _wait(self) -> Generator[Any, None, RecordMetadata]:
-        """For a record that may have been acknowledged or not."""
+        """Wait for the record's result, if it is not acknowledged yet."""
         raise NotImplementedError
 
 
@@ -100,7 +102,7 @@ DeliveryT = TypeVar("DeliveryT", bound=DeliveryFields[Any])
 
 
 class TopicBatches:
-    """Of one topic, the batches that were last seen open, and the partition for records without key."""
+    """The batches of a topic that were last seen open, and the partition for records without key."""
 
     __slots__ = ("by_partition", "sticky", "sticky_left")
 
@@ -108,11 +110,11 @@ class TopicBatches:
         self.by_partition: list[RecordBuffer[Any] | None] = [None] * partitions
         self.sticky = -1
         self.sticky_left = 0
-        """Bytes before another partition is chosen."""
+        """Number of bytes before another partition is chosen."""
 
 
 class Appender(Generic[DeliveryT]):
-    """The open batches of a producer, and how much is in its buffer."""
+    """The open batches of a producer, and the number of bytes in its buffer."""
 
     __slots__ = (
         "_clock",
@@ -132,8 +134,7 @@ class Appender(Generic[DeliveryT]):
         clock: Callable[[], float],
     ) -> None:
         """`make` is the class of deliveries. With `hashes_keys` a key's partition is that of its murmur2 hash. `clock`
-        is time.time, or that of a simulation.
-        """
+        is time.time, or that of a simulation."""
         self._make = make
         self._hashes_keys = hashes_keys
         self._clock = clock
@@ -142,21 +143,22 @@ class Appender(Generic[DeliveryT]):
         self.buffered_bytes = 0
         """Estimated bytes of records not yet acknowledged or failed. See `count`."""
         self.turn_left = TURN_RECORDS
-        """Records until the loop is to get its turn; whoever gives it that sets this anew."""
+        """Number of records until the loop is to get its turn. The caller that lets it have its turn sets this
+        again."""
 
     def topic(self, name: str, partitions: int) -> TopicBatches:
-        """Of a topic that has so many partitions; its keys' places begin anew when that has changed."""
+        """Return the batches of a topic with this number of partitions. They are reset when the number has changed."""
         found = self._topics.get(name)
         if found is None or len(found.by_partition) != partitions:
             found = self._topics[name] = TopicBatches(partitions)
         return found
 
     def count(self, change: int) -> None:
-        """So many more bytes are in the buffer, or fewer."""
+        """Add `change` bytes, which may be negative, to the buffered bytes."""
         self.buffered_bytes += change
 
     def clear(self) -> None:
-        """Send everything the long way until it has filled this again."""
+        """Forget all open batches, so that records take the slow path until it has filled them in again."""
         self._topics.clear()
 
     def append(
@@ -168,7 +170,7 @@ class Appender(Generic[DeliveryT]):
         timestamp_ms: int | None,
         headers: object,
     ) -> DeliveryT | None:
-        """The delivery of a record that was added to an open batch; None if it has to go the long way."""
+        """Add a record to an open batch. Returns its delivery; None if the record must take the slow path."""
         if type(topic) is not str:
             return None
         batches = self._topics.get(topic)

@@ -1,4 +1,4 @@
-"""Compression by the names users write, and a queued batch as the bytes that travel."""
+"""Compression by its configured name, and the encoding of a queued batch."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ ResultT = TypeVar("ResultT")
 
 
 def compression_named(name: str | None) -> Compression:
-    """The compression called `name` (none, gzip, snappy, lz4, zstd; None is none). Raises ValueError."""
+    """Return the compression called `name` (none, gzip, snappy, lz4, zstd; None is none). Raises ValueError."""
     try:
         return Compression[(name or "none").upper()]
     except KeyError:
@@ -25,7 +25,7 @@ def compression_named(name: str | None) -> Compression:
 def encode_records(
     batch: ProducerBatch[ResultT], compression: Compression, *, transactional: bool = False
 ) -> SealedBatch:
-    """The batch under the identity and sequence it has now."""
+    """Encode the batch with its current identity and sequence."""
     identity = batch.identity
     records = batch.body or EncodedRecords(*encode_body(batch.records))
     return encode_batch_of(

@@ -1,8 +1,8 @@
-"""Keeps the event loop turning while one short answer is waited for.
+"""A poll that keeps the event loop running while a short answer is awaited.
 
-A loop that waits lends its processor back, and one without work halts. To wake it takes as long as a broker on the same
-machine or next door takes to answer. Hypervisors poll before they halt for the same reason (Linux, Documentation/virt/
-kvm/halt-polling.rst), and network stacks before they sleep (`SO_BUSY_POLL`, socket(7)).
+A loop that waits yields its processor, and an idle processor halts. To wake it takes as long as a broker on the same
+machine or in the same network takes to answer. Hypervisors poll before they halt for the same reason (Linux,
+Documentation/virt/kvm/halt-polling.rst), and network stacks before they sleep (`SO_BUSY_POLL`, socket(7)).
 """
 
 from __future__ import annotations
@@ -13,13 +13,14 @@ from collections.abc import Callable
 
 
 class BusyPoll:
-    """Polls while an answer is waited for, if the one before came within `most_s`, and for no longer than that.
+    """A poll during the wait for an answer, if the previous answer came within `most_s`, and for at most that time.
 
-    Whatever else is ready in the loop runs meanwhile, as in any turn.
+    All other callbacks of the loop run meanwhile, as in any turn.
     """
 
     def __init__(self, most_s: float, clock: Callable[[], float] = time.perf_counter) -> None:
-        """`most_s` 0: never. `clock`: seconds; the loop's own may count whole milliseconds."""
+        """`most_s` is in seconds; 0 disables polling. `clock` returns seconds; the loop's own clock may count whole
+        milliseconds."""
         self._most_s = most_s
         self._clock = clock
         self._worth = False
@@ -28,7 +29,7 @@ class BusyPoll:
         self._since_s = 0.0
 
     def begin(self) -> None:
-        """Something was asked for, and nothing else is to be done before the answer comes."""
+        """Begin a wait for an answer. The caller has no other work until it comes."""
         if not self._most_s:
             return
         self._waiting = True
@@ -38,7 +39,7 @@ class BusyPoll:
             asyncio.get_running_loop().call_soon(self._turn)
 
     def end(self) -> None:
-        """It came, or will not."""
+        """End the wait: the answer came, or will not come."""
         if self._waiting:
             self._waiting = False
             self._worth = self._clock() - self._since_s <= self._most_s

@@ -1,8 +1,8 @@
-"""What becomes of records, told to whoever waits for it.
+"""Deliveries: the results of records, for callers that wait for them.
 
-A batch has one result, and each of its records a delivery that looks there: light, as there are many and few are waited
-for one by one. Nothing is done for a record when its batch is settled unless somebody waits for just that one. Of a
-batch that was split (KIP-126) each part has its own result: the deliveries look there.
+A batch has one result, and each of its records has a delivery that refers to it. A delivery is small, as there are many
+and few are awaited one by one. When a batch is settled, only records with a waiter cost any work. Each part of a split
+batch (KIP-126) has a separate result, which the deliveries refer to.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from .record_metadata import RecordMetadata
 
 
 class DeliveryWaiter(Protocol):
-    """Who waits for a record."""
+    """A waiter for a record."""
 
     def settled(self) -> None:
-        """Its batch was acknowledged or failed."""
+        """Note that the record's batch was acknowledged or failed."""
 
 
 class BatchResult(ResultFields):
-    """How a batch fared, and who is to be told: Kafka's ProduceRequestResult."""
+    """The result of a batch, and the waiters for it: Kafka's ProduceRequestResult."""
 
     __slots__ = ("loop", "parts", "waiting")
 
@@ -33,22 +33,23 @@ class BatchResult(ResultFields):
         super().__init__(topic, partition)
         self.loop = loop
         self.waiting: list[tuple[int, DeliveryWaiter]] = []
-        """By the places of their records in the batch."""
+        """Pairs of a record's index in the batch and a waiter."""
         self.parts: Sequence[tuple[int, BatchResult]] = ()
-        """Of a batch that was split: where each part begins, and its result. Nothing else is ever told of it."""
+        """Pairs of a part's first record index and its result, for a batch that was split. The other fields are never
+        set then."""
 
     def acknowledged(self, base_offset: int, append_time_ms: int) -> None:
-        """The leader has the batch; with acks=0, it was sent."""
+        """Settle the batch as appended by the leader; with acks=0, as sent."""
         self.base_offset, self.append_time_ms = base_offset, append_time_ms
         self._settle()
 
     def failed(self, error: KafkaError) -> None:
-        """It will not be sent again."""
+        """Settle the batch as failed; it will not be sent again."""
         self.error = error
         self._settle()
 
     def split(self, parts: Sequence[tuple[int, BatchResult]]) -> None:
-        """Its records are in several batches now, whose results are told how they fare."""
+        """Note that the batch's records are in several batches now, and pass the waiters on to their results."""
         self.parts = parts
         waiting, self.waiting = self.waiting, []
         for index, one in waiting:
@@ -56,11 +57,11 @@ class BatchResult(ResultFields):
             part.waiting.append((index - first, one))
 
     def part_with(self, index: int) -> tuple[int, BatchResult]:
-        """Of a batch that was split, the part that has record `index`, and with which record it begins."""
+        """Return the part of a split batch that has record `index`, and the part's first index."""
         return next(one for one in reversed(self.parts) if one[0] <= index)
 
     def counted_parts(self, count: int) -> list[tuple[int, BatchResult]]:
-        """Of a batch of `count` records that was split, how many records each part has, and its result."""
+        """Return the number of records of each part, and its result, for a split batch of `count` records."""
         ends = [*(first for first, _ in self.parts[1:]), count]
         return [(end - first, part) for (first, part), end in zip(self.parts, ends, strict=True)]
 
@@ -72,24 +73,27 @@ class BatchResult(ResultFields):
 
 
 class RecordDelivery(DeliveryFields[BatchResult]):
-    """Brings where a record stands, or the KafkaError it failed with: `await` it.
+    """A future of a record's position in the log, or of the KafkaError that it failed with: `await` it.
 
-    Stands in for an asyncio.Future wherever one is taken: `asyncio.wait`, `gather`, `wait_for`, `shield`. Cancelling
-    it ends the waiting and not the sending. Nobody is warned of an error that was not asked for.
+    It is accepted wherever asyncio takes a Future: `asyncio.wait`, `gather`, `wait_for`, `shield`. To cancel it ends
+    the waiting, not the sending. An error that the program never looks at causes no warning.
     """
 
     __slots__ = ()
 
     def done(self) -> bool:
-        """Whether the record was acknowledged or failed, or this was cancelled."""
+        """Return whether the record was acknowledged or failed, or the delivery was cancelled."""
         return self._cancelled or self._now.batch.is_settled
 
     def cancelled(self) -> bool:
-        """Whether it was cancelled first."""
+        """Return whether the delivery was cancelled first."""
         return self._cancelled
 
     def result(self) -> RecordMetadata:
-        """Where the record stands. Raises the KafkaError it failed with, CancelledError, InvalidStateError before."""
+        """Return the record's position in the log.
+
+        Raises the KafkaError that it failed with, CancelledError, or InvalidStateError before the result is known.
+        """
         metadata = self.metadata_if_acknowledged()
         if metadata is None and self.batch.parts and not self._cancelled:
             metadata = self._now.metadata_if_acknowledged()
@@ -100,7 +104,8 @@ class RecordDelivery(DeliveryFields[BatchResult]):
         return metadata
 
     def exception(self) -> KafkaError | None:
-        """What it failed with. Raises CancelledError, and InvalidStateError before that is known."""
+        """Return the KafkaError that the record failed with, or None. Raises CancelledError, and InvalidStateError
+        before the result is known."""
         if self._cancelled:
             raise asyncio.CancelledError
         batch = self._now.batch
@@ -109,7 +114,7 @@ class RecordDelivery(DeliveryFields[BatchResult]):
         return batch.error
 
     def cancel(self, msg: object = None) -> bool:
-        """Wait no longer; whether that was still of use. The record is sent all the same."""
+        """Stop waiting. Returns False if the delivery was done already. The record is sent all the same."""
         if self.done():
             return False
         self._cancelled = True
@@ -117,13 +122,13 @@ class RecordDelivery(DeliveryFields[BatchResult]):
         return True
 
     def get_loop(self) -> asyncio.AbstractEventLoop:
-        """The event loop of its producer, the only one where it can be waited for."""
+        """Return the producer's event loop, the only loop on which the delivery can be awaited."""
         return self.batch.loop
 
     def add_done_callback(
         self, fn: Callable[[RecordDelivery], object], *, context: contextvars.Context | None = None
     ) -> None:
-        """Let the loop call `fn(delivery)` once this is done, soon if it is."""
+        """Let the loop call `fn(delivery)` when the delivery is done; soon if it is done already."""
         if context is None:
             context = contextvars.copy_context()
         if self.done():
@@ -135,7 +140,7 @@ class RecordDelivery(DeliveryFields[BatchResult]):
             self._callbacks.append((fn, context))
 
     def remove_done_callback(self, fn: Callable[[RecordDelivery], object]) -> int:
-        """Call `fn` no more; returns how often it would have been."""
+        """Remove all callbacks that equal `fn`. Returns their number."""
         before = self._callbacks or []
         kept = [one for one in before if one[0] != fn]
         if before:
@@ -143,24 +148,24 @@ class RecordDelivery(DeliveryFields[BatchResult]):
         return len(before) - len(kept)
 
     def tell(self, one: DeliveryWaiter) -> None:
-        """Let `one` know when the record is acknowledged or has failed, if that is still to come. For all threads; it
-        may be told twice."""
+        """Notify a waiter when the record is acknowledged or has failed, if that is still to come.
+
+        Any thread may call this. The waiter may be notified twice.
+        """
         now = self._now
         now.batch.waiting.append((now.index, one))
-        if (
-            now.batch.parts
-        ):  # it was split meanwhile, on the loop's thread, which may have seen this there or not
+        # The loop's thread may split the batch meanwhile, and may or may not see the new waiter.
+        if now.batch.parts:
             now.tell(one)
 
     @property
     def append_time_ms(self) -> int:
-        """When the broker says that it appended the record, of one that is acknowledged; -1 unless the topic has
-        LogAppendTime."""
+        """The time at which the broker appended an acknowledged record; -1 unless the topic has LogAppendTime."""
         return self._now.batch.append_time_ms
 
     @property
     def _now(self) -> RecordDelivery:
-        """This, or where its batch was split, the same of the part that has the record."""
+        """The delivery itself, or the delivery for the part that has the record if its batch was split."""
         found = self
         while found.batch.parts:
             first, part = found.batch.part_with(found.index)
@@ -168,7 +173,7 @@ class RecordDelivery(DeliveryFields[BatchResult]):
         return found
 
     def settled(self) -> None:
-        """The batch was, or this was cancelled: the callbacks' turn comes."""
+        """Run the callbacks: the batch was settled, or the delivery was cancelled."""
         callbacks, self._callbacks = self._callbacks, None
         for fn, context in callbacks or ():
             self.batch.loop.call_soon(fn, self, context=context)

@@ -1,4 +1,4 @@
-"""Which batches leave in a turn of the loop, and over which connections."""
+"""The choice of the batches to send in a turn of the loop, and of their connections."""
 
 from __future__ import annotations
 
@@ -14,16 +14,18 @@ from .sender_options import SenderOptions
 from .transaction_state import TransactionState
 
 BATCHES_MAX = 1_000
-"""Of one request, and of one turn of the loop. A broker appends those of a request in one turn, too, and each may be to
-a log that has no file open."""
+"""The maximum number of batches in a request, and in a turn of the loop. A broker appends a request's batches in one
+turn, too, and each may be for a log that has no open file."""
 
 LOOK_AGAIN_S = 1.0
 
 
 @dataclass(slots=True)
 class Leaving:
-    """What leaves now. `look_again_s`: loop time at which more may be due. `lacks_leader`: whether some batch that is
-    due has no connection to a leader.
+    """The batches to send now.
+
+    `look_again_s` is the loop time at which more may be due. `lacks_leader` is True if some batch that is due has no
+    connection to a leader.
     """
 
     look_again_s: float
@@ -32,7 +34,7 @@ class Leaving:
 
 
 class Departures:
-    """Chooses. One batch of each partition leaves in a turn, and partitions take turns."""
+    """The choice of the batches to send next. A turn sends one batch of each partition, and partitions take turns."""
 
     def __init__(
         self,
@@ -42,8 +44,8 @@ class Departures:
         options: SenderOptions,
         transaction: TransactionState | None,
     ) -> None:
-        """`active`: the queues where something waits, those first whose turn it is. Queues where nothing waits any more
-        are taken out, and others put to the end."""
+        """`active` has the queues with waiting batches, in the order of their turns. `choose` removes queues without
+        waiting batches, and moves others to the end."""
         self._active = active
         self._leaders = leaders
         self._in_flight = in_flight
@@ -51,7 +53,7 @@ class Departures:
         self._transaction = transaction
 
     def choose(self, now: float, linger_s: float, identity: ProducerIdentity | None) -> Leaving:
-        """Take out what leaves, numbered under `identity` (None without idempotence)."""
+        """Remove and return the batches to send, numbered under `identity` (None without idempotence)."""
         options, leaders = self._options, self._leaders
         chosen = Leaving(now + LOOK_AGAIN_S)
         sizes: defaultdict[Connection, int] = defaultdict(int)
@@ -92,4 +94,4 @@ class Departures:
         request.append((queue, batch))
         del self._active[queue]
         if queue.waiting:
-            self._active[queue] = None  # to the end: partitions take turns
+            self._active[queue] = None  # A queue goes to the end, so that partitions take turns.

@@ -1,5 +1,7 @@
-"""The producer id and epoch that tell a leader what it has already: asked of the cluster, and given up for the next
-epoch where a sequence has a gap."""
+"""The producer id and epoch by which a leader recognizes duplicates.
+
+They are requested from the cluster, and replaced by the next epoch when a sequence has a gap.
+"""
 
 from __future__ import annotations
 
@@ -25,14 +27,14 @@ SEQUENCE_LOST = frozenset(
         ErrorCode.INVALID_PRODUCER_ID_MAPPING,
     }
 )
-"""Answers that say: the sequence does not continue what the leader has."""
+"""Answers that mean: the sequence does not continue the leader's."""
 
 _Queue = PartitionQueue[Any]
 
 
 class Idempotence:
-    """The identity under which batches are numbered. In a transaction its coordinator gives it; nothing else here is
-    called then."""
+    """The identity under which batches are numbered. A transaction's coordinator sets it for a transactional producer,
+    which calls nothing else here."""
 
     def __init__(
         self,
@@ -43,8 +45,8 @@ class Idempotence:
         wake: Callable[[], None],
         refused: Callable[[KafkaError], None],
     ) -> None:
-        """`active` are at any time the queues where something waits. `wake` is called when there is an identity, and
-        before each further attempt to get one. `refused` is called if the cluster gives none."""
+        """`active` has at any time the queues with waiting batches. `wake` is called when there is an identity, and
+        before each further attempt to get one. `refused` is called if the cluster grants none."""
         self.identity: ProducerIdentity | None = None
         self._cluster = cluster
         self._active = active
@@ -55,19 +57,20 @@ class Idempotence:
         self._seeking = False
 
     def seek(self) -> None:
-        """See to it that there will be an identity."""
+        """Start fetching an identity, unless that is in progress."""
         if not self._seeking:
             self._seeking = True
             self._spawn(self._fetch())
 
     def start_new_sequence(self, queue: _Queue) -> None:
-        """What waits in a queue does not continue what its leader has."""
+        """Number a queue's waiting batches again, since they do not continue its leader's sequence."""
         identity = queue.identity
         queue.restart_numbering()
         self.give_up(identity)
 
     def give_up(self, broken: ProducerIdentity | None) -> None:
-        """Go on under the epoch after `broken`, unless that happened already; epochs used up mean a new producer id."""
+        """Replace `broken` by its next epoch, unless it was replaced already. After the last epoch a new producer id is
+        fetched."""
         if broken is not None and broken == self.identity:
             spent = broken.epoch >= MAX_EPOCH
             self.identity = None if spent else ProducerIdentity(broken.id, broken.epoch + 1)
@@ -77,7 +80,7 @@ class Idempotence:
         try:
             while self._active:
                 request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=2**31 - 1)
-                # Whoever cannot be reached now may be within the time that records have for their delivery.
+                # A broker that is unreachable now may be reachable before the records expire.
                 with suppress(ConnectionLost, RequestTimedOut, NoBrokerReachable):
                     response = await self._cluster.ask_any(request)
                     code = ErrorCode.of(response.error_code)

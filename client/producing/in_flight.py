@@ -1,4 +1,4 @@
-"""The Produce requests under way, and the brokers that leave them without an answer for too long."""
+"""The Produce requests in flight, and the detection of brokers that do not answer for too long."""
 
 from __future__ import annotations
 
@@ -14,22 +14,23 @@ from .accumulator import PartitionQueue, ProducerBatch
 from .leaders import Leaders, Spawn
 
 STALL_S = 1.0
-"""A leader silent for so long is asked about elsewhere: it may hang while another one has taken over."""
+"""Time in seconds after which another broker is asked for the leader: the silent one may hang and have been
+replaced."""
 
 Sent = list[tuple[PartitionQueue[Any], ProducerBatch[Any]]]
-"""What one request carries."""
+"""The queues and batches that one request carries."""
 
 
 @dataclass(slots=True)
 class _Outstanding:
-    """The requests under way on one connection, and when the broker was last heard on it (loop time)."""
+    """The requests in flight on a connection, and the loop time of the last data from its broker."""
 
     heard_s: float
     requests: list[Sent] = field(default_factory=list)
 
 
 class InFlight:
-    """Requests by connection. Connections to leaders that went silent and were replaced are given up."""
+    """Produce requests by connection. Connections to leaders that went silent and were replaced are closed."""
 
     def __init__(self, cluster: Cluster, leaders: Leaders, spawn: Spawn) -> None:
         self._cluster = cluster
@@ -40,16 +41,16 @@ class InFlight:
 
     @property
     def none(self) -> bool:
-        """Whether no request is under way."""
+        """True if no request is in flight."""
         return not self._by_connection
 
     def count(self, connection: Connection) -> int:
-        """How many requests are under way on a connection."""
+        """Return the number of requests in flight on a connection."""
         outstanding = self._by_connection.get(connection)
         return 0 if outstanding is None else len(outstanding.requests)
 
     def add(self, connection: Connection, sent: Sent) -> None:
-        """A request was sent that will be answered."""
+        """Add a sent request that will be answered."""
         outstanding = self._by_connection.get(connection)
         if outstanding is None:
             loop = asyncio.get_running_loop()
@@ -59,7 +60,7 @@ class InFlight:
         outstanding.requests.append(sent)
 
     def answered(self, connection: Connection, sent: Sent) -> None:
-        """It was answered, or there will be no answer."""
+        """Remove a request that was answered, or will get no answer."""
         outstanding = self._by_connection[connection]
         outstanding.requests.remove(sent)
         outstanding.heard_s = asyncio.get_running_loop().time()
@@ -67,7 +68,7 @@ class InFlight:
             del self._by_connection[connection]
 
     def close(self) -> None:
-        """Watch no longer."""
+        """Stop watching for stalls."""
         if self._stall_watch is not None:
             self._stall_watch.cancel()
 
@@ -82,7 +83,8 @@ class InFlight:
         self._stall_watch = loop.call_later(STALL_S, self._look_for_stalls)
 
     def _next_leaders(self) -> set[int]:
-        """The brokers that may take over what is under way: a failover does not wait for connections to them."""
+        """Return the brokers that may become the partitions' leaders. Connections to them are made ahead of a
+        failover."""
         metadata = self._cluster.metadata
         partitions = (metadata.partition(queue.topic, queue.partition) for queue in self._queues())
         return {broker_id for info in partitions if info is not None for broker_id in info.replicas}
@@ -96,7 +98,7 @@ class InFlight:
         }
 
     async def _leave_stalled_leaders(self) -> None:
-        """Give up connections to brokers that went silent and no longer lead what they were sent."""
+        """Close connections to brokers that went silent and no longer lead the partitions that they were sent."""
         with suppress(KafkaError):
             await self._cluster.refresh({queue.topic for queue in self._queues()})
         now = asyncio.get_running_loop().time()

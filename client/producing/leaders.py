@@ -1,4 +1,4 @@
-"""Who leads the partitions that a producer writes to: the connections there, and the search for the next leaders."""
+"""The leaders of the partitions that a producer writes to: the connections to them, and the search for new leaders."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..failures import AuthenticationFailed
 from .accumulator import PartitionQueue
 
 REFUSED_S = 0.02
-"""A broker that cannot be reached is tried again no sooner: whether another one leads now is asked more often."""
+"""Minimum time in seconds before an unreachable broker is tried again. Metadata is refreshed more often than that."""
 
 LEADER_MOVED = frozenset(
     {
@@ -28,16 +28,16 @@ LEADER_MOVED = frozenset(
         ErrorCode.NETWORK_EXCEPTION,
     }
 )
-"""Answers that say: ask who leads now."""
+"""Answers that mean: look up the current leader."""
 
 Spawn = Callable[[Coroutine[None, None, None]], None]
-"""Runs a coroutine as a task of whoever sends, until that is closed."""
+"""A function that runs a coroutine as a task of the sender, until the sender is closed."""
 _Queue = PartitionQueue[Any]
 
 
 @dataclass(slots=True)
 class _Unreachable:
-    """A broker to which there is no connection. `timer` runs out when it may be tried again."""
+    """A broker to which there is no connection. `timer` expires when it may be tried again."""
 
     backoff: Backoff
     may_be_tried: bool = True
@@ -45,7 +45,7 @@ class _Unreachable:
 
 
 class Leaders:
-    """The leaders of queues, as far as they are known, and which of them failed."""
+    """The known leaders of queues, and which of them failed."""
 
     def __init__(
         self,
@@ -56,9 +56,8 @@ class Leaders:
         wake: Callable[[], None],
         refused: Callable[[_Queue, KafkaError], None],
     ) -> None:
-        """`active` are at any time the queues where something waits; `wake` is called when more of it may be
-        sent than before. `refused` is called with a queue whose leader does not let the client in.
-        """
+        """`active` has at any time the queues with waiting batches; `wake` is called when more of them may be sent than
+        before. `refused` is called with a queue whose leader refuses the client's authentication."""
         self._cluster = cluster
         self._active = active
         self._retry_backoff_max_ms = retry_backoff_max_ms
@@ -73,19 +72,20 @@ class Leaders:
         self._closed = False
 
     def of(self, queue: _Queue) -> tuple[int, int] | None:
-        """Broker id and leader epoch; None if nobody is known to lead."""
+        """Return the broker id and leader epoch of a queue's leader; None if no leader is known."""
         info = self._cluster.metadata.partition(queue.topic, queue.partition)
         return None if info is None or info.leader < 0 else (info.leader, info.leader_epoch)
 
     def connection_for(self, queue: _Queue, leader: tuple[int, int] | None) -> Connection | None:
-        """The open connection to the queue's leader; otherwise sees to it that there will be one, or another leader."""
+        """Return the open connection to the queue's leader. Without one, start to connect, or to search for another
+        leader."""
         if leader is None:
             self._search_for(queue)
             return None
         broker_id = leader[0]
         connection = self._cluster.connected(broker_id)
         if connection is not None:
-            self._unreachable.pop(broker_id, None)  # others of the client connect, too
+            self._unreachable.pop(broker_id, None)  # Other parts of the client open connections, too.
             return connection
         refused = self._unreachable.get(broker_id)
         if refused is not None:
@@ -96,8 +96,9 @@ class Leaders:
         return None
 
     def failed(self, queue: _Queue, *, moved: bool) -> None:
-        """An attempt failed and is to be repeated; `moved` if another broker may lead by now. If another one has been
-        known since to lead, that one is asked at once.
+        """Note that an attempt failed and is to be repeated. `moved` is True if another broker may lead by now.
+
+        If a newer leader is known already, it gets the batch at once.
         """
         leader = self.of(queue)
         if moved and leader is not None and leader != queue.sent_to:
@@ -109,31 +110,31 @@ class Leaders:
             self._search_for(queue)
 
     def lost(self, broker_id: int) -> None:
-        """The connection to a broker ended with requests under way. All that waits for it is in need of another leader,
-        or of a connection."""
+        """Note that the connection to a broker ended with requests in flight. Its queues need another leader, or a new
+        connection."""
         if broker_id not in self._unreachable:
             self._unreachable[broker_id] = _Unreachable(Backoff(self._retry_backoff_max_ms))
             self._search_for_all_of(broker_id)
 
     def succeeded(self, queue: _Queue) -> None:
-        """The leader took a batch."""
+        """Note that the leader accepted a batch."""
         queue.failed_leader = None
         self._backoffs.pop(queue, None)
         self._leaderless.pop(queue, None)
 
     def forget(self, queue: _Queue) -> None:
-        """Keep nothing about a queue in which nothing waits."""
+        """Forget the failures of a queue without waiting batches."""
         self._backoffs.pop(queue, None)
         self._leaderless.pop(queue, None)
 
     def forget_brokers(self, known: Container[int]) -> None:
-        """Keep nothing about brokers other than those known."""
+        """Forget the failures of all brokers except those known."""
         for broker_id in [one for one in self._unreachable if one not in known]:
             if (timer := self._unreachable.pop(broker_id).timer) is not None:
                 timer.cancel()
 
     def close(self) -> None:
-        """Search no longer."""
+        """Stop searching."""
         self._closed = True
         for refused in self._unreachable.values():
             if refused.timer is not None:
@@ -155,7 +156,7 @@ class Leaders:
         self._wake()
 
     def _refused_by(self, broker_id: int) -> None:
-        """Nothing can be sent to it now, so nobody is woken before it may be tried again."""
+        """Note that a broker cannot be reached. The sender is not woken before the broker may be tried again."""
         self.lost(broker_id)
         refused = self._unreachable[broker_id]
         refused.may_be_tried = False
@@ -189,7 +190,7 @@ class Leaders:
                     for queue in self._leaderless:
                         self._refused(queue, error)
                 except KafkaError:
-                    pass  # whoever cannot be reached now may be soon
+                    pass  # A broker that is unreachable now may be reachable soon.
                 leaderless = {
                     queue: None
                     for queue in self._leaderless
@@ -207,6 +208,6 @@ class Leaders:
         leader = self.of(queue)
         if leader is None or leader == queue.failed_leader:
             return False
-        # One that was lost long ago may be back: nobody has tried since.
+        # A broker lost long ago may be back: no connection was tried since.
         lost = self._unreachable.get(leader[0])
         return lost is None or lost.may_be_tried

@@ -1,8 +1,8 @@
-"""Which partition a record goes to: its key's murmur2 hash, as in the Java client; one sticky partition
-without key.
+"""The partition of a record: its key's murmur2 hash, as in the Java client, or one sticky partition for records without
+key.
 
-The hash must agree with every other client's, or records of one key part ways: it is Kafka's murmur2, sign
-bit cleared, modulo the number of partitions. Sticky choice: KIP-480 and KIP-794.
+The hash must be that of every other client, or records of one key go to different partitions. It is Kafka's murmur2
+with the sign bit cleared, modulo the number of partitions. The sticky choice follows KIP-480 and KIP-794.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ _SEED = 0x9747B28C
 _MASK = 0xFFFFFFFF
 
 Partitioner = Callable[[bytes, int], int]
-"""(key, number of partitions) -> partition index."""
+"""A function of a key and a number of partitions that returns a partition index."""
 
 
 def murmur2(data: bytes) -> int:
-    """Kafka's 32-bit murmur2 of `data`, as an unsigned number."""
+    """Return Kafka's 32-bit murmur2 of `data`, as an unsigned number."""
     length = len(data)
     h = _SEED ^ length
     words = length >> 2
@@ -35,23 +35,23 @@ def murmur2(data: bytes) -> int:
 
 
 def murmur2_partition(key: bytes, partitions: int) -> int:
-    """The partition of `key` among `partitions`, the same that the Java client chooses."""
+    """Return the partition of `key` among `partitions` partitions, as the Java client chooses it."""
     return (murmur2(key) & 0x7FFFFFFF) % partitions
 
 
 class Sticky(Protocol):
-    """Where a topic's records without key go."""
+    """The state of the sticky choice for a topic's records without key."""
 
     sticky: int
-    """The partition; -1 before the first was chosen."""
+    """The partition; -1 before the first choice."""
     sticky_left: int
-    """Bytes before another is."""
+    """Number of bytes before another partition is chosen."""
 
 
 class StickyChoice:
-    """The partition for records without key: one at a time, changed once about `batch_bytes` went there.
+    """The choice of a partition for records without key. It changes after about `batch_bytes` went to a partition.
 
-    `draw(n)` answers a number below n: the caller brings the randomness.
+    `draw(n)` returns a random number below n.
     """
 
     def __init__(self, batch_bytes: int, draw: Callable[[int], int]) -> None:
@@ -59,7 +59,7 @@ class StickyChoice:
         self._draw = draw
 
     def choose(self, of: Sticky, available: Sequence[int], record_bytes: int) -> int:
-        """The partition for a record of `record_bytes`; `available` are those with a leader, never empty."""
+        """Return the partition for a record of `record_bytes`; `available` are those with a leader, never empty."""
         if of.sticky_left <= 0 or of.sticky not in available:
             of.sticky = self._another(of.sticky, available)
             of.sticky_left = self._batch_bytes

@@ -1,4 +1,4 @@
-"""Where a record stands, as its producer is told. Pure."""
+"""The position of a sent record, as the producer returns it. Pure."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ from typing import NamedTuple
 
 
 class RecordMetadata(NamedTuple):
-    """Where an acknowledged record stands; offset -1 with acks=0. The timestamp is the broker's with
-    LogAppendTime.
+    """The position of an acknowledged record.
+
+    The offset is -1 with acks=0. The timestamp is in ms since 1970; with LogAppendTime it is the broker's.
     """
 
     topic: str

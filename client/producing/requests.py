@@ -1,4 +1,4 @@
-"""Produce requests: what is in them, and in which version a broker is asked."""
+"""Produce requests: their content and their version."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .transaction_state import TransactionState
 BY_NAME = 12
 """The last Produce version that names topics; later ones go by topic id."""
 FIRST_THAT_ADDS = 12
-"""The first Produce version that makes a partition part of the transaction by being written to (KIP-890)."""
+"""The first Produce version that adds a partition to the transaction by a write to it (KIP-890)."""
 
 
 def produce_request(
@@ -26,7 +26,8 @@ def produce_request(
     timeout_ms: int,
     transaction: TransactionState | None,
 ) -> ProduceRequest:
-    """One batch of each partition. Those that are not encoded yet are now, for good: sent again they are the same."""
+    """Return a request with one batch of each partition. Batches are encoded once, so a repeated request has the same
+    bytes."""
     topics: dict[str, list[PartitionProduceData]] = {}
     for queue, batch in batches:
         if batch.encoded is None:
@@ -45,7 +46,8 @@ def produce_request(
 
 
 def produce_version(connection: Connection, transaction: TransactionState | None) -> int:
-    """It says who adds partitions to the transaction. Raises VersionUnsupported."""
+    """Return the version to use, which decides whether a write adds the partition to the transaction. Raises
+    VersionUnsupported."""
     if transaction is None:
         return connection.version_for(ProduceRequest, at_most=BY_NAME)
     if not transaction.adds_by_writing:

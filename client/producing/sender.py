@@ -1,7 +1,7 @@
-"""Sends what the accumulator holds: requests to leaders, their answers, retries.
+"""The sender of queued batches: requests to leaders, their answers, and retries.
 
-Event-driven: a record, an answer, fresh metadata or a timer wakes `_pump`, which sends whatever may leave.
-Nothing here waits for one partition on behalf of another.
+It is event-driven: a record, an answer, fresh metadata or a timer wakes `_pump`, which sends all batches that may be
+sent. No partition waits for another.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ from .sender_options import SenderOptions
 from .transaction_state import TransactionState
 
 TOO_LARGE = frozenset({ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.RECORD_LIST_TOO_LARGE})
-"""Answers that say: a smaller batch may be taken. The topic's `max.message.bytes` or `segment.bytes` is less."""
+"""Answers that mean: a smaller batch may be accepted. The topic's `max.message.bytes` or `segment.bytes` is lower."""
 
 BEHIND_ATTEMPTS = 20
-"""A broker that has yet to hear of its own leadership is asked so often, over some 0.2 s, before others are: it may be
-cut off, and replaced."""
+"""Number of attempts, over some 0.2 s, for a broker that has not learned of its own leadership yet. Then the leader is
+looked up elsewhere: the broker may be cut off, and replaced."""
 
 _TORN = (
     "the record may have been appended: its batch was sent and not acknowledged, then refused for its size; sent again "
@@ -62,7 +62,7 @@ _Sent = list[tuple[_Queue, _Batch]]
 
 
 class _Answer:
-    """The answer to one Produce request: the sender is told of it in the turn of the loop that reads it."""
+    """The answer to a Produce request. The sender processes it in the same turn of the loop that reads it."""
 
     __slots__ = ("_sender", "connection", "sent")
 
@@ -95,9 +95,9 @@ class Sender:
         appender: Appender[RecordDelivery],
         transaction: TransactionState | None = None,
     ) -> None:
-        """With a `transaction`, everything is written in it, under the identity that `use_identity` is told."""
+        """With a `transaction`, all records are written in it, under the identity that `use_identity` sets."""
         self.on_acknowledged: Callable[[str, Sequence[PendingRecord], int], None] | None = None
-        """Told of the topic and the records of each batch that is acknowledged, and of the broker's timestamp for them,
+        """A callback for each acknowledged batch, with its topic, its records, and the broker's timestamp for them, or
         -1 if they keep their own."""
         self._cluster = cluster
         self._appender = appender
@@ -105,7 +105,7 @@ class Sender:
         self._transaction = transaction
         self._queues: dict[tuple[str, int], _Queue] = {}
         self._limits: dict[str, BatchLimit] = {}
-        self._active: dict[_Queue, None] = {}  # those where something waits, in turn
+        self._active: dict[_Queue, None] = {}  # queues with waiting batches, in the order of their turns
         self._leaders = Leaders(
             cluster, self._active, options.retry_backoff_max_ms, self._spawn, self.wake, self._refused
         )
@@ -117,7 +117,7 @@ class Sender:
             cluster, self._active, options.retry_backoff_max_ms, self._spawn, self.wake, self._give_up
         )
         self._expires_s = 0.0
-        """No batch that waits may be given up before this time."""
+        """Loop time before which no waiting batch can expire."""
         self._flushing = 0
         self._woken = False
         self._timer: asyncio.TimerHandle | None = None
@@ -130,11 +130,11 @@ class Sender:
 
     @property
     def in_transactions(self) -> bool:
-        """Whether what is sent has to be part of a transaction."""
+        """True if all records must be part of a transaction."""
         return self._transaction is not None
 
     def add(self, topic: str, partition: int, record: PendingRecord, size: int) -> tuple[_Batch, int, bool]:
-        """Queue a record. Its batch, its place there, and whether an older batch was full."""
+        """Queue a record. Returns its batch, its index in the batch, and whether an older batch was full."""
         loop = asyncio.get_running_loop()
         queue = self._queue(topic, partition)
         batch, place, filled = queue.append(record, size, loop.time())
@@ -142,14 +142,14 @@ class Sender:
         return batch, place, filled
 
     def add_encoded(self, topic: str, partition: int, records: EncodedRecords, size: int) -> _Batch:
-        """Queue a whole batch whose records were encoded before; `size` as with `add`."""
+        """Queue a whole batch that was encoded before; `size` is as for `add`."""
         queue = self._queue(topic, partition)
         batch = queue.append_encoded(records, size, asyncio.get_running_loop().time())
         self._queued(queue, size, in_a_hurry=True)
         return batch
 
     def batch_bytes(self, topic: str) -> int:
-        """How large, by estimate before compression, a batch of this topic may become now."""
+        """Return the current limit for a batch of this topic, in estimated bytes before compression."""
         return self._limit(topic).for_new_batch(asyncio.get_running_loop().time())
 
     async def room(self) -> None:
@@ -160,7 +160,7 @@ class Sender:
         await waiter
 
     async def flush(self) -> None:
-        """Wait until every record queued so far is acknowledged or failed; nothing lingers meanwhile."""
+        """Wait until every record queued so far is acknowledged or failed; batches do not linger meanwhile."""
         marks = [(queue, queue.next_order) for queue in self._queues.values()]
         self._flushing += 1
         try:
@@ -170,13 +170,16 @@ class Sender:
             self._flushing -= 1
 
     def use_identity(self, identity: ProducerIdentity) -> None:
-        """Write under this producer id and epoch from now on; nothing is under way under another."""
+        """Write under this producer id and epoch from now on. No batch may be in flight under another."""
         self._idempotence.identity = identity
         self.wake()
 
     def abandon(self, error: KafkaError) -> bool:
-        """Fail whatever is not acknowledged with `error`; whether a leader may have taken some of it all the same. A
-        transaction that is open fails by that: who commits it need not ask how each of its records fared."""
+        """Fail all batches that are not acknowledged with `error`. Returns whether a leader may have appended some of
+        them.
+
+        An open transaction fails, too, so a commit need not look at each of its records.
+        """
         doubtful = False
         for queue in self._queues.values():
             for batch in queue.drain():
@@ -187,7 +190,8 @@ class Sender:
         return doubtful
 
     def fail_transaction(self, error: KafkaError) -> None:
-        """A record that it should have failed: without that it is of no use, and nobody need wait for the others."""
+        """Fail the transaction because of a record that it should contain. Without the record it cannot be committed,
+        so all other records fail at once, too."""
         if self._transaction is not None:
             self._transaction.record_failed(error)
             self.abandon(
@@ -197,7 +201,7 @@ class Sender:
             )
 
     def forget_idle(self, since_s: float) -> set[str]:
-        """Drop the state of topics without a record since `since_s` (loop time); return the topics still in use."""
+        """Drop the state of topics without a record since `since_s` (loop time). Returns the topics still in use."""
         queues = self._queues.values()
         in_use = {queue.topic for queue in queues if queue.used_s > since_s or not queue.empty}
         idle = [queue for queue in queues if queue.topic not in in_use and self._may_forget(queue)]
@@ -206,7 +210,7 @@ class Sender:
             self._active.pop(queue, None)
             self._leaders.forget(queue)
             if self._transaction is None:
-                # A queue that is made for the partition later does not know the numbers used up under this identity.
+                # A queue that is created for the partition later does not know the numbers used under this identity.
                 self._idempotence.give_up(queue.identity)
         if idle:
             self._appender.clear()
@@ -216,12 +220,12 @@ class Sender:
         return in_use
 
     def check_open(self) -> None:
-        """KafkaError: what it was closed with."""
+        """Raise the KafkaError that the sender was closed with, if any."""
         if self._closed_with is not None:
             raise self._closed_with
 
     def close(self, error: KafkaError | None = None) -> None:
-        """Stop now; what is not acknowledged fails with `error`, ClientClosed if none is given."""
+        """Stop now. Unacknowledged records fail with `error`, or ClientClosed if none is given."""
         self._closed = True
         self._closed_with = error
         with suppress(ValueError):  # closed before
@@ -236,15 +240,17 @@ class Sender:
         self.abandon(error or ClientClosed("the producer was closed before the record was acknowledged"))
 
     def hurry(self) -> None:
-        """Send at once what may leave: somebody waits for it. But not while something is under way, so that what many
-        wait for, each for his own, travels together."""
+        """Send at once, since a caller waits for a record.
+
+        While a request is in flight this does nothing, so that records of many waiting callers are sent together.
+        """
         if self._woken and self._in_flight.none:
             self._pump()
             if not self._in_flight.none:
                 self._busy_poll.begin()
 
     def wake(self) -> None:
-        """Look in this turn of the loop for what may be sent."""
+        """Look for batches to send in this turn of the loop."""
         if not self._woken and not self._closed:
             self._woken = True
             asyncio.get_running_loop().call_soon(self._pump_if_woken)
@@ -260,7 +266,8 @@ class Sender:
         return queue
 
     def _may_forget(self, queue: _Queue) -> bool:
-        """Whether its numbers are of no use: a transaction's coordinator alone gives another identity."""
+        """Return whether the queue's sequence numbers are no longer needed. In a transaction only its coordinator gives
+        a new identity."""
         return self._transaction is None or queue.identity != self._idempotence.identity
 
     def _limit(self, topic: str) -> BatchLimit:
@@ -286,7 +293,7 @@ class Sender:
         try:
             self._send_what_may_leave()
         except Exception as error:
-            # Nobody is to wait for records that would never be sent.
+            # No caller may wait for records that would never be sent.
             self.close(ClientError(f"the producer cannot go on after a fault of its own: {error!r}"))
             raise
 
@@ -300,7 +307,7 @@ class Sender:
         linger_s = 0.0 if self._flushing else self._options.linger_s
         chosen = self._departures.choose(now, linger_s, self._idempotence.identity)
         if chosen.lacks_leader:
-            self._appender.clear()  # records without key go where there is a leader
+            self._appender.clear()  # Records without key then go to a partition with a leader.
         for connection, sent in chosen.requests.items():
             self._send(connection, sent)
         if chosen.requests and self._active:
@@ -353,7 +360,7 @@ class Sender:
             self.wake()
 
     def _learn_brokers(self, response: ProduceResponse) -> None:
-        """Where leaders listen that the answer names (KIP-951), as far as nobody has told that before."""
+        """Learn the addresses of leaders that the answer names (KIP-951), if they are not known yet."""
         metadata = self._cluster.metadata
         for end in response.node_endpoints:
             if end.node_id not in metadata.brokers:
@@ -391,7 +398,7 @@ class Sender:
         if code in TOO_LARGE and batch.count == 1 and batch.encoded is not None:
             text = f"a record that takes {batch.encoded.size} bytes is more than the topic takes: {text}"
         where = f"{queue.topic}-{queue.partition}"
-        # A broker that has yet to hear of its own leadership is asked again, and at first nobody else is.
+        # A broker that has not learned of its own leadership yet is asked again, and at first no other broker is asked.
         told_less = queue.sent_to is not None and 0 <= leader.leader_epoch < queue.sent_to[1]
         is_behind = told_less and batch.attempts <= BEHIND_ATTEMPTS
         failure = self._cluster.failure(code, where, text, operation="WRITE", name=queue.topic)
@@ -401,7 +408,7 @@ class Sender:
         self._failed(queue, batch, failure, may_have_moved=not is_behind)
 
     async def _failed_as_judged(self, queue: _Queue, batch: _Batch, judgement: Awaitable[KafkaError]) -> None:
-        """Fail the batch once the coordinator, which alone knows, has said whether the producer is fenced (KIP-588)."""
+        """Fail the batch after the coordinator has decided whether the producer is fenced (KIP-588)."""
         error = await judgement
         if not self._closed:
             self._failed(queue, batch, error)
@@ -417,7 +424,7 @@ class Sender:
     def _failed(
         self, queue: _Queue, batch: _Batch, error: KafkaError, *, may_have_moved: bool = True
     ) -> None:
-        """One attempt failed: send again if that can help, give up otherwise."""
+        """Handle a failed attempt: send the batch again if that can help, else give it up."""
         if batch.abandoned:
             return
         code = error.code
@@ -431,10 +438,10 @@ class Sender:
             if self._transaction is None:
                 self._idempotence.start_new_sequence(queue)
         elif sequence_lost and not (batch.alone and queue.is_first(batch)):
-            retry = True  # an older batch had not arrived yet, or the numbers are being given anew
+            retry = True  # An older batch had not arrived yet, or the numbers are being assigned again.
             batch.doubtful = False
         elif sequence_lost and self._transaction is not None:
-            retry = False  # what the transaction lacks cannot be numbered anew within it
+            retry = False  # A batch missing in the transaction cannot be numbered again within it.
         elif sequence_lost:
             retry = not batch.doubtful
             self._idempotence.start_new_sequence(queue)
@@ -442,7 +449,7 @@ class Sender:
             retry = isinstance(error, (ConnectionLost, RequestTimedOut)) or code.retriable
             batch.doubtful |= (
                 code is not ErrorCode.NOT_ENOUGH_REPLICAS
-            )  # of those that help, only this is sure
+            )  # Among the retriable errors only this one is certain not to have appended.
         if retry and self._options.acks != 0:
             queue.give_back(batch)
             self._expires_s = min(self._expires_s, batch.created_s + self._options.delivery_timeout_s)
@@ -458,7 +465,7 @@ class Sender:
         self.fail_transaction(error)
 
     def _split_refused(self, queue: _Queue, batch: _Batch) -> None:
-        """A leader refused the batch for its size: send it in parts, and whatever else is as large."""
+        """Send a batch that a leader refused for its size in parts, and all other batches of this size, too."""
         queue.limit.refused(batch.size, asyncio.get_running_loop().time())
         queue.give_back(batch)
         self._expires_s = min(self._expires_s, batch.created_s + self._options.delivery_timeout_s)

@@ -1,4 +1,4 @@
-"""How a producer sends."""
+"""The options of the sender."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ...protocol.records.compression import Compression
 
 @dataclass(frozen=True, slots=True)
 class SenderOptions:
-    """See Producer for the meaning of each."""
+    """Options of the sender; see Producer for their meaning."""
 
     acks: int
     idempotent: bool

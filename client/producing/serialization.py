@@ -1,4 +1,4 @@
-"""What callers hand over, made what travels: bytes, by a serializer or as they are. Pure."""
+"""The conversion of a caller's keys, values and headers to bytes, with a serializer or without. Pure."""
 
 from __future__ import annotations
 
@@ -10,13 +10,14 @@ from ..failures import SerializationFailed
 from .pending import PendingRecord
 
 Serializer = Callable[[Any], bytes | None]
-"""A key or a value as bytes. It is never given None: that stays None, a record without key or a tombstone."""
+"""A function that turns a key or a value into bytes. It is never called with None, which stays None: a record without
+key or a tombstone."""
 
 TIMESTAMP_MAX_MS = (1 << 63) - 1
 
 
 class Intake:
-    """Makes records, and refuses at once what could not be encoded later."""
+    """A converter that makes records, and refuses at once any that could not be encoded later."""
 
     __slots__ = ("_key_serializer", "_value_serializer")
 
@@ -26,7 +27,7 @@ class Intake:
 
     @property
     def takes_bytes(self) -> bool:
-        """Whether keys and values are what travels."""
+        """True if keys and values must be bytes already, since there is no serializer."""
         return self._key_serializer is None and self._value_serializer is None
 
     def record(
@@ -37,7 +38,11 @@ class Intake:
         timestamp_ms: int,
         headers: Iterable[tuple[str, bytes | None]],
     ) -> PendingRecord:
-        """Raises TypeError and ValueError naming what is wrong, SerializationFailed from what a serializer raised."""
+        """Return a record.
+
+        Raises TypeError and ValueError that name the wrong part, and SerializationFailed if a serializer raised an
+        error.
+        """
         if not (0 <= timestamp_ms <= TIMESTAMP_MAX_MS and isinstance(timestamp_ms, int)):
             raise ValueError(
                 f"timestamp_ms is a whole number of milliseconds since 1970, not {timestamp_ms!r}"
@@ -50,7 +55,7 @@ class Intake:
         )
 
     def key(self, topic: str, key: object) -> bytes | None:
-        """A record's key alone. Raises as `record` does."""
+        """Return the bytes of a record's key alone. Raises the errors of `record`."""
         return _serialized("key", topic, key, self._key_serializer)
 
 
@@ -69,7 +74,7 @@ def _serialized(what: str, topic: str, given: object, serializer: Serializer | N
     if type(given) is bytes:
         return given
     if isinstance(given, (bytes, bytearray, memoryview)):
-        return bytes(given)  # a copy: callers may write to theirs again
+        return bytes(given)  # a copy, as callers may reuse their buffers
     source = f"what the {what}_serializer makes" if serializer else f"the {what}"
     hint = "" if serializer else f"; encode it, or give the producer a {what}_serializer"
     raise TypeError(f"{source} of a record for {topic!r} is bytes or None, not {type(given).__name__}{hint}")
@@ -91,7 +96,8 @@ def _header(topic: str, given: tuple[str, bytes | None]) -> Header:
 
 
 def _check_text(topic: str, name: str) -> None:
-    """Raises ValueError for what has no bytes: a batch with it could not be made, and the producer would fail."""
+    """Raise ValueError for a text that has no UTF-8 form: a batch with it could not be encoded, and the producer would
+    fail."""
     try:
         name.encode()
     except UnicodeEncodeError:

@@ -1,19 +1,19 @@
-"""Where a transactional producer stands. Pure: what is asked of the cluster, and when, is `transactions`' business.
+"""The phases of a transactional producer. Pure: the requests to the cluster are the task of `transactions`.
 
     phase        becomes      when
     NEW          READY        a producer id was given for the transactional id
     READY        OPEN         begin
-    OPEN         COMMITTING   commit: no more records are taken; those there are sent, then the end is asked for
-    OPEN         ABORTING     abort: what was not acknowledged is given up
+    OPEN         COMMITTING   commit: no more records are accepted; queued records are sent, then the end is requested
+    OPEN         ABORTING     abort: unacknowledged records are given up
     OPEN         FAILED       a record or a group's offsets could not be written
-    COMMITTING   OPEN         who commits gave up waiting before the end was asked for
+    COMMITTING   OPEN         the caller stopped waiting before the end was requested
     COMMITTING   FAILED       a record could not be written, or the cluster refuses the commit
     COMMITTING   READY        the cluster has committed
-    FAILED       ABORTING     abort, which is all that can be done
+    FAILED       ABORTING     abort, which is the only possible step
     ABORTING     READY        the cluster has aborted
-    any          DEAD         the producer is fenced, or may not go on for another reason
+    any          DEAD         the producer is fenced, or may not continue for another reason
 
-Whoever gets no answer stays COMMITTING or ABORTING: the same end may be asked for again.
+A producer that gets no answer remains COMMITTING or ABORTING: it may request the same end again.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ..failures import OutOfTurn, ProducerFenced, TransactionFailed, restated
 
 
 class ProducerPhase(Enum):
-    """See the table above."""
+    """The phase of a producer; see the table above."""
 
     NEW = "not started"
     READY = "in no transaction"
@@ -61,10 +61,10 @@ HINTS: Final = {
     ProducerPhase.COMMITTING: "how that ends is not known yet; if the commit has failed, commit again to ask",
     ProducerPhase.ABORTING: "if the abort has failed, abort again",
 }
-"""What helps against being in a phase."""
+"""Advice for a caller, by the phase that prevents the call."""
 
 FENCED: Final = frozenset({ErrorCode.PRODUCER_FENCED, ErrorCode.INVALID_PRODUCER_EPOCH})
-"""Answers of a transaction's coordinator to a producer that was replaced."""
+"""Errors of a transaction's coordinator that mean that the producer was replaced."""
 FATAL: Final = frozenset(
     {
         ErrorCode.PRODUCER_FENCED,
@@ -73,11 +73,11 @@ FATAL: Final = frozenset(
         ErrorCode.UNSUPPORTED_VERSION,
     }
 )
-"""What a leader may answer to a batch that aborting the transaction does not repair. INVALID_PRODUCER_EPOCH is not
-among them: only the coordinator knows whether the producer is fenced (KIP-588)."""
+"""Errors of a leader that aborting the transaction does not repair. INVALID_PRODUCER_EPOCH is not among them: only the
+coordinator knows whether the producer is fenced (KIP-588)."""
 
 PartitionName = tuple[str, int]
-"""Topic and partition."""
+"""A topic's name and a partition's number."""
 
 
 def _nothing() -> None:
@@ -85,39 +85,39 @@ def _nothing() -> None:
 
 
 class TransactionState:
-    """What the sender sees of the transaction that it writes in."""
+    """The state of the transaction that the sender writes in."""
 
     def __init__(self, transactional_id: str) -> None:
         self.transactional_id = transactional_id
         self.phase = ProducerPhase.NEW
         self.adds_by_writing = False
-        """Whether a partition becomes part of the transaction by being written to (KIP-890)."""
+        """True if a write to a partition adds it to the transaction (KIP-890)."""
         self.error: KafkaError | None = None
-        """Why it is FAILED or DEAD."""
+        """The reason for the phase FAILED or DEAD."""
         self.wanted: dict[PartitionName, None] = {}
-        """Partitions that something waits for, and that the coordinator has yet to add."""
+        """Partitions that batches wait for, and that the coordinator has yet to add."""
         self.on_wanted: Callable[[], None] = _nothing
-        """Called when `wanted` has grown."""
+        """A callback for new entries in `wanted`."""
         self.on_not_open: Callable[[], None] = _nothing
-        """Called when no more records are taken."""
+        """A callback for the end of the phase OPEN: no more records are accepted."""
         self.judge_epoch: Callable[[KafkaError], Awaitable[KafkaError]] | None = None
-        """Asks the coordinator about an epoch that a leader has refused: ProducerFenced, or the leader's error. None
-        for a writer that has joined, whose owner decides."""
+        """A function that asks the coordinator about an epoch that a leader has refused. It returns ProducerFenced, or
+        the leader's error. None for a writer that has joined, whose owner decides."""
         self.reached_cluster = False
-        """Whether the cluster may know of this transaction."""
+        """True if the cluster may know of this transaction."""
         self.in_doubt = False
-        """Whether a leader may have taken what the producer has given up, so that sequences have to begin anew."""
+        """True if a leader may have appended batches that the producer has given up, so that sequences must restart."""
         self.begun = 0
-        """How many transactions have."""
+        """Number of transactions that have begun."""
         self._added: set[PartitionName] = set()
 
     @property
     def is_open(self) -> bool:
-        """Whether something may still become part of it."""
+        """True if more batches may become part of the transaction."""
         return self.phase in (ProducerPhase.OPEN, ProducerPhase.COMMITTING)
 
     def while_it_lasts(self) -> Callable[[], bool]:
-        """Whether the transaction that is open now still is, to be asked later."""
+        """Return a function that says whether the current transaction is still in progress."""
         begun = self.begun
         return lambda: (
             self.begun == begun
@@ -125,7 +125,7 @@ class TransactionState:
         )
 
     def begin(self, *, adds_by_writing: bool) -> None:
-        """The producer is to write in a transaction. Raises OutOfTurn, or why it cannot."""
+        """Begin a transaction. Raises OutOfTurn, or the reason why the producer cannot begin one."""
         self.require(ProducerPhase.READY)
         self._become(ProducerPhase.OPEN)
         self.begun += 1
@@ -135,13 +135,13 @@ class TransactionState:
         self._added.clear()
 
     def require(self, *phases: ProducerPhase) -> None:
-        """Raises what stands in the way of a call that fits `phases` alone."""
+        """Raise the error that prevents a call if the phase is not in `phases`."""
         if self.phase not in phases:
             raise self.in_the_way(*phases) from self.error
 
     def in_the_way(self, *phases: ProducerPhase) -> KafkaError:
-        """Why a call that fits `phases` alone cannot be made now. A new exception each time: one that is raised twice
-        collects tracebacks."""
+        """Return the error of a call that is allowed in `phases` alone. It is a new exception each time, since an
+        exception that is raised twice collects tracebacks."""
         if self.phase is ProducerPhase.DEAD:
             assert self.error is not None
             if isinstance(self.error, ProducerFenced):
@@ -157,35 +157,35 @@ class TransactionState:
         )
 
     def initialised(self) -> None:
-        """The producer has a producer id."""
+        """Note that the producer has a producer id."""
         self._become(ProducerPhase.READY)
 
     def committing(self) -> None:
-        """No more records are taken."""
+        """Begin the commit: no more records are accepted."""
         self._become(ProducerPhase.COMMITTING)
 
     def not_committing(self) -> None:
-        """The end was not asked for: it is open as before, unless it has failed meanwhile."""
+        """Return to OPEN, since the end was not requested, unless the transaction has failed meanwhile."""
         if self.phase is ProducerPhase.COMMITTING:
             self._become(ProducerPhase.OPEN)
 
     def aborting(self) -> None:
-        """Nor are any sent."""
+        """Begin the abort: no more batches are sent."""
         self._become(ProducerPhase.ABORTING)
 
     def over(self) -> None:
-        """It has ended."""
+        """Note that the transaction has ended."""
         self._become(ProducerPhase.READY)
 
     def fail(self, error: KafkaError) -> None:
-        """It cannot be committed any more."""
+        """Mark the transaction as failed; it can only be aborted."""
         self.in_doubt = True
         if self.is_open:
             self._become(ProducerPhase.FAILED)
             self.error = error
 
     def die(self, error: KafkaError) -> None:
-        """The producer cannot go on."""
+        """Mark the producer as dead."""
         if self.phase is not ProducerPhase.DEAD:
             self._become(ProducerPhase.DEAD)
             self.error = self._explained(error)
@@ -193,7 +193,7 @@ class TransactionState:
     # for the sender
 
     def admits(self, topic: str, partition: int) -> bool:
-        """Whether a batch may leave for this partition; if not, it will be told when it may."""
+        """Return whether a batch may be sent to this partition. If not, the partition is added to `wanted`."""
         if not self.is_open:
             return False
         place = (topic, partition)
@@ -208,21 +208,21 @@ class TransactionState:
         return False
 
     def record_failed(self, error: KafkaError) -> None:
-        """A leader refused a batch for good, or none took it in time."""
+        """Note that a leader refused a batch for good, or that no leader accepted it in time."""
         if error.code in FATAL:
             self.die(error)
         else:
             self.fail(error)
 
     def record_abandoned(self, error: KafkaError) -> None:
-        """A record was given up; that fails the transaction unless it is being aborted."""
+        """Note that a record was given up. That fails the transaction unless it is being aborted."""
         if self.is_open:
             self.fail(error)
 
     # for who adds partitions
 
     def added(self, places: list[PartitionName]) -> None:
-        """The coordinator has them."""
+        """Note that the coordinator has added these partitions."""
         for place in places:
             self.wanted.pop(place, None)
         self._added.update(places)
@@ -247,7 +247,7 @@ class TransactionState:
             return error
         if error.code in FENCED:
             return self.fenced(error)
-        if error.code is ErrorCode.INVALID_TXN_STATE:  # what Kafka answers after a timeout
+        if error.code is ErrorCode.INVALID_TXN_STATE:  # Kafka answers this after a timeout.
             return KafkaError(
                 error.code, f"{error.message} Perhaps the transaction was open for longer than its timeout."
             )
