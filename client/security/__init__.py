@@ -1,5 +1,5 @@
-"""What a client demands of brokers, and how it proves who it is: TLS, and the mechanisms of SASL.
+"""The security of a client's connections: verification of brokers by TLS, and the client's own login by SASL.
 
-`options` says what goes together and what it comes to, `tls` loads certificates, `logins` has the mechanisms and
-`oauth` gets tokens. The rule: no text of this package shows a secret.
+`options` has the options and the rules for their combination, `tls` loads certificates, `logins` has the mechanisms,
+and `oauth` fetches tokens. The rule: no text of this package shows a secret.
 """

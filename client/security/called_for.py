@@ -1,7 +1,7 @@
-"""Credentials that a program, or an authorization server, is asked for: tokens, and passwords that are called for.
+"""Credentials that a program, or an authorization server, provides on request: tokens, and passwords.
 
-One call serves all connections that wait for it. A call that failed is followed by a pause, which doubles up to
-`PAUSE_S_MAX`. A credential that still counts is used meanwhile.
+One call serves all connections that wait for it. A failed call is followed by a pause, which doubles up to
+`PAUSE_S_MAX`. A credential that is still valid is used meanwhile.
 """
 
 from __future__ import annotations
@@ -18,9 +18,10 @@ from typing import Final, Generic, TypeVar
 logger = logging.getLogger(__name__)
 
 FRESH_PART: Final = 0.75
-"""No other credential is asked for in this part of a life. Logins are renewed after it, so each with a new one."""
+"""The part of a credential's life in which no other is requested. Logins are renewed after it, so each uses a new
+one."""
 WAIT_S: Final = 2.0
-"""A login waits so long for a new credential while it has one that still counts."""
+"""Time in seconds that a login waits for a new credential while the old one is still valid."""
 PAUSE_S_MIN: Final = 0.5
 PAUSE_S_MAX: Final = 10.0
 
@@ -28,7 +29,8 @@ ValueT = TypeVar("ValueT")
 
 
 class CredentialsUnavailable(Exception):
-    """The failure to get a credential. The text holds no secret. `is_final`: asking again would not help."""
+    """An error: no credential was provided. The text holds no secret. `is_final` is True if another call would not
+    help."""
 
     def __init__(self, message: str, *, is_final: bool = False) -> None:
         super().__init__(message)
@@ -37,7 +39,7 @@ class CredentialsUnavailable(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Given(Generic[ValueT]):
-    """A credential, and the time when it ends in seconds since 1970; None where that is not known."""
+    """A credential, and the time when it expires in seconds since 1970; None if that is unknown."""
 
     value: ValueT
     ends_s: float | None = None
@@ -62,7 +64,7 @@ class CalledFor(Generic[ValueT]):
         clock: Callable[[], float] = time.time,
         monotonic: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`call` raises CredentialsUnavailable. `what`: the credential's name for the log."""
+        """`call` raises CredentialsUnavailable. `what` is the credential's name for the log."""
         self._what = what
         self._call = call
         self._clock = clock
@@ -72,13 +74,14 @@ class CalledFor(Generic[ValueT]):
         self._failure: CredentialsUnavailable | None = None
         self._failures = 0
         self._refusals = 0
-        self._next_call_s = -inf  # by the monotonic clock
+        self._next_call_s = -inf  # monotonic time
 
     async def current(self) -> ValueT:
         """Return the credential for a login. Raises CredentialsUnavailable.
 
-        One whose end is known is kept for `FRESH_PART` of its life, and used to its end while no other can be had. One
-        whose end is not known is asked for at each login; while calls fail the last one is used.
+        A credential with a known expiry is kept for `FRESH_PART` of its life, and used until it expires while no other
+        is available. A credential with unknown expiry is requested at each login; while calls fail, the last one is
+        used.
         """
         kept, now = self._kept, self._clock()
         if kept is not None and now >= kept.ends_s:
@@ -98,12 +101,13 @@ class CalledFor(Generic[ValueT]):
             return kept.value
 
     def accepted(self, value: ValueT) -> None:
-        """Note that a broker has taken a credential."""
+        """Note that a broker has accepted a credential."""
         if self._kept is not None and self._kept.value == value:
             self._refusals = 0
 
     def refused(self, value: ValueT) -> CredentialsUnavailable | None:
-        """Forget a credential that a broker has refused. Return why it was no newer one, if that is the reason."""
+        """Forget a credential that a broker has refused. Returns the error of the last call if that is why the
+        credential was old."""
         kept = self._kept
         if kept is None or kept.value != value:
             return self._failure
@@ -111,7 +115,8 @@ class CalledFor(Generic[ValueT]):
         if self._failure is not None and not kept.knows_end:
             return self._failure
         self._refusals += 1
-        if self._refusals > 1:  # the next one was refused as well: brokers and server do not agree
+        # The next credential was refused as well: the brokers and the authorization server disagree.
+        if self._refusals > 1:
             error = CredentialsUnavailable(f"brokers refuse each {self._what}", is_final=True)
             self._pause(error, self._refusals - 2)
         return None
@@ -122,7 +127,7 @@ class CalledFor(Generic[ValueT]):
                 raise CredentialsUnavailable(str(self._failure), is_final=self._failure.is_final)
             self._calling = asyncio.ensure_future(self._call_once())
             self._calling.add_done_callback(self._has_called)
-        # A connection that gives up waiting leaves the call to the others.
+        # A connection that stops waiting leaves the call to the other connections.
         return await asyncio.shield(self._calling)
 
     async def _call_once(self) -> ValueT:
@@ -149,7 +154,7 @@ class CalledFor(Generic[ValueT]):
                 logger.warning("no new %s, the last one is used%s: %s", self._what, left, error)
 
     def _pause(self, error: CredentialsUnavailable, former: int) -> None:
-        """Make no call for a while, after so many `former` failures in a row."""
+        """Make no call for a while, after `former` failures in a row."""
         longest_s = min(PAUSE_S_MIN * 2 ** min(former, 10), PAUSE_S_MAX)
         self._next_call_s = self._monotonic() + random.uniform(0.5, 1.0) * longest_s
         self._failure = error

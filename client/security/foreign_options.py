@@ -1,6 +1,5 @@
-"""Options that were written for other clients, as ours: librdkafka's `key=value`, and properties files of Java clients
-with their `sasl.jaas.config`. Pure.
-"""
+"""The translation of other clients' options: librdkafka's `key=value`, and properties files of Java clients with their
+`sasl.jaas.config`. Pure."""
 
 from __future__ import annotations
 
@@ -31,7 +30,7 @@ _WITHOUT_EFFECT: Final = frozenset(
         "sasl.kerberos.ticket.renew.window.factor",
     }
 )
-"""What other clients have, and what changes nothing here."""
+"""Options of other clients that have no effect here."""
 _STORE_TYPES: Final = ("ssl.truststore.type", "ssl.keystore.type")
 _BEARER_HANDLER: Final = "OAuthBearerLoginCallbackHandler"
 _EXTENSION: Final = "extension_"
@@ -39,7 +38,8 @@ Given = dict[str, Any]
 
 
 def of_librdkafka(properties: Mapping[str, str]) -> Given:
-    """From options by librdkafka's names. Raises ValueError naming one that is not understood."""
+    """Return this library's options for options by librdkafka's names. Raises ValueError that names an unknown
+    option."""
     given: Given = {}
     for name, value in properties.items():
         if name in _WITHOUT_EFFECT:
@@ -51,9 +51,10 @@ def of_librdkafka(properties: Mapping[str, str]) -> Given:
 
 
 def of_java(properties: Mapping[str, str]) -> tuple[Given, list[str]]:
-    """From the properties of a Java client: our options, and the names of those that are not about connections.
+    """Return this library's options for the properties of a Java client, and the names of properties that do not
+    concern connections.
 
-    Raises ValueError naming what is not understood, or cannot be done here.
+    Raises ValueError that names an unknown or unsupported property.
     """
     given: Given = {}
     others: list[str] = []
@@ -77,7 +78,7 @@ def of_java(properties: Mapping[str, str]) -> tuple[Given, list[str]]:
 
 
 def is_about_connections(name: str) -> bool:
-    """Whether `of_java` makes something of it, or refuses it."""
+    """Return whether `of_java` translates or refuses the property, instead of listing it as another."""
     return name in JAVA or name.startswith(_FAMILIES)
 
 
@@ -165,7 +166,7 @@ def _bearer(module: LoginModule) -> Given:
 
 
 def _kerberos(module: LoginModule) -> Given:
-    """A keytab where the module has one, else the tickets of the user."""
+    """Return options with the module's keytab if it has one; else the tickets of the user's cache are used."""
     _check_options(module, _OPTIONS_OF_KERBEROS)
     names = {"serviceName": "sasl_kerberos_service_name", "principal": "sasl_kerberos_principal"}
     if module.options.get("useKeyTab", "false").lower() == "true":

@@ -1,6 +1,6 @@
-"""GSSAPI: a login by a ticket of Kerberos (RFC 4752), from the user's credential cache or by a keytab.
+"""GSSAPI: a login by a Kerberos ticket (RFC 4752), from the user's credential cache or by a keytab.
 
-The library runs in a thread: it asks the KDC for tickets, and may wait for it.
+The library runs in a thread, since it asks the KDC for tickets and may wait for it.
 """
 
 from __future__ import annotations
@@ -28,20 +28,21 @@ _SERVER_UNKNOWN = 7
 _TICKET_EXPIRED = 32
 _CLOCK_SKEW = 37
 _LATER = frozenset({21, 33, 34, 154, 156})
-"""Errors that may be gone later: the client or its ticket is not yet valid, a replay, and no KDC can be reached."""
+"""Errors that may disappear: the client or its ticket is not yet valid, a replay, or no KDC can be reached."""
 _MESSAGES_MAX = 10
-"""A broker that never comes to an end is left."""
+"""The number of messages after which a login with a broker that never finishes fails."""
 _numbers = itertools.count()
 ResultT = TypeVar("ResultT")
 
 
 def _new_cache() -> str:
-    """In memory, and of one client alone: another user's tickets are in the cache of the process."""
+    """Return the name of a cache in memory, private to one client: the process's own cache has another user's
+    tickets."""
     return f"MEMORY:ottla-{os.getpid()}-{next(_numbers)}"
 
 
 class KerberosClientLogin:
-    """See ClientLogin."""
+    """The login by GSSAPI; see ClientLogin."""
 
     mechanism = "GSSAPI"
     shows_password = False
@@ -49,8 +50,10 @@ class KerberosClientLogin:
     def __init__(
         self, service_name: str, domain_name: str | None, principal: str | None, keytab: str | None
     ) -> None:
-        """`domain_name`: the host in the broker's principal, if it is not the one that the client connects to.
-        Raises ValueError if the library is missing."""
+        """`domain_name` is the host in the broker's principal, if it differs from the host that the client connects to.
+
+        Raises ValueError if the library is missing.
+        """
         try:
             self._gssapi = library()
         except KerberosMissing as error:
@@ -62,7 +65,7 @@ class KerberosClientLogin:
         self._own_cache = _new_cache()
 
     async def prepare(self, host: str) -> LoginAttempt:
-        """See ClientLogin. The KDC is asked for the ticket."""
+        """Get a ticket from the KDC; see ClientLogin."""
         target = f"{self._service_name}@{self._domain_name or host}"
         with self._tickets():
             context = await in_thread(self._told, lambda: self._open(target), target)
@@ -71,7 +74,8 @@ class KerberosClientLogin:
 
     @contextmanager
     def _tickets(self) -> Iterator[None]:
-        """Leave the tickets in the cache after a failure: the broker may have a new key, which they are not for."""
+        """Switch to a new cache after a failure: the broker may have a new key, for which the cached tickets are
+        invalid."""
         try:
             yield
         except BaseException:
@@ -109,12 +113,12 @@ class KerberosClientLogin:
             creds=self._credentials(),
             mech=gssapi.MechType.kerberos,
             usage="initiate",
-            # The broker has to prove itself, too; messages of the end are signed.
+            # The broker must prove its identity, too; the last messages are signed.
             flags=flags.mutual_authentication | flags.integrity,
         )
 
     def _credentials(self) -> Any:
-        """Read at each login: a ticket that was renewed counts, and a keytab that was replaced."""
+        """Return the credentials. They are read at each login, so a renewed ticket or a replaced keytab is used."""
         gssapi = self._gssapi
         store = {"client_keytab": self._keytab, "ccache": self._own_cache} if self._keytab else None
         return gssapi.Credentials(
@@ -125,7 +129,8 @@ class KerberosClientLogin:
         )
 
     def _told(self, work: Callable[[], ResultT], target: str) -> ResultT:
-        """In the thread itself: the library has the details of an error for the thread that met it."""
+        """Run `work`, and turn errors of GSSAPI into errors of logins. It runs in the worker thread, as the library
+        keeps the details of an error for the thread that met it."""
         try:
             return work()
         except self._gssapi.exceptions.GSSError as error:

@@ -1,4 +1,4 @@
-"""The mechanisms of SASL, on the client's side: PLAIN, SCRAM and OAUTHBEARER."""
+"""The client's side of SASL mechanisms: PLAIN, SCRAM and OAUTHBEARER."""
 
 from __future__ import annotations
 
@@ -17,40 +17,40 @@ from .called_for import CalledFor, CredentialsUnavailable, Given
 from .oauth import BearerToken, BearerTokens
 
 Ask = Callable[[bytes], Awaitable[bytes]]
-"""Brings the mechanism's next message to the broker, and its answer."""
+"""A function that sends the mechanism's next message to the broker and returns its answer."""
 LoginAttempt = Callable[[Ask], Awaitable[None]]
-"""Exchanges the mechanism's messages with the broker. Raises ClientLoginRefused, ClientLoginUndecided,
-CredentialsUnavailable, and what `ask` raises."""
+"""A function that exchanges the mechanism's messages with the broker. It raises ClientLoginRefused,
+ClientLoginUndecided, CredentialsUnavailable, and the errors of `ask`."""
 _NONCE_BYTES = 24
 _SEPARATOR = "\x01"
 
 
 class ClientLoginRefused(Exception):
-    """The login ends here. The text holds no secret."""
+    """An error: the login failed for good. The text holds no secret."""
 
 
 class ClientLoginUndecided(Exception):
-    """The login ends here, and another one may succeed. The text holds no secret."""
+    """An error: the login failed, and another attempt may succeed. The text holds no secret."""
 
 
 class ClientLogin(Protocol):
-    """One mechanism with its credentials; each connection logs in by itself, and again before a login ends."""
+    """A mechanism with its credentials. Each connection logs in separately, and again before its login expires."""
 
     mechanism: str
     user: str | None
-    """Who it is for, where the client knows."""
+    """The user's name, if the client knows it."""
     shows_password: bool
-    """Whether the password itself is sent."""
+    """True if the password itself is sent."""
 
     async def prepare(self, host: str) -> LoginAttempt:
-        """Get what a login to the broker on this host needs. The broker hears nothing of it.
+        """Get the credentials for a login to the broker on this host, without contact to the broker.
 
         Raises ClientLoginRefused, ClientLoginUndecided, CredentialsUnavailable.
         """
 
 
 class PlainClientLogin:
-    """PLAIN: the password goes to the broker (RFC 4616)."""
+    """PLAIN: the password is sent to the broker (RFC 4616)."""
 
     mechanism = "PLAIN"
     shows_password = True
@@ -60,7 +60,7 @@ class PlainClientLogin:
         self._name, self._passwords = user, Passwords(password)
 
     async def prepare(self, host: str) -> LoginAttempt:
-        """See ClientLogin."""
+        """Get the password; see ClientLogin."""
         return partial(self._run, await self._passwords.current())
 
     async def _run(self, password: str, ask: Ask) -> None:
@@ -69,8 +69,10 @@ class PlainClientLogin:
 
 
 class ScramClientLogin:
-    """SCRAM-SHA-256 and SCRAM-SHA-512: both ends prove what they know (RFC 5802). `with_token`: the name is the id of a
-    delegation token, and the password its HMAC (KIP-48)."""
+    """SCRAM-SHA-256 and SCRAM-SHA-512: both sides prove that they know the password (RFC 5802).
+
+    `with_token`: the name is the id of a delegation token, and the password is its HMAC (KIP-48).
+    """
 
     shows_password = False
 
@@ -84,7 +86,7 @@ class ScramClientLogin:
         self._extensions = {TOKEN_AUTH_EXTENSION: "true"} if with_token else {}
 
     async def prepare(self, host: str) -> LoginAttempt:
-        """See ClientLogin."""
+        """Get the password; see ClientLogin."""
         return partial(self._run, await self._passwords.current())
 
     async def _run(self, password: str, ask: Ask) -> None:
@@ -94,7 +96,7 @@ class ScramClientLogin:
         with self._passwords.tried(password):
             try:
                 challenge = await ask(client.first())
-                # In a thread: the broker says how often to hash, and it may take long.
+                # This runs in a thread: the broker chooses the number of iterations, so it may take long.
                 final = await in_thread(client.final, challenge)
                 client.check(await ask(final))
             except ScramRefused as error:
@@ -102,7 +104,7 @@ class ScramClientLogin:
 
 
 class BearerClientLogin:
-    """OAUTHBEARER: a token of an authorization server (RFC 7628, KIP-255)."""
+    """OAUTHBEARER: a login by a token of an authorization server (RFC 7628, KIP-255)."""
 
     mechanism = "OAUTHBEARER"
     user: str | None = None
@@ -113,7 +115,7 @@ class BearerClientLogin:
         self._extensions = dict(extensions)
 
     async def prepare(self, host: str) -> LoginAttempt:
-        """See ClientLogin."""
+        """Get a token; see ClientLogin."""
         return partial(self._run, await self._tokens.current())
 
     async def _run(self, token: BearerToken, ask: Ask) -> None:
@@ -126,7 +128,9 @@ class BearerClientLogin:
             raise
         if answer:
             self._refused(token)
-            await ask(_SEPARATOR.encode())  # the broker waits for it before it says that the login failed
+            await ask(
+                _SEPARATOR.encode()
+            )  # The broker waits for this message before it reports that the login failed.
             raise ClientLoginRefused(f"the broker does not take the token: {_reason(answer)}")
         self._tokens.accepted(token)
 
@@ -146,19 +150,19 @@ def _reason(answer: bytes) -> str:
 
 
 class Passwords:
-    """The password of a user: a text, or what the program gives for each login when it is called for."""
+    """The password of a user: a text, or the result of a function that is called for each login."""
 
     def __init__(self, given: Any) -> None:
         self._given = given
         self._called_for = CalledFor("password", self._call)
 
     async def current(self) -> str:
-        """Return the password of this login. Raises CredentialsUnavailable."""
+        """Return the password for a login. Raises CredentialsUnavailable."""
         return self._given if isinstance(self._given, str) else await self._called_for.current()
 
     @contextmanager
     def tried(self, password: str) -> Iterator[None]:
-        """Learn from the exchange in the block whether brokers take it."""
+        """Note whether a broker accepts the password, by the outcome of the block."""
         try:
             yield
         except (ClientLoginRefused, AuthenticationFailed) as error:

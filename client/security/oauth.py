@@ -1,6 +1,5 @@
-"""Tokens of an authorization server: from an object of the program's, or from the server itself by the grant of client
-credentials (RFC 6749, section 4.4).
-"""
+"""Tokens of an authorization server: from an object of the program, or from the server itself by the grant of client
+credentials (RFC 6749, section 4.4)."""
 
 from __future__ import annotations
 
@@ -25,14 +24,14 @@ REQUEST_S = 10.0
 
 
 class BearerToken(NamedTuple):
-    """A token, and the extensions that go with it."""
+    """A token, and the extensions that are sent with it."""
 
     text: str
     extensions: tuple[tuple[str, str], ...] = ()
 
 
 class BearerTokens:
-    """The tokens that a provider gives, for all connections of a client."""
+    """The tokens of a provider, for all connections of a client."""
 
     def __init__(
         self,
@@ -48,11 +47,12 @@ class BearerTokens:
         return await self._tokens.current()
 
     def accepted(self, token: BearerToken) -> None:
-        """Note that a broker has taken it."""
+        """Note that a broker has accepted a token."""
         self._tokens.accepted(token)
 
     def refused(self, token: BearerToken) -> CredentialsUnavailable | None:
-        """Forget a token that a broker has refused. Return why it was no newer one, if that is the reason."""
+        """Forget a token that a broker has refused. Returns the error of the last call if that is why the token was
+        old."""
         return self._tokens.refused(token)
 
     async def _ask(self) -> Given[BearerToken]:
@@ -95,12 +95,12 @@ class BearerTokens:
 
 
 class ClientCredentials:
-    """Asks an authorization server, as a client of its own with a secret."""
+    """A provider that requests tokens from an authorization server with a client id and secret."""
 
     def __init__(
         self, *, url: str, client_id: str, client_secret: str, scope: str | None, cafile: str | None
     ) -> None:
-        """Raises ValueError for an address that would show the secret to others."""
+        """Raises ValueError for an address to which the secret would be sent unencrypted."""
         parts = urlsplit(url)
         if parts.scheme not in ("https", "http") or not parts.hostname:
             raise ValueError(f"sasl_oauthbearer_token_endpoint_url is https://HOST/PATH, not {url!r}")
@@ -119,7 +119,7 @@ class ClientCredentials:
         self._form = {"grant_type": "client_credentials"} | ({} if scope is None else {"scope": scope})
 
     def token(self) -> Token:
-        """Waits for the server; for a thread. Raises CredentialsUnavailable."""
+        """Return a token and its expiry. It blocks, so call it in a thread. Raises CredentialsUnavailable."""
         try:
             status, body = self._post()
         except (OSError, http.client.HTTPException, ValueError) as error:
@@ -163,7 +163,7 @@ class ClientCredentials:
 
 
 def _refusal(body: bytes) -> str:
-    """The error of RFC 6749, section 5.2, if it is one."""
+    """Return the error of RFC 6749, section 5.2, that the body has, or an empty text."""
     try:
         told = json.loads(body)
         return "".join(

@@ -1,6 +1,5 @@
-"""The options with which a client reaches a cluster that is secured, and what does not go together. Pure; `security`
-makes of them what connections need.
-"""
+"""The options for connections to a secured cluster, and the rules for their combination. Pure; `security` turns them
+into the objects that connections need."""
 
 from __future__ import annotations
 
@@ -16,23 +15,25 @@ from ...protocol.nearest import nearest
 SecurityProtocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
 SaslMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER", "GSSAPI"]
 Password = str | Callable[[], str] | Callable[[], Awaitable[str]]
-"""A function is called at each login, once for logins at the same time. While calls fail, the last password is used."""
+"""A password, or a function that is called at each login, once for concurrent logins. While calls fail, the last
+password is used."""
 
 Token = str | tuple[str, float]
-"""With the time when it ends, in seconds since 1970, if that is known."""
+"""A token, with its expiry in seconds since 1970 if that is known."""
 
 
 class TokenProvider(Protocol):
-    """What programs give: of the shape that aiokafka and kafka-python have.
+    """A provider of tokens that a program implements; aiokafka and kafka-python use the same interface.
 
     It may also have a method `extensions()` that returns a mapping (KIP-342).
     """
 
     def token(self) -> Token | Awaitable[Token]:
-        """Return a token that is valid now, plainly or as a coroutine. A plain method is called in a thread.
+        """Return a token that is valid now, directly or as a coroutine. A method that is not async is called in a
+        thread.
 
-        It is called at each login, once for logins at the same time. A token that comes with its end is kept for three
-        quarters of its life. While calls fail, the last token is used to its end.
+        It is called at each login, once for concurrent logins. A token with an expiry is kept for three quarters of its
+        life. While calls fail, the last token is used until it expires.
         """
 
 
@@ -42,11 +43,11 @@ GSSAPI: Final = "GSSAPI"
 _MECHANISMS = ("PLAIN", *SCRAM_MECHANISMS, OAUTHBEARER, GSSAPI)
 _BY_PASSWORD: Final = "PLAIN and SCRAM"
 _OWNERS: Final = {"sasl_oauth": OAUTHBEARER, "sasl_kerberos": GSSAPI}
-"""Whose the options of a name are; all others are theirs who have a password."""
+"""The mechanism of the options that begin with a prefix; all other options belong to the mechanisms with a password."""
 
 
 class SecurityKeywords(TypedDict, total=False):
-    """What type checkers know of SecurityOptions."""
+    """The keyword arguments of SecurityOptions, for type checkers."""
 
     security_protocol: SecurityProtocol
     ssl_context: ssl.SSLContext | None
@@ -78,7 +79,7 @@ class SecurityKeywords(TypedDict, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SecurityOptions:
-    """Of all clients; see docs/CLIENT.md for the meaning of each. Secrets are not part of the repr."""
+    """The security options of all clients; docs/CLIENT.md has the meaning of each. Secrets are not part of the repr."""
 
     security_protocol: SecurityProtocol = "PLAINTEXT"
     ssl_context: ssl.SSLContext | None = None
@@ -108,7 +109,7 @@ class SecurityOptions:
     sasl_kerberos_keytab: str | os.PathLike[str] | None = None
 
     def __post_init__(self) -> None:
-        """Raises ValueError that names what is not allowed, or not together."""
+        """Raise ValueError that names an invalid option or combination."""
         if self.security_protocol not in _PROTOCOLS:
             raise ValueError(
                 f"security_protocol is {', '.join(_PROTOCOLS[:-1])} or {_PROTOCOLS[-1]}, not {self.security_protocol!r}"
@@ -121,12 +122,12 @@ class SecurityOptions:
 
     @property
     def has_tls(self) -> bool:
-        """Whether connections are encrypted."""
+        """True if connections are encrypted."""
         return self.security_protocol.endswith("SSL")
 
     @property
     def has_sasl(self) -> bool:
-        """Whether the client logs in."""
+        """True if the client logs in."""
         return self.security_protocol.startswith("SASL")
 
     def _check_families(self, given: list[str]) -> None:

@@ -1,4 +1,4 @@
-"""What the connections of one client are made with."""
+"""The security of a client's connections: TLS and the login."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ logger = logging.getLogger(__name__)
 
 
 class Security:
-    """Shared by all connections of a client; at least one of both is there."""
+    """The TLS and the login that all connections of a client share; at least one of both is set."""
 
     def __init__(self, tls: ClientTls | None, login: ClientLogin | None) -> None:
         self.tls = tls
@@ -26,18 +26,18 @@ class Security:
 
     @property
     def user(self) -> str | None:
-        """As whom the client logs in, where it knows that itself."""
+        """The user's name for the login, if the client knows it."""
         return None if self.login is None else self.login.user
 
     def warn_of_readable_password(self, peer: str) -> None:
-        """Once, if a password is about to go to another machine as it is."""
+        """Warn once if a password is about to be sent unencrypted to another machine."""
         if self.tls is not None or self.login is None or not self.login.shows_password or self._has_warned:
             return
         try:
             if ipaddress.ip_address(peer.partition("%")[0]).is_loopback:
                 return
         except ValueError:
-            return  # no address: a socket of this machine
+            return  # not an IP address: a socket of this machine
         self._has_warned = True
         logger.warning(
             "the password of %r goes to %s unencrypted (SASL_PLAINTEXT, %s): anyone on the way can read it",
@@ -46,9 +46,10 @@ class Security:
 
 
 def security_of(options: SecurityOptions) -> Security | None:
-    """What connections are made with; None where they are plain. Raises ValueError for files that cannot be used.
+    """Return the security of connections; None for PLAINTEXT.
 
-    Certificates are loaded here, so that a mistake is told when the client is made.
+    Raises ValueError for files that cannot be used. Certificates are loaded here, so an error is raised when the client
+    is created.
     """
     if options.security_protocol == "PLAINTEXT":
         return None

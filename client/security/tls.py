@@ -1,4 +1,5 @@
-"""The certificates of a client: loaded when it is made, and again for new connections once their files have changed."""
+"""The certificates of a client: loaded when the client is created, and again for new connections once their files have
+changed."""
 
 from __future__ import annotations
 
@@ -17,7 +18,8 @@ _Stamp = tuple[tuple[int, int, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class TlsFiles:
-    """What a context is made of, by the names of the options; all None: the system's certificates are trusted."""
+    """The content of an SSL context, by the names of the options. If all are None, the system's certificates are
+    trusted."""
 
     cafile: str | None = None
     cadata: str | None = None
@@ -32,24 +34,24 @@ class TlsFiles:
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """The files."""
+        """The paths of the files."""
         return tuple(
             one for one in (self.cafile, self.certfile, self.keyfile, self.crlfile) if one is not None
         )
 
     def trusted(self) -> str:
-        """Whose signature counts, for messages."""
+        """Return the names of the trusted certificates, for messages."""
         named = [f"ssl_cafile {self.cafile}"] if self.cafile is not None else []
         named += ["ssl_cadata"] if self.cadata is not None else []
         return " and ".join(named) or "the system's CAs, as ssl_cafile is not given"
 
 
 class ClientTls:
-    """Of one client. The context is OpenSSL's; connections that stand keep the one that they were made with."""
+    """The TLS of a client. Existing connections keep the context that they were made with."""
 
     def __init__(self, files: TlsFiles, context: ssl.SSLContext | None = None) -> None:
-        """`context`: one that the program has made, in place of files. Raises ValueError naming the option and file
-        that cannot be used."""
+        """`context` is a context of the program, which replaces the files. Raises ValueError that names the option and
+        file that cannot be used."""
         self.files = files
         self._is_given = context is not None
         self._stamp = self._look()
@@ -57,11 +59,12 @@ class ClientTls:
 
     @property
     def trusted(self) -> str:
-        """Whose signature counts, for messages."""
+        """The names of the trusted certificates, for messages."""
         return "the ssl_context" if self._is_given else self.files.trusted()
 
     def context(self) -> ssl.SSLContext:
-        """For the next connection. New files that cannot be used are told to the log, and the old ones stay."""
+        """Return the context for the next connection. Changed files that cannot be used are logged, and the old
+        certificates remain."""
         if self._is_given or (stamp := self._look()) == self._stamp:
             return self._context
         self._stamp = stamp
@@ -87,12 +90,12 @@ class ClientTls:
 
 
 def make_context(files: TlsFiles) -> ssl.SSLContext:
-    """Raises ValueError."""
+    """Return a context made from these files. Raises ValueError that names the option and file that cannot be used."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.minimum_version = ssl.TLSVersion.TLSv1_2
     context.options |= ssl.OP_NO_RENEGOTIATION | ssl.OP_NO_COMPRESSION
     context.check_hostname = files.checks_names
-    # As in Java, each certificate that is trusted is believed by itself, also where it is not a root.
+    # As in Java, each trusted certificate is an anchor, even if it is not a root.
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     if files.ciphers is not None:
         try:
@@ -146,12 +149,13 @@ def _load_own(context: ssl.SSLContext, files: TlsFiles) -> None:
 
 
 def _readable(path: str | None, data: str | None) -> AbstractContextManager[str | None]:
-    """Return a path that OpenSSL reads: of the file, or of `data` in memory, so that no key touches a disk."""
+    """Return a path that OpenSSL can read: that of the file, or of `data` in memory, so that no key is written to a
+    disk."""
     return nullcontext(path) if data is None else in_memory(data.encode())
 
 
 def _reason(error: Exception) -> str:
-    """In the words of OpenSSL or of the system, without the place in their sources."""
+    """Return the reason in the words of OpenSSL or of the system, without source locations."""
     if isinstance(error, ssl.SSLError):
         told = (error.reason or str(error.args[-1] if error.args else error)).replace("_", " ").lower()
         return "this is no PEM" if told in ("no start line", "not enough data") else told

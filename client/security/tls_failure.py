@@ -1,7 +1,7 @@
-"""Why a TLS handshake failed, in words that tell whom to ask.
+"""The reason why a TLS handshake failed, in words that show whom to ask.
 
-OpenSSL says only that the certificate was refused. So the broker is asked for it once more, by a connection that
-believes everything, sends nothing, and is closed at once.
+OpenSSL says only that the certificate was refused. So its facts are read by another connection that accepts any
+certificate, sends nothing, and is closed at once.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from ...network.dialing import connected_socket
 from .tls import ClientTls
 
 LOOK_S = 3.0
-"""So long the second look may take."""
+"""Maximum time in seconds for the second connection."""
 
 _EXPIRED, _NOT_YET = 10, 9
 _NAME_MISMATCH = (62, 64)
@@ -34,8 +34,8 @@ _WANTS_CERTIFICATE = ("CERTIFICATE_REQUIRED", "BAD_CERTIFICATE", "HANDSHAKE_FAIL
 async def refused_certificate(
     error: ssl.SSLCertVerificationError, host: str, port: int, tls: ClientTls
 ) -> str:
-    """What is wrong with the broker's certificate: OpenSSL's reason, whose it is, who has signed it, until when it
-    holds, and for which names."""
+    """Return the fault of the broker's certificate: OpenSSL's reason, the subject, the issuer, the expiry, and the
+    names that it is valid for."""
     certificate = await _look(host, port)
     facts = {} if certificate is None else _facts(certificate)
     code = error.verify_code
@@ -66,7 +66,7 @@ async def refused_certificate(
 
 
 def broken_handshake(error: ssl.SSLError) -> str:
-    """What a failure means that is not about the broker's certificate."""
+    """Return the meaning of a failure that does not concern the broker's certificate."""
     reason = error.reason or ""
     said = reason.replace("_", " ").lower() or str(error)
     if any(reason.endswith(one) for one in _NO_TLS):
@@ -87,7 +87,7 @@ def broken_handshake(error: ssl.SSLError) -> str:
 
 
 async def _look(host: str, port: int) -> bytes | None:
-    """The certificate in DER; None if it is not to be had."""
+    """Return the broker's certificate in DER; None if it is unavailable."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname = False
     context.verify_mode = ssl.CERT_NONE

@@ -1,7 +1,8 @@
-"""The spool: records that wait in a folder for a cluster that may be away, and are delivered in order, each once.
+"""The spool: records that wait in a folder for a cluster that may be unreachable, and are delivered in order, each
+once.
 
-`Spool` is what a producer with a `spool_dir` uses. `frames` is the format of the files, `spool_log` the files
-themselves, `folder` what else the folder keeps, `delivery` the loop that sends, `position` what the cluster knows.
-One rule: how far the spool is delivered is what the cluster says, which keeps that in the same transaction as the
-records; what the folder says is a lower bound, for when the cluster has forgotten.
+A producer with a `spool_dir` uses `Spool`. `frames` is the format of the files, `spool_log` has the files themselves,
+`folder` the other state in the folder, `delivery` the loop that sends, and `position` the delivered position that the
+cluster stores. The rule: the cluster's position is authoritative, since it is committed in the same transaction as the
+records. The folder's position is a lower bound, for the case that the cluster has deleted its own.
 """

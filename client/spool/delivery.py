@@ -1,10 +1,10 @@
-"""Delivers a spool: chunk after chunk, each in one transaction that also tells the cluster the position behind it.
+"""The delivery of a spool: chunk after chunk, each in a transaction that also commits the position after it.
 
-Whatever fails, the same way leads on: another transactional producer, which fences the former one and settles its
-transaction, then the position that the cluster knows. It is behind the chunk that was under way, or before it: the
-chunk counts as a whole, or is sent again.
+Every failure is handled the same way. A new transactional producer fences the former one and ends its transaction; then
+the position is read from the cluster. It is after the chunk that was in flight, or before it: the chunk was committed
+as a whole, or is sent again.
 
-A chunk ends before the first record whose partition has no leader, and a transaction that makes no progress is aborted
+A chunk ends before the first record whose partition has no leader. A transaction that makes no progress is aborted
 within seconds: see `readiness`.
 """
 
@@ -43,38 +43,40 @@ from .spool_log import SpoolLog
 
 CHUNK_RECORDS: Final = 8192
 CHUNK_BYTES: Final = 1 << 20
-"""So much is in one transaction at most, one record at least."""
+"""Maximum size of a transaction; it has at least one record."""
 KNOWN_S: Final = 3600.0
-"""What the cluster was last told longer ago it is told again before it matters: it may be about to forget it."""
+"""Time in seconds after which a committed position is committed again before a chunk, since the cluster may be about to
+delete it."""
 CLOSE_S: Final = 2.0
-"""So long a producer that is given up may take to abort what it left open. The next one has that done in any case."""
+"""Time in seconds that a discarded producer may take to abort its transaction. The next producer ends it in any
+case."""
 TELL_AGAIN_S: Final = 60.0
 ATTEMPT_S: Final = 5.0
-"""A chunk that is not acknowledged by then is aborted. The next one has twice the time, for links that are slow."""
+"""Time in seconds after which an unacknowledged chunk is aborted. The next chunk has twice the time, for slow links."""
 LOOK_S: Final = 0.2
-"""So often a transaction that is open looks whether its partitions have leaders."""
+"""Interval in seconds at which an open transaction checks that its partitions have leaders."""
 P = ParamSpec("P")
 T = TypeVar("T")
 logger = logging.getLogger(__name__)
 
 
 class Courier(Protocol):
-    """A transactional producer."""
+    """The methods of a transactional producer that delivery uses."""
 
     parts: WriterParts
     steps: SendSteps
 
     async def start(self) -> None:
-        """Fence the former one."""
+        """Start, and fence the former producer."""
 
     async def stop(self) -> None:
-        """Close."""
+        """Close the producer."""
 
     async def partitions_for(self, topic: str) -> list[int]:
-        """The partitions of `topic`; waits for it to exist."""
+        """Return the partitions of `topic`; waits until it exists."""
 
     async def begin_transaction(self) -> None:
-        """See Producer."""
+        """Begin a transaction; see Producer."""
 
     async def send(
         self,
@@ -86,28 +88,28 @@ class Courier(Protocol):
         timestamp_ms: int | None = None,
         headers: Iterable[tuple[str, bytes | None]] = (),
     ) -> RecordDelivery:
-        """See Producer."""
+        """Send a record; see Producer."""
 
     async def send_offsets_to_transaction(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: str
     ) -> None:
-        """See Producer."""
+        """Add offsets to the transaction; see Producer."""
 
     async def flush(self) -> None:
-        """See Producer."""
+        """Wait for all acknowledgements; see Producer."""
 
     async def commit_transaction(self) -> None:
-        """See Producer."""
+        """Commit the transaction; see Producer."""
 
     async def abort_transaction(self) -> None:
-        """See Producer."""
+        """Abort the transaction; see Producer."""
 
 
 Sent = list[tuple[SpooledRecord, RecordDelivery]]
 
 
 class Delivery:
-    """Of one spool, while its folder is open."""
+    """The delivery of a spool while its folder is open."""
 
     def __init__(
         self,
@@ -120,16 +122,17 @@ class Delivery:
         patience_s: float,
         attempt_s_max: float,
     ) -> None:
-        """`courier` makes a producer for a transactional id. `patience_s`: for a partition that a record names to
-        exist. `attempt_s_max`: the most that a transaction may wait for acknowledgements."""
+        """`courier` creates a producer for a transactional id. `patience_s` is the wait for a partition that a record
+        names and that does not exist. `attempt_s_max` is the longest that a transaction may wait for
+        acknowledgements."""
         self.position = folder.checkpoint.delivered
-        """All records before it are delivered or rejected."""
+        """Position before which all records are delivered or rejected."""
         self.error: Exception | None = None
-        """What keeps the records from being delivered now."""
+        """The reason why records are not delivered now."""
         self.dead = False
-        """Whether they will not be by this producer, because of the error."""
+        """True if this producer delivers no more records, because of the error."""
         self.appended = asyncio.Event()
-        """To be set when there is something new in the log."""
+        """An event that is set when the log has new records."""
         self._doubtful = folder.checkpoint.open
         if not log.count_from(self.position):
             self.position, self._doubtful = log.end, False
@@ -141,9 +144,9 @@ class Delivery:
         self._courier = courier
         self._name = folder.identity.name
         self._known = ClusterPosition(cluster, self._name)
-        self._unanswered: Sent = []  # of a commit whose outcome is not known
+        self._unanswered: Sent = []  # records of a commit whose outcome is unknown
         self._knows_owner = False
-        self._told_s = -KNOWN_S  # loop time at which the cluster was last told the position
+        self._told_s = -KNOWN_S  # loop time of the last commit of the position
         self._limit = CHUNK_RECORDS
         self._absent: dict[tuple[str, int | None], KafkaError] = {}
         self._patience_s = patience_s
@@ -156,16 +159,16 @@ class Delivery:
 
     @property
     def done(self) -> bool:
-        """Whether nothing is left."""
+        """True if all records are delivered or rejected."""
         return self.position >= self._log.end
 
     @property
     def clean_checkpoint(self) -> Checkpoint:
-        """What the folder is to keep when delivery has ended."""
+        """The checkpoint for the folder when delivery has ended."""
         return Checkpoint(self.position, self._folder.checkpoint.under_way, self._doubtful)
 
     async def run(self) -> None:
-        """Deliver, until it is cancelled or `dead`."""
+        """Deliver records until cancelled or `dead`."""
         try:
             while True:
                 try:
@@ -173,7 +176,9 @@ class Delivery:
                 except Exception as error:
                     if isinstance(error, SpoolFileDeleted):
                         self.dead = True
-                        self._waiting.all_failed(error)  # those in other files are sent by the next producer
+                        self._waiting.all_failed(
+                            error
+                        )  # Records in other files are sent by the next producer.
                     if self.dead:
                         self.error = error
                         logger.error("spool %s: delivery has ended: %s", self._folder.path, error)
@@ -184,7 +189,7 @@ class Delivery:
             self._wake()
 
     async def moved(self) -> None:
-        """Wait until something was delivered or rejected, or delivery has ended."""
+        """Wait until records were delivered or rejected, or delivery has ended."""
         waiter = asyncio.get_running_loop().create_future()
         self._waiters[waiter] = None
         try:
@@ -215,7 +220,8 @@ class Delivery:
             await self.appended.wait()
 
     async def _find_position(self) -> None:
-        """Nothing of an older producer is under way: what the cluster says now is final."""
+        """Find the position to continue from. No older producer has an open transaction, so the cluster's answer is
+        final."""
         known = await self._known.read()
         lowest = max([self.position, *(one.position for one in known.values())])
         ahead = await in_thread(self._log.read, lowest, CHUNK_RECORDS, CHUNK_BYTES)
@@ -278,7 +284,8 @@ class Delivery:
             await cluster.refresh([topic])
 
     async def _tell_position(self, courier: Courier, topic: str) -> None:
-        """So that it is known where the next chunk begins, should the cluster be asked for its fate later."""
+        """Commit the position alone if the last commit is long ago, so that the cluster still has it if the next
+        commit's outcome is unknown."""
         now = asyncio.get_running_loop().time()
         if now - self._told_s < KNOWN_S:
             return
@@ -287,18 +294,19 @@ class Delivery:
         try:
             await self._commit(courier)
         finally:
-            self._doubtful = False  # whether it was told or not: no record was with it
+            self._doubtful = False  # No record was in that transaction, whether it was committed or not.
         self._told_s = now
 
     async def _with_position(self, courier: Courier, topics: Iterable[str], position: int) -> None:
-        """Let the transaction tell the position, and whose it is."""
+        """Add the position and the owner to the transaction."""
         place = OffsetAndMetadata(position, self._folder.identity.next_owner)
         await courier.send_offsets_to_transaction(
             {TopicPartition(topic, 0): place for topic in topics}, self._name
         )
 
     async def _keep_open(self, under_way: int) -> None:
-        """Records up to there may be delivered from now on. That the folder says so at all outlives a power failure."""
+        """Note that records up to `under_way` may be delivered from now on. The flag `open` is made durable once, so it
+        survives a power failure."""
         opened = Checkpoint(self.position, under_way, open=True)
         if self._folder.checkpoint.open:
             self._folder.keep(opened)
@@ -306,7 +314,10 @@ class Delivery:
             await in_thread(self._folder.keep, opened, durably=True)
 
     async def _send(self, courier: Courier, records: list[Placed], end: int) -> Sent | None:
-        """Deliver these records, and the position behind them. None: some have to be left out first, or come later."""
+        """Deliver these records, and the position after them.
+
+        Returns None if some records must be left out first, or are delivered later.
+        """
         sent: Sent = []
         await courier.begin_transaction()
         try:
@@ -348,8 +359,10 @@ class Delivery:
         await self._reject(refused)
 
     async def _acknowledged(self, courier: Courier, sent: Sent) -> None:
-        """Wait until all records are acknowledged or have failed. Raises _LeaderLost once one of them waits for a
-        partition without a leader."""
+        """Wait until all records are acknowledged or have failed.
+
+        Raises _LeaderLost once a record waits for a partition without a leader.
+        """
         flushing = asyncio.ensure_future(courier.flush())
         try:
             while not (await asyncio.wait([flushing], timeout=LOOK_S))[0]:
@@ -362,8 +375,11 @@ class Delivery:
             flushing.cancel()
 
     async def _put_off(self, courier: Courier, sent: Sent, error: KafkaError) -> None:
-        """Abort a transaction that makes no progress. Its records are sent again in smaller transactions: those for
-        the partitions that were late by themselves."""
+        """Abort a transaction that makes no progress.
+
+        Its records are sent again in smaller transactions. Records for late partitions are sent in separate
+        transactions.
+        """
         late = _places_late(sent)
         self._readiness.missed(late)
         self._limit = max(1, len(sent) // 2)
@@ -389,13 +405,13 @@ class Delivery:
             if told is ErrorClass.AGAIN or (
                 told is ErrorClass.NOT_THE_TOPIC and await self._may_exist(record)
             ):
-                raise  # what is known of the topic is out of date: the next producer asks anew
+                raise  # The metadata of the topic is outdated: the next producer fetches it again.
             raise _Refused(error) from error
-        except Exception as error:  # a partitioner is the program's own
+        except Exception as error:  # a partitioner is a function of the program
             raise _Refused(ClientError(f"the record cannot be sent: {error!r}")) from error
 
     async def _may_exist(self, record: SpooledRecord) -> bool:
-        """False if the topic is known, and has no partition of the number that the record names."""
+        """Return False if the topic is known, and does not have the partition that the record names."""
         if record.partition is None:
             return True
         await self._cluster.refresh([record.topic])
@@ -409,7 +425,7 @@ class Delivery:
             try:
                 await courier.commit_transaction()
             except RequestTimedOut as error:
-                self._tell(error)  # and ask again: nothing else is possible
+                self._tell(error)  # Ask again: nothing else is possible.
             except KafkaError as error:
                 self._doubtful = not _is_undone(error)
                 raise
@@ -439,8 +455,10 @@ class Delivery:
         return [one for one in records if (one.topic, one.partition) not in against]
 
     async def _against(self, courier: Courier, topic: str, partition: int | None) -> KafkaError | None:
-        """Why a topic, or a partition of it, takes no records. What has not appeared is asked about, and not waited for
-        a second time."""
+        """Return why a topic, or a partition of it, accepts no records.
+
+        A partition that has not appeared is looked up again, without a second wait.
+        """
         place = topic, partition
         if place in self._absent:
             if not await self._is_there(topic, partition):
@@ -472,9 +490,8 @@ class Delivery:
         return info is not None and bool(info.partitions) and partition in (None, *info.partitions)
 
     async def _leave_out(self, sent: Sent) -> bool:
-        """After a chunk that failed: reject what was the reason, or make chunks smaller to find it. False if no record
-        was.
-        """
+        """After a failed chunk, reject the records at fault, or shrink the chunks to find them. Returns False if no
+        record was at fault."""
         failed = [
             (record, error)
             for record, future in sent
@@ -515,7 +532,7 @@ class Delivery:
         self.position = position
         self._folder.keep(Checkpoint(position, position, self._folder.checkpoint.open))
         self._rejected.delivered(position)
-        self._wake()  # whatever becomes of the files
+        self._wake()  # Wake them even if the deletion of files fails.
         self._log.delivered(position)
 
     def _wake(self) -> None:
@@ -524,7 +541,7 @@ class Delivery:
                 waiter.set_result(None)
 
     def _tell(self, error: Exception) -> None:
-        """Nothing is lost, but whoever looks after the program should know."""
+        """Log why the records wait, for the program's operators; no record is lost."""
         now = asyncio.get_running_loop().time()
         other = type(error) is not type(self.error)
         self.error = error
@@ -537,7 +554,7 @@ class Delivery:
 
 
 class _LeaderLost(Exception):
-    """A partition has lost its leader while a transaction was open."""
+    """An error: a partition has lost its leader while a transaction was open."""
 
     def __init__(self, topic: str, partition: int) -> None:
         super().__init__(topic, partition)
@@ -545,7 +562,7 @@ class _LeaderLost(Exception):
 
 
 class _Refused(Exception):
-    """The record can never be sent."""
+    """An error: the record can never be sent."""
 
     def __init__(self, reason: KafkaError) -> None:
         super().__init__(reason)
@@ -553,7 +570,7 @@ class _Refused(Exception):
 
 
 async def in_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """Run what waits for a disk in a thread. Whoever is cancelled meanwhile goes when it is done, and not before."""
+    """Run blocking work on a disk in a thread. A cancelled caller still waits until the work is done."""
     running = asyncio.ensure_future(threads.in_thread(work, *args, **kwargs))
     try:
         return await asyncio.shield(running)
@@ -572,7 +589,7 @@ def _place(delivery: RecordDelivery) -> Place:
 
 
 def _places_late(sent: Sent) -> set[Place]:
-    """Return the partitions with a record that is not acknowledged, or was given up for want of an acknowledgement."""
+    """Return the partitions with a record that is not acknowledged, or whose acknowledgement was given up."""
     return {
         _place(one)
         for _, one in sent
@@ -581,5 +598,5 @@ def _places_late(sent: Sent) -> set[Place]:
 
 
 def _is_undone(error: KafkaError) -> bool:
-    """Whether a commit that failed so has certainly not been carried out."""
+    """Return whether a commit that failed with this error certainly has no effect."""
     return isinstance(error, TransactionFailed)

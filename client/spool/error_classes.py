@@ -1,4 +1,4 @@
-"""What a failure says about spooled records: only few are for good. Pure."""
+"""The classes of failures of spooled records: only few failures are permanent. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from ..failures import ClientError
 
 
 class ErrorClass(Enum):
-    """What is to become of records that a cluster has not taken."""
+    """A class of failures, by what becomes of the records."""
 
     AGAIN = "it may take them later"
     NOT_THIS = "it will never take one of them"
@@ -36,8 +36,9 @@ _NOT_THIS: Final = frozenset(
 
 
 def verdict(error: BaseException | None) -> ErrorClass:
-    """About the records of a batch that failed so, or of a topic that was asked about. What is not known to be for good
-    is tried again: a record is not given up for somebody's mistake in the cluster.
+    """Return the class of a failed batch's error, or of a failed look-up of a topic.
+
+    An error that is not known to be permanent is retried: a mistake in the cluster must not cost a record.
     """
     if not isinstance(error, KafkaError) or isinstance(error, ClientError):
         return ErrorClass.AGAIN

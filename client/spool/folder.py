@@ -1,7 +1,7 @@
-"""What a spool's folder keeps beside the records: who it is, and how far it was delivered as it last knew.
+"""The state of a spool's folder besides the records: the spool's identity, and the delivered position last known.
 
-lock          held by the one producer that uses the folder
-identity      the spool's id, its run, and under which names it has told the cluster how far it is
+lock          held by the producer that uses the folder
+identity      the spool's id, its run, and the names under which it has committed its position in the cluster
 delivered     the checkpoint: written at every step, so it is overwritten in place
 """
 
@@ -21,8 +21,9 @@ from ...protocol.checksum import crc32c
 from ..failures import SpoolUnusable
 
 INDEX_BITS: Final = 40
-"""A position is the number of a run and, in so many bits, of a record in it. A run begins when a producer opens the
-folder: what the one before has written last, and a power failure has taken, shares no position with anything."""
+"""The number of bits of a record's index within its run; the higher bits of a position are the run's number. A run
+begins when a producer opens the folder. So records that the previous producer wrote last and a power failure has
+deleted share no position with new records."""
 RUNS_MAX: Final = 1 << 62 - INDEX_BITS
 _FORMAT: Final = 1
 _CHECKPOINT: Final = struct.Struct(">qq?")
@@ -30,8 +31,9 @@ _CRC: Final = struct.Struct(">I")
 
 
 class Checkpoint(NamedTuple):
-    """All records before `delivered` are delivered or rejected. `open`: there may be more that are, up to
-    `under_way` or, after a power failure, beyond.
+    """The progress of delivery: all records before `delivered` are delivered or rejected.
+
+    `open` is True if more records may be delivered, up to `under_way` or, after a power failure, beyond.
     """
 
     delivered: int = 0
@@ -41,8 +43,10 @@ class Checkpoint(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class SpoolIdentity:
-    """Who a spool is. `owner`: the name under which the cluster last knew this folder; `next_owner`: the one under
-    which it may know it since. A copy of the folder has others.
+    """The identity of a spool.
+
+    `owner` is the name under which the cluster last knew this folder. `next_owner` is the name under which the cluster
+    may know it since. A copy of the folder has other names.
     """
 
     id: str
@@ -52,12 +56,12 @@ class SpoolIdentity:
 
     @property
     def name(self) -> str:
-        """Its transactional id, and the group that keeps its position."""
+        """The transactional id of the spool, and the group that stores its position."""
         return f"ottla-spool-{self.id}"
 
 
 class Folder:
-    """Of one spool, locked from `open` to `close`."""
+    """The folder of a spool, locked from `open` to `close`."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -68,7 +72,8 @@ class Folder:
         _folders.add(self)
 
     def open(self) -> None:
-        """Make it if it is not there, and begin a run. Raises SpoolUnusable: it is in use, or damaged."""
+        """Create the folder if it does not exist, lock it, and begin a run. Raises SpoolUnusable if it is in use, or
+        damaged."""
         self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         self._lock = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
@@ -85,25 +90,28 @@ class Folder:
             raise
 
     def close(self) -> None:
-        """Let others use it; idempotent."""
+        """Unlock the folder; idempotent."""
         descriptors = (self._delivered, self._lock)
-        self._delivered = self._lock = -1  # first: the child of a fork closes nothing twice
+        # They are reset first, so that the child of a fork closes no descriptor twice.
+        self._delivered = self._lock = -1
         for descriptor in descriptors:
             if descriptor >= 0:
                 os.close(descriptor)
 
     def leave_behind(self) -> None:
-        """This is the child of a fork: the lock is the parent's, and would not end before each process that has it."""
+        """Close the lock in the child of a fork. The lock is the parent's, and would last until each process with the
+        descriptor has closed it."""
         if self._lock >= 0:
             os.close(self._lock)
         self._lock = -1
 
     def begin_owner(self, known_as: str) -> None:
-        """The cluster knows the folder as `known_as`, and will know it under a new name. Durable on return."""
+        """Note that the cluster knows the folder as `known_as`, and choose a new name for the next commits. Durable on
+        return."""
         self._keep(replace(self.identity, owner=known_as, next_owner=secrets.token_hex(8)))
 
     def keep(self, checkpoint: Checkpoint, *, durably: bool = False) -> None:
-        """Write a checkpoint down."""
+        """Write a checkpoint; `durably` waits until it is on the disk."""
         data = _CHECKPOINT.pack(*checkpoint)
         os.pwrite(self._delivered, data + _CRC.pack(crc32c(data)), 0)
         if durably:
@@ -154,7 +162,8 @@ class Folder:
         data, crc = content[: _CHECKPOINT.size], content[_CHECKPOINT.size :]
         if len(content) == _CHECKPOINT.size + _CRC.size and crc == _CRC.pack(crc32c(data)):
             return Checkpoint(*_CHECKPOINT.unpack(data))
-        # None yet, or it is damaged: whom the cluster may know may have delivered more than is known here.
+        # There is no checkpoint, or it is damaged. If the cluster may know an owner, more may be delivered than the
+        # folder knows.
         known = bool(self.identity.owner or self.identity.next_owner)
         return Checkpoint(open=known)
 
@@ -171,7 +180,7 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 def sync_folder(path: Path) -> None:
-    """Make the names in a folder durable."""
+    """Make the file names in a folder durable."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

@@ -1,12 +1,12 @@
-"""Records as they stand in the spool's files. Pure.
+"""The format of records in the spool's files. Pure.
 
     file    magic "OTSPOOL", version (1 byte), marker (8 random bytes), crc32c of these 16 (4 bytes)
     frame   marker, length of the body (4 bytes), crc32c of length and body (4 bytes), body
     body    position (8), timestamp in ms (8), partition (4, -1 for none), topic, key, value, number of headers (4),
-            then for each its name and its content; texts and bytes behind their length (4, -1 for None)
+            then for each header its name and its content; texts and bytes follow their length (4, -1 for None)
 
-Numbers are big-endian. A frame of a damaged file is found again by the marker, which nobody who writes values knows: no
-value can pass for a frame of its own.
+Numbers are big-endian. The marker serves to find the next frame in a damaged file. Programs that write values do not
+know it, so no value can contain a valid frame.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ MARKER_BYTES: Final = 8
 FILE_HEADER_BYTES: Final = len(MAGIC) + 1 + MARKER_BYTES + 4
 FRAME_HEADER: Final = struct.Struct(">8sII")
 FRAME_BYTES_MAX: Final = 1 << 30
-"""No length above this is believed."""
+"""The maximum length of a frame's body; a higher length is taken for damage."""
 
 _FIXED: Final = struct.Struct(">qqi")
 _POSITION: Final = struct.Struct(">q")
@@ -33,7 +33,7 @@ _WORD: Final = struct.Struct(">I")
 
 
 class SpooledRecord(NamedTuple):
-    """A record and its place in the spool. `partition` is None where it is chosen on delivery."""
+    """A record and its position in the spool. `partition` is None if it is chosen on delivery."""
 
     position: int
     topic: str
@@ -45,7 +45,7 @@ class SpooledRecord(NamedTuple):
 
 
 class Frame(NamedTuple):
-    """A frame in a buffer: it begins at `start` and ends before `end`; its checksum is right."""
+    """A frame in a buffer: it begins at `start` and ends before `end`; its checksum is correct."""
 
     start: int
     end: int
@@ -53,8 +53,9 @@ class Frame(NamedTuple):
 
 
 class Gap(NamedTuple):
-    """Bytes in a buffer that are no frame, from `start` to before `end`. `torn`: they are the beginning of a frame
-    that was not written to its end.
+    """Bytes in a buffer that are no frame, from `start` to before `end`.
+
+    `torn` is True if they are the beginning of an incompletely written frame.
     """
 
     start: int
@@ -63,17 +64,17 @@ class Gap(NamedTuple):
 
 
 class BadFileHeader(ValueError):
-    """What is wrong with the first bytes of a file."""
+    """An error: the first bytes of a file are wrong; the message says why."""
 
 
 def file_header(marker: bytes) -> bytes:
-    """The first bytes of a file whose frames begin with `marker`."""
+    """Return the header of a file whose frames begin with `marker`."""
     start = MAGIC + bytes([VERSION]) + marker
     return start + _WORD.pack(crc32c(start))
 
 
 def read_file_header(buffer: bytes) -> bytes:
-    """The marker of a file's frames. Raises BadFileHeader."""
+    """Return the marker of a file's frames. Raises BadFileHeader."""
     if len(buffer) < FILE_HEADER_BYTES:
         raise BadFileHeader(f"its header has {len(buffer)} bytes, not {FILE_HEADER_BYTES}")
     if buffer[: len(MAGIC)] != MAGIC:
@@ -87,7 +88,7 @@ def read_file_header(buffer: bytes) -> bytes:
 
 
 def encode_frame(record: SpooledRecord, marker: bytes) -> bytes:
-    """The frame of a record. Raises ValueError above FRAME_BYTES_MAX, or for a text that UTF-8 has not."""
+    """Return the frame of a record. Raises ValueError above FRAME_BYTES_MAX, or for a text that has no UTF-8 form."""
     position, topic, partition, key, value, timestamp_ms, headers = record
     parts = [_FIXED.pack(position, timestamp_ms, -1 if partition is None else partition)]
     for field in (topic.encode(), key, value):
@@ -104,7 +105,7 @@ def encode_frame(record: SpooledRecord, marker: bytes) -> bytes:
 
 
 def walk(buffer: bytes, marker: bytes, at: int = 0) -> Iterator[Frame | Gap]:
-    """The frames of a file, `buffer` being all of it from some frame on, and what lies between them."""
+    """Yield the frames of a file, and the gaps between them. `buffer` has the rest of the file from a frame on."""
     while at < len(buffer):
         found: Frame | Gap | None = _frame_at(buffer, at, marker)
         if found is None:
@@ -118,7 +119,7 @@ def walk(buffer: bytes, marker: bytes, at: int = 0) -> Iterator[Frame | Gap]:
 
 
 def decode_frame(buffer: bytes, frame: Frame) -> SpooledRecord:
-    """The record in a frame. Raises ValueError if another program wrote it."""
+    """Return the record in a frame. Raises ValueError if another program wrote it."""
     try:
         return _decoded(buffer[frame.start + FRAME_HEADER.size : frame.end])
     except struct.error as error:
@@ -155,7 +156,7 @@ def _next_frame(buffer: bytes, at: int, marker: bytes) -> int | None:
 
 
 def _begins_at(buffer: bytes, at: int, marker: bytes) -> bool:
-    """Whether this may be the beginning of a frame that would end behind the buffer."""
+    """Return whether the bytes may be the beginning of a frame that would end after the buffer."""
     rest = len(buffer) - at
     if rest < FRAME_HEADER.size:
         there = min(rest, MARKER_BYTES)
@@ -172,7 +173,7 @@ def _decoded(body: bytes) -> SpooledRecord:
     (count,) = _LENGTH.unpack_from(body, at)
     at += _LENGTH.size
     headers: list[Header] = []
-    for _ in range(count):  # each takes bytes of the body, or raises
+    for _ in range(count):  # Each header takes bytes of the body, or raises.
         name, at = _text(body, at)
         content, at = _field(body, at)
         headers.append((name, content))

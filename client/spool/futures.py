@@ -1,6 +1,5 @@
-"""Those who wait for spooled records. Millions of records may wait for hours: of a future that its caller has dropped
-nothing is kept.
-"""
+"""The futures of spooled records. Millions of records may wait for hours, so a future that its caller has dropped costs
+no memory."""
 
 from __future__ import annotations
 
@@ -14,12 +13,13 @@ from ..producing.deliveries import BatchResult, RecordDelivery
 from ..producing.record_metadata import RecordMetadata
 
 ANY_PARTITION = -1
-"""Until it is delivered."""
+"""The partition of a record whose partition is chosen on delivery."""
 
 
 class SpooledFuture(RecordDelivery):
-    """What `send` returns: the delivery of a record that is settled alone. Who has a callback with it, as whoever
-    awaits it does, keeps it until it is done.
+    """The future that `send` returns: the delivery of a record that is settled alone.
+
+    A future with a callback, as an awaited future has, is kept until it is done.
     """
 
     __slots__ = ("__weakref__",)
@@ -29,14 +29,14 @@ class SpooledFuture(RecordDelivery):
         super().__init__(BatchResult(asyncio.get_running_loop(), topic, where), 0, timestamp_ms)
 
     def delivered(self, metadata: RecordMetadata) -> None:
-        """The record stands there."""
+        """Settle the future with the record's position in the log."""
         self.batch.partition = metadata.partition
         self.batch.acknowledged(metadata.offset, metadata.timestamp_ms)
 
     def add_done_callback(
         self, fn: Callable[[RecordDelivery], object], *, context: contextvars.Context | None = None
     ) -> None:
-        """As with any delivery, also for a caller who drops it then."""
+        """Add a callback, as for any delivery. The future is kept until it is done, even if the caller drops it."""
         if not self.done() and self not in _kept:
             _kept.add(self)
             super().add_done_callback(_kept.discard)
@@ -53,22 +53,22 @@ class WaitingFutures:
         self._by_position: WeakValueDictionary[int, SpooledFuture] = WeakValueDictionary()
 
     def add(self, position: int, future: SpooledFuture) -> None:
-        """Somebody waits for the record there."""
+        """Note the future of the record at a position."""
         self._by_position[position] = future
 
     def delivered(self, position: int, metadata: RecordMetadata) -> None:
-        """The record was delivered."""
+        """Settle the future of a record that was delivered."""
         future = self._by_position.pop(position, None)
         if future is not None:
             future.delivered(metadata)
 
     def failed(self, position: int, error: KafkaError) -> None:
-        """It never will be."""
+        """Fail the future of a record that will never be delivered."""
         future = self._by_position.pop(position, None)
         if future is not None:
             future.batch.failed(error)
 
     def all_failed(self, error: KafkaError) -> None:
-        """None of the others will be by this producer."""
+        """Fail all remaining futures, since this producer delivers no more."""
         for position in list(self._by_position):
             self.failed(position, error)

@@ -1,8 +1,8 @@
-"""How far a spool was delivered, as the cluster knows: the offsets of a group that has the spool's name.
+"""The delivered position of a spool in the cluster: the offsets of a group that has the spool's name.
 
-Each delivery commits the position behind it, in its transaction, for partition 0 of every topic that it wrote to, with
-the owner's name as metadata; the highest one counts. So the position is lost with none of the topics, only with all
-that it tells of. It expires like any group's offsets (offsets.retention.minutes).
+Each delivery commits the position after it, in its transaction, for partition 0 of every topic that it wrote to, with
+the owner's name as metadata; the highest position counts. So the deletion of a topic does not lose the position, unless
+all topics of the spool are deleted. It expires like any group's offsets (offsets.retention.minutes).
 """
 
 from __future__ import annotations
@@ -20,22 +20,24 @@ from .folder import Checkpoint, SpoolIdentity
 
 
 class KnownPosition(NamedTuple):
-    """What a cluster knows for a topic: the next position to deliver, and who has delivered so far."""
+    """The cluster's entry for a topic: the next position to deliver, and the owner who has delivered so far."""
 
     position: int
     owner: str
 
 
 class ClusterPosition:
-    """Of one spool."""
+    """The position of a spool in the cluster."""
 
     def __init__(self, cluster: Cluster, group_id: str) -> None:
         self._group_id = group_id
         self._coordinator = Coordinator(cluster, group_id, OF_GROUP, LANE)
 
     async def read(self, topics: Iterable[str] = ()) -> dict[str, KnownPosition]:
-        """By topic, what is known for all and, where a transaction may just be ending, for `topics`: of those that are
-        not named a coordinator need not tell that. Raises KafkaError, UNSTABLE_OFFSET_COMMIT among others.
+        """Return the known positions by topic.
+
+        `topics` are topics whose transaction may be just ending: a coordinator reports such a pending offset only for
+        named topics. Raises KafkaError, UNSTABLE_OFFSET_COMMIT among others.
         """
         names = list(topics)
         try:
@@ -74,10 +76,10 @@ class ClusterPosition:
 
 
 def resolve(known: Mapping[str, KnownPosition], identity: SpoolIdentity, checkpoint: Checkpoint) -> int:
-    """The position to go on from. Pure.
+    """Return the position to continue from. Pure.
 
-    Raises SpoolUnusable where another folder has delivered under this spool's id, SpoolPositionLost where nothing is
-    known and something had been under way.
+    Raises SpoolUnusable if another folder has delivered under this spool's id. Raises SpoolPositionLost if the cluster
+    knows no position while a delivery had been in progress.
     """
     newest = max(known.values(), default=None)
     if newest is not None:

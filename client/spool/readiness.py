@@ -1,7 +1,7 @@
-"""The partitions that spooled records go to, and which of them can take records now. Pure.
+"""The partitions of spooled records, and which of them can accept records now. Pure.
 
-Readers of committed records wait for each transaction that has written to their partition. So a transaction holds
-records for partitions that are ready alone: one partition that is away must not hold back the readers of all others.
+Readers of committed records wait for each transaction that has written to their partition. So a transaction writes only
+to partitions that are ready: one unavailable partition must not delay the readers of all others.
 """
 
 from __future__ import annotations
@@ -13,22 +13,22 @@ from ..connections.metadata import KnownTopic
 from .frames import SpooledRecord
 
 Place = tuple[str, int]
-"""Topic and partition."""
+"""A topic's name and a partition's number."""
 ANY_PARTITION = -1
 
 
 class Placed(NamedTuple):
-    """A record, and the partition that it goes to; None leaves the choice to the producer."""
+    """A record, and its partition; None leaves the choice to the producer."""
 
     record: SpooledRecord
     partition: int | None
 
 
 class Run(NamedTuple):
-    """The records of the next transaction, from the first that waits on.
+    """The records of the next transaction, from the first waiting record on.
 
-    `waits_for`: the partition without a leader that the first record behind them goes to; `ANY_PARTITION` of a topic
-    where no partition has one. None where there is no such record.
+    `waits_for` is the partition without a leader of the first record after them, or `ANY_PARTITION` of a topic in which
+    no partition has a leader. It is None if there is no such record.
     """
 
     records: list[Placed]
@@ -36,19 +36,20 @@ class Run(NamedTuple):
 
 
 class ReadyPartitions:
-    """Knows the partitions that have taken no record in time."""
+    """The state of partitions: which of them have accepted no record in time."""
 
     def __init__(self, draw: Callable[[Sequence[int]], int]) -> None:
-        """`draw` picks the partition of records without a key, where some partitions are late."""
+        """`draw` chooses the partition of records without a key while some partitions are late."""
         self._draw = draw
         self._late: dict[Place, None] = {}
 
     def missed(self, places: Iterable[Place]) -> None:
-        """Note partitions that have taken no record in time. No transaction has them and others from now on."""
+        """Note partitions that have accepted no record in time. From now on no transaction has both these and other
+        partitions."""
         self._late.update(dict.fromkeys(places))
 
     def took(self, places: Iterable[Place]) -> None:
-        """Note partitions that have taken records."""
+        """Note partitions that have accepted records."""
         for place in places:
             self._late.pop(place, None)
 
@@ -60,7 +61,8 @@ class ReadyPartitions:
     ) -> Run:
         """Return the longest run of records, in their order, whose partitions have leaders.
 
-        All of its partitions are late, or none is. `partition_of_key` may raise: then the producer refuses the record.
+        Either all of its partitions are late, or none. `partition_of_key` may raise: then the producer refuses the
+        record.
         """
         chosen: list[Placed] = []
         led: dict[str, frozenset[int]] = {}
@@ -91,7 +93,7 @@ class ReadyPartitions:
         return Run(chosen)
 
     def _drawn(self, topic: str, led: frozenset[int]) -> int | None:
-        """Return the partition of records without a key; None where the producer may choose among all."""
+        """Return the partition of records without a key; None if the producer may choose among all partitions."""
         late = {partition for name, partition in self._late if name == topic}
         return self._draw(sorted(led - late or led)) if late and led else None
 
@@ -100,5 +102,7 @@ def _partition_of(record: SpooledRecord, partition_of_key: Callable[[str, bytes]
     assert record.key is not None
     try:
         return partition_of_key(record.topic, record.key)
-    except Exception:  # a partitioner is the program's own: `send` meets the same, and says so
+    except (
+        Exception
+    ):  # A partitioner is a function of the program. `send` calls it again, and reports the error.
         return None

@@ -1,4 +1,4 @@
-"""Records that the cluster will never take, kept with the reason in the file 'rejected' of the spool's folder."""
+"""Records that the cluster will never accept, kept with the reason in the file 'rejected' of the spool's folder."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ logger = logging.getLogger(__name__)
 
 
 class RejectedRecord(NamedTuple):
-    """A record as it was sent, and why it was not delivered."""
+    """A record as it was sent, and the reason why it was not delivered."""
 
     record: SpooledRecord
     reason: str
 
 
 def read_rejected(spool_dir: str | os.PathLike[str]) -> Iterator[RejectedRecord]:
-    """The records of a spool that were set aside, oldest first; none if there is no such file.
+    """Yield the rejected records of a spool, oldest first; none if there is no such file.
 
-    To have done with them delete the file 'rejected' while no producer uses the folder. Raises SpoolUnusable.
+    To discard them, delete the file 'rejected' while no producer uses the folder. Raises SpoolUnusable.
     """
     content, marker = _content(Path(spool_dir) / "rejected")
     for found in walk(content, marker, FILE_HEADER_BYTES):
@@ -50,19 +50,19 @@ def read_rejected(spool_dir: str | os.PathLike[str]) -> Iterator[RejectedRecord]
 
 
 class RejectedRecords:
-    """The file that they are in. What was rejected is not tried again, also by the producers to come."""
+    """The file of rejected records. Rejected records are not sent again, also not by later producers."""
 
     def __init__(self, folder: Path) -> None:
         self.count = 0
-        """Records in the file."""
+        """Number of records in the file."""
         self.bytes = 0
-        """What it takes."""
+        """Size of the file in bytes."""
         self._path = folder / "rejected"
         self._marker = b""
         self._positions: set[int] = set()
 
     def open(self, position: int) -> None:
-        """Learn what is there already of records from `position` on. Raises SpoolUnusable."""
+        """Read the rejected records from `position` on. Raises SpoolUnusable."""
         content, self._marker = _content(self._path)
         self.bytes = min(len(content), FILE_HEADER_BYTES)
         for found in walk(content, self._marker, FILE_HEADER_BYTES):
@@ -75,13 +75,13 @@ class RejectedRecords:
                 self.bytes = found.end
                 logger.error("%s is damaged from byte %d to %d", self._path, found.start, found.end)
         if self._path.exists():
-            os.truncate(self._path, self.bytes)  # what follows was not written whole
+            os.truncate(self._path, self.bytes)  # The rest was written incompletely.
 
     def __contains__(self, position: int) -> bool:
         return position in self._positions
 
     def add(self, records: list[tuple[SpooledRecord, KafkaError]]) -> None:
-        """Set records aside. Durable on return. Raises SpoolUnusable."""
+        """Add records to the file. Durable on return. Raises SpoolUnusable."""
         new = not self._marker or not self._path.exists()
         if new:
             self.bytes = self.count = 0
@@ -106,7 +106,7 @@ class RejectedRecords:
         self._positions.update(record.position for record, _ in records)
 
     def delivered(self, position: int) -> None:
-        """Forget the positions before this one: they will not be asked for."""
+        """Forget the positions before this one, as they are not looked up any more."""
         if self._positions:
             self._positions = {one for one in self._positions if one >= position}
 
@@ -117,7 +117,7 @@ def _content(path: Path) -> tuple[bytes, bytes]:
     except FileNotFoundError:
         return b"", b""
     if len(content) < FILE_HEADER_BYTES:
-        return b"", b""  # it was just being begun
+        return b"", b""  # The file was just being created.
     try:
         return content, read_file_header(content)
     except BadFileHeader as error:

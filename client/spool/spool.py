@@ -1,4 +1,4 @@
-"""A producer's spool as a whole: what `send`, `flush`, `sync` and `stop` do with it."""
+"""A producer's spool as a whole: its part in `send`, `flush`, `sync` and `stop`."""
 
 from __future__ import annotations
 
@@ -19,21 +19,23 @@ from .rejected_records import RejectedRecords
 from .spool_log import SpoolLog
 
 STOP_S: Final = 5.0
-"""So long `stop` goes on delivering."""
+"""Time in seconds for which `stop` continues to deliver."""
 SEGMENT_BYTES_MAX: Final = 4 << 20
 FRAME_OVERHEAD: Final = 64
-"""What a frame takes beside the record, without its topic."""
+"""Bytes that a frame takes besides the record and its topic."""
 YIELD_BYTES: Final = 64 << 10
-"""After so many bytes `send` lets others have the event loop."""
+"""Number of bytes after which `send` yields to the event loop."""
 RECORDS_PER_LIMIT: Final = 4
-"""So many of the largest records fit into the smallest spool."""
+"""Number of the largest records that fit into the smallest spool."""
 logger = logging.getLogger(__name__)
 
 
 class Spooled(NamedTuple):
-    """What is in a spool. `records` wait to be delivered; `bytes`: what its files take, those that were set aside
-    included; `rejected`: records in the file 'rejected'; `damaged`: files that were set aside because they could not be
-    read; `error`: what keeps the records from being delivered now.
+    """The content of a spool.
+
+    `records` is the number of records that wait to be delivered, `bytes` the size of all its files, including rejected
+    and damaged ones. `rejected` is the number of records in the file 'rejected', `damaged` the number of files that
+    hold unreadable data. `error` is the reason why records are not delivered now.
     """
 
     records: int = 0
@@ -44,7 +46,7 @@ class Spooled(NamedTuple):
 
 
 class Spool:
-    """Made by a producer with a `spool_dir`."""
+    """The spool of a producer with a `spool_dir`."""
 
     def __init__(
         self,
@@ -55,8 +57,8 @@ class Spool:
         courier: Callable[[str], Courier],
         attempt_s_max: float,
     ) -> None:
-        """`patience_s`: how long `send` waits while it is full; `courier` makes a producer for a transactional id.
-        `attempt_s_max`: the most that a transaction of it may wait for acknowledgements."""
+        """`patience_s` is how long `send` waits while the spool is full; `courier` creates a producer for a
+        transactional id. `attempt_s_max` is the longest that a transaction may wait for acknowledgements."""
         self.path = path
         self._bytes_max = bytes_max
         self._patience_s = patience_s
@@ -74,7 +76,7 @@ class Spool:
         self._left: Spooled | None = None
 
     async def start(self) -> None:
-        """Take the folder and begin to deliver. Raises SpoolUnusable."""
+        """Open the folder and begin to deliver. Raises SpoolUnusable."""
         try:
             log = await in_thread(self._open)
         except asyncio.CancelledError:
@@ -111,7 +113,7 @@ class Spool:
     # ------------------------------------------------------------ sending
 
     def check(self) -> None:
-        """Raises what keeps it from taking records, and from delivering them."""
+        """Raise the error that prevents new records, or their delivery."""
         if self._task is None:
             raise RuntimeError(f"the spool {self.path} is being opened: wait for the producer's start")
         if self._stopped:
@@ -123,7 +125,7 @@ class Spool:
             ) from delivery.error
 
     def has_room(self, topic: str, size: int) -> bool:
-        """For a record of estimated `size`."""
+        """Return whether the spool has room for a record of estimated `size` bytes."""
         used = self._started[0].bytes + self._rejected.bytes
         return used + size + len(topic) + FRAME_OVERHEAD <= self._bytes_max
 
@@ -144,7 +146,7 @@ class Spool:
         )
 
     def add(self, topic: str, partition: int | None, record: PendingRecord) -> tuple[SpooledFuture, bool]:
-        """Write a record down; its future, and whether it is time to let others have the event loop."""
+        """Write a record. Returns its future, and whether it is time to yield to the event loop."""
         if partition is not None and not 0 <= partition < 1 << 31:
             raise ValueError(f"partition is a whole number from 0 on, or None, not {partition!r}")
         log, delivery = self._started
@@ -161,7 +163,7 @@ class Spool:
         return future, True
 
     async def flush(self) -> None:
-        """Wait until all that was added before is delivered or rejected. Raises SpoolUnusable."""
+        """Wait until all records added before are delivered or rejected. Raises SpoolUnusable."""
         log, delivery = self._started
         end = log.end
         while delivery.position < end:
@@ -169,12 +171,12 @@ class Spool:
             await delivery.moved()
 
     async def sync(self) -> None:
-        """Return once all that was added before is on the disk. Raises SpoolUnusable."""
+        """Return once all records added before are on the disk. Raises SpoolUnusable."""
         await in_thread(self._started[0].sync)
 
     @property
     def spooled(self) -> Spooled:
-        """What is in it."""
+        """The content of the spool."""
         if self._left is not None:
             return self._left
         if self._log is None or self._delivery is None:
@@ -190,7 +192,7 @@ class Spool:
     # ------------------------------------------------------------ the end
 
     async def stop(self) -> None:
-        """Deliver what can be within STOP_S, then let the folder go; what is left stays there."""
+        """Deliver records for up to STOP_S, then close the folder; undelivered records remain in it."""
         if self._task is None or self._log is None or self._delivery is None:
             return
         try:
@@ -198,12 +200,12 @@ class Spool:
                 async with asyncio.timeout(STOP_S):
                     await self.flush()
         finally:
-            self._stopped = True  # for those who wait for room, whom the end of the task wakes
+            self._stopped = True  # for callers that wait for room: the end of the task wakes them
             self._task.cancel()
             await asyncio.wait([self._task])
             try:
                 await in_thread(self._close)
-            finally:  # a disk that fails now keeps nobody waiting
+            finally:  # A disk that fails now must not keep callers waiting.
                 self._waiting.all_failed(
                     LeftInSpool(
                         f"the producer was stopped; the record is in the spool {self.path} for the next one"
@@ -213,12 +215,12 @@ class Spool:
     def _close(self) -> None:
         log, delivery = self._started
         left = self.spooled
-        known = 0  # the position that the folder certainly knows: no file with later records is deleted
+        known = 0  # position that the folder certainly knows: no file with later records is deleted
         try:
             try:
                 log.sync()
             except SpoolFileDeleted:
-                if not delivery.dead:  # else it was told
+                if not delivery.dead:  # else the error was raised already
                     raise
             self._folder.keep(delivery.clean_checkpoint, durably=True)
             known = delivery.position

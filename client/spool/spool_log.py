@@ -1,8 +1,8 @@
-"""The records of a spool, in files of a few megabytes called after the position of their first record.
+"""The records of a spool, in files of a few megabytes named by the position of their first record.
 
-Records are appended to the newest file and read in order; a file whose records are all delivered is deleted. What is
-damaged is found when the log is opened, or read: it is copied into a file of its own, told, and passed over. Only a
-frame at the very end that was not written whole, of which no `send` has returned, is cut off.
+Records are appended to the newest file and read in order; a file whose records are all delivered is deleted. Damage is
+found when the log is opened, or read. Damaged bytes are copied into a separate file, logged, and skipped. Only an
+incomplete frame at the very end, for which no `send` has returned, is cut off.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ logger = logging.getLogger(__name__)
 
 
 class Chunk(NamedTuple):
-    """Records that follow each other, and the position behind them."""
+    """Consecutive records, and the position after them."""
 
     records: list[SpooledRecord]
     end: int
@@ -45,7 +45,7 @@ class Chunk(NamedTuple):
 
 @dataclass(eq=False, slots=True)
 class _Segment:
-    """A file. Invariant: base <= the positions of its records < end."""
+    """A file of records. Invariant: base <= the positions of its records < end."""
 
     path: Path
     base: int
@@ -57,7 +57,7 @@ class _Segment:
 
 @dataclass(slots=True)
 class _Window:
-    """What was read of a segment: `buffer` stands in the file from `offset` on, and is used up to `at`."""
+    """The part of a file that was read: `buffer` begins at byte `offset` of the file, and is consumed up to `at`."""
 
     segment: _Segment
     buffer: bytes
@@ -67,16 +67,16 @@ class _Window:
 
 
 class SpoolLog:
-    """Of one folder. `read` may run in another thread than `append`; of each there is one at a time."""
+    """The log in a folder. `read` may run in another thread than `append`, but each in only one thread at a time."""
 
     def __init__(self, path: Path, base: int, segment_bytes: int) -> None:
-        """`base`: the first position that is given out; all that are in the files are lower."""
+        """`base` is the first position to assign; all positions in the files are lower."""
         self.end = base
-        """The position of the next record."""
+        """Position of the next record."""
         self.bytes = 0
-        """What the files take, those set aside included."""
+        """Size of all files in bytes, including damaged data that was set aside."""
         self.damaged = 0
-        """Files with what was set aside, now."""
+        """Number of files with damaged data."""
         self._path = path
         self._segment_bytes = segment_bytes
         self._segments: list[_Segment] = []  # Invariant: ordered by base
@@ -86,7 +86,7 @@ class SpoolLog:
         self._window: _Window | None = None
 
     def open(self) -> None:
-        """Look through all files, so that it is known what is in them. Raises SpoolUnusable."""
+        """Read all files, so that their content is known. Raises SpoolUnusable."""
         for aside in self._path.glob(DAMAGED + "*"):
             self.bytes += aside.stat().st_size
             self.damaged += 1
@@ -107,8 +107,10 @@ class SpoolLog:
         timestamp_ms: int,
         headers: Headers,
     ) -> int:
-        """Write a record to the newest file; returns its position. It outlives the process, and `sync` lets it outlive
-        the machine. Raises SpoolUnusable if the disk does not take it, and ValueError.
+        """Write a record to the newest file. Returns its position.
+
+        The record survives the end of the process; after `sync` it survives the failure of the machine. Raises
+        SpoolUnusable if the disk fails, and ValueError.
         """
         active = self._active
         if active is None or active.size >= self._segment_bytes:
@@ -129,25 +131,26 @@ class SpoolLog:
         return position
 
     def read(self, position: int, records_max: int, bytes_max: int) -> Chunk:
-        """Records from `position` on, at least one if there is any; they take little more than `bytes_max`."""
-        end = self.end  # before the search: what another thread appends meanwhile is not passed over
+        """Return records from `position` on, at least one if there is any; they take little more than `bytes_max`."""
+        # It is read before the search, so that records that another thread appends meanwhile are not skipped.
+        end = self.end
         segment = next((one for one in self._segments if one.end > position), None)
         if segment is None:
             return Chunk([], max(position, end))
-        end = segment.end  # what was appended up to here is in the file
+        end = segment.end  # Records up to here are in the file.
         records: list[SpooledRecord] = []
         if self._window is not None and self._window.position > position:
-            self._window = None  # it is asked for again
+            self._window = None  # The position is read again.
         window = self._window_at(segment)
         while not records and window.at < len(window.buffer):
             self._take(window, position, records, records_max, bytes_max)
             window = self._window_at(segment)
-        if not records:  # what was left of it is damaged
+        if not records:  # The rest of the file is damaged.
             window.position = end
         return Chunk(records, window.position)
 
     def check_files(self) -> None:
-        """Raise SpoolFileDeleted if a file whose records were not delivered is gone, and its folder is there."""
+        """Raise SpoolFileDeleted if a file with undelivered records is gone while the folder exists."""
         for segment in list(self._segments):
             if not segment.path.exists() and segment in self._segments and self._path.exists():
                 raise SpoolFileDeleted(
@@ -156,7 +159,7 @@ class SpoolLog:
                 )
 
     def count_from(self, position: int) -> int:
-        """How many records there are from `position` on."""
+        """Return the number of records from `position` on."""
         return sum(
             min(one.records, one.end - max(position, one.base))
             for one in self._segments
@@ -164,7 +167,7 @@ class SpoolLog:
         )
 
     def delivered(self, position: int) -> None:
-        """Delete the files that have no record from `position` on; the newest only once it is full."""
+        """Delete the files without records from `position` on; the newest file only once it is full."""
         while self._segments and self._segments[0].end <= position:
             oldest = self._segments[0]
             if oldest is self._active:
@@ -174,7 +177,7 @@ class SpoolLog:
             self._delete(oldest)
 
     def sync(self) -> None:
-        """Return once all that was appended before is on the disk. Raises SpoolUnusable."""
+        """Return once all records appended before are on the disk. Raises SpoolUnusable."""
         paths = list(self._unsynced)
         newest = None if self._active is None else self._active.path
         try:
@@ -227,9 +230,8 @@ class SpoolLog:
         return self._active
 
     def _cut_off(self, active: _Segment) -> None:
-        """What was written of a record that the disk did not take. Where that fails, too, nothing may come to stand
-        behind it: the next record begins another file.
-        """
+        """Cut off a partly written record. If that fails, too, the file gets no more records: the next record begins
+        another file."""
         try:
             os.ftruncate(self._file, active.size)
         except OSError:
@@ -249,7 +251,7 @@ class SpoolLog:
             self._window = None
         self._unsynced.pop(segment.path, None)
         self.bytes -= segment.size
-        segment.path.unlink(missing_ok=True)  # somebody may have tidied up
+        segment.path.unlink(missing_ok=True)  # An operator may have deleted it.
 
     def _window_at(self, segment: _Segment) -> _Window:
         window = self._window
@@ -275,7 +277,7 @@ class SpoolLog:
         records_max: int,
         bytes_max: int,
     ) -> None:
-        """Take records from `position` on out of what was read."""
+        """Append to `records` those from `position` on that are in the window."""
         begun = window.at
         for found in walk(window.buffer, window.segment.marker, begun):
             if len(records) >= records_max or (records and window.at - begun >= bytes_max):
@@ -290,7 +292,7 @@ class SpoolLog:
                 continue
             try:
                 records.append(decode_frame(window.buffer, found))
-            except ValueError:  # its checksum is right, and it makes no sense
+            except ValueError:  # Its checksum is correct, but its content is invalid.
                 place = window.offset + found.start
                 self._set_aside(window.segment.path, place, window.buffer[found.start : found.end])
 
@@ -321,7 +323,7 @@ class SpoolLog:
 
     def _header_lost(self, path: Path, content: bytes, newest: bool, error: BadFileHeader) -> None:
         if newest and len(content) < FILE_HEADER_BYTES:
-            path.unlink()  # it was just being begun
+            path.unlink()  # The file was just being created.
             return
         path.rename(path.with_name(DAMAGED + path.name))
         self.bytes += len(content)
@@ -330,7 +332,7 @@ class SpoolLog:
                    DAMAGED, path.name)  # fmt: skip
 
     def _set_aside(self, path: Path, offset: int, content: bytes) -> None:
-        """Once for each place, however often it is met."""
+        """Copy damaged bytes into a separate file, once for each place, however often it is read."""
         aside = path.with_name(f"{DAMAGED}{path.stem}-{offset}")
         if aside.exists():
             return

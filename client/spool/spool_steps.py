@@ -1,4 +1,4 @@
-"""The steps of `send` where there is a spool: a record's place is in its files, whatever the cluster knows."""
+"""The steps of `send` with a spool: a record is written to its files, whatever the state of the cluster."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from .spool import Spool
 
 
 class SpoolSteps(SendSteps):
-    """Of one producer. No batch is ever open, so that `append` leaves every record to the other steps."""
+    """The steps of a producer with a spool. No batch is ever open, so `append` leaves every record to these steps."""
 
     keeps_records = True
 
     def __init__(self, instead_of: SendSteps, spool: Spool) -> None:
-        """`instead_of`: those that the producer would have without its spool."""
+        """`instead_of` are the steps that the producer would have without its spool."""
 
         def check_open() -> None:
             instead_of.check_open()
@@ -28,28 +28,28 @@ class SpoolSteps(SendSteps):
         self._spool = spool
 
     def is_plain(self, value: object, key: object, timestamp_ms: int | None, headers: object) -> bool:
-        """None is."""
+        """Return False, since a spool writes every record itself."""
         return False
 
     def ready(self, topic: str, size: int, partition: int | None = None) -> bool:
-        """Whether there is room in the spool."""
+        """Return whether there is room in the spool."""
         return self._spool.has_room(topic, size)
 
     async def become_ready(self, topic: str, size: int, partition: int | None = None) -> None:
-        """Wait until there is. Raises SpoolFull, and what `check_open` raises."""
+        """Wait until there is room. Raises SpoolFull, and the errors of `check_open`."""
         await self._spool.room(topic, size)
         self.check_open()
 
     def add(
         self, topic: str, partition: int | None, record: PendingRecord, size: int
     ) -> tuple[SpooledFuture, bool]:
-        """Write the record down; its delivery, and whether it is the loop's turn. Raises SpoolUnusable."""
+        """Write the record. Returns its delivery, and whether it is the loop's turn. Raises SpoolUnusable."""
         return self._spool.add(topic, partition, record)
 
     async def send_columns(
         self, topic: str, source: ColumnSource, partition: int | str | None
     ) -> ColumnsDelivery:
-        """Raises ValueError: rows of columns do not go through a spool."""
+        """Raise ValueError: rows of columns cannot go through a spool."""
         raise ValueError(
             "send_arrow does not go through a spool: leave the spool_dir out, or send the rows one by one"
         )
