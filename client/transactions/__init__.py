@@ -1,1 +1,1 @@
-"""Transactions: of a producer, of those who write in another's, and of readers who want them whole."""
+"""Transactions: of a producer, of writers that join a producer's transaction, and of readers that read them whole."""

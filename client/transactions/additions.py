@@ -1,4 +1,4 @@
-"""Partitions and offsets that become part of a transaction: requests that add them, and how their answers fail it."""
+"""Requests that add partitions and offsets to a transaction, and the effect of failed answers on it."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ FATAL: Final = frozenset(
         ErrorCode.UNSUPPORTED_VERSION,
     }
 )
-"""What a coordinator answers that aborting does not repair, but for `Transactions._ends_it`."""
+"""Errors of a coordinator that aborting does not repair, with the exceptions of `Transactions._ends_it`."""
 
 
 def addition(
     transactional_id: str, identity: ProducerIdentity, places: Sequence[PartitionName]
 ) -> AddPartitionsToTxnRequest:
-    """Partitions are to be part of the transaction."""
+    """Return the request that adds partitions to the transaction."""
     topics: defaultdict[str, list[int]] = defaultdict(list)
     for topic, partition in places:
         topics[topic].append(partition)
@@ -59,7 +59,7 @@ def offset_commit(
     offsets: Mapping[TopicPartition, OffsetAndMetadata],
     group: ConsumerGroupMetadata,
 ) -> TxnOffsetCommitRequest:
-    """Offsets of a group are to count with the transaction."""
+    """Return the request that commits a group's offsets with the transaction."""
     topics: defaultdict[str, list[TxnOffsetCommitRequestPartition]] = defaultdict(list)
     for (topic, partition), (offset, metadata) in offsets.items():
         topics[topic].append(
@@ -80,7 +80,7 @@ def offset_commit(
 
 
 def addition_failure(answer: AddPartitionsToTxnResponse) -> KafkaError | None:
-    """What adding partitions has failed with."""
+    """Return the error of an answer about added partitions, or None."""
     return _worst(
         "WRITE",
         (
@@ -92,7 +92,7 @@ def addition_failure(answer: AddPartitionsToTxnResponse) -> KafkaError | None:
 
 
 def offsets_failure(answer: TxnOffsetCommitResponse) -> KafkaError | None:
-    """What committing offsets has failed with."""
+    """Return the error of an answer about committed offsets, or None."""
     return _worst(
         "READ",
         (
@@ -104,7 +104,8 @@ def offsets_failure(answer: TxnOffsetCommitResponse) -> KafkaError | None:
 
 
 def _worst(operation: str, codes: Iterable[tuple[int, PartitionName]]) -> KafkaError | None:
-    """Of many answers the one that decides: what is final comes before what helps itself."""
+    """Return the decisive error of an answer: fatal errors come first, then other permanent ones, then retriable
+    ones."""
     failures = [
         cluster_error(ErrorCode.of(code), f"{place[0]}-{place[1]}", operation=operation, name=place[0])
         for code, place in codes

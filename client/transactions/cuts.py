@@ -1,4 +1,4 @@
-"""Cuts on the wire: what leaders are asked of partitions, and what they answer. Pure."""
+"""Requests and answers of leaders about cuts. Pure."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from ..records import TopicPartition
 
 
 def cut_topics(partitions: Iterable[TopicPartition], topics: Mapping[str, KnownTopic]) -> list[CutTopic]:
-    """For FindCut and ListCutOffsets, which go by topic ids. `topics`: those of the partitions, by name."""
+    """Return partitions as FindCut and ListCutOffsets name them, by topic id. `topics` has the partitions' topics by
+    name."""
     by_topic: defaultdict[str, list[int]] = defaultdict(list)
     for topic, index in partitions:
         by_topic[topic].append(index)
@@ -23,7 +24,7 @@ def cut_topics(partitions: Iterable[TopicPartition], topics: Mapping[str, KnownT
 def cut_offsets(
     answer: ListCutOffsetsResponse, topics: Mapping[str, KnownTopic]
 ) -> dict[TopicPartition, CutOffset | KafkaError]:
-    """What a leader says of each partition. `topics`: those that it was asked about, by name."""
+    """Return a leader's answer about each partition. `topics` has the topics of the request by name."""
     names = {info.id: name for name, info in topics.items()}
     found: dict[TopicPartition, CutOffset | KafkaError] = {}
     for topic in answer.topics:

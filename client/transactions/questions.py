@@ -1,4 +1,4 @@
-"""Questions that must reach the cluster one after the other, each asked until its answer is final."""
+"""Requests that must reach the cluster one after the other, each repeated until its answer is final."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ _NOT_THE_ID = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
 ResponseT = TypeVar("ResponseT", bound=Message)
 ResultT = TypeVar("ResultT")
 Failure = Callable[[ResponseT], KafkaError | None]
-"""What an answer says went wrong."""
+"""A function that returns the error in an answer, or None."""
 
 
 class ProducerQuestions:
-    """Of one transactional producer, `whose` name stands in what they fail with."""
+    """The requests of a transactional producer; `whose` names it in error texts."""
 
     def __init__(self, whose: str, patience_s: float, retry_backoff_max_ms: int) -> None:
         self._whose = whose
@@ -41,16 +41,18 @@ class ProducerQuestions:
         at_most: int | None = None,
         useful: Callable[[], bool] = lambda: True,
     ) -> ResponseT:
-        """Ask, in version `at_most` or below, until the answer is final; no more once it is not `useful`.
+        """Send a request, in version `at_most` or below, until its answer is final, or it is not `useful` any more.
 
-        Raises KafkaError: RequestTimedOut when patience is over, else what was refused.
+        Raises KafkaError: RequestTimedOut when the patience is over, ClientClosed, TransactionAborted when the request
+        is not useful any more, else the cluster's refusal.
         """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._patience_s
         backoff = Backoff(self._retry_backoff_max_ms)
         while True:
             try:
-                # In a task of its own: whoever gives up waiting must not let the next question overtake this one.
+                # It runs in a separate task, so that the next request does not overtake it when the caller is
+                # cancelled.
                 asking = self.spawn(self._ask_in_turn(whom, request, at_most, useful))
                 answer = await asyncio.shield(asking)
                 error = failure(answer)
@@ -80,14 +82,14 @@ class ProducerQuestions:
             await asyncio.sleep(backoff.next_s())
 
     def spawn(self, coroutine: Coroutine[None, None, ResultT]) -> asyncio.Task[ResultT]:
-        """Run it as a task that `close` ends."""
+        """Run a coroutine as a task that `close` cancels."""
         task = asyncio.ensure_future(coroutine)
         self._tasks[task] = None
         task.add_done_callback(self._done)
         return task
 
     def close(self) -> None:
-        """Ask no more; who waits is told ClientClosed."""
+        """Send no more requests; waiting callers get ClientClosed."""
         self._closed = True
         for task in self._tasks:
             task.cancel()
@@ -105,7 +107,9 @@ class ProducerQuestions:
             asking = asyncio.ensure_future(whom.ask(request, at_most=at_most))
             try:
                 while not (await asyncio.wait([asking], timeout=STALL_S))[0]:
-                    await whom.leave_if_replaced()  # it may hang while another one has taken over
+                    await (
+                        whom.leave_if_replaced()
+                    )  # The coordinator may hang after another one has taken over.
                 return asking.result()
             finally:
                 asking.cancel()
@@ -113,9 +117,10 @@ class ProducerQuestions:
     def _done(self, task: asyncio.Task[Any]) -> None:
         del self._tasks[task]
         if not task.cancelled():
-            task.exception()  # whoever still waits gets it; nobody else is warned
+            # A caller that still waits gets the exception; otherwise asyncio would log it as never retrieved.
+            task.exception()
 
 
 def failure_of(code: int, message: str | None = None) -> KafkaError | None:
-    """What a code from the wire says, None for success."""
+    """Return the exception for an error code, or None for success."""
     return cluster_error(ErrorCode.of(code), "", message) if code else None

@@ -1,6 +1,6 @@
-"""Reads whole transactions: asks for cuts, fetches up to them, hands the batches to the assembler.
+"""A reader of whole transactions: it requests cuts, fetches up to them, and passes the batches to the assembler.
 
-It takes a cluster of Ottla: FindCut and ListCutOffsets are APIs of its own.
+It needs a cluster of Ottla, since FindCut and ListCutOffsets are APIs of Ottla alone.
 """
 
 from __future__ import annotations
@@ -25,12 +25,12 @@ from .whole_transactions import NOTHING, Assembler, CommittedTransaction, NewAss
 LANE = "cuts"
 BETWEEN_CUTS_S = 0.004
 IDLE_MAX_MS = 100
-"""A new cut is asked for at least this often while there is nothing to read."""
+"""Time in ms between requests for a new cut, at most, while there is nothing to read."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReaderOptions:
-    """See Consumer.transactions."""
+    """The options of `Consumer.transactions`, which has their meaning."""
 
     after: int | None
     buffer_bytes_max: int
@@ -39,7 +39,7 @@ class ReaderOptions:
 
 
 class TransactionReader:
-    """For some partitions, as long as it is iterated over."""
+    """A reader of some partitions, for as long as it is iterated over."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class TransactionReader:
         self._timeout_s = fetching.request_timeout_ms / 1000
         self._retry_backoff_max_ms = fetching.retry_backoff_max_ms
         self._begins_at_end = options.after is None and fetching.reset_timestamp == LATEST
-        # Open transactions are read too, and an offset that is gone must not be passed over in silence.
+        # Open transactions are read, too, and a deleted offset must not be skipped silently.
         self._fetcher = Fetcher(
             cluster, replace(fetching, read_committed=False, reset_timestamp=None), "transactions"
         )
@@ -67,7 +67,7 @@ class TransactionReader:
         }
 
     async def transactions(self) -> AsyncGenerator[CommittedTransaction, None]:
-        """Without end. Raises KafkaError."""
+        """Yield committed transactions without end. Raises KafkaError."""
         idle = Backoff(IDLE_MAX_MS)
         assembler = await self._begin()
         try:
@@ -103,7 +103,7 @@ class TransactionReader:
             await self._fetcher.stop()
 
     async def stop(self) -> None:
-        """Fetch no more; who goes on iterating is told ClientClosed."""
+        """Stop fetching; further iteration raises ClientClosed."""
         self._stopped = True
         self._fetcher.wake_waiter()
         await self._fetcher.stop()
@@ -115,8 +115,9 @@ class TransactionReader:
     # ------------------------------------------------------------ where to begin
 
     async def _begin(self) -> Assembler:
-        """At the log starts; or at the ends, in such a way that the first transaction told of is whole."""
-        self._fetcher.assign(self._partitions)  # First: its topics are followed for as long as they are read.
+        """Begin at the log starts; or at the ends, such that the first transaction yielded is whole."""
+        # This comes first, so that metadata of its topics is refreshed while they are read.
+        self._fetcher.assign(self._partitions)
         which = LATEST if self._begins_at_end else EARLIEST
         found = await self._stable.list_offsets(dict.fromkeys(self._partitions, which))
         starts = {one: offset for one, (offset, _) in found.items()}
@@ -135,8 +136,8 @@ class TransactionReader:
     async def _cut_beyond(
         self, stable: Mapping[TopicPartition, int]
     ) -> tuple[int, Mapping[TopicPartition, int]]:
-        """A cut with all markers that lie before these last stable offsets. What is decided later has none there, and
-        so no record either."""
+        """Return a cut with all markers before these last stable offsets. A transaction decided later has no marker
+        there, and thus no record either."""
         idle = Backoff(IDLE_MAX_MS)
         while True:
             cut, offsets = await self._next_cut()
@@ -147,7 +148,8 @@ class TransactionReader:
     # ------------------------------------------------------------ batches
 
     def _has_batch(self, one: TopicPartition) -> bool:
-        """Of those fetched, chunk by chunk: the fetcher goes on when it is rid of one."""
+        """Return whether a fetched batch is available. Fetched chunks are taken one by one, since each taken chunk lets
+        the fetcher continue."""
         batches, state = self._batches[one], self._fetcher.assigned[one]
         while not batches and state.buffer:
             batches.extend(state.buffer.pop(0).batches())
@@ -155,7 +157,7 @@ class TransactionReader:
         return bool(batches)
 
     def _take(self, assembler: Assembler, one: TopicPartition) -> Iterable[tuple[BatchHeader, memoryview]]:
-        """What of the batches at hand belongs to the cut."""
+        """Yield the available batches that belong to the cut."""
         batches = self._batches[one]
         while batches and assembler.takes(one, batches[0][0]):
             yield batches.popleft()
@@ -163,7 +165,8 @@ class TransactionReader:
     # ------------------------------------------------------------ cuts
 
     async def _next_cut(self) -> tuple[int, dict[TopicPartition, int]]:
-        """The newest cut, and its offset in each partition. Asks while leaders move, up to the request timeout."""
+        """Return the newest cut, and its offset in each partition. Leader changes are retried up to the request
+        timeout."""
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._timeout_s
         backoff = Backoff(self._retry_backoff_max_ms)

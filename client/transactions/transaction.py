@@ -1,4 +1,4 @@
-"""One transaction, as its owner sees it."""
+"""A transaction, as its owner uses it."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ _RECEIPT = "w1"
 
 
 class WriterReceipt(NamedTuple):
-    """What a writer has to show its owner for its records to count.
+    """A receipt by which a writer's records are included in the owner's commit.
 
         text = str(receipt)
         transaction.include(WriterReceipt.parse(text))
 
-    The text is short, and of letters, digits and dots.
+    The text is short, and consists of letters, digits and dots.
     """
 
     producer_id: int
@@ -33,7 +33,7 @@ class WriterReceipt(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> WriterReceipt:
-        """The receipt that `text` stands for. Raises ValueError."""
+        """Return the receipt for a text. Raises ValueError."""
         kind, *numbers = text.split(".")
         if kind != _RECEIPT or len(numbers) != 2 or not all(one.isdecimal() for one in numbers):
             raise ValueError(f"{text!r} is no writer's receipt; those look like {_RECEIPT}.4711.0")
@@ -44,37 +44,39 @@ Receipt = WriterReceipt | str | tuple[int, int]
 
 
 class Transaction:
-    """From `Producer.transaction` or `Producer.begin`. As a block it begins, if it has not begun, and is committed at
-    the end of the block, or aborted when that raises:
+    """A transaction from `Producer.transaction` or `Producer.begin`.
+
+    As a block it begins, if it has not begun. The end of the block commits it; an exception in the block aborts it:
 
         async with producer.transaction():
             await producer.send("payments", b"...")
             await producer.send("ledger", b"...")
 
-    What the block raises goes on; if the abort fails as well, that is noted in it. Cancelled at the end of the block it
-    is aborted, too, unless the commit was asked for already: how that ends is known to who commits again, by
-    `Producer.commit_transaction`.
+    The exception propagates; if the abort fails as well, that is noted in the exception. If the task is cancelled at
+    the end of the block, the transaction is aborted, too, unless the commit was requested already. Then another
+    `Producer.commit_transaction` returns the outcome.
     """
 
     def __init__(self, transactions: Transactions, app_version: int | None, *, shared: bool) -> None:
         self.app_version = app_version
         self.result: CommitResult | None = None
-        """How the commit went, once it has."""
+        """Result of the commit, once it has succeeded."""
         self._transactions = transactions
         self._wants_sharing = shared
         self._shared: Shared | None = None
-        self._number = 0  # which of the producer's transactions it is, once it has begun
+        self._number = 0  # number of the transaction among those of the producer, once it has begun
         self._writers: list[WriterReceipt] = []
 
     @property
     def token(self) -> str:
-        """For `TransactionWriter.join` in any process. A short text; whoever has it may write in the transaction."""
+        """The token for `TransactionWriter.join` in any process. It is a short text that permits its holder to write in
+        the transaction."""
         if self._shared is None:
             raise OutOfTurn("nobody can join this transaction: begin it with `begin`")
         return self._shared.token
 
     async def begin(self) -> Self:
-        """Begin it. Raises what Transactions raises."""
+        """Begin the transaction. Raises the errors of `Transactions.begin`."""
         if self._number:
             raise OutOfTurn("the transaction was begun before: each needs an object of its own")
         if self._wants_sharing:
@@ -85,15 +87,15 @@ class Transaction:
         return self
 
     def include(self, *receipts: Receipt) -> None:
-        """Let the commit count what these writers have written."""
+        """Include the records of these writers in the commit."""
         self._writers += [receipt_of(one) for one in receipts]
 
     async def commit(self, writers: Iterable[Receipt] = ()) -> CommitResult:
-        """Commit what the owner and exactly these writers have written, those that were included among them; whatever
-        others wrote is aborted. When this returns, readers of committed records see all of it.
+        """Commit the records of the owner and of exactly these writers, including those of `include`; records of other
+        writers are aborted. When this returns, readers of committed records see all of them.
 
-        Where the application version was committed before, all is aborted, and the result says so. Raises
-        TransactionFailed where only an abort is left, as for a writer who never joined.
+        If the application version was committed before, everything is aborted, and the result says so. Raises
+        TransactionFailed if the transaction can only be aborted, as for a writer that never joined.
         """
         self._check()
         given = fitted("commit: writers", writers, Iterable[Receipt])
@@ -102,7 +104,7 @@ class Transaction:
         return self.result
 
     async def abort(self) -> None:
-        """Let nothing of it count, whoever wrote it."""
+        """Abort all records of the transaction, from all its writers."""
         self._check()
         await self._transactions.abort()
 
@@ -113,7 +115,7 @@ class Transaction:
         try:
             return await self.begin()
         except BaseException as error:
-            if self._transactions.begun != begun:  # not if another one is open
+            if self._transactions.begun != begun:  # not if another transaction is open
                 await self._abort_after(error)
             raise
 
@@ -121,7 +123,7 @@ class Transaction:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if self._number != self._transactions.begun or self._transactions.phase is ProducerPhase.READY:
-            return  # ended inside the block
+            return  # It ended inside the block.
         if error is not None:
             await self._abort_after(error)
             return
@@ -147,5 +149,5 @@ class Transaction:
 
 
 def receipt_of(one: Receipt) -> WriterReceipt:
-    """Whatever a receipt was given as. Raises ValueError for text that is none."""
+    """Return a receipt in any of its forms as WriterReceipt. Raises ValueError for a text that is no receipt."""
     return WriterReceipt.parse(one) if isinstance(one, str) else WriterReceipt(*one)

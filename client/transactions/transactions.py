@@ -1,9 +1,9 @@
-"""The transactions of one producer: what is asked of the cluster so that records, and offsets of groups, count as one.
+"""The transactions of a producer: the requests that make records, and offsets of groups, part of one transaction.
 
-A producer speaks transaction version 2 (KIP-890) where the cluster has it: a partition is added by being written to,
-and each transaction has an epoch of its own, so that nothing late can enter the next one. Elsewhere it adds partitions
-first, and begins a new epoch after an abort that may have left something under way. Questions are asked one after the
-other over one connection: the cluster must never see them in another order.
+A producer uses transaction version 2 (KIP-890) if the cluster supports it. Then a write to a partition adds it, and
+each transaction has a separate epoch, so that no late request can enter the next transaction. Otherwise the producer
+adds partitions first, and begins a new epoch after an abort that may have left requests in flight. Requests are sent
+one after the other over one connection: the cluster must never see them in another order.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ from .questions import Failure, ProducerQuestions, failure_of
 LANE: Final = "transactions"
 VERSION_FEATURE: Final = "transaction.version"
 CLOSE_S: Final = 5.0
-"""So long a producer that is closed waits for the abort of what it left open. The cluster aborts it sooner or later."""
+"""Maximum time in seconds for which a closing producer waits for the abort of its transaction. The cluster aborts it
+sooner or later."""
 
 _LAST_FOR_ONE_PRODUCER: Final = 3
 _FIRST_OFFSETS_THAT_ADD: Final = 5
@@ -61,9 +62,11 @@ ResponseT = TypeVar("ResponseT", bound=Message)
 
 
 class CommitResult(NamedTuple):
-    """How a commit went. `was_committed`: a transaction with the same application version, or a later one, had been
-    committed before, so this one was aborted instead. `commit_index`: its place in the order of all decisions of the
-    cluster, -1 where it does not tell.
+    """The result of a commit.
+
+    `was_committed` is True if a transaction with the same application version, or a later one, was committed before, so
+    this one was aborted instead. `commit_index` is the index in the order of all decisions of the cluster, -1 if the
+    cluster does not report it.
     """
 
     was_committed: bool = False
@@ -72,7 +75,7 @@ class CommitResult(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class TransactionOptions:
-    """See Producer for the meaning of each."""
+    """Options of transactions; see Producer for their meaning."""
 
     timeout_ms: int
     patience_s: float
@@ -81,7 +84,7 @@ class TransactionOptions:
 
 @dataclass(frozen=True, slots=True)
 class Shared:
-    """What the cluster was told of a transaction that others may join."""
+    """A transaction that other processes may join, as the cluster registered it."""
 
     number: int
     token: str
@@ -89,8 +92,10 @@ class Shared:
 
 
 class Transactions:
-    """Of one transactional id. Every call raises KafkaError: OutOfTurn where it does not fit, TransactionFailed where
-    only an abort is left, ProducerFenced where nothing is, RequestTimedOut where the same call may be repeated.
+    """The transactions of a transactional id.
+
+    Every call raises KafkaError: OutOfTurn if the phase does not allow it, TransactionFailed if only an abort is
+    possible, ProducerFenced if nothing is possible, RequestTimedOut if the same call may be repeated.
     """
 
     def __init__(
@@ -102,11 +107,11 @@ class Transactions:
         life: Lifecycle,
     ) -> None:
         self.last_app_version: int | None = None
-        """Of the last commit under the transactional id that named one."""
+        """Application version of the last commit under the transactional id that had one."""
         self.shared: Shared | None = None
-        """Of the transaction that is open, if others may join it."""
+        """The shared form of the open transaction, if other processes may join it."""
         self.on_ended: Callable[[bool], None] | None = None
-        """Told of the end of each transaction: whether what it has written counts."""
+        """A callback for the end of each transaction, with True if it was committed."""
         self._cluster = cluster
         self._options = options
         self._state = state
@@ -119,43 +124,45 @@ class Transactions:
             f"transactional id {state.transactional_id!r}", options.patience_s, options.retry_backoff_max_ms
         )
         self._adding = False
-        self._asking = 0  # how many questions are under way that the transaction depends on
+        self._asking = 0  # number of requests in flight that the transaction depends on
         self._ending = False
         self._end_answered = False
         self._judging: tuple[int, asyncio.Task[KafkaError | None]] | None = None
-        """For which transaction the coordinator is asked whether the producer is fenced."""
+        """Number of a transaction, and the task that asks the coordinator whether its producer is fenced."""
         state.on_wanted = self._begin_adding
         state.judge_epoch = self._judge_epoch
 
     @property
     def phase(self) -> ProducerPhase:
-        """Where the producer stands."""
+        """The phase of the producer."""
         return self._state.phase
 
     @property
     def identity(self) -> ProducerIdentity:
-        """As whom the cluster knows the producer now."""
+        """The producer id and epoch now."""
         return self._identity
 
     @property
     def begun(self) -> int:
-        """How many transactions have begun."""
+        """The number of transactions that have begun."""
         return self._state.begun
 
     async def initialise(self) -> None:
-        """Get a producer id; whoever had the transactional id before is fenced, what it left open is aborted."""
+        """Get a producer id. A former producer with the transactional id is fenced, and its open transaction is
+        aborted."""
         self._took_identity(await self._init(ProducerIdentity(-1, -1)))
         self._state.initialised()
 
     def begin(self) -> None:
-        """Whatever is sent from now on is part of one transaction."""
+        """Begin a transaction: all records sent from now on are part of it."""
         self._life.check_here()
         self._state.begin(adds_by_writing=self._coordinator.features.get(VERSION_FEATURE, 0) >= 2)
         self.shared = None
         self._end_answered = False
 
     async def begin_shared(self, app_version: int | None) -> Shared:
-        """`begin`, so that others can join. Raises VersionUnsupported where the cluster has no such transactions."""
+        """Begin a transaction that other processes can join. Raises VersionUnsupported if the cluster has no such
+        transactions, and ValueError for a negative version."""
         self._life.check_here()
         self._state.require(ProducerPhase.READY)
         if app_version is not None and app_version < 0:
@@ -176,8 +183,9 @@ class Transactions:
         return self.shared
 
     async def commit(self, writers: Iterable[tuple[int, int]] = ()) -> CommitResult:
-        """Send what is there, then let all of it count, and what the `writers` (producer id, epoch) have written. When
-        this returns, readers of committed records see it.
+        """Send the queued records, then commit all records of this producer and of the `writers` (producer id, epoch).
+
+        When this returns, readers of committed records see them.
         """
         self._life.check_loop()
         self._state.require(ProducerPhase.OPEN, ProducerPhase.COMMITTING)
@@ -200,7 +208,7 @@ class Transactions:
             return await self._end(True, chosen)
 
     async def abort(self) -> None:
-        """Let nothing of it count. Records that are not acknowledged fail with TransactionAborted."""
+        """Abort the transaction. Unacknowledged records fail with TransactionAborted."""
         self._life.check_loop()
         self._state.require(ProducerPhase.OPEN, ProducerPhase.FAILED, ProducerPhase.ABORTING)
         with self._one_end():
@@ -213,7 +221,7 @@ class Transactions:
     async def send_offsets(
         self, offsets: Mapping[TopicPartition, OffsetAndMetadata], group: ConsumerGroupMetadata
     ) -> None:
-        """Let the group's `offsets` (next to read) count with the transaction."""
+        """Commit a group's `offsets` (next to read) with the transaction."""
         self._life.check_loop()
         self._state.require(ProducerPhase.OPEN)
         if not offsets:
@@ -239,7 +247,7 @@ class Transactions:
             )
 
     async def close(self) -> None:
-        """Abort what is open, if that can be done soon."""
+        """Abort an open transaction if that can be done soon."""
         if self._state.phase in (ProducerPhase.OPEN, ProducerPhase.FAILED) and not self._ending:
             with suppress(KafkaError, TimeoutError):
                 async with asyncio.timeout(CLOSE_S):
@@ -248,7 +256,7 @@ class Transactions:
 
     @contextmanager
     def _before_the_end(self) -> Iterator[None]:
-        """Something that has to be answered before a commit."""
+        """Count a request that must be answered before a commit."""
         self._asking += 1
         try:
             yield
@@ -276,9 +284,9 @@ class Transactions:
             if self._state.in_doubt and not self._state.adds_by_writing:
                 self._took_identity(await self._init(self._identity))
         except (ClientClosed, RequestTimedOut):
-            raise  # how it ended is not known: the caller may ask again
+            raise  # The outcome is unknown: the caller may ask again.
         except KafkaError as error:
-            # INVALID_TXN_STATE: Kafka has aborted it after its timeout; or a chosen writer is not known.
+            # INVALID_TXN_STATE: Kafka has aborted the transaction after its timeout, or a chosen writer is unknown.
             abortable = not self._ends_it(error) or (
                 error.code is ErrorCode.INVALID_TXN_STATE and self._state.adds_by_writing
             )
@@ -299,7 +307,7 @@ class Transactions:
         try:
             answer = await self._ask_for_end(committed)
         except KafkaError as error:
-            # Perhaps no partition was added before that failed. The next epoch settles it in any case.
+            # Perhaps no partition was added before the failure. The next epoch ends the transaction in any case.
             if error.code != ErrorCode.INVALID_TXN_STATE or committed or bumps:
                 raise
             self._state.in_doubt = True
@@ -363,8 +371,8 @@ class Transactions:
     async def _judge_epoch(self, error: KafkaError) -> KafkaError:
         """Return ProducerFenced if the coordinator says so, and else `error`, a refusal of the producer's epoch.
 
-        A transaction that met such a refusal can only be aborted, so the abort is asked for at once. The one that the
-        caller asks for later is answered as this one was.
+        A transaction with such a refusal can only be aborted, so the abort is requested at once. The abort that the
+        caller requests later gets the same answer.
         """
         if self._judging is None or self._judging[0] != self._state.begun:
             self._judging = self._state.begun, self._questions.spawn(self._fence())
@@ -377,7 +385,7 @@ class Transactions:
 
     async def _fence(self) -> KafkaError | None:
         """Return ProducerFenced if another producer has the transactional id; None if not, or without an answer."""
-        useful = self._state.while_it_lasts()  # the next transaction must not meet this abort
+        useful = self._state.while_it_lasts()  # This abort must not reach the next transaction.
         try:
             if self.shared is not None:
                 await self._ask_for_shared_end(self.shared, False, [], useful)
@@ -390,7 +398,7 @@ class Transactions:
     # ------------------------------------------------------------ identity
 
     async def _init(self, former: ProducerIdentity) -> ProducerIdentity:
-        """A producer id, or the next epoch of the `former` one."""
+        """Return a producer id, or the next epoch of `former`."""
         request = InitProducerIdRequest(
             transactional_id=self._state.transactional_id,
             transaction_timeout_ms=self._options.timeout_ms,
@@ -419,9 +427,9 @@ class Transactions:
             self._questions.spawn(self._add_wanted())
 
     async def _add_wanted(self) -> None:
-        """Until nothing is wanted any more. What fails fails the transaction."""
+        """Add partitions until none is wanted. An error fails the transaction."""
         try:
-            await asyncio.sleep(0)  # those wanted in the same turn of the loop go together
+            await asyncio.sleep(0)  # Partitions wanted in the same turn of the loop are added together.
             while self._state.wanted and self._state.is_open:
                 places = list(self._state.wanted)
                 self._state.reached_cluster = True
@@ -454,7 +462,8 @@ class Transactions:
         what: str,
         at_most: int | None = None,
     ) -> ResponseT:
-        """The answer, or the transaction has failed; or it is over, and what is asked no more of its concern."""
+        """Return the answer to a request. A failure fails the transaction, unless it is over; then TransactionAborted
+        is raised."""
         useful = self._state.while_it_lasts()
         try:
             return await self._questions.insist(whom, request, failure, what, at_most=at_most, useful=useful)
@@ -467,15 +476,18 @@ class Transactions:
                 error = await self._judge_epoch(error)
             raise self._failed(error, fatal=self._ends_it(error)) from error
         except asyncio.CancelledError:
-            # Whoever commits all the same would not know what is part of it.
+            # A commit after this would not know which records and offsets are part of it.
             if useful():
                 self._failed(RequestTimedOut(f"{what}: the caller gave up waiting"), fatal=False)
             raise
 
     def _ends_it(self, error: KafkaError) -> bool:
-        """Whether aborting does not help. It does after the cluster has aborted the transaction by itself, as after its
-        timeout. A group's coordinator says INVALID_PRODUCER_EPOCH then (Kafka), and one of transactions
-        INVALID_PRODUCER_ID_MAPPING, where the next epoch does not come with the end (Ottla)."""
+        """Return whether an error is fatal, so that an abort does not help.
+
+        An abort helps after the cluster itself has aborted the transaction, for example after its timeout. Then a
+        group's coordinator answers INVALID_PRODUCER_EPOCH (Kafka), and a transaction coordinator answers
+        INVALID_PRODUCER_ID_MAPPING if the next epoch does not come with the end (Ottla).
+        """
         sign = (
             ErrorCode.INVALID_PRODUCER_EPOCH
             if self._state.adds_by_writing
@@ -484,7 +496,7 @@ class Transactions:
         return error.code in FATAL and error.code is not sign
 
     def _failed(self, error: KafkaError, *, fatal: bool) -> KafkaError:
-        """The transaction, or the producer, cannot go on. What the caller is to be told."""
+        """Fail the transaction, or the producer if the error is fatal. Returns the error for the caller."""
         if fatal:
             self._state.die(error)
         else:

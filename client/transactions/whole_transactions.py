@@ -1,9 +1,10 @@
-"""Batches of several partitions put together to whole transactions, in the order in which they were decided. Pure.
+"""The assembly of batches of several partitions into whole transactions, in the order in which they were decided. Pure.
 
-The markers of a partition stand in the order of their commit indexes. So whoever has read partitions up to markers with
-index j has all transactions below the lowest of these j: they are complete, and nothing older is to come. At a cut X a
-partition has been read far enough for all of X once its cut offset is reached: no marker above X lies before it, and
-every marker up to X does. What open transactions have written waits, as bytes, for its marker; it holds up nobody else.
+A partition's markers are in the order of their commit indexes. A reader has read each partition up to a marker with
+some index j. Then all transactions below the lowest of these j are complete, and no older one will follow. At a cut X,
+a partition has been read far enough for all of X once its cut offset is reached: every marker up to X is before that
+offset, and no marker above X. Batches of open transactions wait, as bytes, for their marker; they delay no other
+transaction.
 """
 
 from __future__ import annotations
@@ -21,19 +22,20 @@ from ..large_messages.assembly import Assembly
 from ..records import ConsumerRecord, TopicPartition
 
 NOTHING = -1
-"""Below every commit index."""
+"""An index below every commit index."""
 
 
 _LEFT_OUT = "transactions(passing_over=[error]) leaves it out"
 _NO_OUTCOME = "whether its transaction counts is not known; read single records to go on behind it"
 NewAssembly = Callable[[], Assembly | None]
-"""Makes what puts large messages together; None where segments are to be told of as they are."""
+"""A function that creates the assembly of large messages; it returns None if segments are yielded unassembled."""
 
 
 class CommittedTransaction(NamedTuple):
-    """The records of one transaction, of all its writers, in the partitions that are read. With `commit_index` None:
-    records that were written outside of transactions. Without any records: everything up to this commit index has been
-    told, which is for readers who ask for `cuts`.
+    """The records of a transaction, of all its writers, in the partitions that are read.
+
+    A `commit_index` of None marks records that were written outside of transactions. Empty `records` mean that
+    everything up to this commit index was yielded; only readers with the option `cuts` get these.
     """
 
     commit_index: int | None
@@ -48,19 +50,20 @@ class _Stored(NamedTuple):
 @dataclass(slots=True)
 class _Partition:
     first_offset: int
-    """What lies before is not told of."""
+    """First offset to yield records from."""
     plain_from: int
-    """Nor are records before this that are in no transaction."""
+    """First offset to yield non-transactional records from."""
     position: int
     cut_offset: int = -1
     progress: int = NOTHING
-    """All markers up to this index have been read."""
+    """Commit index up to which all markers have been read."""
     open: defaultdict[int, list[_Stored]] = field(default_factory=lambda: defaultdict(list))
     """Batches of transactions without a marker yet, by producer id."""
 
 
 class Assembler:
-    """For a fixed set of partitions. `add` what is read of `next_partition`, then take what is `ready`."""
+    """The assembler for a fixed set of partitions. `add` the batches of `unread` partitions, then take the `ready`
+    transactions."""
 
     def __init__(
         self,
@@ -70,8 +73,8 @@ class Assembler:
         assembly: NewAssembly = lambda: None,
         passing_over: Collection[tuple[TopicPartition, int]] = (),
     ) -> None:
-        """Of transactions up to commit index `after` nothing is told. At most `bytes_max` bytes of batches wait. The
-        records of the batches at the offsets `passing_over` are left out."""
+        """`after` is a commit index: transactions up to it are not yielded. At most `bytes_max` bytes of batches wait.
+        Records of the batches at the offsets `passing_over` are left out."""
         self.cut = NOTHING
         self.waiting_bytes = 0
         self._after = after
@@ -83,17 +86,17 @@ class Assembler:
         self._decided: defaultdict[int, dict[TopicPartition, list[_Stored]]] = defaultdict(dict)
 
     def stop(self) -> None:
-        """Nothing more is added."""
+        """Release the state of large messages; no batch is added afterwards."""
         if self._plain is not None:
             self._plain.keep(())
 
     def plain_from(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Leave records out that are in no transaction and lie before these offsets."""
+        """Leave out non-transactional records before these offsets."""
         for one, offset in offsets.items():
             self._partitions[one].plain_from = max(self._partitions[one].plain_from, offset)
 
     def set_cut(self, cut: int, offsets: Mapping[TopicPartition, int]) -> None:
-        """Read on up to this cut, and no further."""
+        """Set the cut up to which batches are read, and no further."""
         self.cut = max(cut, self.cut)
         for one, offset in offsets.items():
             partition = self._partitions[one]
@@ -101,26 +104,27 @@ class Assembler:
             self._look_whether_reached(partition)
 
     def unread(self) -> list[TopicPartition]:
-        """The partitions that lack something of the cut, the one that is furthest behind first: so the least waits."""
+        """Return the partitions that are not read up to the cut, the one with the least progress first, so that few
+        batches wait."""
         lacking = [one for one, state in self._partitions.items() if state.position < state.cut_offset]
         return sorted(lacking, key=lambda one: self._partitions[one].progress)
 
     def takes(self, one: TopicPartition, header: BatchHeader) -> bool:
-        """Whether this batch, the next one of the partition, belongs to the cut."""
+        """Return whether a batch, the next of the partition, belongs to the cut."""
         partition = self._partitions[one]
         if header.base_offset < partition.cut_offset:
             return True
         partition.position = max(
             partition.position, partition.cut_offset
-        )  # compaction has left a gap before it
+        )  # Compaction has left a gap before the cut.
         self._look_whether_reached(partition)
         return False
 
     def add(self, one: TopicPartition, header: BatchHeader, batch: memoryview) -> list[ConsumerRecord]:
-        """Take one batch over. What is in no transaction comes back at once.
+        """Add a batch. Returns its records at once if it is in no transaction.
 
-        Raises UnreadableRecords, and KafkaError: CORRUPT_MESSAGE for a marker that has no commit index, or
-        RECORD_LIST_TOO_LARGE where more would wait than may.
+        Raises UnreadableRecords. Raises KafkaError: CORRUPT_MESSAGE for a marker that has no commit index, or
+        RECORD_LIST_TOO_LARGE if too many bytes would wait.
         """
         partition = self._partitions[one]
         plain: list[ConsumerRecord] = []
@@ -136,7 +140,7 @@ class Assembler:
         return plain
 
     def ready(self) -> Iterator[CommittedTransaction]:
-        """The transactions that are complete now, oldest decision first. Raises UnreadableRecords."""
+        """Yield the transactions that are complete now, oldest decision first. Raises UnreadableRecords."""
         progress = min((state.progress for state in self._partitions.values()), default=NOTHING)
         for index in sorted(index for index in self._decided if index <= progress):
             parts = self._decided.pop(index)
@@ -181,7 +185,7 @@ class Assembler:
             self._decided[index].setdefault(one, []).extend(written)
         else:
             self.waiting_bytes -= sum(len(stored.batch) for stored in written)
-        # Others may follow with the same index, if the transaction has several writers.
+        # More markers with the same index may follow, if the transaction has several writers.
         partition.progress = max(partition.progress, index - 1)
 
     def _look_whether_reached(self, partition: _Partition) -> None:
@@ -191,7 +195,7 @@ class Assembler:
     def _decoded(self, one: TopicPartition, batches: Iterable[_Stored]) -> list[ConsumerRecord]:
         first = self._partitions[one].first_offset
         ordered = sorted(batches, key=lambda stored: stored.header.base_offset)
-        # A message lies in one transaction as a whole.
+        # A large message is in one transaction as a whole.
         assembly = self._new_assembly()
         found = [
             record
@@ -221,7 +225,7 @@ class Assembler:
 def _whole(
     assembly: Assembly | None, one: TopicPartition, records: list[ConsumerRecord]
 ) -> list[ConsumerRecord]:
-    """Large messages put together. Raises CORRUPT_MESSAGE."""
+    """Return the records with large messages assembled. Raises CORRUPT_MESSAGE."""
     if assembly is None:
         return records
     given, damage = assembly.take_in(one, records)
@@ -235,6 +239,6 @@ def _records(
 ) -> list[ConsumerRecord]:
     cursor = consumer_records(one, header, batch, first_offset)
     records: list[ConsumerRecord] = []
-    while some := cursor.take(header.record_count):  # Of a damaged batch the second portion is an error.
+    while some := cursor.take(header.record_count):  # The second portion of a damaged batch is an error.
         records += some
     return records

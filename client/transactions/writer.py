@@ -1,4 +1,4 @@
-"""Writing in a transaction that another process has begun."""
+"""A writer in a transaction that another process has begun."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ from .transaction import WriterReceipt
 
 @checks_options(*WRITER_GROUPS)
 class TransactionWriter(RecordWriter):
-    """Sends records that count if the transaction's owner says so:
+    """A producer of records that are committed or aborted by the transaction's owner:
 
         async with TransactionWriter.join(token, bootstrap_servers="localhost:9092") as writer:
             await writer.send("results", b"...")
             receipt = await writer.finish()
 
-    The owner hands the token out (`Producer.begin`) and gets receipts back. What a writer has written counts if its
-    receipt is among those committed, or else is aborted, as if it had never joined: it may crash, and another may join
-    to do the same work. The options are those of Producer.
+    The owner distributes the token (`Producer.begin`) and collects receipts. A writer's records are committed if its
+    receipt is among those of the commit; otherwise they are aborted, as if the writer had never joined. So a writer may
+    crash, and another may join to do the same work. The options are those of Producer.
     """
 
     def __init__(self, token: str, **options: Unpack[WriterOptions]) -> None:
-        """See `join`."""
+        """Create a writer; see `join`."""
         self._state = TransactionState("")
         super().__init__(transaction=self._state, **options)
         self._token = token
@@ -39,17 +39,17 @@ class TransactionWriter(RecordWriter):
 
     @classmethod
     def join(cls, token: str, **options: Unpack[WriterOptions]) -> Self:
-        """A writer in the transaction with this token; it joins when it is started, which the block does.
+        """Return a writer in the transaction with this token; it joins when it is started, as a block does.
 
-        Starting raises KafkaError: INVALID_REQUEST for what is no token of this cluster, INVALID_TXN_STATE once the
-        transaction is over, VersionUnsupported where the cluster has no such transactions.
+        Its start raises KafkaError: INVALID_REQUEST for a text that is no token of this cluster, INVALID_TXN_STATE once
+        the transaction is over, VersionUnsupported if the cluster has no such transactions.
         """
         return cls(token, **options)
 
     async def finish(self) -> WriterReceipt:
-        """Wait until everything is acknowledged; no more can be sent. The receipt is for the owner.
+        """Wait until all records are acknowledged; no more can be sent. Returns the receipt for the owner.
 
-        Raises TransactionFailed if a record failed: then the work has to be done again by a new writer.
+        Raises TransactionFailed if a record failed: then a new writer must do the work again.
         """
         self.parts.life.check_loop()
         if self._state.phase is ProducerPhase.OPEN:
@@ -78,7 +78,8 @@ class TransactionWriter(RecordWriter):
             self.parts.auditor.transaction_ended(False)
 
     async def _report_counts(self) -> None:
-        """As part of the transaction, since only its owner will know whether the records count."""
+        """Send the audit's counts in the transaction, since only the owner will know whether the records are
+        committed."""
         if self.parts.auditor is None or self._state.phase is not ProducerPhase.COMMITTING:
             return
         for partition, record, size in await self.parts.auditor.records_of_transaction():
@@ -86,7 +87,8 @@ class TransactionWriter(RecordWriter):
         await self.parts.sender.flush()
 
     async def _join(self) -> JoinTransactionResponse:
-        """Asking again makes another writer, and of the first nothing is heard any more: that does no harm."""
+        """Join the transaction. A repeated request creates another writer, and the first is never used, which does no
+        harm."""
         loop = asyncio.get_running_loop()
         patience_s = self.parts.settings.max_block_s
         deadline = loop.time() + patience_s

@@ -1,5 +1,5 @@
-"""Taking records: what producers, and those who write in another producer's transaction, have in common.
+"""The common part of producers and of writers that join another producer's transaction.
 
-`RecordWriter` is the shell; `SendSteps` are the steps of one `send`, which the facade of `sync` takes too. The sending
-itself stands below, in `producing`; columns, large messages and the audit are put together with it here.
+`RecordWriter` is the outer class. `SendSteps` has the steps of a `send`, which the facade of `sync` uses, too. The
+sending itself is in `producing`; columns, large messages and the audit are combined with it here.
 """

@@ -1,4 +1,4 @@
-"""The options of whatever takes records, in groups, and what they come to for the parts that do the work."""
+"""The options of producers and writers, in groups, and their translation for the parts that use them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ Acks = Literal[0, 1, -1, "all"]
 
 
 class WriterOptions(SecurityKeywords, total=False):
-    """What type checkers know of the groups below, which have the defaults. See Producer for the meaning of each."""
+    """The keyword arguments of the groups below, for type checkers. The groups have the defaults; see Producer for the
+    meaning of each."""
 
     bootstrap_servers: str | Sequence[str]
     client_id: str
@@ -52,14 +53,14 @@ class WriterOptions(SecurityKeywords, total=False):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriterConnection(ConnectionOptions):
-    """How a producer reaches the cluster."""
+    """The options of a producer's connections to the cluster."""
 
     client_id: str = "ottla-producer"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendingOptions:
-    """How batches are made and sent."""
+    """The options for making and sending batches."""
 
     acks: Acks = "all"
     enable_idempotence: bool | None = None
@@ -72,7 +73,7 @@ class SendingOptions:
     busy_poll_us: int = 300
 
     def __post_init__(self) -> None:
-        """Raises ValueError for values that are not allowed, or not together."""
+        """Raise ValueError for an invalid value or combination."""
         if self.required_acks not in (0, 1, -1):
             raise ValueError(f"acks is 0, 1, -1 or 'all', not {self.acks!r}")
         if self.enable_idempotence and self.required_acks != -1:
@@ -86,16 +87,16 @@ class SendingOptions:
 
     @property
     def required_acks(self) -> int:
-        """As a number: -1 for all in-sync replicas."""
+        """The required acknowledgements as a number: -1 for all in-sync replicas."""
         return -1 if self.acks == "all" else self.acks
 
     @property
     def fit_transactions(self) -> bool:
-        """Whether transactions, and a spool, can be written so."""
+        """True if these options allow transactions, and a spool."""
         return self.required_acks == -1 and self.enable_idempotence is not False
 
     def of_sender(self, connection: ConnectionOptions) -> SenderOptions:
-        """What the sender is told. Raises ValueError for an unknown compression."""
+        """Return the options of the sender. Raises ValueError for an unknown compression."""
         idempotent = self.required_acks == -1 if self.enable_idempotence is None else self.enable_idempotence
         return SenderOptions(
             acks=self.required_acks,
@@ -114,7 +115,7 @@ class SendingOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class BufferOptions:
-    """How much may wait in memory, and for how long `send` waits."""
+    """The limit of buffered records in bytes, and the limit in ms for which `send` waits."""
 
     buffer_memory: int = 32 * 1024 * 1024
     max_block_ms: int = 60_000
@@ -122,26 +123,26 @@ class BufferOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RecordOptions:
-    """How records are made of what `send` is given, and where they go."""
+    """The options for making records from the arguments of `send`, and for their partitions."""
 
     partitioner: Partitioner = murmur2_partition
     key_serializer: Serializer | None = None
     value_serializer: Serializer | None = None
 
     def intake(self) -> Intake:
-        """What makes records."""
+        """Return the converter that makes records."""
         return Intake(self.key_serializer, self.value_serializer)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SplittingOptions:
-    """Which values are split into the records of a large message."""
+    """The options for splitting large values into the records of a large message."""
 
     large_message_segment_size: int | None = None
     large_message_max_size: int = 32 * 1024 * 1024
 
     def splitter(self, max_request_size: int) -> Splitter | None:
-        """What splits them; None if nothing is split. Raises ValueError."""
+        """Return the splitter of large values; None if no value is split. Raises ValueError."""
         if self.large_message_segment_size is None:
             return None
         return Splitter(self.large_message_segment_size, self.large_message_max_size, max_request_size)
@@ -149,7 +150,7 @@ class SplittingOptions:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriterAudit(AuditOptions):
-    """Whether and how a producer is audited."""
+    """The options of a producer's audit."""
 
     audit_tier: str = "producer"
 
@@ -167,7 +168,7 @@ WRITER_GROUPS = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriterSettings:
-    """All groups of one producer."""
+    """All option groups of a producer."""
 
     connection: WriterConnection
     security: SecurityOptions
@@ -179,7 +180,7 @@ class WriterSettings:
 
     @classmethod
     def of(cls, options: Mapping[str, Any]) -> WriterSettings:
-        """From the keyword arguments of a producer. Raises TypeError and ValueError."""
+        """Return the settings for a producer's keyword arguments. Raises TypeError and ValueError."""
         return cls(
             connection=group_of(WriterConnection, options),
             security=group_of(SecurityOptions, options),
@@ -192,5 +193,6 @@ class WriterSettings:
 
     @property
     def max_block_s(self) -> float:
-        """How long calls may wait for a topic, for room, and for the cluster's answers about transactions."""
+        """The time in seconds for which calls wait for a topic, for room, and for the cluster's answers about
+        transactions."""
         return self.buffer.max_block_ms / 1000

@@ -1,5 +1,6 @@
-"""What takes records: the common part of producers and of those who write in another producer's transaction. The order
-of batches stands in `accumulator`, sending and retrying in `sender`.
+"""The common part of producers and of writers that join another producer's transaction.
+
+`accumulator` has the order of batches; `sender` sends and retries them.
 """
 
 from __future__ import annotations
@@ -33,20 +34,20 @@ KEPT_BYTES = 4 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class WriterParts:
-    """What a writer consists of, for those that add transactions or a spool to it."""
+    """The parts of a writer, for classes that add transactions or a spool to it."""
 
     settings: WriterSettings
     cluster: Cluster
     sender: Sender
     life: Lifecycle
     transaction: TransactionState | None
-    """None where records are sent outside of transactions."""
+    """The state of the transaction; None if records are sent outside of transactions."""
     auditor: Auditor | None
-    """None where nothing is counted."""
+    """The auditor that counts records; None without an audit."""
 
 
 class RecordWriter:
-    """Takes records, chooses their partitions and tells how they fared. See Producer for the options."""
+    """A writer that takes records, chooses their partitions and returns their results. See Producer for the options."""
 
     def __init__(
         self, *, transaction: TransactionState | None = None, **options: Unpack[WriterOptions]
@@ -68,8 +69,8 @@ class RecordWriter:
         self.parts = WriterParts(
             settings, cluster, self._sender, self._life, transaction, self._audited(settings, cluster)
         )
-        """For what is built on this one."""
-        self.steps = SendSteps(  # for facades, as those of client.sync
+        """The parts, for classes that are built on this one."""
+        self.steps = SendSteps(  # for facades, such as those of client.sync
             SendParts(
                 cluster=cluster,
                 sender=self._sender,
@@ -98,10 +99,10 @@ class RecordWriter:
         await self.stop()
 
     async def start(self) -> None:
-        """Reach the cluster. Raises NoBrokerReachable, or another KafkaError where there are transactions."""
+        """Connect to the cluster. Raises NoBrokerReachable; with transactions also other KafkaErrors."""
         self._life.start()
-        # A large piece, never touched, that is freed: from now on glibc keeps what is freed for the next batch, instead
-        # of giving it back to the kernel and having every page of it made anew.
+        # A large block is allocated and freed, without being touched. From then on glibc keeps freed memory for the
+        # next batch. Otherwise it would return the memory to the kernel, which would have to provide every page again.
         bytes(KEPT_BYTES)
         try:
             await self._open()
@@ -111,7 +112,7 @@ class RecordWriter:
             raise
 
     async def stop(self) -> None:
-        """Send what is buffered, then close; idempotent. A transaction that is open is aborted."""
+        """Send the buffered records, then close; idempotent. An open transaction is aborted."""
         if not self._life.stop():
             return
         self._appender.clear()
@@ -137,15 +138,18 @@ class RecordWriter:
         timestamp_ms: int | None = None,
         headers: Iterable[tuple[str, bytes | None]] = (),
     ) -> RecordDelivery:
-        """Hand one record over; the delivery brings its offset or the KafkaError it failed with. Key and value are
-        bytes or None, or what the serializers make such of.
+        """Send a record. The delivery that is returned yields the record's offset, or the KafkaError that it failed
+        with.
 
-        Waits while the buffer is full, and up to `max_block_ms` for a topic, or the `partition` that is named, to
-        exist; cancelled meanwhile, it has sent nothing that readers are given. Raises KafkaError for those that do not,
-        MESSAGE_TOO_LARGE for a record above `max_request_size` that is not split, or a value above
-        `large_message_max_size`, ClientClosed after `stop`; with transactions OutOfTurn if none is open,
-        TransactionFailed if it can only be aborted. SerializationFailed from what a serializer raised; TypeError and
-        ValueError for what is no record.
+        Key and value are bytes or None, or values that the serializers turn into bytes.
+
+        Waits while the buffer is full, and up to `max_block_ms` until a topic, or the named `partition`, exists. A call
+        that is cancelled meanwhile has sent nothing that readers get.
+
+        Raises KafkaError for a topic or partition that does not exist; MESSAGE_TOO_LARGE for a record above
+        `max_request_size` that is not split, or a value above `large_message_max_size`; ClientClosed after `stop`. With
+        transactions it raises OutOfTurn if none is open, and TransactionFailed if it can only be aborted. Raises
+        SerializationFailed if a serializer raised an error; TypeError and ValueError for arguments that make no record.
         """
         delivery = self._append(topic, value, key, partition, timestamp_ms, headers)
         if delivery is not None:
@@ -160,7 +164,7 @@ class RecordWriter:
             return await steps.send_split(topic, partition, record)
         if not steps.ready(topic, size, partition):
             await steps.become_ready(topic, size, partition)
-        # Nothing is waited for from here on: a call that is cancelled has taken nothing.
+        # There is no await from here on, so a call that is cancelled has sent nothing.
         delivery, filled = steps.add(topic, partition, record, size)
         if filled:
             self._appender.turn_left = 0
@@ -176,8 +180,10 @@ class RecordWriter:
         timestamp_ms: int | None = None,
         headers: Iterable[tuple[str, bytes | None]] = (),
     ) -> RecordMetadata:
-        """`send`, then wait until the record is acknowledged. Raises what that failed with; in a transaction, which
-        then can only be aborted, TransactionFailed.
+        """Send a record and wait until it is acknowledged.
+
+        Raises the errors of `send`, and the KafkaError that the record failed with. In a transaction, which can only be
+        aborted then, raises TransactionFailed.
         """
         delivery = await self.send(
             topic, value, key, partition=partition, timestamp_ms=timestamp_ms, headers=headers
@@ -201,19 +207,18 @@ class RecordWriter:
         timestamp: int | str | datetime | None = None,
         headers: str | None = None,
     ) -> ColumnsDelivery:
-        """Hand the rows of `data` over, without an object for each; the delivery brings where they stand, or the
-        KafkaError of a batch that failed.
+        """Send the rows of `data`, without an object for each row. The delivery that is returned yields the rows'
+        positions, or the KafkaError of a batch that failed.
 
         `key`, `value` and `headers` name columns of binary or string, and of list<struct<key: string, value: binary>>.
-        Null is what None is to `send`. Where there is no column "key" rows have none. `partition` and `timestamp` (ms)
-        are for all rows, or name columns. Otherwise rows go where `send` would put them, and have the present time, as
-        they do where theirs is null. Serializers are not applied.
+        Null is the same as None for `send`. Without a column "key" rows have no key. `partition` and `timestamp` (ms)
+        are for all rows, or name columns. Otherwise rows get the partitions that `send` would choose, and the present
+        time, as do rows whose value in the column is null. Serializers are not applied.
 
-        Order with what is sent before and after is kept within a partition. Waits while the buffer is full, and raises
-        what `send` raises; for what is wrong with the data (TypeError, ValueError, MESSAGE_TOO_LARGE with the number of
-        the row) before anything of it is sent. What ends it later, as cancelling or the end of the transaction does,
-        leaves the rows before it on their way; a transaction that is open can only be aborted then.
-        ModuleNotFoundError without pyarrow.
+        The order of these and other records is kept within a partition. Waits while the buffer is full, and raises the
+        errors of `send`. Errors of the data (TypeError, ValueError, MESSAGE_TOO_LARGE with the number of the row) are
+        raised before any row is sent. Later ends, such as cancellation or the end of the transaction, leave the earlier
+        rows queued; an open transaction can only be aborted then. Raises ModuleNotFoundError without pyarrow.
         """
         self._life.check_loop()
         self.steps.check_open()
@@ -223,19 +228,20 @@ class RecordWriter:
         return await self.steps.send_columns(topic, source, partition)
 
     async def flush(self) -> None:
-        """Wait until every record handed over so far is acknowledged or failed."""
+        """Wait until every record sent so far is acknowledged or failed."""
         self._life.check_here()
         await self._sender.flush()
 
     async def partitions_for(self, topic: str) -> list[int]:
-        """The partitions of `topic`, waiting up to `max_block_ms` for it to exist. Raises KafkaError."""
+        """Return the partitions of `topic`, waiting up to `max_block_ms` until it exists. Raises KafkaError."""
         self._life.check_here()
         return await self.steps.partitions_for(topic)
 
     # inside
 
     def _audited(self, settings: WriterSettings, cluster: Cluster) -> Auditor | None:
-        """Who counts what is acknowledged, if that is asked for. Raises ValueError for an audit that is not allowed."""
+        """Return the auditor that counts acknowledged records, if the audit is configured. Raises ValueError for an
+        invalid audit."""
         audit = settings.audit.settings(settings.audit.audit_tier)
         if audit is None:
             return None
@@ -251,7 +257,7 @@ class RecordWriter:
             self._transaction.require(ProducerPhase.OPEN)
 
     async def _open(self) -> None:
-        """What there is to do until records can be taken."""
+        """Connect, and do all other work that must precede the first record."""
         await self.parts.cluster.start()
         self.parts.cluster.refresh_every(self.parts.settings.connection.metadata_max_age_ms / 1000)
         await self._on_start()
@@ -259,7 +265,7 @@ class RecordWriter:
             self.parts.auditor.start()
 
     async def _on_start(self) -> None:
-        """The cluster has been reached; what else is needed to begin."""
+        """Do further work after the connection to the cluster, before the first record. Subclasses override it."""
 
     async def _on_stop(self) -> None:
-        """What is to be done before the rest is sent."""
+        """Do work before the remaining records are sent. Subclasses override it."""

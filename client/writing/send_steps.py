@@ -1,5 +1,7 @@
-"""The steps of `send`. `RecordWriter` takes them, and so do facades: `check_open`, `is_plain` and `record` are for all
-threads, `append` too where `appending` says so, the rest for the event loop.
+"""The steps of `send`, which `RecordWriter` and facades call.
+
+`check_open`, `is_plain`, `record` and `knows` may be called on any thread, `append` too if `appending` says so, the
+others on the event loop.
 """
 
 from __future__ import annotations
@@ -31,7 +33,7 @@ from ..producing.transaction_state import ProducerPhase, TransactionState
 
 @dataclass(frozen=True, slots=True)
 class SendLimits:
-    """See Producer for the meaning of each."""
+    """The limits of `send`; see Producer for the meaning of each."""
 
     batch_bytes: int
     request_bytes: int
@@ -42,7 +44,7 @@ class SendLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendParts:
-    """What the steps of one producer work with."""
+    """The parts of a producer that the steps use."""
 
     cluster: Cluster
     sender: Sender
@@ -50,26 +52,28 @@ class SendParts:
     limits: SendLimits
     intake: Intake
     splitter: Splitter | None
-    """None: no value is split."""
+    """The splitter of large values; None if no value is split."""
     partitioner: Partitioner
     check_open: Callable[[], None]
-    """Raises what keeps from sending."""
+    """A function that raises the error that prevents sending."""
     transaction: TransactionState | None
 
 
 class SendSteps:
-    """Of one producer. They are taken in the order in which they stand here."""
+    """The steps of a producer. Callers use them in the order in which they are defined here."""
 
     keeps_records = False
-    """Whether what was added outlives the process: then `send` of a facade, too, returns no earlier."""
+    """True if added records survive the process: then also `send` of a facade returns only after the record was
+    added."""
 
     def __init__(self, parts: SendParts) -> None:
         self.parts = parts
         self.limits = parts.limits
         self.check_open = parts.check_open
-        """Raises what keeps from sending: ClientClosed, and what the state of a transaction does."""
+        """A function that raises the error that prevents sending: ClientClosed, or an error of the transaction's
+        state."""
         self.append = parts.appender.append
-        """Instead of all other steps, where that does: the delivery of a record, or None."""
+        """A function that replaces all other steps if it succeeds: it returns the delivery of a record, or None."""
         self._transaction = parts.transaction
         self._cluster = parts.cluster
         self._sender = parts.sender
@@ -82,11 +86,11 @@ class SendSteps:
 
     @property
     def in_transactions(self) -> bool:
-        """Whether all that is sent is part of some transaction."""
+        """True if all records are part of transactions."""
         return self._sender.in_transactions
 
     def is_plain(self, value: object, key: object, timestamp_ms: int | None, headers: object) -> bool:
-        """Whether a record needs nothing but a place, which `append` may find."""
+        """Return whether a record needs only a place in a batch, which `append` may find."""
         return (
             self._takes_bytes
             and headers == ()
@@ -104,7 +108,8 @@ class SendSteps:
         timestamp_ms: int | None,
         headers: Iterable[tuple[str, bytes | None]],
     ) -> tuple[PendingRecord, int]:
-        """A record and its estimated size. Raises MESSAGE_TOO_LARGE, and TypeError and ValueError for what is none."""
+        """Return a record and its estimated size in bytes. Raises MESSAGE_TOO_LARGE, and TypeError and ValueError for
+        invalid arguments."""
         if type(topic) is not str or not topic:
             topic_name(topic)
         if partition is not None and (not isinstance(partition, int) or isinstance(partition, bool)):
@@ -124,18 +129,18 @@ class SendSteps:
         return record, size
 
     def splits(self, record: PendingRecord) -> bool:
-        """Whether it is a large message, for `send_split`."""
+        """Return whether the record is a large message, for `send_split`."""
         return self._splitter is not None and self._splitter.splits(record)
 
     def knows(self, topic: str, partition: int | None = None) -> bool:
-        """Return whether the topic is known, and its partition if one is named. For every thread."""
+        """Return whether the topic is known, and its partition if one is named. Any thread may call this."""
         info = self._cluster.metadata.topics.get(topic)
         return (
             info is not None and bool(info.partitions) and (partition is None or partition in info.partitions)
         )
 
     def ready(self, topic: str, size: int, partition: int | None = None) -> bool:
-        """Whether a record can be added at once: its topic is known, and its partition if it names one, and there is
+        """Return whether a record can be added at once: its topic, and its partition if named, are known, and there is
         room."""
         info = self._cluster.metadata.topics.get(topic)
         buffered = self._appender.buffered_bytes
@@ -147,8 +152,11 @@ class SendSteps:
         )
 
     async def become_ready(self, topic: str, size: int, partition: int | None = None) -> None:
-        """Wait until it can. Raises KafkaError for a topic or a partition that does not come to exist in
-        `max_block_ms`, and what `check_open` raises."""
+        """Wait until a record can be added.
+
+        Raises KafkaError for a topic or a partition that does not exist after `max_block_ms`, and the errors of
+        `check_open`.
+        """
         while not self.ready(topic, size, partition):
             await self._partitions_of(topic, partition)
             if not self.ready(topic, size, partition):
@@ -158,7 +166,7 @@ class SendSteps:
     def add(
         self, topic: str, partition: int | None, record: PendingRecord, size: int
     ) -> tuple[RecordDelivery, bool]:
-        """Give the record its place among those to be sent; its delivery, and whether it made a batch full."""
+        """Queue the record. Returns its delivery, and whether it filled a batch."""
         partitions = self._cluster.metadata.topics[topic].partitions
         batches = self._appender.topic(topic, len(partitions))
         if partition is None:
@@ -169,18 +177,18 @@ class SendSteps:
         return RecordDelivery(batch.result, place, record[2]), filled
 
     async def pause(self, records: int) -> None:
-        """Let the loop have its turn: a caller that never waits would keep the answers from being read. It has the next
-        one after so many records."""
+        """Give the loop its turn, so that answers are read even if a caller never waits. The next turn is after
+        `records` records."""
         await asyncio.sleep(0)
         self._appender.turn_left = records
         self.check_open()
 
     def never_pause(self) -> None:
-        """Threads that send do not keep the loop from its turn."""
+        """Disable `pause`, for senders on other threads, which do not block the loop."""
         self._appender.turn_left = sys.maxsize
 
     async def send_split(self, topic: str, partition: int | None, record: PendingRecord) -> RecordDelivery:
-        """Instead of the steps that follow, for a large message: its segments, each once there is room for it."""
+        """Send the segments of a large message, each once there is room for it. It replaces the steps that follow."""
         assert self._splitter is not None
         message: SplitMessage | None = None
         try:
@@ -196,23 +204,24 @@ class SendSteps:
                     result = BatchResult(asyncio.get_running_loop(), topic, partition)
                     message = SplitMessage(result, self._splitter.count(record))
                 if message.result.is_settled:
-                    break  # A segment has failed: nobody needs the others.
+                    break  # A segment has failed, so the others are useless.
                 one, filled = self.add(topic, partition, segment, size)
                 message.follow(one)
                 left -= 1
-                # Behind the last one nothing is waited for: a call that is cancelled there would have sent it all.
+                # There is no await after the last segment: a call that is cancelled there would have sent the whole
+                # message.
                 if filled and left:
                     await asyncio.sleep(0)
         except KafkaError:
             if message is None or not message.result.is_settled:
-                raise  # else it is told why: this follows from that
+                raise  # Otherwise the delivery has the cause; this error only follows from it.
         assert message is not None
         return RecordDelivery(message.result, 0, record[2])
 
     async def send_columns(
         self, topic: str, source: ColumnSource, partition: int | str | None
     ) -> ColumnsDelivery:
-        """Instead of all other steps, for rows of columns. Raises what is wrong with them before anything is sent."""
+        """Send rows of columns; it replaces all other steps. Raises the errors of the data before any row is sent."""
         if partition is None and source.has_keys and self._partitioner is not murmur2_partition:
             raise ValueError("a partitioner of one's own is not asked for rows of columns: name partitions")
         await source.check_sizes(self.limits.request_bytes)
@@ -223,11 +232,11 @@ class SendSteps:
         lasts = None if state is None else state.while_it_lasts()
         try:
             await self._send_blocks(topic, source, delivery, lasts)
-        except BaseException as error:  # cancelled, too
+        except BaseException as error:  # cancellation, too
             is_open = (
                 lasts is not None and lasts() and state is not None and state.phase is ProducerPhase.OPEN
             )
-            if delivery.has_rows and is_open:  # a commit would count a part of them
+            if delivery.has_rows and is_open:  # A commit would include only a part of the rows.
                 self.lost(
                     ClientError(f"rows of columns for topic {topic!r} were not all handed over: {error!r}")
                 )
@@ -247,7 +256,7 @@ class SendSteps:
             for batch in batches(
                 block, chosen, placement.partitions, self._sender.batch_bytes(topic) - BATCH_OVERHEAD
             ):
-                await asyncio.sleep(0)  # what is sent meanwhile, and the answers, have their turn
+                await asyncio.sleep(0)  # Other records, and the answers, get their turn.
                 await self.become_ready(topic, batch.size)
                 if lasts is not None and not lasts():
                     raise TransactionAborted("the transaction ended before all rows were sent")
@@ -255,11 +264,12 @@ class SendSteps:
                 delivery.add(batch.records.record_count, queued.result)
 
     def lost(self, error: KafkaError) -> None:
-        """Instead of `add`: a record that was taken will not be sent, and what it is part of cannot be committed."""
+        """Note that a record that was accepted will not be sent, so its transaction cannot be committed. It replaces
+        `add`."""
         self._sender.fail_transaction(error)
 
     async def partitions_for(self, topic: str) -> list[int]:
-        """The partitions of `topic`, waiting for it to exist. Raises KafkaError."""
+        """Return the partitions of `topic`, waiting until it exists. Raises KafkaError."""
         return await self._partitions_of(topic, None)
 
     async def _partitions_of(self, topic: str, partition: int | None) -> list[int]:
@@ -284,7 +294,7 @@ class SendSteps:
         return self.partition_of_key(topic, key)
 
     def partition_of_key(self, topic: str, key: bytes) -> int:
-        """Return the partition for a key, of a topic that is known. Raises ValueError, or as the partitioner does."""
+        """Return the partition for a key, of a known topic. Raises ValueError, or the partitioner's error."""
         info = self._cluster.metadata.topics[topic]
         chosen = self._partitioner(key, len(info.partitions))
         if chosen not in info.partitions:
