@@ -1,5 +1,6 @@
-"""Who is at the other end of a connection.
+"""The identity of a connection's peer, and its rights.
 
-`principal` is a name with its type, and `peer_session` what a broker knows of one peer. The rule: a session never
-changes. Who authenticates gets another one, and whatever holds on to a session sees by identity that it is over.
+`principal` is a name with its type, and `peer_session` is a broker's knowledge of one peer. The rule: a session never
+changes. A peer that authenticates gets another session, and code that holds the old one sees by identity that it is
+over.
 """

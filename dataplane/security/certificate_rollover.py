@@ -1,4 +1,4 @@
-"""Whether new keys and certificates may take the place of those that a listener has."""
+"""The check that new keys and certificates may replace those of a listener."""
 
 from __future__ import annotations
 
@@ -21,14 +21,15 @@ from .tls_settings import TlsSettings
 
 
 def successor(listener: ReloadedListener, settings: TlsSettings, now: datetime) -> LoadedTls:
-    """What the settings and their files give now. Raises ConfigError if it must not follow what is in force."""
+    """Load the settings and their files. Raises ConfigError if the result must not replace the listener's current
+    TLS."""
     loaded = load_tls(settings, listener.reached, now)
     check_successor(listener.tls.loaded, loaded, listener, now)
     return loaded
 
 
 def validity_warnings(loaded: LoadedTls, now: datetime) -> frozenset[str]:
-    """Which certificates expire soon, or have expired."""
+    """Return warnings about certificates that expire soon, or have expired."""
     try:
         return frozenset(check_validity(loaded.keys, now))
     except TlsUnusable as error:
@@ -36,7 +37,7 @@ def validity_warnings(loaded: LoadedTls, now: datetime) -> frozenset[str]:
 
 
 def check_successor(old: LoadedTls, new: LoadedTls, listener: ReloadedListener, now: datetime) -> None:
-    """Raises ConfigError for what must not take the place of `old`."""
+    """Raise ConfigError if `new` must not replace `old`."""
     source = new.keys.source
     subjects = [subject_name(one.keys.certificate.public_bytes(Encoding.DER)) for one in (old, new)]
     if subjects[0] != subjects[1] and not new.settings.allows_name_changes:
@@ -51,13 +52,13 @@ def check_successor(old: LoadedTls, new: LoadedTls, listener: ReloadedListener, 
             "(ssl.allow.san.changes allows that)"
         )
     if listener.is_between_nodes:
-        # What has expired connects to nobody: no other node can depend on it.
+        # A node with an expired certificate cannot connect to any other node, so no node depends on it.
         beside = old if is_valid(old.keys, now) else _with_keys_of(new, old)
         _check_among_nodes(beside, new, None if listener.reached is None else listener.reached.host)
 
 
 def _with_keys_of(new: LoadedTls, old: LoadedTls) -> LoadedTls:
-    """A node that has changed its certificate already, and trusts whom it trusted before."""
+    """Return the TLS of a node that has replaced its certificate already, and still has the old trust store."""
     rules = old.settings.rules
     return replace(
         old,
@@ -67,7 +68,11 @@ def _with_keys_of(new: LoadedTls, old: LoadedTls) -> LoadedTls:
 
 
 def _check_among_nodes(old: LoadedTls, new: LoadedTls, host: str | None) -> None:
-    """Other nodes change at other times: each end may be the old or the new. `host`: None if nobody dials this node."""
+    """Check handshakes between nodes. Nodes change their files at different times, so each end may have the old or the
+    new ones.
+
+    `host` is None if no node dials this one.
+    """
     for accepting, dialling, which in (
         (new, old, "the old trust store refuses the new certificate"),
         (new, new, "the new trust store refuses the new certificate"),
@@ -83,7 +88,7 @@ def _check_among_nodes(old: LoadedTls, new: LoadedTls, host: str | None) -> None
 
 
 def _of_any_name(dialling: LoadedTls) -> ssl.SSLContext:
-    """As it dials, and whatever the name of the other end."""
+    """Return a dialling context that accepts any name of the other end."""
     return client_context(
         replace(dialling.settings.rules, checks_names=False), dialling.keys, dialling.trusted
     )

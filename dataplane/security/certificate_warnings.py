@@ -1,4 +1,4 @@
-"""What is wrong with the certificate of a node, before other nodes refuse it."""
+"""Warnings about the certificate of a node, before other nodes refuse it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .tls_loading import LoadedTls
 
 
 def node_warnings(own: LoadedTls, principals: frozenset[str]) -> Iterator[str]:
-    """On the certificate of a node, which other nodes look up in their lists."""
+    """Yield warnings if other nodes, which look up the certificate's principal in their lists, would refuse it."""
     certificate = own.keys.certificate.public_bytes(Encoding.DER)
     try:
         principal = Principal(USER, own.mapping.name_of(subject_name(certificate)))

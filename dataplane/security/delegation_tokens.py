@@ -1,7 +1,7 @@
-"""The delegation tokens of a broker's image with their secrets, which follow from a key that only brokers have.
+"""The delegation tokens of a broker's image with their secrets, which are derived from a key that only brokers have.
 
-No record has a secret, so each broker makes it when it needs it. A credential for SCRAM takes milliseconds of hashing:
-it is made in a thread, when somebody first logs in with the token, and kept while the token is there.
+No record contains a secret, so each broker derives it. A credential for SCRAM takes milliseconds of hashing. It is
+derived in a thread at the first login with the token, and kept as long as the token exists.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ _SALT_BYTES: Final = 24
 
 
 class DelegationTokens:
-    """The tokens that this broker can make the secrets of."""
+    """The tokens whose secrets this broker can derive."""
 
     def __init__(
         self, keys: Secrets, states: Callable[[], Mapping[str, TokenState]], now_ms: Callable[[], int]
     ) -> None:
-        """`states`: the tokens as the image has them now. `now_ms`: the wall clock."""
+        """`states` returns the tokens of the current image. `now_ms` is the wall clock."""
         self._keys = {token_key_id(key): key for key in keys.accepted}
         self._first = keys.first
         self._states = states
@@ -36,43 +36,44 @@ class DelegationTokens:
         self._secrets: dict[str, bytes] = {}
         self._credentials: dict[tuple[str, str], ScramCredential] = {}
         self._strange_keys: set[bytes] = set()
-        # One at a time: a storm of logins takes one core and no more, and most find what the first one made.
+        # Only one credential is derived at a time: a storm of logins uses at most one core, and most logins find it
+        # derived already.
         self._turn = asyncio.Lock()
 
     @property
     def key_id(self) -> bytes:
-        """Of the key that secrets of new tokens follow from."""
+        """The id of the key that secrets of new tokens are derived from."""
         return token_key_id(self._first)
 
     def new_secret(self, token_id: str) -> bytes:
-        """The secret of a new token."""
+        """Return the secret of a new token."""
         return token_hmac(self._first, token_id)
 
     def find(self, token_id: str) -> TokenState | None:
-        """The token of an id, None if there is none, or none whose secret this broker can make."""
+        """Return the token with an id; None if it does not exist, or this broker cannot derive its secret."""
         return self._states().get(token_id) if token_id in self._secrets else None
 
     def valid(self, token_id: str) -> TokenState | None:
-        """The same, if it has not ended."""
+        """Return the token with an id as `find` does; None also if it has expired."""
         token = self.find(token_id)
         return None if token is None or token.is_over(self.now_ms()) else token
 
     def with_secret(self, secret: bytes) -> TokenState | None:
-        """The token that has this secret, None if there is none."""
+        """Return the token with this secret; None if there is none."""
         token_id = self._ids.get(secret)
         return None if token_id is None else self.find(token_id)
 
     def secret(self, token_id: str) -> bytes:
-        """The secret of a token that was found."""
+        """Return the secret of a token that `find` has returned."""
         return self._secrets[token_id]
 
     def all(self) -> list[TokenState]:
-        """All that can be found, by id."""
+        """Return all tokens that `find` would return, sorted by id."""
         states = self._states()
         return [states[token_id] for token_id in sorted(self._secrets) if token_id in states]
 
     async def credential(self, mechanism: ScramMechanism, token_id: str) -> ScramCredential | None:
-        """What a login with the token is checked by, None if there is no such token."""
+        """Return the credential for a login with the token; None if there is no such token."""
         key = (token_id, mechanism.name)
         if token_id not in self._secrets or key in self._credentials:
             return self._credentials.get(key)
@@ -86,7 +87,7 @@ class DelegationTokens:
             return made
 
     def changed(self, token_ids: Iterable[str]) -> None:
-        """The image has other tokens with these ids, or none."""
+        """Update the tokens with these ids from the image."""
         states = self._states()
         for token_id in token_ids:
             state = states.get(token_id)
@@ -119,6 +120,6 @@ class DelegationTokens:
 
 
 def _credential(mechanism: ScramMechanism, secret: bytes) -> ScramCredential:
-    # No chance is needed: the secret itself cannot be guessed. So each broker asks a client for the same.
+    # No random salt is needed, since the secret cannot be guessed. So each broker sends a client the same salt.
     salt = hmac.digest(secret, b"salt\0" + mechanism.name.encode(), "sha256")[:_SALT_BYTES]
     return ScramCredential.of_password(mechanism, token_password(secret), salt, ITERATIONS_MIN)

@@ -1,8 +1,8 @@
-"""The text of a certificate's subject, letter by letter as Java's `X500Principal.getName()` has it.
+"""The text of a certificate's subject, exactly as Java's `X500Principal.getName()` writes it.
 
-Kafka makes the principal of it, so ACLs and quotas that were written for Kafka name it. It is RFC 2253's form: the
-most specific part first, no blanks behind commas. Nine attributes have keywords. Every other, e-mail addresses among
-them, is its object identifier and the value in hexadecimal DER.
+Kafka uses it as the principal, so ACLs and quotas that were written for Kafka contain it. It is RFC 2253's form: the
+most specific part first, no blanks after commas. Nine attributes have keywords. Every other attribute, such as an
+e-mail address, is its object identifier and the value in hexadecimal DER.
 """
 
 from __future__ import annotations
@@ -30,11 +30,12 @@ _ESCAPED: Final = re.compile(r'[,=+<>#;"\\]')
 _EDGES: Final = re.compile(r"\A[ \r]+|[ \r]+\Z")
 _VERSION_TAG: Final = 0xA0
 _BEFORE_SUBJECT: Final = 4
-"""Serial number, algorithm, issuer and validity stand before the subject."""
+"""The number of fields before the subject: serial number, algorithm, issuer and validity, and the version if
+present."""
 
 
 def subject_name(certificate: bytes) -> str:
-    """The subject of a certificate in DER. Raises ValueError."""
+    """Return the subject of a certificate in DER. Raises ValueError."""
     try:
         (whole,) = values_in(certificate)
         fields = values_in(next(values_in(whole.content)).content)
@@ -47,7 +48,7 @@ def subject_name(certificate: bytes) -> str:
 
 
 def name_text(sequence: bytes) -> str:
-    """The text of a name, whose parts stand in `sequence` in DER. Raises ValueError."""
+    """Return the text of a name, whose parts are in `sequence` in DER. Raises ValueError."""
     parts = ["+".join(_attributes(part.content)) for part in values_in(sequence)]
     return ",".join(reversed(parts))
 

@@ -1,6 +1,6 @@
-"""Patterns and replacements as Java reads them, in the rules by which Kafka makes names of principals.
+"""Patterns and replacements in Java's syntax, for the rules by which Kafka derives names of principals.
 
-Patterns are the operator's. In a replacement `$1` stands for a group, and a backslash makes the next letter plain.
+Operators write the patterns. In a replacement `$1` is a group, and a backslash escapes the next character.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ import warnings
 from collections.abc import Iterator, Sequence
 
 ReplacementPart = str | int
-"""Text, or the number of a group."""
+"""A text, or the number of a group."""
 
 
 def substituted(
     pattern: re.Pattern[str], replacement: Sequence[ReplacementPart], text: str, *, once: bool = False
 ) -> str:
-    """The text with what the pattern finds replaced, everywhere or `once`."""
+    """Return the text with the pattern's matches replaced: all of them, or with `once` the first."""
 
     def replaced(found: re.Match[str]) -> str:
         return "".join(part if isinstance(part, str) else found[part] or "" for part in replacement)
@@ -25,10 +25,10 @@ def substituted(
 
 
 def compiled(pattern: str, option: str) -> re.Pattern[str]:
-    """Raises ValueError for a pattern that cannot be used."""
+    """Return a compiled pattern. Raises ValueError for a pattern that cannot be used."""
     try:
         with warnings.catch_warnings():
-            # What Java would read as an intersection of sets, Python would read otherwise.
+            # Python would read Java's intersections of sets differently, and warns of them.
             warnings.simplefilter("error")
             return re.compile(pattern, re.ASCII)
     except (re.error, Warning) as error:
@@ -36,9 +36,10 @@ def compiled(pattern: str, option: str) -> re.Pattern[str]:
 
 
 def replacement_parts(replacement: str, groups: int, option: str) -> Iterator[ReplacementPart]:
-    """The parts of a replacement for a pattern with so many groups; a number may be one that no group has.
+    """Yield the parts of a replacement for a pattern with `groups` groups; a number may exceed `groups`.
 
-    Raises ValueError for a $ without a number."""
+    Raises ValueError for a $ without a number.
+    """
     at = 0
     while at < len(replacement):
         letter = replacement[at]
@@ -61,7 +62,7 @@ def replacement_parts(replacement: str, groups: int, option: str) -> Iterator[Re
 
 
 def _group(text: str, at: int, groups: int) -> tuple[int, int]:
-    """The number that begins at `at`, as many digits of it as there are groups for, and where it ends."""
+    """Return the number that begins at `at`, with as many digits as there are groups for, and its end."""
     number, end = 0, at
     while end < len(text) and text[end] in "0123456789":
         longer = number * 10 + int(text[end])

@@ -1,9 +1,10 @@
-"""sasl.kerberos.principal.to.local.rules: the short name of a Kerberos principal, by which ACLs and quotas know it.
+"""sasl.kerberos.principal.to.local.rules: the short name of a Kerberos principal, which ACLs and quotas use.
 
 Rules are separated by commas, and the first that applies decides, as in Kafka. `DEFAULT` takes the first component of a
-principal of the default realm. `RULE:[n:format](pattern)s/from/to/g/L` applies to principals of n components: `$0` in
-the format is the realm, `$1` and `$2` are components. The pattern has to match all of what comes of it, and `from` is
-replaced in it, everywhere with `g`. `L` or `U` make it lower or upper case. All but the brackets may be left out.
+principal of the default realm. `RULE:[n:format](pattern)s/from/to/g/L` applies to principals of n components. In the
+format, `$0` is the realm, and `$1` and `$2` are components. The pattern must match the whole formatted text, in which
+`from` is then replaced: once, or everywhere with `g`. `L` or `U` convert the result to lower or upper case. Every part
+except the brackets may be omitted.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from .principal_mapping import NoMatchingRule
 
 OPTION: Final = "sasl.kerberos.principal.to.local.rules"
 PRINCIPAL_CHARACTERS_MAX: Final = 1024
-"""Patterns are the operator's, principals are not: their length is bounded."""
+"""Maximum length of a principal. Operators write the patterns, but clients choose principals, so their length is
+limited."""
 
 _FORM: Final = "RULE:[n:format](pattern)s/from/to/g/L"
 _RULE = re.compile(
@@ -28,7 +30,8 @@ _RULE = re.compile(
 )
 _PRINCIPAL = re.compile(r"([^/@]*)(?:/([^/@]*))?@([^/@]*)")
 _NOT_IN_NAMES = re.compile(r"[\x00-\x1f\x7f\x85\u2028\u2029\\]")
-"""What ends lines, which patterns of Java see otherwise; and what Kerberos puts before a separator that is none."""
+"""The characters that end lines, which Java's patterns treat differently, and the backslash by which Kerberos escapes
+separators."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +50,7 @@ class _Rule:
     case: str | None
 
     def apply(self, realm: str, components: Sequence[str]) -> str | None:
-        """The name, None if this rule is for others."""
+        """Return the name; None if this rule does not apply."""
         if len(components) != self.components:
             return None
         values = (realm, *components)
@@ -60,16 +63,16 @@ class _Rule:
 
 
 class KerberosMapping:
-    """The rules of one listener."""
+    """The rules of a listener."""
 
     def __init__(self, text: str, default_realm: str) -> None:
-        """Raises ValueError that names the rule which cannot be read. `default_realm`: empty if there is none."""
+        """Raises ValueError that names the invalid rule. `default_realm` is empty if there is none."""
         self._rules = tuple(_rules(text.strip() or "DEFAULT"))
         self._text = text
         self._default_realm = default_realm
 
     def name_of(self, principal: str) -> str:
-        """The short name. Raises NoMatchingRule."""
+        """Return the short name of a principal. Raises NoMatchingRule."""
         realm, components = _parts_of(principal)
         for rule in self._rules:
             if rule is not None:
@@ -91,7 +94,7 @@ class KerberosMapping:
 
 
 def _parts_of(principal: str) -> tuple[str, tuple[str, ...]]:
-    """The realm, and one or two components."""
+    """Return the realm, and one or two components."""
     if len(principal) > PRINCIPAL_CHARACTERS_MAX:
         raise NoMatchingRule(
             f"a principal of {len(principal)} characters, at most {PRINCIPAL_CHARACTERS_MAX} are allowed"
@@ -104,7 +107,7 @@ def _parts_of(principal: str) -> tuple[str, tuple[str, ...]]:
 
 
 def _rules(text: str) -> Iterator[_Rule | None]:
-    """Each rule; None for DEFAULT."""
+    """Yield each rule; None for DEFAULT."""
     at = 0
     while at < len(text):
         found = _RULE.match(text, at)
@@ -139,7 +142,7 @@ def _rule(found: re.Match[str]) -> _Rule:
 
 
 def _format(text: str, components: int) -> Iterator[ReplacementPart]:
-    """Text, and numbers: 0 for the realm, others for components."""
+    """Yield texts, and numbers: 0 for the realm, others for components."""
     plain, *behind = text.split("$")
     yield plain
     for each in behind:

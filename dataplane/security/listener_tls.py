@@ -1,4 +1,4 @@
-"""The TLS of one listener: what new connections begin with, and whom their certificates name."""
+"""The TLS of a listener: the contexts of new connections, and the principals of certificates."""
 
 from __future__ import annotations
 
@@ -15,23 +15,24 @@ if TYPE_CHECKING:
 
 
 class ListenerTls:
-    """Established connections keep what they began with, whatever is put in the place of `loaded`."""
+    """The TLS of a listener. Established connections keep their contexts when `loaded` is replaced."""
 
     def __init__(self, loaded: LoadedTls) -> None:
         self.loaded = loaded
 
     @property
     def accepting(self) -> ssl.SSLContext:
-        """For connections that come in."""
+        """The context for accepted connections."""
         return self.loaded.accepting
 
     @property
     def dialling(self) -> ssl.SSLContext:
-        """For connections to this listener of other brokers."""
+        """The context for connections to this listener of other brokers."""
         return self.loaded.dialling
 
     def principal_of(self, certificate: bytes | None) -> Principal:
-        """Whom a certificate in DER names. Raises NoMatchingRule, and ValueError for a subject that cannot be read."""
+        """Return the principal of a certificate in DER. Raises NoMatchingRule, and ValueError for a subject that cannot
+        be read."""
         if certificate is None:
             return ANONYMOUS
         return Principal(USER, self.loaded.mapping.name_of(subject_name(certificate)))
@@ -43,11 +44,11 @@ class ReloadedListener:
 
     tls: ListenerTls
     reached: ReachedAs | None
-    """None if nobody dials it, or nobody knows by which name."""
+    """The address of the listener for other programs; None if no program dials it, or the name is unknown."""
     is_between_nodes: bool
-    """Nodes dial each other there, by the same keys and certificates."""
+    """True if nodes dial each other there, with the same keys and certificates."""
 
 
 def told_to_clients(advertised_host: str) -> ReachedAs:
-    """How the listener of a broker is reached."""
+    """Return the address of a broker's listener that clients use."""
     return ReachedAs(advertised_host, "which clients are told (advertised.listeners)")

@@ -1,7 +1,7 @@
-"""The TLS of the quorum's listener, which quorum nodes accept on and every node dials.
+"""The TLS of the quorum's listener, on which quorum nodes accept connections, and which every node dials.
 
-`listener.security.protocol.map` asks for it: `CONTROLLER:SSL`. Keys and certificates are given as for any listener, and
-`ottla.node.principals` says whose certificates are of nodes. Clients' certificates are always required.
+`listener.security.protocol.map` enables it: `CONTROLLER:SSL`. Keys and certificates are configured as for any listener,
+and `ottla.node.principals` lists the principals of nodes' certificates. Clients' certificates are always required.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ PRINCIPALS: Final = "ottla.node.principals"
 
 @dataclass(frozen=True, slots=True)
 class NodeTlsSettings:
-    """As the file of a node gives them."""
+    """The TLS settings in a node's configuration file."""
 
     tls: TlsSettings
     principals: frozenset[str]
 
 
 def node_tls_settings(properties: Mapping[str, str]) -> NodeTlsSettings | None:
-    """None where the quorum's listener has no TLS. Raises ConfigError that names the key."""
+    """Return the settings; None if the quorum's listener has no TLS. Raises ConfigError that names the key."""
     name = quorum_listener(properties)
     protocol = _protocol_of(name, properties)
     principals = listed_principals(properties, PRINCIPALS)
@@ -66,30 +66,30 @@ def node_tls_settings(properties: Mapping[str, str]) -> NodeTlsSettings | None:
 
 
 def quorum_listener(properties: Mapping[str, str]) -> str:
-    """The name of the listener of quorum nodes."""
+    """Return the name of the listener of quorum nodes."""
     return properties.get("controller.listener.names", "").split(",")[0].strip() or "CONTROLLER"
 
 
 class NodeCertificates:
-    """Contexts for the links of one node, and whose certificates the other ends may show."""
+    """The contexts for the links of a node, and the principals that are accepted as nodes."""
 
     def __init__(self, tls: ListenerTls, principals: frozenset[str]) -> None:
-        """`tls` may be given other keys and certificates while it is used."""
+        """The keys and certificates of `tls` may be replaced at any time."""
         self._tls = tls
         self._principals = principals
 
     @property
     def accepting(self) -> ssl.SSLContext:
-        """For connections that come in."""
+        """The context for accepted connections."""
         return self._tls.accepting
 
     @property
     def dialling(self) -> ssl.SSLContext:
-        """For connections to other nodes."""
+        """The context for connections to other nodes."""
         return self._tls.dialling
 
     def check_peer(self, certificate: bytes | None) -> None:
-        """Raises NodeRefused for the owner of a certificate that may not act as a node."""
+        """Raise NodeRefused unless the certificate's principal may act as a node."""
         from .principal_mapping import NoMatchingRule  # loaded late: only nodes with TLS need it
 
         if certificate is None:

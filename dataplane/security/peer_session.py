@@ -1,4 +1,4 @@
-"""What a broker knows of the peer of one connection."""
+"""A broker's knowledge of the peer of a connection."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from ...protocol.settings.security_protocol import SecurityProtocol
 from .principal import NODE, Principal
 
 NODE_MECHANISM: Final = "OTTLA-NODE"
-"""How nodes authenticate themselves to each other: by the proof in AuthenticateNode."""
+"""The mechanism by which nodes authenticate themselves to each other: the proof in AuthenticateNode."""
 
 
 @dataclass(frozen=True, slots=True)
 class PeerSession:
-    """Who the peer is, and how that was found out.
+    """The identity of a peer, and the means of its authentication.
 
-    It never changes: (re-)authentication puts another session in its place. So a request keeps the session that it
-    came under, and what was worked out for one session is not used for another.
+    A session never changes: each authentication replaces it by another. So a request keeps the session of its arrival,
+    and results for one session are not used for another.
     """
 
     principal: Principal
@@ -28,30 +28,30 @@ class PeerSession:
     """The name of the listener that the peer connected to."""
     security_protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
     mechanism: str | None = None
-    """By which the peer authenticated itself; None without SASL and without a node's proof."""
+    """Mechanism by which the peer authenticated itself; None without SASL and without a node's proof."""
     expires_at: float | None = None
-    """When authentication has to be repeated, in seconds on the event loop's clock; None: never."""
+    """Time on the event loop's clock at which the peer must authenticate again; None for never."""
     token_id: str | None = None
-    """The delegation token that the peer logged in with; it acts as the owner of that."""
+    """The delegation token that the peer logged in with; the peer acts as the token's owner."""
     node: ProvenNode | None = None
-    """Which node of the cluster the peer has proved to be."""
+    """The node of the cluster that the peer has proved to be."""
 
     @property
     def user(self) -> str:
-        """Whom quotas count the peer as."""
+        """The user whose quotas apply to the peer."""
         return self.principal.name
 
     @property
     def is_metered(self) -> bool:
-        """Whether quotas hold for it: they are for clients, not for who has proved to be a node."""
+        """True if quotas apply to the peer. They are for clients, not for proved nodes."""
         return self.node is None
 
     def is_broker(self, broker_id: int) -> bool:
-        """Whether the peer has proved to be this broker."""
+        """Return whether the peer has proved to be this broker."""
         return self.node is not None and self.node.node_id == broker_id
 
     def of_node(self, node: ProvenNode) -> PeerSession:
-        """The session after the peer has proved to be a node, or a person who holds the cluster secret."""
+        """Return the session after the peer has proved to be a node, or an operator who holds the cluster secret."""
         name = str(node.node_id) if node.role is NodeRole.BROKER else node.role.name.lower()
         return replace(
             self,

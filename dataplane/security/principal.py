@@ -6,20 +6,20 @@ from dataclasses import dataclass
 from typing import Final
 
 USER: Final = "User"
-"""The type of everybody who comes as a client."""
+"""The type of all clients' principals."""
 NODE: Final = "OttlaNode"
-"""The type of whoever has proved to hold the cluster secret. No client can get it."""
+"""The type of peers that have proved to hold the cluster secret. No client can get it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """A name of some type. Both are compared letter by letter."""
+    """A name with a type. Both are compared exactly."""
 
     type: str
     name: str
 
     def __str__(self) -> str:
-        """As Kafka writes it: `User:ann`."""
+        """Return Kafka's form: `User:ann`."""
         return f"{self.type}:{self.name}"
 
     @classmethod
@@ -32,4 +32,4 @@ class Principal:
 
 
 ANONYMOUS: Final = Principal(USER, "ANONYMOUS")
-"""Whoever did not say who it is."""
+"""The principal of a peer that did not authenticate itself."""

@@ -1,7 +1,7 @@
 """ssl.principal.mapping.rules: the name of a principal, from the subject of its certificate.
 
-Rules are separated by commas: `DEFAULT`, which takes the subject as it is, or `RULE:pattern/replacement/` with `L` or
-`U` behind it for lower or upper case. The first whose pattern matches the whole subject decides, as in Kafka.
+Rules are separated by commas. `DEFAULT` takes the unchanged subject. `RULE:pattern/replacement/` may be followed by `L`
+or `U` for lower or upper case. The first rule whose pattern matches the whole subject decides, as in Kafka.
 """
 
 from __future__ import annotations
@@ -14,17 +14,18 @@ from typing import Final
 from .java_patterns import ReplacementPart, compiled, replacement_parts, substituted
 
 SUBJECT_CHARACTERS_MAX: Final = 4096
-"""Patterns are the operator's, subjects are not: their length is bounded."""
+"""Maximum length of a subject. Operators write the patterns, but clients choose subjects, so their length is
+limited."""
 
 _RULE = re.compile(
     r"\s*(?:(?P<default>DEFAULT)|RULE:(?P<pattern>(?:\\.|[^\\/])*)/(?P<replacement>(?:\\.|[^\\/])*)/(?P<case>[LU]?))\s*(?:,|$)"
 )
 _ENDS_OF_LINES: Final = re.compile("[\n\r\x85\u2028\u2029]")
-"""What a dot does not match in Java."""
+"""The characters that a dot does not match in Java."""
 
 
 class NoMatchingRule(ValueError):
-    """No rule applies to the subject of a certificate: its owner is not let in."""
+    """An error: no rule applies to the subject of a certificate, so its owner is refused."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,15 +42,15 @@ class _Rule:
 
 
 class PrincipalMapping:
-    """The rules of one listener."""
+    """The rules of a listener."""
 
     def __init__(self, text: str, option: str = "ssl.principal.mapping.rules") -> None:
-        """Raises ValueError that names the rule which cannot be read."""
+        """Raises ValueError that names the invalid rule."""
         self._rules = tuple(_rules(text.strip() or "DEFAULT", option))
         self._text = text
 
     def name_of(self, subject: str) -> str:
-        """The principal's name. Raises NoMatchingRule."""
+        """Return the principal's name for a subject. Raises NoMatchingRule."""
         if len(subject) > SUBJECT_CHARACTERS_MAX:
             raise NoMatchingRule(
                 f"a subject of {len(subject)} characters, at most {SUBJECT_CHARACTERS_MAX} are allowed"
@@ -62,7 +63,7 @@ class PrincipalMapping:
 
 
 def _rules(text: str, option: str) -> Iterator[_Rule | None]:
-    """Each rule; None for DEFAULT."""
+    """Yield each rule; None for DEFAULT."""
     at = 0
     while at < len(text):
         found = _RULE.match(text, at)
@@ -77,7 +78,7 @@ def _rules(text: str, option: str) -> Iterator[_Rule | None]:
             continue
         pattern = compiled(found["pattern"], option)
         replacement = replacement_parts(found["replacement"], pattern.groups, option)
-        # A number that no group has is text, as in Kafka.
+        # A number above the number of groups is text, as in Kafka.
         parts = (
             part if isinstance(part, str) or part <= pattern.groups else f"${part}" for part in replacement
         )

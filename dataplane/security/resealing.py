@@ -1,7 +1,8 @@
-"""What the quorum keeps encrypted under a cluster secret that is not the first any more, encrypted under the first.
+"""The re-encryption of values that the quorum keeps encrypted under an older cluster secret.
 
-A cluster secret is replaced in steps, and the old one is taken away in the last. Until then every value has to be
-encrypted anew. Each change replaces exactly what was read: a password that somebody sets meanwhile stays.
+A cluster secret is replaced in steps, and the last step removes the old one. Before that, every value must be encrypted
+under the first secret. Each change replaces exactly the value that was read, so a password that is set meanwhile
+remains.
 """
 
 from __future__ import annotations
@@ -23,15 +24,16 @@ from .setting_secrets import subject_of_option
 
 
 class Resealer:
-    """Looks for what is encrypted under an older secret."""
+    """A search for values that are encrypted under an older secret."""
 
     def __init__(self, sealer: Sealer) -> None:
         self._sealer = sealer
-        #: of users there may be very many: who is among them is kept from change to change, in the order of its coming
+        #: There may be very many users, so the credentials under an older secret are tracked from change to change, in
+        #: order of arrival.
         self._old_credentials: dict[ScramKey, None] = {}
 
     def changed(self, image: ClusterImage, delta: ImageDelta) -> None:
-        """Take note of a change that the image already contains. Each has to be told."""
+        """Note a change that the image already contains. Every change must be reported."""
         for key in delta.scram_credentials:
             kept = image.scram_credentials.get(key)
             if kept is None or self._sealer.is_under_first(kept.sealed_keys):
@@ -40,12 +42,12 @@ class Resealer:
                 self._old_credentials[key] = None
 
     def left(self, image: ClusterImage) -> int:
-        """How many values are not under the first secret."""
+        """Return the number of values that are not under the first secret."""
         settings = sum(1 for _ in self._old_settings(image))
         return len(self._old_credentials) + settings + sum(1 for _ in self._old_mirrors(image))
 
     def credentials(self, image: ClusterImage) -> Iterator[ScramCredentialChange]:
-        """Of users who log in by SCRAM. What no present secret opens is left out."""
+        """Yield changes of SCRAM credentials. Credentials that no present secret opens are left out."""
         for key in list(self._old_credentials):
             kept = image.scram_credentials.get(key)
             sealed = None if kept is None else self._again(kept.sealed_keys, subject_of_credential(key))
@@ -61,7 +63,7 @@ class Resealer:
                 )
 
     def settings(self, image: ClusterImage) -> Iterator[ConfigResource]:
-        """Of brokers. What no present secret opens is left out."""
+        """Yield changes of brokers' settings. Settings that no present secret opens are left out."""
         for broker, name, old, sealed in list(self._old_settings(image)):
             again = self._again(sealed, subject_of_setting(broker, name))
             if again is not None:
@@ -71,7 +73,8 @@ class Resealer:
                 )
 
     def mirrors(self, image: ClusterImage) -> Iterator[ReconnectMirror]:
-        """Options of connections to sources. A mirror of which no present secret opens one is left out."""
+        """Yield changes of mirrors' connection options. A mirror with an option that no present secret opens is left
+        out."""
         for mirror in list(self._old_mirrors(image)):
             options = []
             for name, text in mirror.options:
@@ -91,7 +94,7 @@ class Resealer:
                 yield mirror
 
     def _old_settings(self, image: ClusterImage) -> Iterator[tuple[str, str, str, bytes]]:
-        """Broker, name, text and encrypted bytes of each."""
+        """Yield broker, name, text and encrypted bytes of each setting under an older secret."""
         for (kind, broker), values in image.configs.items():
             for name, text in values.items():
                 sealed = sealed_bytes(text) if kind == ResourceType.BROKER else None

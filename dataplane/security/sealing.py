@@ -1,10 +1,10 @@
-"""Secrets that the quorum keeps, encrypted so that only holders of the cluster secret read them.
+"""Encryption of secrets that the quorum keeps, readable only by holders of the cluster secret.
 
-AES-256-GCM, with a key that follows from the cluster secret for this purpose alone. What is sealed begins with the id
-of its key, so that a secret can be replaced while older values stay readable. What a value is about (`subject`) is
-authenticated with it: nobody can give the password of one user to another by copying bytes.
+It is AES-256-GCM, with a key that is derived from the cluster secret for this purpose alone. A sealed value begins with
+the id of its key, so a secret can be replaced while older values remain readable. The `subject` of a value is
+authenticated with it: the password of one user cannot be given to another by copying bytes.
 
-It protects copied folders and backups of quorum nodes. It does not protect from a broker that is taken over.
+It protects copied folders and backups of quorum nodes. It does not protect against a compromised broker.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ OVERHEAD_BYTES: Final = _KEY_ID_BYTES + _NONCE_BYTES + _TAG_BYTES
 
 
 class SealBroken(Exception):
-    """Sealed bytes that no present secret opens, or that were altered."""
+    """An error: no present secret opens the sealed bytes, or they were altered."""
 
 
 class Sealer:
-    """Seals with the first of the cluster's secrets and opens what any of them sealed."""
+    """A sealer that seals with the first of the cluster's secrets, and opens values that any of them sealed."""
 
     def __init__(self, secrets: Sequence[bytes]) -> None:
         if not secrets:
@@ -40,16 +40,16 @@ class Sealer:
         self._first_id = sha256(keys[0]).digest()[:_KEY_ID_BYTES]
 
     def is_under_first(self, sealed: bytes) -> bool:
-        """Whether the first secret has sealed this."""
+        """Return whether the value was sealed with the first secret."""
         return sealed[:_KEY_ID_BYTES] == self._first_id
 
     def seal(self, plain: bytes, subject: bytes) -> bytes:
-        """The encrypted value, OVERHEAD_BYTES longer; different at each call."""
+        """Return the encrypted value, OVERHEAD_BYTES longer than `plain`; it differs at each call."""
         nonce = os.urandom(_NONCE_BYTES)
         return self._first_id + nonce + self._ciphers[self._first_id].encrypt(nonce, plain, subject)
 
     def open(self, sealed: bytes, subject: bytes) -> bytes:
-        """What was sealed for the same subject. Raises SealBroken."""
+        """Return the value that was sealed for the same subject. Raises SealBroken."""
         if len(sealed) < OVERHEAD_BYTES:
             raise SealBroken(f"a sealed value of {len(sealed)} bytes is cut short")
         cipher = self._ciphers.get(sealed[:_KEY_ID_BYTES])

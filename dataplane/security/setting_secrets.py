@@ -1,7 +1,7 @@
-"""Settings of brokers that are secrets: the quorum keeps them encrypted, and only brokers open them.
+"""Secret settings of brokers: the quorum keeps them encrypted, and only brokers open them.
 
-Which broker and which setting a value is for is authenticated with it. So nobody can have a broker take the password of
-one setting, or of another broker, for that of another by copying a record.
+The broker and the setting of a value are authenticated with it. So the password of one setting, or of one broker,
+cannot be used for another by copying a record.
 """
 
 from __future__ import annotations
@@ -13,19 +13,22 @@ from .sealing import SealBroken, Sealer
 
 
 class SettingSecrets:
-    """Seals and opens the secrets among the settings of brokers."""
+    """The encryption of the secrets among the settings of brokers."""
 
     def __init__(self, sealer: Sealer) -> None:
         self._sealer = sealer
 
     def seal(self, broker: str, name: str, value: str) -> str:
-        """A value as it goes to the quorum: as it is, unless its setting is a secret. `broker`: empty for all."""
+        """Return a value in the form that the quorum keeps: encrypted if its setting is a secret, else unchanged.
+
+        `broker` is empty for a setting of all brokers.
+        """
         if node_key(name) is None or not is_sensitive(name):
             return value
         return as_text(self._sealer.seal(value.encode(), subject_of(broker, name)))
 
     def open(self, broker: str, name: str, kept: str) -> str:
-        """The value of what the quorum keeps. Raises ConfigError if no present secret opens it."""
+        """Return the value that the quorum keeps as `kept`. Raises ConfigError if no present secret opens it."""
         sealed = sealed_bytes(kept) if is_sensitive(name) else None
         if sealed is None:
             return kept
@@ -36,10 +39,10 @@ class SettingSecrets:
 
 
 def subject_of_option(mirror: str, name: str) -> bytes:
-    """What the sealed value of an option of a mirror's connections is about."""
+    """Return the subject for sealing an option of a mirror's connections."""
     return f"mirror\0{mirror}\0{name}".encode()
 
 
 def subject_of(broker: str, name: str) -> bytes:
-    """What the sealed value of a broker's setting is about."""
+    """Return the subject for sealing a broker's setting."""
     return f"setting\0{broker}\0{name}".encode()

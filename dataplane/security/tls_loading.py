@@ -1,4 +1,4 @@
-"""Reads the stores of a listener, checks them, and makes contexts of them."""
+"""The loading of a listener's stores: they are read, checked, and turned into contexts."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ from .tls_settings import TlsSettings
 
 @dataclass(frozen=True, slots=True)
 class LoadedTls:
-    """Contexts for connections that are accepted, and for those that this broker dials, and what they were made of."""
+    """The contexts for accepted connections and for connections to other brokers, and the stores that they were made
+    from."""
 
     settings: TlsSettings
     keys: KeyStore
@@ -31,8 +32,11 @@ class LoadedTls:
 
 
 def load_tls(settings: TlsSettings, reached: ReachedAs | None, now: datetime) -> LoadedTls:
-    """Read, check and make. `reached`: where others dial it; None if nobody does, or nobody knows. Raises ConfigError
-    that names option, file and cause."""
+    """Read and check the stores, and create contexts.
+
+    `reached` is the address that others dial; None if no program dials it, or the name is unknown. Raises ConfigError
+    that names option, file and cause.
+    """
     try:
         keys = load_key_store(settings.keys)
         trusted = None if settings.trusted is None else load_trust_store(settings.trusted)

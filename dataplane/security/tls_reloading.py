@@ -1,7 +1,7 @@
-"""New keys and certificates for listeners that run.
+"""The replacement of keys and certificates of running listeners.
 
-They come when files change, when a setting of the listener changes, or when the process is told to look (SIGHUP). What
-is new is read and checked whole before one reference is swapped. So whatever is wrong with it, the old stays in force.
+They are reloaded when files change, when a setting of the listener changes, or on the signal SIGHUP. New ones are read
+and checked completely before one reference is swapped. So after any error the old ones remain in force.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ logger = logging.getLogger(__name__)
 
 Signature = tuple[tuple[int, int, int] | None, ...]
 _NOTHING: Signature = ()
-"""Of no files that have been used."""
+"""The signature of files that have not been used successfully."""
 
 
 class TlsReloads:
-    """Looks after the listeners of a broker. `properties` are the settings in force."""
+    """The reloads of a broker's listeners. `properties` returns the settings in force."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class TlsReloads:
         properties: Callable[[], Mapping[str, str]],
         interval_ms: int,
     ) -> None:
-        """Files are looked at every `interval_ms`; 0: never."""
+        """Files are checked every `interval_ms`; 0 means never."""
         self._listeners = listeners
         self._properties = properties
         self._interval_s = interval_ms / 1000
@@ -45,50 +45,50 @@ class TlsReloads:
         self._turn = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
         self._told: dict[str, str] = {}
-        """Why a listener goes on with its old ones, where it does."""
+        """The error of the last reload of each listener that keeps its old keys and certificates."""
         self.failures = 0
 
     def start(self) -> None:
-        """Look at files from now on."""
+        """Start checking files."""
         if self._interval_s and self._listeners:
             self._run(self._watch())
 
     async def close(self) -> None:
-        """Look no longer."""
+        """Stop checking files."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
     def expiries(self, now_s: float) -> dict[str, float]:
-        """Seconds until the certificate of each listener expires; `now_s` since 1970."""
+        """Return the seconds until the certificate of each listener expires; `now_s` is in seconds since 1970."""
         return {
             name: one.tls.loaded.keys.certificate.not_valid_after_utc.timestamp() - now_s
             for name, one in self._listeners.items()
         }
 
     async def check(self, properties: Mapping[str, str]) -> None:
-        """Raises ConfigError if a listener could not go on with these settings."""
+        """Raise ConfigError if a listener could not use these settings."""
         for name, listener in self._listeners.items():
             if _settings(listener, name, properties) != listener.tls.loaded.settings:
                 await asyncio.to_thread(_successor, listener, name, properties)
 
     def look_again(self) -> None:
-        """Read everything anew, whether it has changed or not."""
+        """Reload all listeners, whether files have changed or not."""
         for name in self._listeners:
             self._run(self._reload(name))
 
     def reconfigured(self) -> None:
-        """Settings have changed: listeners whose own have are loaded anew."""
+        """Reload the listeners whose settings have changed."""
         for name, listener in self._listeners.items():
             try:
                 changed = _settings(listener, name, self._properties()) != listener.tls.loaded.settings
             except ConfigError:
-                changed = True  # which loading tells
+                changed = True  # The reload logs the error.
             if changed:
                 self._run(self._reload(name))
 
     async def reload(self, name: str) -> None:
-        """Read the keys and certificates of a listener anew. Raises ConfigError, and the old stay in force."""
+        """Reload the keys and certificates of a listener. Raises ConfigError; then the old ones remain in force."""
         listener = self._listeners[name]
         async with self._turn:
             files = listener.tls.loaded.settings.files
@@ -102,18 +102,20 @@ class TlsReloads:
         logger.info("listener %s has new keys and certificates", name)
 
     async def reload_named(self, lower_name: str) -> None:
-        """Reload the listener of this name in lower case. A failure is logged, and the old stay in force."""
+        """Reload the listener of this name in lower case. A failure is logged, and the old keys and certificates remain
+        in force."""
         for name in self._listeners:
             if name.lower() == lower_name:
                 await self._reload(name)
 
     async def _reload(self, name: str, *, tells_again: bool = True) -> None:
-        """Without `tells_again` a failure is told once."""
+        """Reload a listener, and log a failure. Without `tells_again` a repeated failure is not logged again."""
         try:
             await self.reload(name)
             self._told.pop(name, None)
         except (ConfigError, OSError, ValueError) as error:
-            # Each look tries again: where descriptors or a file system were short, the files need not change for that.
+            # Each check tries again: if descriptors or a file system were missing, the files need not change before a
+            # retry succeeds.
             self._known[name] = _NOTHING
             if tells_again or self._told.get(name) != str(error):
                 self.failures += 1
@@ -126,7 +128,8 @@ class TlsReloads:
         task.add_done_callback(self._tasks.discard)
 
     async def _watch(self) -> None:
-        """What has changed is used once it has stayed the same from one look to the next: it may be half written."""
+        """Check files periodically. A changed file is used once two checks find it equal, since it may be half
+        written."""
         seen: dict[str, Signature] = {}
         while True:
             await asyncio.sleep(self._interval_s)
@@ -138,7 +141,7 @@ class TlsReloads:
                 self._remind(name, listener.tls.loaded)
 
     def _remind(self, name: str, loaded: LoadedTls) -> None:
-        """Of certificates that expire soon, once for each step."""
+        """Log a warning about certificates that expire soon, once for each step."""
         from datetime import UTC, datetime
 
         from .certificate_rollover import validity_warnings
@@ -150,7 +153,7 @@ class TlsReloads:
 
 
 def _settings(listener: ReloadedListener, name: str, properties: Mapping[str, str]) -> TlsSettings:
-    """Raises ConfigError."""
+    """Return the listener's settings from `properties`. Raises ConfigError."""
     old = listener.tls.loaded.settings
     return tls_settings(
         properties,
@@ -162,8 +165,8 @@ def _settings(listener: ReloadedListener, name: str, properties: Mapping[str, st
 
 
 def _successor(listener: ReloadedListener, name: str, properties: Mapping[str, str]) -> LoadedTls:
-    """Raises ConfigError."""
-    # loaded late: only brokers with TLS listeners need it
+    """Return the loaded TLS for the settings. Raises ConfigError."""
+    # It is imported late, since only brokers with TLS listeners need it.
     from datetime import UTC, datetime
 
     from .certificate_rollover import successor
@@ -172,7 +175,7 @@ def _successor(listener: ReloadedListener, name: str, properties: Mapping[str, s
 
 
 def _signature(files: Iterable[Path]) -> Signature:
-    """What changes when a file does, also behind a link; None for what is not there."""
+    """Return values that change when a file changes, also behind a link; None for a missing file."""
     found: list[tuple[int, int, int] | None] = []
     for path in files:
         try:

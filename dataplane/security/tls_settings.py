@@ -1,4 +1,4 @@
-"""The TLS of one listener, from Kafka's keys: `listener.name.NAME.KEY` counts before `KEY`."""
+"""The TLS settings of a listener, from Kafka's keys: `listener.name.NAME.KEY` takes precedence over `KEY`."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ CLIENT_AUTH: Final = "ssl.client.auth"
 
 @dataclass(frozen=True, slots=True)
 class TlsSettings:
-    """What a listener's contexts are made of."""
+    """The settings that a listener's contexts are made from."""
 
     listener: str
     rules: TlsRules
@@ -29,16 +29,16 @@ class TlsSettings:
     allows_name_changes: bool = False
     allows_alternative_name_changes: bool = False
     asks_for_login: bool = False
-    """The listener's clients log in by SASL, too."""
+    """True if the listener's clients log in by SASL, too."""
     between_nodes: bool = False
-    """It is the quorum's, which only nodes use: both ends always show certificates."""
+    """True for the quorum's listener, which only nodes use: both sides always show certificates."""
     prefix: str = ""
-    """As `tls_settings` was given it."""
+    """The prefix argument of `tls_settings`."""
     remarks: tuple[str, ...] = ()
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """All that it is read from."""
+        """The files that the contexts are made from."""
         paths = (self.keys.path, self.trusted.path if self.trusted else None, self.rules.crl)
         return tuple(path for path in paths if path is not None)
 
@@ -51,11 +51,10 @@ def tls_settings(
     between_nodes: bool = False,
     prefix: str = "",
 ) -> TlsSettings:
-    """Read the keys of a listener whose security protocol has TLS. Raises ConfigError. `prefix`: what its keys
-    begin with, if it is no listener of a broker.
+    """Return the settings of a listener whose security protocol has TLS. Raises ConfigError.
 
-    Where clients log in by SASL they need a certificate only if the listener itself says so (KIP-684). Where only nodes
-    connect they need one whatever the keys say.
+    `prefix` is the prefix of its keys, if it is not a listener of a broker. If clients log in by SASL, they need a
+    certificate only if the listener's own key says so (KIP-684). If only nodes connect, they always need one.
     """
     if asks_for_login and CLIENT_AUTH in properties:
         remark = (
@@ -93,7 +92,7 @@ class _Keys:
         self._prefix = prefix
 
     def given(self, key: str) -> tuple[str, str | None]:
-        """The name under which a key is given, and its text; the bare name and None if it is not."""
+        """Return the full name of a configured key, and its text; the bare name and None if it is not configured."""
         for name in (self._prefix + key, key):
             text = self._properties.get(name)
             if text is not None:
@@ -101,19 +100,19 @@ class _Keys:
         return key, None
 
     def own_name(self, key: str) -> str:
-        """The key as it would be given for this listener alone."""
+        """Return the key with the prefix for this listener alone."""
         return self._prefix + key
 
     def for_all(self, key: str) -> str:
-        """How a message goes on about the key for all listeners."""
+        """Return the end of a message that mentions the key for all listeners."""
         return f", or {key} for all listeners" if self._prefix.startswith(LISTENER_PREFIX) else ""
 
     def text(self, key: str) -> str | None:
-        """None if it is not given, or empty."""
+        """Return the text of a key; None if it is not configured, or empty."""
         return self.given(key)[1] or None
 
     def value(self, key: str) -> tuple[str, object]:
-        """The name under which it is given, and the value or default. Raises ConfigError."""
+        """Return the full name of a key, and its value or default. Raises ConfigError."""
         name, text = self.given(key)
         declared = NODE_KEYS[key]
         if not text:
@@ -216,6 +215,6 @@ def _check_alone(location_option: str, location: str | None, option: str, text: 
 
 
 def _declared(keys: _Keys, key: str) -> StoreType | None:
-    """None if it is not given: then nothing is said about what the file is."""
+    """Return the declared type of a store; None if it is not configured."""
     text = keys.text(key)
     return StoreType(text) if text else None

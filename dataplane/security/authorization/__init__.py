@@ -1,6 +1,6 @@
-"""What clients may do: ACLs, and how they decide.
+"""Authorization of clients: ACLs, and the decisions by them.
 
-`acl_index` finds the ACLs that are about a resource, `decisions` says why something is allowed or not, and `grants`
-remembers what one principal may do from one host. The rule: one ACL change is one version, and whatever was worked out
-for another version does not count.
+`acl_index` finds the ACLs that name a resource, `decision` gives the reason why an operation is allowed or not, and
+`grants` caches the rights of a principal at a host. The rule: each ACL change is a new version, and results for another
+version are invalid.
 """

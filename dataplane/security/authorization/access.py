@@ -1,4 +1,4 @@
-"""What the sender of one request may do. Every answer is counted, and told to the audit log."""
+"""The rights of the sender of a request. Every decision is counted, and reported to the audit log."""
 
 from __future__ import annotations
 
@@ -23,24 +23,27 @@ _DENIED: Final = {
 
 
 def denial(resource_type: int) -> KafkaError:
-    """What clients are told that may not do something with a resource. It tells nothing about the resource."""
+    """Return the error for a client that may not perform an operation on a resource. It reveals nothing about the
+    resource."""
     return KafkaError(_DENIED[AclResourceType(resource_type)])
 
 
 class Access:
-    """What the sender of one request may do: everything, where there is no authorizer."""
+    """The rights of the sender of a request; all rights if there is no authorizer."""
 
     __slots__ = ("_audit", "_request", "grants")
 
     def __init__(self, grants: Grants | None, audit: AuditLog | None, request: Asking | None) -> None:
         self.grants = grants
-        """None: there is no authorizer."""
+        """The grants of the sender; None if there is no authorizer."""
         self._audit = audit
         self._request = request
 
     def allows(self, operation: int, resource_type: int, name: str, *, quiet: bool = False) -> bool:
-        """Whether an operation is allowed with a resource. `quiet`: being denied is nothing to tell, because another
-        right will do as well, or because the answer leaves out what is denied.
+        """Return whether an operation is allowed on a resource.
+
+        With `quiet` a denial is not reported, because another right may allow the request, or because the answer leaves
+        out denied resources.
         """
         grants = self.grants
         if grants is None:
@@ -51,8 +54,8 @@ class Access:
         return allowed
 
     def allows_each(self, operation: int, resource_type: int, names: Sequence[str]) -> Iterator[bool]:
-        """Whether an operation is allowed with each of many resources, as they are asked for. Being denied is nothing
-        to tell: the answer leaves out what is denied."""
+        """Yield whether an operation is allowed on each of many resources. Denials are not reported, as the answer
+        leaves out denied resources."""
         grants, audit, request = self.grants, self._audit, self._request
         if grants is None:
             yield from repeat(True, len(names))
@@ -64,13 +67,13 @@ class Access:
             yield allowed
 
     def allows_cluster(self, operation: int, *, quiet: bool = False) -> bool:
-        """The same with the cluster as a whole."""
+        """Return whether an operation is allowed on the cluster."""
         return self.grants is None or self.allows(
             operation, AclResourceType.CLUSTER, CLUSTER_NAME, quiet=quiet
         )
 
     def allows_for_some(self, operation: int, resource_type: int) -> bool:
-        """Whether there may be a resource of this type with which the operation is allowed (KIP-679)."""
+        """Return whether there may be a resource of this type on which the operation is allowed (KIP-679)."""
         return self.grants is None or self.grants.allows_for_some(operation, resource_type)
 
     def may_describe_some(self, resource_type: int) -> bool:
@@ -80,33 +83,33 @@ class Access:
         return any(self.allows_for_some(operation, resource_type) for operation in operations)
 
     def check(self, operation: int, resource_type: int, name: str) -> None:
-        """Raises KafkaError if the operation is not allowed with the resource."""
+        """Raise KafkaError if the operation is not allowed on the resource."""
         if self.grants is not None and not self.allows(operation, resource_type, name):
             raise denial(resource_type)
 
     def check_topic(self, operation: int, name: str) -> None:
-        """Raises TOPIC_AUTHORIZATION_FAILED if the operation is not allowed with the topic."""
+        """Raise TOPIC_AUTHORIZATION_FAILED if the operation is not allowed on the topic."""
         if self.grants is not None and not self.allows(operation, AclResourceType.TOPIC, name):
             raise denial(AclResourceType.TOPIC)
 
     def check_cluster(self, operation: int) -> None:
-        """Raises CLUSTER_AUTHORIZATION_FAILED if the operation is not allowed."""
+        """Raise CLUSTER_AUTHORIZATION_FAILED if the operation is not allowed on the cluster."""
         if not self.allows_cluster(operation):
             raise denial(AclResourceType.CLUSTER)
 
     def operations(self, resource_type: int, name: str) -> int:
-        """The operations that are allowed with a resource, as bits. Nothing is logged."""
+        """Return the operations that are allowed on a resource, as bits. Nothing is logged."""
         return EVERY_OPERATION if self.grants is None else self.grants.mask(resource_type, name)
 
     def denied_topics(self, operation: int, names: Iterable[str]) -> set[str]:
-        """Those of the topics with which the operation is not allowed."""
+        """Return the topics on which the operation is not allowed."""
         if self.grants is None:
             return set()
         return {name for name in names if not self.allows(operation, AclResourceType.TOPIC, name)}
 
 
 EVERYTHING: Final = Access(None, None, None)
-"""Without an authorizer everybody may do everything."""
+"""The rights of any client without an authorizer: everything is allowed."""
 
 
 class Authorization:
@@ -117,12 +120,13 @@ class Authorization:
         self.audit = audit
 
     def access(self, request: Asking) -> Access:
-        """What the sender of a request may do."""
+        """Return the rights of the sender of a request."""
         session = request.session
         return Access(self.authorizer.grants(str(session.principal), session.host), self.audit, request)
 
 
 def cluster_operations(access: Access) -> int:
-    """The operations with the cluster that a client is told of: none, if it may not describe the cluster."""
+    """Return the operations on the cluster that a client may learn, as bits: none if it may not describe the
+    cluster."""
     operations = access.operations(AclResourceType.CLUSTER, CLUSTER_NAME)
     return operations if operations & 1 << AclOperation.DESCRIBE else 0

@@ -1,7 +1,7 @@
-"""Finds the ACLs that are about a resource, in time that does not depend on how many there are.
+"""An index that finds the ACLs for a resource, in time independent of their number.
 
-A resource is named by one LITERAL pattern, by the wildcard, and by a PREFIXED pattern for each prefix of its name. So
-a search is one dictionary read for each length that prefixes have, and two more.
+A resource is matched by one LITERAL pattern, by the wildcard, and by a PREFIXED pattern for each prefix of its name. So
+a search reads a dictionary once for each length that prefixes have, and twice more.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from .masks import allowed_by
 from .pattern_rules import PatternRules, Requester, Said
 
 _Pattern = tuple[int, str]
-"""Type and name."""
+"""The type and the name of a pattern."""
 
 
 class _Resources:
-    """The ACLs about resources of one type."""
+    """The ACLs for resources of one type."""
 
     __slots__ = ("lengths", "literal", "patterns_of", "prefixed")
 
@@ -26,13 +26,13 @@ class _Resources:
         self.literal: dict[str, PatternRules] = {}
         #: by length of the prefix, then by the prefix
         self.prefixed: dict[int, dict[str, PatternRules]] = {}
-        #: of prefixes, in order
+        #: lengths of prefixes, in order
         self.lengths: list[int] = []
         #: the patterns that have ACLs for a principal
         self.patterns_of: dict[str, dict[_Pattern, None]] = {}
 
     def naming(self, name: str) -> Iterator[tuple[_Pattern, PatternRules]]:
-        """The patterns that cover a resource, the most exact one first."""
+        """Yield the patterns that match a resource, the most exact one first, with their rules."""
         rules = self.literal.get(name)
         if rules is not None:
             yield (PatternType.LITERAL, name), rules
@@ -47,7 +47,8 @@ class _Resources:
             yield (PatternType.LITERAL, ANYTHING), rules
 
     def patterns(self, name: str) -> list[PatternRules]:
-        """The same without the patterns themselves, in no order: this is the way of decisions that are not logged."""
+        """Return the rules of the patterns that match a resource, in no order. This is the path of decisions that are
+        not logged."""
         found = []
         for key in (name, ANYTHING) if name != ANYTHING else (name,):
             rules = self.literal.get(key)
@@ -63,7 +64,7 @@ class _Resources:
         return found
 
     def change(self, acl: Acl, present: bool) -> None:
-        """One ACL is there, or not any more."""
+        """Add or remove an ACL."""
         pattern = (acl.pattern_type, acl.resource_name)
         rules = self._rules(pattern)
         rules.change(acl.principal, acl.host, acl.operation, acl.permission, present)
@@ -78,7 +79,7 @@ class _Resources:
             self._drop(pattern)
 
     def rules(self, pattern: _Pattern) -> PatternRules:
-        """Those of a pattern that has ACLs."""
+        """Return the rules of a pattern that has ACLs."""
         kind, name = pattern
         return self.literal[name] if kind == PatternType.LITERAL else self.prefixed[len(name)][name]
 
@@ -103,8 +104,10 @@ class _Resources:
 
 
 class _Row:
-    """Asked about many names in a row, by one requester. Names begin alike: what the shorter half of all prefixes says
-    is found once for each beginning."""
+    """A search for many names in a row, for one requester.
+
+    The names have common beginnings. The shorter half of all prefixes is looked up only once for each beginning.
+    """
 
     __slots__ = ("_beginnings", "_literal", "_long", "_requester", "_resources", "_short_max")
 
@@ -116,11 +119,11 @@ class _Row:
         self._literal = resources.literal
         self._short_max = lengths[half - 1] if lengths else 0
         self._long = [(length, resources.prefixed[length]) for length in lengths[half:]]
-        #: by the beginning: what is said about it, if anything
+        #: by beginning: the operations denied and allowed by its prefixes, None without any
         self._beginnings: dict[str, tuple[int, int] | None] = {}
 
     def masks(self, name: str) -> tuple[int, int] | None:
-        """As those of the index."""
+        """Return the operations denied and allowed, as `AclIndex.masks` does."""
         beginning = name[: self._short_max]
         if beginning in self._beginnings:
             said = self._beginnings[beginning]
@@ -157,23 +160,24 @@ class _Row:
 
 
 class AclIndex:
-    """All ACLs of a cluster. Whoever asks gets answers of one version: changes come as a whole."""
+    """All ACLs of a cluster. Each answer is of a single version, as changes are applied as a whole."""
 
     def __init__(self, acls: Iterable[Acl] = ()) -> None:
         self.version = 0
-        """Rises with each change."""
+        """Number that rises with each change."""
         self._resources: dict[int, _Resources] = {}
         for acl in acls:
             self._of(acl.resource_type).change(acl, True)
 
     def change(self, changes: Iterable[tuple[Acl, bool]]) -> None:
-        """Each ACL is there from now on, or not any more."""
+        """Add each ACL that is paired with True, and remove the others."""
         for acl, present in changes:
             self._of(acl.resource_type).change(acl, present)
         self.version += 1
 
     def masks(self, resource_type: int, name: str, requester: Requester) -> tuple[int, int] | None:
-        """What is denied to a requester about a resource, and what is allowed; None if no ACL names the resource."""
+        """Return the operations that are denied to a requester on a resource, and those that are allowed; None if no
+        ACL names the resource."""
         resources = self._resources.get(resource_type)
         if resources is None:
             return None
@@ -187,14 +191,16 @@ class AclIndex:
         return (denied, allowed) if found else None
 
     def in_a_row(self, resource_type: int, requester: Requester) -> Callable[[str], tuple[int, int] | None]:
-        """`masks` of one requester, for many names of one type. It is of use until a change."""
+        """Return a function like `masks` for many names of one type, for one requester. It is valid until a change."""
         return _Row(self._of(resource_type), requester).masks
 
     def deciding(
         self, resource_type: int, name: str, operation: int, requester: Requester
     ) -> tuple[bool, Acl | None]:
-        """Whether any ACL names the resource, and the ACL that decides: one that denies, else one that allows. Of
-        several it is the one with the most exact pattern.
+        """Return whether any ACL names the resource, and the ACL that decides.
+
+        That is an ACL that denies the operation, else one that allows it; of several, the one with the most exact
+        pattern.
         """
         resources = self._resources.get(resource_type)
         found = False
@@ -212,7 +218,7 @@ class AclIndex:
         return found, allowing
 
     def allows_for_some_resource(self, resource_type: int, operation: int, requester: Requester) -> bool:
-        """Whether the ACLs leave at least one resource name for which they allow the operation (KIP-679)."""
+        """Return whether the ACLs leave at least one resource name for which they allow the operation (KIP-679)."""
         resources = self._resources.get(resource_type)
         if resources is None:
             return False
@@ -243,7 +249,8 @@ def _patterns_for(resources: _Resources, principal: str) -> Iterator[_Pattern]:
 
 
 def _is_dominated(pattern: _Pattern, denied: set[_Pattern]) -> bool:
-    """Whether everything that the pattern names is denied: by the same LITERAL pattern, or by a prefix of it."""
+    """Return whether everything that the pattern matches is denied: by the same LITERAL pattern, or by a prefix of
+    it."""
     kind, name = pattern
     if kind == PatternType.LITERAL and pattern in denied:
         return True
@@ -251,7 +258,7 @@ def _is_dominated(pattern: _Pattern, denied: set[_Pattern]) -> bool:
 
 
 def _deciding_operation(said: Said, operation: int) -> tuple[int, int] | None:
-    """Operation and permission of the ACL that decides, of those for one principal and host."""
+    """Return operation and permission of the ACL that decides, among the ACLs for one principal and host."""
     bit = 1 << operation
     for one in (operation, AclOperation.ALL):
         if said.denied & 1 << one:

@@ -1,8 +1,7 @@
-"""Who was denied what, in the words of Kafka's authorizer log, and counts of all decisions.
+"""The log of denied requests, in the words of Kafka's authorizer log, and counts of all decisions.
 
-What is denied is logged at INFO, what is allowed at DEBUG. What answers only leave out is not logged. A client that is
-denied something tries again, often many times a second. So equal denials are told once in ten seconds, with how many
-there were since.
+Denials are logged at INFO, permissions at DEBUG. Denied items that an answer merely leaves out are not logged. A denied
+client tries again, often many times a second. So equal denials are logged once in ten seconds, with their number since.
 """
 
 from __future__ import annotations
@@ -24,11 +23,11 @@ _REMEMBERED_MAX: Final = 10_000
 _NAMED_MAX: Final = 100
 
 _Denial = tuple[str, str, int, int, str, int]
-"""Principal, host, operation, type and name of the resource, API."""
+"""Principal, host, operation, type and name of the resource, API key."""
 
 
 class Asking(Protocol):
-    """A request, as far as it matters who asks for what."""
+    """The fields of a request that the audit log uses."""
 
     api_key: int
     client_id: str | None
@@ -36,7 +35,7 @@ class Asking(Protocol):
 
 
 class AuditLog:
-    """Counts decisions by operation, and logs them."""
+    """The audit log: it counts decisions by operation, and logs them."""
 
     def __init__(
         self,
@@ -44,14 +43,14 @@ class AuditLog:
         api_name: Callable[[int], str],
         now_s: Callable[[], float],
     ) -> None:
-        """`explain` gives the reason of a decision; `now_s` is a clock that does not jump."""
+        """`explain` returns the reason of a decision; `now_s` is a monotonic clock in seconds."""
         self._explain = explain
         self._api_name = api_name
         self._now_s = now_s
         self.allowed = [0] * len(AclOperation)
-        """Decisions since the start, by operation."""
+        """Number of decisions since the start, by operation."""
         self.denied = [0] * len(AclOperation)
-        #: when each was told last, and how often it came since
+        #: time of the last log line of each denial, and the number of repetitions since
         self._told: dict[_Denial, tuple[float, int]] = {}
 
     def note(
@@ -65,7 +64,7 @@ class AuditLog:
         *,
         quiet: bool,
     ) -> None:
-        """A decision was made."""
+        """Count a decision, and log it."""
         if allowed:
             self.allowed[operation] += 1
             if logger.isEnabledFor(logging.DEBUG):
@@ -87,7 +86,7 @@ class AuditLog:
         self._tell(logging.INFO, request, grants, operation, resource_type, name, since)
 
     def changed(self, request: Asking, what: str, acls: Sequence[Acl]) -> None:
-        """ACLs were created or removed."""
+        """Log that ACLs were created or removed."""
         if acls:
             more = f" and {len(acls) - _NAMED_MAX} more" if len(acls) > _NAMED_MAX else ""
             logger.info(

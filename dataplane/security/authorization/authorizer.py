@@ -20,24 +20,25 @@ from .masks import EVERY_OPERATION
 from .pattern_rules import Requester
 
 GRANTS_MAX = 2_000
-"""How many principals at hosts are remembered."""
+"""The number of pairs of principal and host whose grants are cached."""
 
 _NODE_PREFIX = f"{NODE}:"
 _NODE_RIGHTS: Mapping[int, int] = {
     AclResourceType.CLUSTER: 1 << AclOperation.CLUSTER_ACTION,
     AclResourceType.TOPIC: 1 << AclOperation.READ | 1 << AclOperation.DESCRIBE,
 }
-"""Whoever has proved to hold the cluster secret may do what following a leader takes, whatever the ACLs say."""
+"""The rights of a peer that has proved to hold the cluster secret: those needed to follow a leader. ACLs do not change
+them."""
 
 _ANY_NAME = "hardcode"
-"""A resource that Kafka asks about to find out who may use any resource of a type."""
+"""A resource name that Kafka asks about to find out whether a principal may use any resource of a type."""
 
 
 class Authorizer:
-    """The ACLs of the cluster as this broker knows them, and what they grant to whom."""
+    """The cluster's ACLs as this broker knows them, and the rights that they grant."""
 
     def __init__(self, super_users: frozenset[str] = frozenset(), *, open_without_acls: bool = False) -> None:
-        """`open_without_acls`: everybody may do everything with a resource that no ACL names."""
+        """With `open_without_acls` everything is allowed on a resource that no ACL names."""
         self.super_users = super_users
         self.index = AclIndex()
         self._open_without_acls = open_without_acls
@@ -45,32 +46,32 @@ class Authorizer:
 
     @property
     def version(self) -> int:
-        """Rises with each change of the ACLs."""
+        """The number that rises with each change of the ACLs."""
         return self.index.version
 
     def change(self, changes: Iterable[tuple[Acl, bool]]) -> None:
-        """Each ACL is there from now on, or not any more. From here on all of them count."""
+        """Add each ACL that is paired with True, and remove the others. All changes take effect at once."""
         self.index.change(changes)
 
     def grants(self, principal: str, host: str) -> Grants:
-        """What a principal (`User:ann`) may do from a host; the same object for all its connections."""
+        """Return the rights of a principal (`User:ann`) at a host; the same object for all its connections."""
         key = (principal, host)
         found = self._grants.pop(key, None)
         if found is None:
             found = Grants(self, requester_at(principal, host))
             if len(self._grants) >= GRANTS_MAX:
                 del self._grants[next(iter(self._grants))]
-        # The one used last stands at the end.
+        # The grants used last are at the end.
         self._grants[key] = found
         return found
 
     def describable(self, principal: str, host: str, topics: Iterable[str]) -> list[str]:
-        """Those of the topics that a principal may describe from a host. Nothing is logged."""
+        """Return the topics that a principal may describe from a host. Nothing is logged."""
         mask, bit = self.grants(principal, host).mask, 1 << AclOperation.DESCRIBE
         return [topic for topic in topics if mask(AclResourceType.TOPIC, topic) & bit]
 
     def mask(self, resource_type: int, name: str, requester: Requester) -> int:
-        """The operations that are allowed with a resource."""
+        """Return the operations that are allowed on a resource, as bits."""
         if requester.principal in self.super_users:
             return EVERY_OPERATION
         if requester.principal.startswith(_NODE_PREFIX):
@@ -78,7 +79,7 @@ class Authorizer:
         return self._mask(self.index.masks(resource_type, name, requester))
 
     def in_a_row(self, resource_type: int, requester: Requester) -> Callable[[str], int]:
-        """`mask` for many names of one type, until a change of the ACLs."""
+        """Return a function like `mask` for many names of one type. It is valid until a change of the ACLs."""
         if requester.principal in self.super_users:
             return lambda _name: EVERY_OPERATION
         if requester.principal.startswith(_NODE_PREFIX):
@@ -93,7 +94,8 @@ class Authorizer:
         return allowed & ~denied
 
     def decide(self, resource_type: int, name: str, operation: int, requester: Requester) -> Decision:
-        """The same for one operation, and why. It takes longer: it is for logs, and for people who ask."""
+        """Return whether an operation is allowed, and the reason. It is slower than `mask`, and used for logs and for
+        tools."""
         if requester.principal in self.super_users:
             return Decision(True, "SuperUser")
         if requester.principal.startswith(_NODE_PREFIX):
@@ -106,14 +108,14 @@ class Authorizer:
         return Decision(False, "DefaultDeny")
 
     def allows_for_some_resource(self, resource_type: int, operation: int, requester: Requester) -> bool:
-        """Whether there may be a resource of this type with which the operation is allowed (KIP-679)."""
+        """Return whether there may be a resource of this type on which the operation is allowed (KIP-679)."""
         if self.mask(resource_type, _ANY_NAME, requester) & 1 << operation:
             return True
         return self.index.allows_for_some_resource(resource_type, operation, requester)
 
 
 def requester_at(principal: str, host: str) -> Requester:
-    """A principal at a host as sockets tell its address."""
+    """Return a requester for a principal and the address of a socket."""
     try:
         return Requester.at(principal, canonical_address(host))
     except ValueError:

@@ -1,4 +1,4 @@
-"""The outcome of one authorization, with its reason."""
+"""The outcome of an authorization, with its reason."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from ....protocol.cluster.acls import Acl
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """Whether something is allowed, and by which rule."""
+    """A decision: whether an operation is allowed, and by which rule."""
 
     allowed: bool
     rule: str
-    """As Kafka's authorizer logs it: SuperUser, MatchingAcl(...), DefaultAllow or DefaultDeny; and Node."""
+    """Rule in the words of Kafka's authorizer log: SuperUser, MatchingAcl(...), DefaultAllow or DefaultDeny; Ottla adds
+    Node."""
     acl: Acl | None = None
-    """The ACL that decides, if one does."""
+    """The ACL that decides, if there is one."""

@@ -1,4 +1,4 @@
-"""What one principal may do from one host: decisions that are remembered until an ACL changes."""
+"""The rights of a principal at a host: decisions that are cached until an ACL changes."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from .acl_index import AclIndex
 from .pattern_rules import Requester
 
 NAMES_MAX = 10_000
-"""How many names are remembered of each type of resource. Names come from clients."""
+"""The maximum number of cached names for each type of resource, as names come from clients."""
 
 
 class _Decides(Protocol):
-    """What decides about all that is not remembered."""
+    """The authorizer that decides about resources that are not cached."""
 
     @property
     def index(self) -> AclIndex: ...
@@ -27,9 +27,9 @@ class _Decides(Protocol):
 
 
 class Grants:
-    """The operations that are allowed with each resource, as bits.
+    """The operations that are allowed on each resource, as bits.
 
-    Only what is allowed is remembered. So names that a client invents, and may not use, take no memory.
+    Only resources with a permission are cached, so names that a client invents take no memory.
     """
 
     __slots__ = ("_decides", "_index", "_masks", "_some", "_version", "requester")
@@ -45,11 +45,11 @@ class Grants:
 
     @property
     def version(self) -> int:
-        """Of the ACLs that count now. Whoever keeps a decision keeps it together with this."""
+        """The version of the ACLs in force. A caller that caches a decision must keep this version with it."""
         return self._index.version
 
     def mask(self, resource_type: int, name: str) -> int:
-        """The operations that are allowed with a resource: bit n for Kafka's operation with the code n."""
+        """Return the operations that are allowed on a resource: bit n for Kafka's operation with the code n."""
         if self._version != self._index.version:
             self._forget()
         mask = self._masks[resource_type].get(name)
@@ -60,7 +60,8 @@ class Grants:
         return mask
 
     def masks(self, resource_type: int, names: Iterable[str]) -> Iterator[int]:
-        """The same for many names. ACLs may change between two of them."""
+        """Yield the allowed operations of many resources, as `mask` returns them. ACLs may change between two of
+        them."""
         decide, decides_for = None, -1
         for name in names:
             if self._version != self._index.version:
@@ -78,7 +79,7 @@ class Grants:
             yield mask
 
     def allows_for_some(self, operation: int, resource_type: int) -> bool:
-        """Whether there may be a resource of this type with which the operation is allowed."""
+        """Return whether there may be a resource of this type on which the operation is allowed."""
         if self._version != self._index.version:
             self._forget()
         key = (operation, resource_type)

@@ -1,4 +1,4 @@
-"""Sets of operations as bit masks: bit n stands for Kafka's operation with the code n."""
+"""Sets of operations as bit masks: bit n is Kafka's operation with the code n."""
 
 from __future__ import annotations
 
@@ -7,18 +7,19 @@ from functools import cache
 from ....protocol.cluster.acls import IMPLYING, AclOperation
 
 EVERY_OPERATION = sum(1 << operation for operation in AclOperation if operation > AclOperation.ALL)
-"""All but ALL itself, which nobody asks for."""
+"""All operations except ALL itself, which no request needs."""
 
 
 @cache
 def denied_by(operations: int) -> int:
-    """What DENY of these operations denies. It implies nothing but what ALL stands for."""
+    """Return the operations that DENY of these operations denies. DENY implies no other operation; ALL denies every
+    operation."""
     return EVERY_OPERATION if operations & 1 << AclOperation.ALL else operations
 
 
 @cache
 def allowed_by(operations: int) -> int:
-    """What ALLOW of these operations allows: some imply DESCRIBE or DESCRIBE_CONFIGS."""
+    """Return the operations that ALLOW of these operations allows: some imply DESCRIBE or DESCRIBE_CONFIGS."""
     if operations & 1 << AclOperation.ALL:
         return EVERY_OPERATION
     implied = sum(

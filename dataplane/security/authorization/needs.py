@@ -1,7 +1,7 @@
-"""What each API needs: declared beside its handler, so that an API that declares nothing is denied to everybody.
+"""The rights that each API needs, declared beside its handler. An API without a declaration is denied to every client.
 
-Rights that a request needs as a whole are checked before its handler is called. Where single items need rights, or one
-of several will do, the handler asks, and the declaration says what it asks.
+Rights for the request as a whole are checked before its handler is called. If rights concern single items, or one of
+several rights is enough, the handler checks them, and the declaration has a text about that.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from .access import Access
 
 @dataclass(frozen=True, slots=True)
 class Right:
-    """An operation with the one resource of its type that a request names."""
+    """An operation on the single resource of its type that a request names."""
 
     operation: AclOperation
     resource_type: AclResourceType
@@ -25,20 +25,20 @@ class Right:
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """All that an API needs."""
+    """The rights that an API needs."""
 
     rights: tuple[Right, ...] = ()
-    """For the request as a whole."""
+    """Rights for the request as a whole."""
     asked: str = ""
-    """What the handler asks for itself."""
+    """Text about the rights that the handler checks."""
 
     def __and__(self, other: Needs) -> Needs:
-        """Both."""
+        """Return the needs of both."""
         return Needs(self.rights + other.rights, "; ".join(filter(None, (self.asked, other.asked))))
 
     @property
     def text(self) -> str:
-        """As the page of all APIs says it."""
+        """The text for the page of all APIs."""
         rights = [
             f"{right.operation.name} {resource_text(right.resource_type, '').partition(':')[0]}"
             for right in self.rights
@@ -46,32 +46,32 @@ class Needs:
         return "; ".join([*rights, *([self.asked] if self.asked else [])])
 
     def check(self, access: Access, message: Any) -> None:
-        """Raises KafkaError for the first right that the sender of the message lacks."""
+        """Raise KafkaError for the first right that the sender of the message does not have."""
         for right in self.rights:
             access.check(right.operation, right.resource_type, right.name(message))
 
 
 NOTHING: Final = Needs(asked="nothing")
-"""Everybody may ask."""
+"""The needs of an API that every client may use."""
 
 
 def cluster(operation: AclOperation) -> Needs:
-    """An operation with the cluster."""
+    """Return the need for an operation on the cluster."""
     return Needs((Right(operation, AclResourceType.CLUSTER, lambda _: CLUSTER_NAME),))
 
 
 def group(operation: AclOperation) -> Needs:
-    """An operation with the group of the request."""
+    """Return the need for an operation on the group of the request."""
     return Needs((Right(operation, AclResourceType.GROUP, lambda message: message.group_id),))
 
 
 def transactional_id(operation: AclOperation) -> Needs:
-    """An operation with the transactional id of the request."""
+    """Return the need for an operation on the transactional id of the request."""
     return Needs(
         (Right(operation, AclResourceType.TRANSACTIONAL_ID, lambda message: message.transactional_id),)
     )
 
 
 def handler_asks(what: str) -> Needs:
-    """The handler itself asks for this."""
+    """Return a need that the handler checks; `what` describes it."""
     return Needs(asked=what)

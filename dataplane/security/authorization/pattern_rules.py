@@ -1,4 +1,4 @@
-"""The ACLs of one resource pattern, by principal and host."""
+"""The ACLs of a resource pattern, by principal and host."""
 
 from __future__ import annotations
 
@@ -12,19 +12,20 @@ from .masks import allowed_by, denied_by
 
 @dataclass(frozen=True, slots=True)
 class Requester:
-    """Who asks, and from where. ACLs know them by text, and networks by the number of the address."""
+    """The principal of a request, and its host. ACLs match them by text, and networks match the number of the
+    address."""
 
     principal: str
     host: str
-    """The canonical text of an address; anything else matches no ACL but those for every host."""
+    """Canonical text of an address; any other text matches only ACLs for every host."""
     family: int = 0
-    """4 or 6; 0 if the host is no address."""
+    """Version of the address, 4 or 6; 0 if the host is no address."""
     number: int = 0
     bits: int = 0
 
     @classmethod
     def at(cls, principal: str, host: str) -> Requester:
-        """From a host whose text is canonical."""
+        """Return a requester for a host whose text is canonical."""
         try:
             address = ipaddress.ip_address(host)
         except ValueError:
@@ -33,7 +34,8 @@ class Requester:
 
 
 class Said:
-    """What ACLs say for some hosts: bits of operations as they stand in the ACLs, and with what they imply."""
+    """The operations in the ACLs for some hosts, as bits: `denied` and `allowed` as the ACLs name them, `denies` and
+    `allows` with the operations that they imply."""
 
     __slots__ = ("allowed", "allows", "denied", "denies")
 
@@ -44,7 +46,7 @@ class Said:
         self.allows = 0
 
     def change(self, operation: int, permission: int, present: bool) -> None:
-        """One ACL is there, or not any more."""
+        """Add or remove an ACL."""
         bit = 1 << operation
         if permission == AclPermission.DENY:
             self.denied = self.denied | bit if present else self.denied & ~bit
@@ -55,13 +57,14 @@ class Said:
 
 
 class _Hosts:
-    """What the ACLs of one principal say, by host."""
+    """The ACLs of a principal, by host."""
 
     __slots__ = ("by_text", "networks")
 
     def __init__(self) -> None:
         self.by_text: dict[str, Said] = {}
-        #: by family and number of network bits; then by those bits: the text of the network, and what is said
+        #: by family and number of network bits; then by the value of these bits: the text of the network, and its
+        #: operations
         self.networks: dict[tuple[int, int], dict[int, tuple[str, Said]]] = {}
 
     def change(self, host: str, operation: int, permission: int, present: bool) -> None:
@@ -88,7 +91,7 @@ class _Hosts:
             del self.networks[key]
 
     def about(self, requester: Requester) -> Iterator[tuple[str, Said]]:
-        """What matches the requester's host, and how the ACLs write that host."""
+        """Yield the operations of the ACLs that match the requester's host, each with the host as the ACLs name it."""
         for text in (requester.host, ANYTHING):
             said = self.by_text.get(text)
             if said is not None:
@@ -96,7 +99,8 @@ class _Hosts:
         yield from self.about_networks(requester)
 
     def about_networks(self, requester: Requester) -> Iterator[tuple[str, Said]]:
-        """The same for networks that the requester's host is in."""
+        """Yield the operations of the ACLs for networks that the requester's host is in, each with the network's
+        text."""
         for (family, length), by_bits in self.networks.items():
             if family == requester.family:
                 found = by_bits.get(requester.number >> (requester.bits - length))
@@ -105,7 +109,7 @@ class _Hosts:
 
 
 class PatternRules:
-    """All ACLs of one resource pattern."""
+    """All ACLs of a resource pattern."""
 
     __slots__ = ("_by_principal",)
 
@@ -113,15 +117,15 @@ class PatternRules:
         self._by_principal: dict[str, _Hosts] = {}
 
     def __bool__(self) -> bool:
-        """Whether there is any ACL."""
+        """True if there is any ACL."""
         return bool(self._by_principal)
 
     def knows(self, principal: str) -> bool:
-        """Whether an ACL names this principal."""
+        """Return whether an ACL names this principal."""
         return principal in self._by_principal
 
     def change(self, principal: str, host: str, operation: int, permission: int, present: bool) -> None:
-        """One ACL is there, or not any more."""
+        """Add or remove an ACL."""
         hosts = self._by_principal.get(principal)
         if hosts is None:
             hosts = self._by_principal[principal] = _Hosts()
@@ -130,7 +134,8 @@ class PatternRules:
             del self._by_principal[principal]
 
     def masks(self, requester: Requester) -> tuple[int, int]:
-        """The operations that the ACLs deny to a requester, and those that they allow. It is `about`, only faster."""
+        """Return the operations that the ACLs deny to a requester, and those that they allow. It is a faster form of
+        `about`."""
         denied = allowed = 0
         for principal in (requester.principal, ANYBODY):
             hosts = self._by_principal.get(principal)
@@ -148,7 +153,7 @@ class PatternRules:
         return denied, allowed
 
     def about(self, requester: Requester) -> Iterator[tuple[str, str, Said]]:
-        """The ACLs that match a requester: principal and host as they write them, and what they say."""
+        """Yield the ACLs that match a requester: principal and host as the ACLs name them, and their operations."""
         for principal in (requester.principal, ANYBODY):
             hosts = self._by_principal.get(principal)
             if hosts is not None:

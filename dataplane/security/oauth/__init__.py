@@ -1,5 +1,5 @@
-"""Tokens of authorization servers: what a broker believes of them, and the keys that they are signed with.
+"""Tokens of authorization servers: the checks by a broker, and the keys that tokens are signed with.
 
-`tokens` decides, and reads no clock. `provider_keys` asks for the keys, and keeps them. The rule: only
-`signatures` imports joserfc, and it is imported only where a listener offers OAUTHBEARER.
+`tokens` decides, and reads no clock. `provider_keys` fetches the keys, and caches them. The rule: only `signatures`
+imports joserfc, and it is imported only if a listener offers OAUTHBEARER.
 """

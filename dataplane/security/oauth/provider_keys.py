@@ -1,6 +1,6 @@
-"""The keys of an authorization server, kept by a broker: read again and again, and when a token names an unknown one.
+"""The keys of an authorization server, cached by a broker: fetched periodically, and when a token names an unknown key.
 
-While the server cannot be asked, the last keys stay in force.
+While the server is unreachable, the last keys remain in force.
 """
 
 from __future__ import annotations
@@ -25,23 +25,24 @@ from .tokens import Token, TokenRefused, shown
 logger = logging.getLogger(__name__)
 
 ASKED_APART_S: Final = 10.0
-"""Tokens with unknown keys make nobody ask sooner than so long after the last time."""
+"""The minimum time in seconds between two fetches that are caused by tokens with unknown keys."""
 UNKNOWN_S: Final = 60.0
-"""A key that was not there is not asked for again so long."""
+"""Time in seconds for which a key that was not found is not looked up again."""
 _UNKNOWN_MAX: Final = 1000
 
 ReadKeys = Callable[[], Awaitable[bytes]]
 
 
 class NoKeysYet(Exception):
-    """The authorization server has not been reached since the start: nobody can be let in or refused."""
+    """An error: the authorization server has not been reached since the start, so no token can be accepted or
+    refused."""
 
 
 class ProviderKeys:
     """The keys of one source."""
 
     def __init__(self, source: KeySource, read: ReadKeys, now_s: Callable[[], float]) -> None:
-        """`read` gets the key set, and raises DocumentUnavailable. `now_s` is a steady clock."""
+        """`read` fetches the key set, and raises DocumentUnavailable. `now_s` is a monotonic clock in seconds."""
         self.source = source
         self._read = read
         self._now_s = now_s
@@ -55,25 +56,25 @@ class ProviderKeys:
 
     @property
     def age_s(self) -> float | None:
-        """How long ago the keys were read; None if they never were."""
+        """The time in seconds since the keys were read; None if they never were."""
         return None if self._keys is None else self._now_s() - self._read_at_s
 
     def __len__(self) -> int:
         return 0 if self._keys is None else len(self._keys)
 
     def start(self) -> None:
-        """Begin to read them, again and again."""
+        """Begin to read the keys periodically."""
         self._task = asyncio.get_running_loop().create_task(self._keep())
 
     async def close(self) -> None:
-        """Read them no more."""
+        """Stop reading the keys."""
         running = [task for task in (self._task, self._asking) if task is not None]
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
 
     async def check(self, token: Token) -> None:
-        """Raises TokenRefused unless one of the keys has signed the token, and NoKeysYet if there are none."""
+        """Raise TokenRefused unless one of the keys has signed the token, and NoKeysYet if no keys were read."""
         if token.algorithm not in ALGORITHMS:
             raise TokenRefused(
                 f"its algorithm is {shown(token.algorithm)}, there are {', '.join(ALGORITHMS)}"
@@ -92,7 +93,8 @@ class ProviderKeys:
             raise TokenRefused("its signature is wrong")
 
     async def _judge_by_new_keys(self, token: Token) -> bool | None:
-        """What keys say that are read now; None if it is not the time to read them, or they have none that fits."""
+        """Return the verdict of freshly read keys; None if it is too early to read them, or none of them has the
+        token's key id."""
         name = token.key_id or ""
         now = self._now_s()
         waits = now - self._asked_at_s < ASKED_APART_S or self._unknown.get(name, now) > now
@@ -122,7 +124,7 @@ class ProviderKeys:
                 backoff_ms = min(2 * backoff_ms, max(self.source.backoff_max_ms, self.source.backoff_ms))
 
     def _refresh(self) -> asyncio.Task[bool]:
-        """Whether the keys could be read; whoever asks meanwhile waits for the same answer."""
+        """Return a task that reads the keys and returns whether that succeeded. Concurrent callers share it."""
         if self._asking is None:
             self._asking = asyncio.get_running_loop().create_task(self._read_anew())
             self._asking.add_done_callback(self._asked)
@@ -143,7 +145,7 @@ class ProviderKeys:
         return True
 
     def _report(self, failure: str) -> None:
-        """The first failure of a row, and its end."""
+        """Log the first failure of a row, and its end."""
         if failure and not self._fails:
             left = (
                 "until then nobody can log in by OAUTHBEARER" if self._keys is None else "the last ones count"
@@ -155,7 +157,7 @@ class ProviderKeys:
 
 
 def reader_of(source: KeySource) -> ReadKeys:
-    """How a source is read."""
+    """Return a function that reads a source."""
     url = urlsplit(source.url)
     if url.scheme == "file":
         return lambda: asyncio.to_thread(_read_file, Path(unquote(url.path)))
@@ -168,7 +170,8 @@ def reader_of(source: KeySource) -> ReadKeys:
 
 
 def _trusting(source: KeySource) -> ssl.SSLContext:
-    """Made anew each time: the file of who is trusted may have changed."""
+    """Return a context for the source's server. It is created each time, as the file with trusted certificates may have
+    changed."""
     try:
         trusted = None if source.trusted is None else load_trust_store(source.trusted)
         return client_context(TlsRules(), None, trusted)

@@ -1,4 +1,4 @@
-"""What a listener asks of tokens, as its configuration says it."""
+"""The requirements of a listener for tokens, from its configuration."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ OAUTHBEARER = "OAUTHBEARER"
 
 @dataclass(frozen=True, slots=True)
 class KeySource:
-    """Where the keys are that tokens are signed with. Equal sources are asked once."""
+    """The location of the keys that tokens are signed with. Equal sources are read once."""
 
     url: str
-    """https:, http: or file:"""
+    """Address with the scheme https, http or file."""
     trusted: StoreSource | None = None
-    """Who may vouch for the server; None: whom the system trusts."""
+    """Certificates that may sign the server's; None for the system's."""
     refresh_ms: int = 3_600_000
     backoff_ms: int = 100
     backoff_max_ms: int = 10_000
@@ -24,12 +24,12 @@ class KeySource:
 
 @dataclass(frozen=True, slots=True)
 class TokenRules:
-    """What the claims of a token have to be."""
+    """The requirements for the claims of a token."""
 
     issuer: str | None = None
-    """None: any, or none at all."""
+    """The required issuer; None accepts any issuer, or none at all."""
     audiences: frozenset[str] = frozenset()
-    """Empty: any, or none at all."""
+    """The accepted audiences; empty accepts any audience, or none at all."""
     skew_ms: int = 30_000
     user_claim: str = "sub"
     scope_claim: str = "scope"
@@ -39,10 +39,10 @@ class TokenRules:
 
 @dataclass(frozen=True, slots=True)
 class BearerSettings:
-    """How a listener checks tokens."""
+    """The settings for a listener's checks of tokens."""
 
     rules: TokenRules
     source: KeySource | None
-    """None: tokens have no signature."""
+    """The source of keys; None if tokens have no signature."""
     remarks: tuple[str, ...] = ()
-    """What is told at each start."""
+    """Remarks to log at each start."""

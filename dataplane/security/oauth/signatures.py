@@ -1,4 +1,4 @@
-"""Keys that tokens are signed with (RFC 7517), and whether one of them has signed a token (RFC 7515)."""
+"""Keys that tokens are signed with (RFC 7517), and the check of signatures (RFC 7515)."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from .tokens import Token
 ALGORITHMS: Final = (
     "RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "EdDSA", "Ed25519", "Ed448",
 )  # fmt: skip
-"""Those with a public key: with a secret one, who checks tokens could also make them."""
+"""The algorithms with a public key. With a secret key, a broker that checks tokens could also create them."""
 RSA_BITS_MIN: Final = 2048
 KEYS_MAX: Final = 100
-"""More would hold up the event loop for tens of milliseconds each time that they are read."""
+"""The maximum number of keys in a set. More would block the event loop for tens of milliseconds at each read."""
 _TRIED_WITHOUT_ID_MAX: Final = 4
 
 
 class KeysUnreadable(ValueError):
-    """What should be a set of keys is none."""
+    """An error: a document is no set of keys."""
 
 
 class SigningKeys:
@@ -38,8 +38,8 @@ class SigningKeys:
 
     @classmethod
     def read(cls, content: bytes) -> SigningKeys:
-        """The keys of a JSON Web Key Set. Those that cannot check signatures are left out, as others use them. Raises
-        KeysUnreadable."""
+        """Return the keys of a JSON Web Key Set. Keys that cannot check signatures are left out, as they have other
+        purposes. Raises KeysUnreadable."""
         try:
             found = json.loads(content)
         except (ValueError, RecursionError) as error:
@@ -50,15 +50,17 @@ class SigningKeys:
         if len(listed) > KEYS_MAX:
             raise KeysUnreadable(f"it has {len(listed)} keys, allowed are {KEYS_MAX}")
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", SecurityWarning)  # of weak keys, which are left out
+            warnings.simplefilter("ignore", SecurityWarning)  # warnings about weak keys, which are left out
             keys = [key for key in map(_key, listed) if key is not None]
         if not keys:
             raise KeysUnreadable(f"none of its {len(listed)} keys can check signatures")
         return cls(keys)
 
     def judge(self, token: Token) -> bool | None:
-        """Whether one of the keys has signed the token; None if none is the one that it names. Without a name the first
-        few of the algorithm's kind are tried."""
+        """Return whether one of the keys has signed the token; None if the set does not have the key that it names.
+
+        If the token names no key, the first few keys for its algorithm are tried.
+        """
         fitting = [key for key in self._keys if _fits(key, token.algorithm)]
         if token.key_id is None:
             tried = fitting[:_TRIED_WITHOUT_ID_MAX]
@@ -75,7 +77,7 @@ def _key(told: object) -> Key | None:
         return None
     try:
         key = JWKRegistry.import_key(_public(told))
-    except Exception:  # as many kinds as there are ways to be no key
+    except Exception:  # Invalid keys raise many kinds of errors.
         return None
     if isinstance(key, RSAKey) and key.public_key.key_size < RSA_BITS_MIN:
         return None
@@ -85,18 +87,19 @@ def _key(told: object) -> Key | None:
 
 
 def _public(told: Mapping[str, Any]) -> dict[str, Any]:
-    """Without the parts of a private key, which has no business there."""
+    """Return the key without the parts of a private key, which do not belong there."""
     return {
         name: value for name, value in told.items() if name not in ("d", "p", "q", "dp", "dq", "qi", "oth")
     }
 
 
 def _fits(key: Key, algorithm: str) -> bool:
-    """By the key's type, its curve, its use, and the algorithm that it says it is for."""
+    """Return whether a key can be used with an algorithm, by its type, its curve, its use, and its declared
+    algorithm."""
     if algorithm not in ALGORITHMS:
         return False
     try:
         JWSRegistry.algorithms[algorithm].check_key(key)
-    except Exception:  # as many kinds as there are reasons
+    except Exception:  # There is a kind of error for each reason.
         return False
     return not (isinstance(key, OKPKey) and key.curve_name.startswith("X"))

@@ -1,7 +1,7 @@
-"""JSON Web Tokens (RFC 7519) as strangers send them: read with care, and their claims checked by rules.
+"""JSON Web Tokens (RFC 7519) of unauthenticated peers: parsed with limits, and their claims checked by rules.
 
-Kafka's `BrokerJwtValidator` and `OAuthBearerUnsecuredJws` are what the rules follow. Stricter than Kafka: a token is
-bounded, no name may stand twice in it, and there are no critical extensions.
+The rules follow Kafka's `BrokerJwtValidator` and `OAuthBearerUnsecuredJws`. They are stricter than Kafka's: a token has
+a maximum size, no name may occur twice in it, and critical extensions are refused.
 """
 
 from __future__ import annotations
@@ -20,13 +20,13 @@ KEY_ID_CHARACTERS_MAX: Final = 1000
 UNSIGNED: Final = "none"
 _SHOWN_CHARACTERS: Final = 100
 _BLANK: Final = "".join(map(chr, range(33)))
-"""What Java's `trim` takes away: Kafka takes it from names of users."""
+"""The characters that Java's `trim` removes: Kafka removes them from users' names."""
 _LATEST_S: Final = 253_402_300_799
-"""The end of the year 9999: what ends later ends then."""
+"""The end of the year 9999 in seconds since 1970; later expiries are replaced by it."""
 
 
 class TokenRefused(Exception):
-    """A token counts for nothing. The text is for the broker's log. `status` is what the client is told (RFC 6750)."""
+    """An error: a token is invalid. The text is for the broker's log. `status` is sent to the client (RFC 6750)."""
 
     def __init__(self, reason: str, status: str = "invalid_token", scope: str = "") -> None:
         super().__init__(reason)
@@ -36,31 +36,31 @@ class TokenRefused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """The parts of a token. Nothing has been checked but their form."""
+    """The parts of a token. Only their form was checked."""
 
     algorithm: str
     key_id: str | None
     claims: Mapping[str, Any]
     signed: bytes
-    """What the signature is about."""
+    """Bytes that the signature covers."""
     signature: bytes
 
     def claimed_user(self, rules: TokenRules) -> str:
-        """Whom the token names; empty if it names nobody."""
+        """Return the user whom the token names; empty if it names none."""
         user = self.claims.get(rules.user_claim)
         return user if isinstance(user, str) else ""
 
 
 @dataclass(frozen=True, slots=True)
 class Bearer:
-    """Who a token was given to, and until when it holds, on the wall clock."""
+    """The user of a valid token, and its expiry by the wall clock."""
 
     user: str
     expires_at_ms: int
 
 
 def read_token(text: str) -> Token:
-    """The parts of a token in compact form. Raises TokenRefused."""
+    """Return the parts of a token in compact form. Raises TokenRefused."""
     if len(text) > TOKEN_BYTES_MAX:
         raise TokenRefused(f"it has {len(text)} bytes, allowed are {TOKEN_BYTES_MAX}")
     parts = text.split(".")
@@ -84,13 +84,13 @@ def read_token(text: str) -> Token:
 
 
 def check_unsigned(token: Token) -> None:
-    """Raises TokenRefused unless the token says that nobody has signed it."""
+    """Raise TokenRefused unless the token declares that it is unsigned."""
     if token.algorithm != UNSIGNED or token.signature:
         raise TokenRefused(f"it is signed by {shown(token.algorithm)}, and nothing here could check that")
 
 
 def check_claims(token: Token, rules: TokenRules, now_ms: float) -> Bearer:
-    """Who the token is for, if its claims fit the rules at that time. Raises TokenRefused."""
+    """Return the user of a token if its claims satisfy the rules at that time. Raises TokenRefused."""
     claims = token.claims
     expires_s = _time(claims, "exp", is_required=True)
     assert expires_s is not None
@@ -106,7 +106,7 @@ def check_claims(token: Token, rules: TokenRules, now_ms: float) -> Bearer:
 
 
 def shown(value: object) -> str:
-    """What a stranger sent, for a log: escaped, and cut."""
+    """Return a peer's value for a log: escaped, and shortened."""
     text = repr(value)
     return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}..."
 
@@ -140,7 +140,7 @@ def _check_audience(claims: Mapping[str, Any], rules: TokenRules) -> None:
 
 
 def _check_scopes(claims: Mapping[str, Any], rules: TokenRules) -> None:
-    """A claim of scopes may be missing or something else altogether, as in Kafka; a list has to be of its form."""
+    """Check the scopes. As in Kafka, the claim may be missing or have another type; a list must have a valid form."""
     given = claims.get(rules.scope_claim)
     scopes = given if isinstance(given, list) else given.split() if isinstance(given, str) else []
     if not all(isinstance(one, str) and one.strip() for one in scopes):
@@ -154,7 +154,7 @@ def _check_scopes(claims: Mapping[str, Any], rules: TokenRules) -> None:
 
 
 def _time(claims: Mapping[str, Any], name: str, *, is_required: bool) -> float | None:
-    """A time in seconds since the epoch. A truth value is no number here, though it is in Python."""
+    """Return a time in seconds since 1970. A boolean is refused here, though Python counts it as a number."""
     value = claims.get(name)
     if value is None and not is_required:
         return None
@@ -176,7 +176,8 @@ def _object(what: str, part: str) -> Mapping[str, Any]:
 
 
 def _without_repetition(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """One reader takes the first of two, another one the last."""
+    """Return a dictionary. Raises ValueError for a repeated name, since parsers disagree on whether the first or the
+    last value counts."""
     found = dict(pairs)
     if len(found) < len(pairs):
         raise ValueError("a name stands twice in it")
@@ -188,7 +189,7 @@ def _no_number(name: str) -> float:
 
 
 def _decoded(what: str, part: str) -> bytes:
-    """Base64 with - and _, without =; of the texts that decode alike only one is taken."""
+    """Decode base64url without =. If several texts decode to the same bytes, only the canonical one is accepted."""
     try:
         decoded = base64.b64decode(part.encode("ascii") + b"=" * (-len(part) % 4), b"-_", validate=True)
     except (binascii.Error, ValueError):

@@ -1,9 +1,10 @@
-"""GSSAPI: users of Kerberos, who prove by a ticket who they are (RFC 4752, KIP-12).
+"""GSSAPI: logins of Kerberos users, who prove their identity by a ticket (RFC 4752, KIP-12).
 
-A token of Kerberos goes to the library, in a thread: it reads the keytab and writes down which tickets it has seen. So
-a keytab that is replaced counts for the next login. Then both ends agree that Kerberos seals nothing of what follows.
+The library processes a Kerberos token in a thread, as it reads the keytab and records the tickets that it has seen. So
+a replaced keytab takes effect at the next login. At the end both sides agree that Kerberos encrypts and signs nothing
+of the following traffic.
 
-As in Kafka, a client acts as itself, whomever it asks to act as.
+As in Kafka, a client always acts as itself, even if it asks to act as another user.
 """
 
 from __future__ import annotations
@@ -25,32 +26,32 @@ logger = logging.getLogger(__name__)
 GSSAPI: Final = "GSSAPI"
 THREADS: Final = 2
 WAITING_MAX: Final = 256
-"""So many messages may wait for a thread; who sends another one is sent away, and tries again."""
+"""The maximum number of messages that wait for a thread. Further clients are disconnected, and may try again."""
 ResultT = TypeVar("ResultT")
 
 
 class Context(Protocol):
-    """What is agreed with one client, in the library's words. Methods raise LoginRefused and LoginUndecided."""
+    """The security context with a client, in the library's terms. Methods raise LoginRefused and LoginUndecided."""
 
     @property
     def complete(self) -> bool:
-        """Whether both ends know each other."""
+        """True if both sides have authenticated each other."""
 
     def step(self, token: bytes) -> bytes:
-        """The answer to a token; empty if there is none. It may block."""
+        """Return the answer to a token; empty if there is none. It may block."""
 
     def wrap(self, message: bytes) -> bytes:
-        """The message, signed."""
+        """Return the message, signed."""
 
     def unwrap(self, message: bytes) -> bytes:
-        """What was signed."""
+        """Return the message in a signed one."""
 
     def peer(self) -> tuple[str, int | None]:
-        """The client's principal, and for how many seconds its ticket holds; None for ever."""
+        """Return the client's principal, and the remaining seconds of its ticket; None without expiry."""
 
 
 class KerberosThreads:
-    """A few threads, and a bounded number of those who wait for them."""
+    """A few threads, and a limited number of waiting callers."""
 
     def __init__(self, threads: int = THREADS, waiting_max: int = WAITING_MAX) -> None:
         self._pool = ThreadPoolExecutor(threads, "kerberos")
@@ -58,18 +59,18 @@ class KerberosThreads:
         self._under_way = 0
 
     async def run(self, work: Callable[[bytes], ResultT], message: bytes) -> ResultT:
-        """Do it in a thread. Raises LoginUndecided if too many wait, and what the work raises."""
+        """Run `work` in a thread. Raises LoginUndecided if too many callers wait, and the errors of `work`."""
         if self._under_way >= self._most:
             raise LoginUndecided(f"{self._under_way} messages of Kerberos are waiting for a thread")
         self._under_way += 1
         loop = asyncio.get_running_loop()
         future = self._pool.submit(work, message)
-        # Not when whoever waits is gone: the thread is still at it.
+        # The thread continues when the waiting task is cancelled, so the count is reduced when the thread has finished.
         future.add_done_callback(lambda done: self._tell(loop, done))
         return await asyncio.wrap_future(future)
 
     def close(self) -> None:
-        """Nothing more is begun."""
+        """Start no more work."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _tell(self, loop: asyncio.AbstractEventLoop, _done: Future[Any]) -> None:
@@ -83,7 +84,7 @@ class KerberosThreads:
 
 
 class KerberosLogins:
-    """Offers GSSAPI to the users of Kerberos."""
+    """The mechanism GSSAPI."""
 
     name = GSSAPI
 
@@ -94,29 +95,29 @@ class KerberosLogins:
         threads: KerberosThreads,
         now_ms: Callable[[], float],
     ) -> None:
-        """`open_one`: a context for one client. `now_ms`: the wall clock."""
+        """`open_one` creates a context for one client. `now_ms` is the wall clock."""
         self._open_one = open_one
         self._mapping = mapping
         self._threads = threads
         self._now_ms = now_ms
 
     def begin(self) -> KerberosLogin:
-        """A new attempt."""
+        """Return a new attempt."""
         return KerberosLogin(self._open_one(), self._mapping, self._threads, self._now_ms)
 
 
 class _Stage(Enum):
     TOKENS = auto()
-    """Tokens of Kerberos are exchanged."""
+    """Stage in which Kerberos tokens are exchanged."""
     ACKNOWLEDGED = auto()
-    """The last of them is on its way to the client, which has nothing more to say."""
+    """Stage after the last token was sent; the client answers with an empty message."""
     OFFERED = auto()
-    """The client is told which layers there are."""
+    """Stage after the client was sent the offered security layers."""
     ENDED = auto()
 
 
 class KerberosLogin:
-    """One attempt: mostly three messages."""
+    """A login attempt, mostly of three messages."""
 
     def __init__(
         self,
@@ -134,7 +135,7 @@ class KerberosLogin:
         self.outcome: LoggedIn | None = None
 
     async def receive(self, message: bytes) -> bytes | None:
-        """See Login."""
+        """Return the answer to a message; see Login."""
         if len(message) > MESSAGE_BYTES_MAX:
             raise LoginRefused(f"a message of {len(message)} bytes, allowed are {MESSAGE_BYTES_MAX}")
         if self._stage is _Stage.TOKENS:

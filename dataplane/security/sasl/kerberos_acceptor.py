@@ -1,4 +1,4 @@
-"""A broker's own key of Kerberos, from a keytab, and the library that checks tickets with it."""
+"""A broker's Kerberos key, from a keytab, and the library that checks tickets with it."""
 
 from __future__ import annotations
 
@@ -25,28 +25,28 @@ logger = logging.getLogger(__name__)
 
 MODULE: Final = "com.sun.security.auth.module.Krb5LoginModule"
 _UNDECIDED: Final = frozenset({21, 33, 34})
-"""Errors after which a client may try again, as in Kafka: it or its ticket is not yet valid, and a replay."""
+"""Errors after which a client may try again, as in Kafka: the client or its ticket is not yet valid, or a replay."""
 _KEYTAB_UNREADABLE: Final = 45
 ResultT = TypeVar("ResultT")
 
 
 @dataclass(frozen=True, slots=True)
 class KerberosSettings:
-    """By what one listener knows users of Kerberos."""
+    """The Kerberos settings of a listener."""
 
     option: str
-    """The key of its JAAS entry, for messages."""
+    """Key of the JAAS entry, for messages."""
     keytab: str
     principal: str
-    """The broker's own, whose key the keytab holds."""
+    """Principal of the broker, whose key the keytab holds."""
     rules: str
 
 
 class KerberosAcceptor:
-    """The broker's key, and threads in which it is used."""
+    """The broker's key, and the threads that use it."""
 
     def __init__(self, settings: KerberosSettings) -> None:
-        """Raises ConfigError if the library is missing, the key cannot be used or a rule cannot be read."""
+        """Raises ConfigError if the library is missing, the key cannot be used or a rule is invalid."""
         try:
             library()
         except KerberosMissing as error:
@@ -59,11 +59,11 @@ class KerberosAcceptor:
         self.threads = KerberosThreads()
 
     def context(self) -> Context:
-        """For one client."""
+        """Return a context for one client."""
         return _Context(self._credentials)
 
     def close(self) -> None:
-        """End the threads, once they have done what they are at."""
+        """Stop the threads when they have finished their current work."""
         self.threads.close()
 
 
@@ -120,7 +120,7 @@ def _credentials(settings: KerberosSettings) -> Any:
 
 
 def _default_realm() -> str:
-    """As krb5.conf has it; empty if it has none, as in Kafka."""
+    """Return the default realm of krb5.conf; empty if it has none, as in Kafka."""
     gssapi = library()
     try:
         name = str(kerberos_principal("any").canonicalize(gssapi.MechType.kerberos))

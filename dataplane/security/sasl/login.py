@@ -1,4 +1,4 @@
-"""What every SASL mechanism of a broker offers: attempts to log in, each a short exchange of messages."""
+"""The interface of all SASL mechanisms of a broker: attempts to log in, each a short exchange of messages."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Protocol
 
 
 class LoginRefused(Exception):
-    """An attempt failed. The text is for the broker's log. `told`: what the client is told; None: that it failed."""
+    """An error: an attempt failed. The text is for the broker's log. `told` is the text for the client; None means a
+    general one."""
 
     def __init__(self, reason: str, told: str | None = None) -> None:
         super().__init__(reason)
@@ -15,13 +16,16 @@ class LoginRefused(Exception):
 
 
 class LoginUndecided(Exception):
-    """Nobody can say now whether the attempt is right: the connection ends, and its client may try again."""
+    """An error: the attempt cannot be decided now. The connection is closed, and its client may try again."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoggedIn:
-    """Who logged in. `expires_at_ms`: until when the credential holds, on the wall clock; None for ever.
-    `token_id`: the delegation token that was the credential, if one was."""
+    """The result of a login.
+
+    `expires_at_ms` is the expiry of the credential by the wall clock; None without expiry. `token_id` is the delegation
+    token that was the credential, if one was used.
+    """
 
     user: str
     expires_at_ms: int | None = None
@@ -29,7 +33,7 @@ class LoggedIn:
 
 
 class Login(Protocol):
-    """One attempt."""
+    """A login attempt."""
 
     @property
     def claimed(self) -> str:
@@ -37,19 +41,19 @@ class Login(Protocol):
 
     @property
     def outcome(self) -> LoggedIn | None:
-        """Set once the last message has been answered."""
+        """The result; set once the last message has been answered."""
 
     async def receive(self, message: bytes) -> bytes | None:
-        """The answer to the client's next message; None if the mechanism has none. Raises LoginRefused and
+        """Return the answer to the client's next message; None if the mechanism has none. Raises LoginRefused and
         LoginUndecided."""
 
 
 class Mechanism(Protocol):
-    """A way to log in that a listener offers."""
+    """A SASL mechanism that a listener offers."""
 
     @property
     def name(self) -> str:
-        """As clients name it."""
+        """The name of the mechanism in the protocol."""
 
     def begin(self) -> Login:
-        """A new attempt."""
+        """Return a new attempt."""

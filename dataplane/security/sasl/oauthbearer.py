@@ -1,6 +1,6 @@
-"""OAUTHBEARER: a token of an authorization server (RFC 7628, KIP-255).
+"""OAUTHBEARER: a login by a token of an authorization server (RFC 7628, KIP-255).
 
-A token that is refused is told as JSON first. The client answers it, and only then the login fails, with that JSON as
+The refusal of a token is first sent as JSON. The client answers it, and only then the login fails, with that JSON as
 its text: Kafka does so, and clients show it.
 """
 
@@ -23,22 +23,22 @@ _AUTHORIZATION: Final = re.compile(r"(\w+) +([-_~+/.a-zA-Z0-9]+=*)", re.ASCII)
 _SEPARATOR: Final = "\x01"
 
 CheckSignature = Callable[[Token], Awaitable[None]]
-"""Raises TokenRefused, and NoKeysYet."""
+"""A function that checks a token's signature. It raises TokenRefused and NoKeysYet."""
 
 
 class BearerMechanism:
-    """Offers OAUTHBEARER to whom tokens are given that fit the rules."""
+    """The mechanism OAUTHBEARER, for tokens that satisfy the rules."""
 
     name = OAUTHBEARER
 
     def __init__(self, rules: TokenRules, keys: ProviderKeys | None, now_ms: Callable[[], float]) -> None:
-        """Without keys tokens have no signature. `now_ms`: the wall clock."""
+        """`keys` is None if tokens have no signature. `now_ms` is the wall clock."""
         self._rules = rules
         self._check_signature = _believe if keys is None else keys.check
         self._now_ms = now_ms
 
     def begin(self) -> BearerLogin:
-        """A new attempt."""
+        """Return a new attempt."""
         return BearerLogin(self._rules, self._check_signature, self._now_ms)
 
 
@@ -47,7 +47,7 @@ async def _believe(token: Token) -> None:
 
 
 class BearerLogin:
-    """One attempt: a single message, and a second one if the token is refused."""
+    """A login attempt: a single message, and a second one if the token is refused."""
 
     def __init__(
         self, rules: TokenRules, check_signature: CheckSignature, now_ms: Callable[[], float]
@@ -60,7 +60,8 @@ class BearerLogin:
         self.outcome: LoggedIn | None = None
 
     async def receive(self, message: bytes) -> bytes:
-        """An empty answer if the token is good, else what is wrong with it. Raises LoginRefused."""
+        """Return an empty answer for a valid token, else the refusal as JSON. Raises LoginRefused and
+        LoginUndecided."""
         if self._refusal is not None:
             raise self._refusal
         authorization_id, text = _parts(message)
@@ -86,7 +87,7 @@ class BearerLogin:
         self.claimed = token.claimed_user(self._rules)
         check_claims(token, self._rules, self._now_ms())
         await self._check_signature(token)
-        # Keys may have been fetched for seconds: the token has to hold at the end, too.
+        # Fetching keys may have taken seconds: the token must still be valid now.
         return check_claims(token, self._rules, self._now_ms())
 
 
@@ -96,7 +97,8 @@ def _told(refusal: TokenRefused) -> str:
 
 
 def _parts(message: bytes) -> tuple[str, str]:
-    """The user to act as, if any, and the token. Extensions (KIP-342) have to be of their form, and mean nothing."""
+    """Return the user to act as, if any, and the token. Extensions (KIP-342) must have a valid form, and have no
+    effect."""
     if len(message) > _MESSAGE_BYTES_MAX:
         raise LoginRefused(f"a message of {len(message)} bytes, allowed are {_MESSAGE_BYTES_MAX}")
     try:

@@ -1,4 +1,4 @@
-"""PLAIN: the user's name and password, as they are (RFC 4616)."""
+"""PLAIN: a login by the user's name and password in clear text (RFC 4616)."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ _USER_OPTION: Final = "user_"
 _MESSAGE_BYTES_MAX: Final = 64 * 1024
 
 CheckPassword = Callable[[str, str], Awaitable[bool]]
-"""Whether a user has this password."""
+"""A function that returns whether a user has this password."""
 
 
 class PlainMechanism:
-    """Offers PLAIN to the users that `check` knows."""
+    """The mechanism PLAIN, for the users that `check` knows."""
 
     name = PLAIN
 
@@ -28,12 +28,12 @@ class PlainMechanism:
         self._check = check
 
     def begin(self) -> PlainLogin:
-        """A new attempt."""
+        """Return a new attempt."""
         return PlainLogin(self._check)
 
 
 class PlainLogin:
-    """One attempt: a single message."""
+    """A login attempt of a single message."""
 
     def __init__(self, check: CheckPassword) -> None:
         self._check = check
@@ -41,7 +41,7 @@ class PlainLogin:
         self.outcome: LoggedIn | None = None
 
     async def receive(self, message: bytes) -> bytes:
-        """An empty answer if the password is right. Raises LoginRefused."""
+        """Return an empty answer if the password is correct. Raises LoginRefused."""
         authorization_id, user, password = _parts(message)
         self.claimed = user
         if authorization_id not in ("", user):
@@ -71,7 +71,7 @@ class ListedUsers:
 
     def __init__(self, module: LoginModule) -> None:
         options = module.options.items()
-        # Digests have one length, so that comparing them tells nothing about a password's.
+        # Digests have equal lengths, so a comparison reveals nothing about the length of a password.
         self._digests: Mapping[str, bytes] = {
             option.removeprefix(_USER_OPTION): _digest(value)
             for option, value in options
@@ -79,7 +79,7 @@ class ListedUsers:
         }
 
     async def check(self, user: str, password: str) -> bool:
-        """Whether a user has this password, found in the same time for all."""
+        """Return whether a user has this password. It takes the same time for all users."""
         expected = self._digests.get(user)
         same = hmac.compare_digest(_digest(password), expected or _digest(""))
         return same and expected is not None

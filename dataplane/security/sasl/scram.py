@@ -1,6 +1,7 @@
-"""SCRAM-SHA-256 and SCRAM-SHA-512: users whose keys the quorum keeps (KIP-554), and delegation tokens (KIP-48).
+"""SCRAM-SHA-256 and SCRAM-SHA-512: logins of users whose keys the quorum keeps (KIP-554), and by delegation tokens
+(KIP-48).
 
-A client that logs in with a token says so by the extension tokenauth=true. Its name is the id of the token.
+A client that logs in with a token sends the extension tokenauth=true. Its name is the id of the token.
 """
 
 from __future__ import annotations
@@ -32,20 +33,20 @@ _NOBODY: Final = b"nobody"
 
 
 class ScramCredentials:
-    """The credentials of a broker's image, readable."""
+    """The decrypted credentials of a broker's image."""
 
     def __init__(self, sealer: Sealer, sealed: Callable[[], Mapping[ScramKey, SealedCredential]]) -> None:
-        """`sealed`: the credentials as the image has them now."""
+        """`sealed` returns the credentials of the current image."""
         self._sealer = sealer
         self._sealed = sealed
-        # Read where a user has none, so that this takes as long.
+        # This is decrypted for an unknown user, so that the search takes as long as for a known one.
         self._nobodys = {
             each.code: SealedCredential(b"", sealer.seal(bytes(2 * each.digest_bytes), _NOBODY), 0)
             for each in SCRAM_MECHANISMS.values()
         }
 
     def find(self, mechanism: ScramMechanism, user: str) -> ScramCredential | None:
-        """A user's credential, None without one. Raises LoginRefused if no present secret opens it."""
+        """Return a user's credential; None without one. Raises LoginRefused if no present secret opens it."""
         key, nobody = (user, mechanism.code), self._nobodys[mechanism.code]
         subject, sealed = subject_of(key), self._sealed().get(key, nobody)
         try:
@@ -58,19 +59,19 @@ class ScramCredentials:
 
 
 def subject_of(key: ScramKey) -> bytes:
-    """What the sealed keys of a credential are about."""
+    """Return the subject for sealing the keys of a credential."""
     name, mechanism = key
     return b"scram\0%d\0" % mechanism + name.encode()
 
 
 def sealed_credential(sealer: Sealer, key: ScramKey, credential: ScramCredential) -> SealedCredential:
-    """The credential as the quorum keeps it."""
+    """Return the credential as the quorum keeps it."""
     keys = credential.stored_key + credential.server_key
     return SealedCredential(credential.salt, sealer.seal(keys, subject_of(key)), credential.iterations)
 
 
 class ScramLogins:
-    """Offers one of the two mechanisms to the users whom the quorum knows."""
+    """A SCRAM mechanism for the users whom the quorum knows, and for delegation tokens."""
 
     def __init__(
         self,
@@ -79,7 +80,7 @@ class ScramLogins:
         unknown_users: UnknownUsers,
         tokens: DelegationTokens | None = None,
     ) -> None:
-        """`tokens`: None if there are none here."""
+        """`tokens` is None if the broker has no delegation tokens."""
         self.name = mechanism.name
         self._mechanism = mechanism
         self._credentials = credentials
@@ -87,13 +88,13 @@ class ScramLogins:
         self._tokens = tokens
 
     def begin(self) -> ScramLogin:
-        """A new attempt."""
+        """Return a new attempt."""
         nonce = base64.b64encode(os.urandom(_NONCE_BYTES)).decode()
         return ScramLogin(self, ScramServer(self._mechanism, nonce))
 
     async def credential(self, user: ScramUser, *, is_token: bool) -> ScramCredential:
-        """What the user's proof is checked by. Raises LoginRefused."""
-        # Also for who exists, so that this takes as long.
+        """Return the credential that the user's proof is checked by. Raises LoginRefused."""
+        # It is also made for known users, so that they take as long as unknown ones.
         stand_in = self._unknown_users.credential(self._mechanism, user.name)
         if not is_token:
             found = self._credentials.find(self._mechanism, user.name)
@@ -104,14 +105,17 @@ class ScramLogins:
         return found or stand_in
 
     def of_user(self, user: str, proved: ScramCredential) -> LoggedIn:
-        """Return the outcome for a user whose proof fitted `proved`. Raises LoginRefused if the user has another
-        credential by now, or none: a login counts by what holds at its end."""
+        """Return the result for a user whose proof was checked by `proved`.
+
+        Raises LoginRefused if the user's credential was replaced or deleted meanwhile: a login counts by the state at
+        its end.
+        """
         if self._credentials.find(self._mechanism, user) != proved:
             raise LoginRefused("the credential of the user was changed or deleted during the login")
         return LoggedIn(user)
 
     def of_token(self, token_id: str) -> LoggedIn:
-        """Who logs in by a token whose secret was proved. Raises LoginRefused if it has ended."""
+        """Return the result for a token whose secret was proved. Raises LoginRefused if the token has expired."""
         token = self._tokens.valid(token_id) if self._tokens is not None else None
         if token is None:
             raise LoginRefused("the delegation token has ended")
@@ -119,7 +123,7 @@ class ScramLogins:
 
 
 class ScramLogin:
-    """One attempt: two messages."""
+    """A login attempt of two messages."""
 
     def __init__(self, logins: ScramLogins, server: ScramServer) -> None:
         self._logins = logins
@@ -130,11 +134,11 @@ class ScramLogin:
 
     @property
     def claimed(self) -> str:
-        """The user of the first message."""
+        """The user in the first message."""
         return self._server.user.name if self._server.user is not None else ""
 
     async def receive(self, message: bytes) -> bytes:
-        """The challenge, then the server's proof. Raises LoginRefused."""
+        """Return the challenge, then the server's proof. Raises LoginRefused."""
         try:
             if self._server.user is None:
                 user = self._server.claim(message)
@@ -153,7 +157,8 @@ class ScramLogin:
 
 
 def _is_token(user: ScramUser) -> bool:
-    """Whether the name is that of a delegation token. Raises LoginRefused for what no client of Kafka's says."""
+    """Return whether the name is the id of a delegation token. Raises LoginRefused for extensions that Kafka's clients
+    do not send."""
     unknown = user.extensions.keys() - {TOKEN_AUTH_EXTENSION}
     if unknown:
         raise LoginRefused(f"extensions are not known here: {', '.join(sorted(unknown))[:100]}")

@@ -1,7 +1,7 @@
-"""Passwords in the clear (PLAIN) checked against what the quorum keeps for SCRAM, so that no file has passwords.
+"""The check of clear-text passwords (PLAIN) by the SCRAM credentials of the quorum, so that no file has passwords.
 
-Such a check hashes the password some thousand times, so it runs in a thread. What was right is remembered for a while,
-as a digest under a key of this process, and only as long as the credential is the same.
+A check hashes the password some thousand times, so it runs in a thread. A correct password is remembered for a while,
+as a digest under a key of this process, and only as long as the credential is unchanged.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from .unknown_users import UnknownUsers
 
 REMEMBERED_S: Final = 300.0
 WAITING_MAX: Final = 64
-"""So many logins may wait for a thread; the next one is refused, as clients try again."""
+"""The maximum number of logins that wait for a thread; further logins are refused, as clients try again."""
 _REMEMBERED_MAX: Final = 10_000
 
 
 class ScramPasswords:
-    """Checks the passwords of users who have a SCRAM credential of either kind."""
+    """A check of the passwords of users who have a SCRAM credential of either mechanism."""
 
     def __init__(
         self, credentials: ScramCredentials, unknown_users: UnknownUsers, now_s: Callable[[], float]
@@ -36,12 +36,14 @@ class ScramPasswords:
         self._key = os.urandom(32)
         self._right: dict[bytes, float] = {}
         self._waiting = 0
-        # One at a time: a storm of logins takes one core and no more.
+        # Only one password is hashed at a time: a storm of logins uses at most one core.
         self._turn = asyncio.Lock()
 
     async def check(self, user: str, password: str) -> bool:
-        """Return whether a user has this password; found in the same time for who does not exist. Raises LoginRefused
-        if too many wait to be checked."""
+        """Return whether a user has this password.
+
+        It takes the same time for unknown users. Raises LoginRefused if too many logins wait.
+        """
         stand_in, known = self._unknown_users.for_password(user), self._known(user)
         if not await self._matches(*known or stand_in, user, password):
             return False
@@ -49,7 +51,7 @@ class ScramPasswords:
         return known is not None and self._known(user) == known
 
     def _known(self, user: str) -> tuple[ScramMechanism, ScramCredential] | None:
-        """Return the credential that a password is checked against: of the first mechanism that the user has."""
+        """Return the credential that a password is checked by: that of the first mechanism that the user has."""
         for mechanism in SCRAM_MECHANISMS.values():
             credential = self._credentials.find(mechanism, user)
             if credential is not None:

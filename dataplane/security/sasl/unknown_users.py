@@ -1,9 +1,9 @@
-"""Users who do not exist. They are asked and refused like those who do, and take as long, so that trying names tells
-nothing.
+"""Stand-in credentials for unknown users. Their logins take the same steps and time as those of known users, so a
+client cannot find out names.
 
-A client is told the salt and the iterations of its user before it proves anything. So what is made up is spread like
-what there is: a name that does not exist has 8192 iterations as often as users have them. It stays the same for a name
-while the users do, and on all brokers.
+A client receives the salt and the iterations of its user before it proves anything. So stand-ins have the same
+distribution as real credentials: an unknown name has 8192 iterations as often as known users have them. A name's
+stand-in is the same on all brokers, and stays the same while the users do not change.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _DRAWS: Final = 256**_DRAW_BYTES
 
 
 class Shape(NamedTuple):
-    """What a credential tells about itself."""
+    """The properties of a credential that a client can see."""
 
     mechanism: int
     iterations: int
@@ -38,10 +38,11 @@ class Shape(NamedTuple):
 
 
 class UnknownUsers:
-    """Credentials in the place of those that there are not."""
+    """The stand-in credentials of unknown users."""
 
     def __init__(self, node_key: bytes, sealed: Callable[[], dict[ScramKey, SealedCredential]]) -> None:
-        """`node_key`: makes them up; the same on all brokers. `sealed`: the credentials as the image has them now."""
+        """`node_key` generates stand-ins; it is the same on all brokers. `sealed` returns the credentials of the
+        current image."""
         self._node_key = node_key
         self._sealed = sealed
         # How many credentials were counted, and the last of them: an image puts what it changes behind the others.
@@ -50,12 +51,12 @@ class UnknownUsers:
         self._of_passwords: Counter[Shape] = Counter()
 
     def credential(self, mechanism: ScramMechanism, name: str) -> ScramCredential:
-        """For a login by this mechanism. It is right for no password."""
+        """Return a stand-in for a login by this mechanism. It is valid for no password."""
         self._count()
         return self._made(mechanism, name, self._of_mechanism.get(mechanism.code, Counter()))
 
     def for_password(self, name: str) -> tuple[ScramMechanism, ScramCredential]:
-        """For a login whose password is checked by whatever the user has. It is right for no password."""
+        """Return a stand-in for a login with PLAIN, with its mechanism. It is valid for no password."""
         self._count()
         shape = self._drawn(name, self._of_passwords, SCRAM_SHA_256)
         mechanism = SCRAM_MECHANISMS_BY_CODE[shape.mechanism]
@@ -68,7 +69,7 @@ class UnknownUsers:
         )
 
     def _drawn(self, name: str, shapes: Counter[Shape], mechanism: ScramMechanism) -> Shape:
-        """One of the shapes, each as likely as it is frequent."""
+        """Return one of the shapes, with a probability equal to its frequency."""
         seed = hmac.digest(self._node_key, b"scram shape\0" + name.encode(), sha256)[:_DRAW_BYTES]
         left = int.from_bytes(seed, "big") * shapes.total() // _DRAWS
         for shape in sorted(shapes):
