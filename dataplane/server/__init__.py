@@ -1,9 +1,9 @@
-"""Sockets, frames, the routing of requests to handlers, and the purgatory. It knows no API.
+"""The server: sockets, frames, the routing of requests to handlers, and the purgatory. It depends on no API.
 
-`Server` accepts connections and owns the receive buffers; a `ClientConnection` cuts its byte stream into request
-frames in place and sends replies in request order; the `Router` decodes a frame and calls the handler
-registered for it with `@handles`. The one rule: a request's bytes live in a pooled buffer and are valid only
-until a plain handler returns.
+`Server` accepts connections and owns the receive buffers. A `ClientConnection` splits its byte stream into request
+frames in place, and sends replies in request order. The `Router` decodes a frame and calls the handler registered for
+it with `@handles`. The rule: a request's bytes are in a pooled buffer, and are valid only until a plain handler
+returns.
 """
 
 from .buffers import BufferPool

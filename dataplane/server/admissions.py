@@ -1,9 +1,9 @@
-"""Who may connect: how many connections there may be, and how many may come in a second (KIP-402, KIP-612).
+"""The limits of connections: their number, and the number of new ones per second (KIP-402, KIP-612).
 
-Pure: time comes in as an argument. Limits are for all listeners, for one, and for one address.
+Pure: time is passed as an argument. There are limits for all listeners together, for a listener, and for an address.
 
-Where brokers have a listener of their own, the limits of all do not shut them out: beyond `most` one connection of
-another listener has to go, and a rate of all slows down the others.
+If brokers have a dedicated listener, the limits for all listeners do not exclude them: beyond `most` a connection of
+another listener is closed, and a total rate delays only other listeners.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from ..quotas.windows import QuotaWindows, Rate
 
 @dataclass(frozen=True, slots=True)
 class AdmissionLimits:
-    """They may change while the server runs. Listeners that are not named have no limit of their own."""
+    """The limits, which may change while the server runs. Listeners that are not named have only the total limits."""
 
     most: int = INT_MAX
     most_of_address: int = INT_MAX
     most_of_addresses: AddressLimits = NO_ADDRESS_LIMITS
-    """They count before `most_of_address`."""
+    """Limits of single addresses, which take precedence over `most_of_address`."""
     most_of_listener: Mapping[str, int] = field(default_factory=dict)
     rate: int = INT_MAX
-    """Connections that may come in a second."""
+    """The maximum number of new connections per second."""
     rate_of_listener: Mapping[str, int] = field(default_factory=dict)
     listener_of_brokers: str | None = None
-    """Where only brokers connect; None if clients do, too."""
+    """The listener that only brokers use; None if clients use it, too."""
 
 
 class Admissions:
-    """Counts the connections that are open, and measures how fast they come."""
+    """The count of open connections, and the rate of new ones."""
 
     def __init__(self, limits: AdmissionLimits, windows: QuotaWindows) -> None:
         self.limits = limits
@@ -46,7 +46,7 @@ class Admissions:
         self._rates: dict[str, Rate] = {}
 
     def refusal(self, listener: str, address: str) -> str | None:
-        """The setting by which one more connection is refused; None if it may come."""
+        """Return the setting by which one more connection is refused; None if it is admitted."""
         limits = self.limits
         if self._of_listener[listener] >= limits.most_of_listener.get(listener, INT_MAX):
             return f"listener.name.{listener.lower()}.max.connections"
@@ -58,13 +58,13 @@ class Admissions:
         return "max.connections.per.ip" if self._of_address[address] >= limits.most_of_address else None
 
     def enter(self, listener: str, address: str) -> None:
-        """One more connection."""
+        """Count a new connection."""
         self.open += 1
         self._of_listener[listener] += 1
         self._of_address[address] += 1
 
     def leave(self, listener: str, address: str) -> None:
-        """One connection less."""
+        """Remove a closed connection from the counts."""
         self.open -= 1
         for counter, name in ((self._of_listener, listener), (self._of_address, address)):
             counter[name] -= 1
@@ -73,11 +73,11 @@ class Admissions:
 
     @property
     def is_full_beyond(self) -> bool:
-        """Brokers have taken more than there is room for: somebody else has to go."""
+        """True if connections of brokers have exceeded the limit, so that another connection must be closed."""
         return self.open > self.limits.most
 
     def came(self, listener: str, now_ms: float) -> int:
-        """A connection has come; for how many ms its listener takes no other."""
+        """Measure a new connection. Returns the time in ms for which its listener must accept no other."""
         limits, wait_ms = self.limits, 0
         if listener != limits.listener_of_brokers:
             wait_ms = self._measured(self._rate, limits.rate, now_ms)
@@ -88,7 +88,7 @@ class Admissions:
         return wait_ms
 
     def _measured(self, rate: Rate, limit: int, now_ms: float) -> int:
-        """As in Kafka, one sample is the longest wait."""
+        """Measure a rate. As in Kafka, the longest wait is one sample."""
         if limit >= INT_MAX:
             return 0
         rate.record(1, now_ms)

@@ -1,10 +1,11 @@
-"""What a connection to a SASL listener passes through before its requests count (KIP-43, KIP-152, KIP-368).
+"""The authentication of connections to SASL listeners, before their requests are served (KIP-43, KIP-152, KIP-368).
 
-Frames of such a connection come here until its peer has logged in, then to the router; they come back here when the
-peer authenticates itself anew, and when its session has expired. So requests of the others pay nothing for it.
+Frames of such a connection are handled here until its peer has logged in, then by the router. They are handled here
+again when the peer re-authenticates, and when its session has expired. So requests of other connections cost nothing
+more.
 
-Until then only ApiVersions, SaslHandshake, SaslAuthenticate and AuthenticateNode are read. Whatever else comes closes
-the connection unread: its layout is a stranger's word.
+Before the login only ApiVersions, SaslHandshake, SaslAuthenticate and AuthenticateNode are parsed. Any other request
+closes the connection without being parsed, as its peer is unauthenticated.
 """
 
 from __future__ import annotations
@@ -45,12 +46,12 @@ _NODE = AuthenticateNodeRequest.api_key
 _RequestT = TypeVar("_RequestT", bound=RequestMessage[Any])
 
 BEFORE_TOKENS_BYTES: Final = 8 * 1024
-"""How much a client may send at once before it has chosen a mechanism: nothing that it needs is as large."""
+"""The maximum size of a request before the client has chosen a mechanism: it needs no larger ones."""
 REAUTHENTICATION_APART_S: Final = 1.0
-"""A client may not authenticate itself anew sooner than this."""
+"""The minimum time in seconds between two authentications of a client."""
 _UNTIL_CLOSED_MS = 3_600_000
 BARE_KEY: Final = -1
-"""The API key of a message of a mechanism that comes without a header."""
+"""The API key of a mechanism's message without a header."""
 
 
 class _State(Enum):
@@ -64,7 +65,7 @@ class _State(Enum):
 
 @dataclass(slots=True)
 class AuthenticationCounts:
-    """How logins went, for metrics, since the start."""
+    """Numbers of logins by result since the start, for metrics."""
 
     successes: int = 0
     failures: int = 0
@@ -73,17 +74,17 @@ class AuthenticationCounts:
 
 @dataclass(frozen=True, slots=True)
 class AuthenticationSettings:
-    """How a listener authenticates its peers."""
+    """The settings for the authentication of a listener's peers."""
 
     mechanisms: Mapping[str, Mechanism]
     reauthentication_max_ms: Mapping[str, int] = field(default_factory=dict)
-    """By mechanism: after so long a client has to authenticate itself anew (connections.max.reauth.ms); 0: never."""
+    """Time in ms after which a client must re-authenticate, by mechanism (connections.max.reauth.ms); 0 means never."""
     failure_delay_ms: int = 100
-    """How long a connection that failed is kept before it is closed."""
+    """Time in ms before a connection with a failed login is closed."""
     timeout_ms: int = 10_000
-    """How long a client may take to log in, its TLS handshake included."""
+    """Maximum time in ms for a login, including the TLS handshake."""
     request_max_bytes: int = 524_288
-    """How much a client may send at once to its mechanism (sasl.server.max.receive.size)."""
+    """Maximum size of a client's message to its mechanism (sasl.server.max.receive.size)."""
     counts: AuthenticationCounts = field(default_factory=AuthenticationCounts)
 
 
@@ -92,7 +93,7 @@ TellVersions = Callable[[ClientRequest, ApiVersionsRequest], ApiVersionsResponse
 
 
 class ConnectionAuthentication:
-    """The logins of one connection: its first, and those that renew it."""
+    """The logins of a connection: the first, and those that renew it."""
 
     def __init__(
         self,
@@ -109,9 +110,10 @@ class ConnectionAuthentication:
         on_progress: Callable[[], None],
         close_later: Callable[[Callable[[], None], float], None],
     ) -> None:
-        """`client_limits` hold for who has logged in, and `dispatch` gets their frames. `now_ms`: the wall clock.
-        `deadline` of the first login, by the loop's clock. `on_outcome` hears of each login whether it succeeded, and
-        `on_progress` of each step that the peer has gone. `close_later` calls back after so many milliseconds."""
+        """`client_limits` apply after the login, and `dispatch` gets the frames then. `now_ms` is the wall clock.
+        `deadline` of the first login is on the loop's clock. `on_outcome` is called after each login with True if it
+        succeeded, and `on_progress` after each step of the peer. `close_later` calls a function after a number of
+        milliseconds."""
         self._connection = connection
         self._settings = settings
         self._loop = loop
@@ -132,14 +134,15 @@ class ConnectionAuthentication:
         self._ask()
 
     def _ask(self) -> None:
-        """From now on frames come here, and small ones only."""
+        """Handle the next frames here, and accept only small ones."""
         limits = replace(
             self._client_limits, request_max_bytes=BEFORE_TOKENS_BYTES, request_max_option="before a login"
         )
         self._connection.serve(self._on_frame, limits)
 
     def _ask_for_tokens(self) -> None:
-        """Tokens may be larger, and a bare one shorter than any request."""
+        """Accept larger frames for tokens, and, as a token without a header may be shorter than any request, smaller
+        ones."""
         limits = replace(
             self._client_limits,
             request_max_bytes=self._settings.request_max_bytes,
@@ -194,10 +197,10 @@ class ConnectionAuthentication:
         return request
 
     def _tell_versions(self, frame: memoryview, version: int) -> None:
-        """The versions are told once; a client that asked in a version unknown here may ask again."""
+        """Answer ApiVersions once; a client that asked in an unknown version may ask again."""
         last = ApiVersionsRequest.max_version
         if version > last:
-            self._dispatch(self._connection, frame)  # answers in version 0
+            self._dispatch(self._connection, frame)  # It answers in version 0.
             return
         request, message = self._read(ApiVersionsRequest, frame, last)
         response = self._answer_versions(request, message)
@@ -225,7 +228,8 @@ class ConnectionAuthentication:
         request.reply(response)
 
     def _take_node_proof(self, frame: memoryview) -> None:
-        """Nodes need no mechanism: they prove that they hold the cluster secret, to the handler of that API."""
+        """Pass AuthenticateNode to its handler. Nodes need no mechanism: they prove that they hold the cluster
+        secret."""
         self._dispatch(self._connection, frame)
         if not self._connection.closed and self._connection.session.node is not None:
             self._succeed()
@@ -277,13 +281,13 @@ class ConnectionAuthentication:
         self._connection.go_on(request)
 
     def _leave_undecided(self, request: ClientRequest, login: Login, reason: str) -> None:
-        """The connection ends without an answer, which clients take for a reason to try again."""
+        """Close the connection without an answer, after which clients try again."""
         self._fail(f"login of {login.claimed[:64]!r} by {self._mechanism} is undecided: {reason}")
         request.no_reply()
         self._connection.go_on(request)
 
     def _checked(self, outcome: LoggedIn | None) -> LoggedIn | None:
-        """The outcome of a login; one that renews another is for the same user."""
+        """Return the result of a login. Raises LoginRefused if a renewal is for another user or mechanism."""
         before = self._connection.session
         if outcome is None or self._logged_in_at is None:
             return outcome
@@ -316,7 +320,7 @@ class ConnectionAuthentication:
     # After a login.
 
     def _lifetime_ms(self, outcome: LoggedIn) -> int | None:
-        """How long the login holds; None: for ever."""
+        """Return the lifetime of the login in ms; None without expiry."""
         bounds = []
         if outcome.expires_at_ms is not None:
             bounds.append(max(0, int(outcome.expires_at_ms - self._now_ms())))
@@ -340,7 +344,7 @@ class ConnectionAuthentication:
             token_id=outcome.token_id,
         )
         if lifetime_ms == 0:
-            self._expire()  # also for what the client has sent along
+            self._expire()  # This also applies to requests that the client has sent already.
         else:
             self._connection.serve(self._dispatch, self._client_limits)
 
@@ -351,7 +355,7 @@ class ConnectionAuthentication:
         self._on_outcome(True)
 
     def renew(self, request: ClientRequest, message: SaslHandshakeRequest) -> bool:
-        """Begin to authenticate the peer anew, by its handshake; False if it is not its time."""
+        """Begin a re-authentication of the peer, by its handshake. Returns False if it is too early."""
         since = self._logged_in_at
         if since is None or self._loop.time() - since < REAUTHENTICATION_APART_S or request.api_version == 0:
             return False
@@ -363,7 +367,7 @@ class ConnectionAuthentication:
         return True
 
     def bound_life(self, expires_at_ms: int) -> None:
-        """What the peer logged in with holds no longer than this, on the wall clock. No session is made longer."""
+        """Limit the session to the expiry of the credential, by the wall clock. A session is never extended."""
         expires_at = self._loop.time() + max(0.0, expires_at_ms - self._now_ms()) / 1000
         session = self._connection.session
         if session.expires_at is not None and session.expires_at <= expires_at:
@@ -374,7 +378,7 @@ class ConnectionAuthentication:
             self._deadline = self._loop.call_at(expires_at, self._expire)
 
     def _expire(self) -> None:
-        """From now on only a handshake is served: what else comes closes the connection. Fetches wait no longer."""
+        """Serve only a handshake from now on: any other request closes the connection. Waiting fetches are answered."""
         self._connection.serve(self._after_expiry, self._client_limits)
         if self._connection.on_expiry is not None:
             self._connection.on_expiry()
@@ -398,7 +402,7 @@ class ConnectionAuthentication:
         self._fail(f"no login within {self._settings.timeout_ms} ms", at_once=True)
 
     def _fail(self, reason: str, *, at_once: bool = False) -> None:
-        """The peer is not served; its connection is closed a little later, so that trying often takes time."""
+        """Refuse the peer. Its connection is closed a little later, so that repeated attempts take time."""
         self._settings.counts.failures += 1
         self._on_outcome(False)
         self._state = _State.ENDED

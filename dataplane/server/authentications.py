@@ -1,4 +1,4 @@
-"""Who logs in, over all connections of a server: bounds on failures, and logins that end with their credential."""
+"""The logins of all connections of a server: limits of failures, and the end of sessions whose credential has ended."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .handshakes import Newcomer
 logger = logging.getLogger(__name__)
 
 FAILURES_PER_MINUTE: Final = 20
-"""An address whose logins failed so often within a minute waits before each further one."""
+"""The number of failed logins within a minute after which an address waits before each further login."""
 HELD_MS: Final = 1000
 _MINUTE_S: Final = 60.0
 
@@ -38,8 +38,8 @@ class Authentications:
         delayed_closes: DelayedCloses,
         waits_for_others: Callable[[int], bool],
     ) -> None:
-        """`now_ms`: the wall clock. A peer that logs in leaves `unauthenticated`. `waits_for_others`: whether the
-        requests of an API key wait for other clients."""
+        """`now_ms` is the wall clock. A peer that logs in is removed from `unauthenticated`. `waits_for_others` returns
+        whether the requests of an API key wait for other clients."""
         self._loop = loop
         self._now_ms = now_ms
         self._client_limits = client_limits
@@ -56,7 +56,7 @@ class Authentications:
     def begin(
         self, connection: ClientConnection, newcomer: Newcomer, settings: AuthenticationSettings
     ) -> None:
-        """A connection of the newcomer, to a listener that asks for a login."""
+        """Begin the authentication of a connection to a listener that requires a login."""
         self._logging_in[newcomer] = connection
         self._all[connection] = ConnectionAuthentication(
             connection,
@@ -76,24 +76,26 @@ class Authentications:
             connection.mute(HELD_MS)
 
     def of(self, connection: ClientConnection) -> ConnectionAuthentication | None:
-        """How this connection logged in; None if it had not to."""
+        """Return the authentication of a connection; None if its listener requires none."""
         return self._all.get(connection)
 
     def end(self, concerns: Callable[[PeerSession], bool], why: str) -> None:
-        """End such sessions: their connections close once what they have changed is acknowledged."""
+        """End the sessions that `concerns` selects: their connections are closed once their changes are
+        acknowledged."""
         for connection in [each for each in self._all if concerns(each.session)]:
             logger.info("closing the connection of %s: %s", connection, why)
             connection.end_session(self._waits_for_others)
 
     def cut_off(self, newcomer: Newcomer) -> bool:
-        """Close the connection of a peer that has not logged in; False if there is none."""
+        """Close the connection of a peer that has not logged in. Returns False if there is none."""
         connection = self._logging_in.get(newcomer)
         if connection is not None:
             connection.close()
         return connection is not None
 
     def bound_lives(self, expires_at_ms: Callable[[PeerSession], int | None]) -> None:
-        """Connections are served no longer than this, on the wall clock, unless they log in anew; None: as before."""
+        """Limit sessions to the returned expiry, by the wall clock, unless the peers log in again; None changes
+        nothing."""
         for connection, authentication in self._all.items():
             bound = expires_at_ms(connection.session)
             if bound is not None:

@@ -6,24 +6,24 @@ import mmap
 from typing import Final, TypeAlias
 
 SMALLEST_BYTES: Final = 16 * 1024
-# Larger ones are mapped, so that the kernel commits no memory before bytes arrive in them.
+# Larger buffers are mapped, so that the kernel commits no memory before bytes arrive in them.
 _MAPPED_FROM_BYTES: Final = 4 * 1024 * 1024
 
 Buffer: TypeAlias = bytearray | mmap.mmap
 
 
 def size_class(size_bytes: int) -> int:
-    """The pooled size that holds `size_bytes`: a power of two, at least `SMALLEST_BYTES`."""
+    """Return the pooled size for `size_bytes`: a power of two, at least `SMALLEST_BYTES`."""
     if size_bytes <= SMALLEST_BYTES:
         return SMALLEST_BYTES
     return 1 << (size_bytes - 1).bit_length()
 
 
 class BufferPool:
-    """Lends buffers of power-of-two sizes; who may have how much is decided by the `ReceiveBudget`.
+    """A pool that lends buffers of power-of-two sizes; the `ReceiveBudget` decides about the allowed memory.
 
-    Fresh buffers of 128 KB and more are mapped and faulted in by every allocation, so they are kept for
-    reuse, up to `keep_bytes`.
+    Fresh buffers of 128 KB and more are mapped and faulted in by every allocation, so they are kept for reuse, up to
+    `keep_bytes`.
     """
 
     def __init__(self, *, keep_bytes: int = 32 * 1024 * 1024) -> None:
@@ -34,7 +34,7 @@ class BufferPool:
         self.kept_bytes = 0
 
     def acquire(self, size_bytes: int) -> Buffer:
-        """A buffer of at least `size_bytes`, its content undefined."""
+        """Return a buffer of at least `size_bytes` with undefined content."""
         size = SMALLEST_BYTES if size_bytes <= SMALLEST_BYTES else size_class(size_bytes)
         self.lent_bytes += size
         free = self._free.get(size)
@@ -46,7 +46,7 @@ class BufferPool:
         return mmap.mmap(-1, size, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
 
     def release(self, buffer: Buffer) -> None:
-        """Take back a lent buffer; the caller holds no view of it any more."""
+        """Take back a lent buffer; the caller must hold no view of it."""
         size = len(buffer)
         self.lent_bytes -= size
         if self.kept_bytes + size <= self._keep_bytes:
@@ -54,7 +54,7 @@ class BufferPool:
             self._free.setdefault(size, []).append(buffer)
 
     def trim(self) -> None:
-        """Free half of the kept buffers of every size; it empties an idle server's pool over time."""
+        """Free half of the kept buffers of every size. Repeated calls empty an idle server's pool."""
         for size, free in self._free.items():
             dropped = (len(free) + 1) // 2
             del free[:dropped]

@@ -1,7 +1,7 @@
-"""Generates the codecs of the served APIs before they are needed.
+"""The generation of the codecs of served APIs before they are needed.
 
 A codec is generated at its first use, which takes a millisecond or more. Without preparation, a broker that has just
-become the leader would pay this for the first request of each kind, while every client of the partition waits.
+become the leader would spend this time at the first request of each kind, while every client of the partition waits.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _URGENT: tuple[type[Message], ...] = (
     ListOffsetsRequest,
     FindCoordinatorRequest,
 )
-"""What clients and followers send when a leader changes."""
+"""Requests of clients and followers after a change of the leader."""
 _PAUSE_S = 0.003
 
 

@@ -1,4 +1,4 @@
-"""One client connection: bytes in, frames in place, replies out in request order."""
+"""A client connection: it receives bytes, parses frames in place, and sends replies in request order."""
 
 from __future__ import annotations
 
@@ -26,26 +26,26 @@ logger = logging.getLogger(__name__)
 
 
 _SIZE = struct.Struct(">i")
-# What one connection may do per wake-up before the others have their turn.
+# Limits of one connection's work per wake-up; then other connections have their turn.
 _RECEIVE_BYTES = 512 * 1024
 _FRAMES = 32
-# Answers that wait for an earlier one count among unread answers from so many bytes on.
+# The size in bytes from which answers that wait for an earlier answer count among unread answers.
 _NOTED_BYTES = 64 * 1024
-# Answers to requests that came together leave together up to this; more is sent while the processor's caches hold
-# it.
+# Answers to requests that were received together are sent together up to this size; more is sent while it is in the
+# processor's caches.
 _CORKED_BYTES = 32 * 1024
 _TLS_BEGINS = b"\x16\x03"
 LAST_ANSWERS_S: Final = 10.0
-"""So long a connection whose session was ended may take for the answers that it still gets."""
+"""The maximum time in seconds for the remaining answers of a connection whose session was ended."""
 _CLOSE: tuple[Part, ...] = (b"close",)
 
 
 @dataclass(frozen=True, slots=True)
 class ConnectionLimits:
-    """What one connection may occupy. A connection over a limit is not read until it is under it again."""
+    """Limits of a connection's resources. A connection over a limit is not read until it is below the limit again."""
 
     request_max_bytes: int = 104_857_600
-    # What says so, for people.
+    # The setting of this limit, for messages.
     request_max_option: str = "socket.request.max.bytes"
     # A request header has at least API key, version and correlation id.
     request_min_bytes: int = 8
@@ -54,24 +54,24 @@ class ConnectionLimits:
 
 
 class OwedReply(Protocol):
-    """What a connection knows of a request: which one it is, since when, and its answer once there is one."""
+    """A connection's view of a request: its identity, its arrival, and its answer once there is one."""
 
     api_key: int
     correlation_id: int
-    # Under which key its time is counted.
+    # API key under which its time is counted.
     timed_as: int
-    # On `time.perf_counter`.
+    # Arrival on `time.perf_counter`.
     began_s: float
-    # None until answered; then the frame to be sent, nothing for acks=0.
+    # None until answered; then the frame to be sent, empty for acks=0.
     parts: Sequence[Part] | None
 
 
 class ClientConnection:
-    """A non-blocking socket on the event loop.
+    """A non-blocking client socket on the event loop.
 
-    Frames are parsed in place in a pooled buffer, which the connection holds only while it holds part of a
-    frame, so an idle connection has none. Requests are handed on as they arrive; replies leave in the order
-    of the requests.
+    Frames are parsed in place in a pooled buffer, which the connection holds only while it holds a part of a frame, so
+    an idle connection has no buffer. Requests are passed on as they arrive; replies are sent in the order of the
+    requests.
     """
 
     __slots__ = (
@@ -128,12 +128,12 @@ class ClientConnection:
         number: int,
         birth: int,
     ) -> None:
-        """`number` rises from connection to connection of this process; `birth` is where the broker's image of the
-        metadata stood at some moment before the peer connected."""
+        """`number` rises from connection to connection of this process. `birth` is the offset of the broker's metadata
+        image at some moment before the peer connected."""
         self.number, self.birth = number, birth
         self._socket, self._readiness = adapter.socket, adapter.readiness
         self._fd, self._mark = adapter.socket.fileno(), adapter.mark
-        # Who the peer is, as far as is known now. Authentication puts another in its place.
+        # The peer's identity, as far as it is known. Authentication replaces it.
         self.session = session
         self.peer_port = peer_port
         self._loop = loop
@@ -144,28 +144,28 @@ class ClientConnection:
         self._on_closed = on_closed
         self._close_callbacks: list[Callable[[], None]] | None = None
         self._received = ReceiveBuffer(self, pool, budget)
-        # Unanswered requests, and answered ones behind them, in the order they came.
+        # Unanswered requests, and the answered ones after them, in order of arrival.
         self._requests: deque[OwedReply] = deque()
-        # Answers that no unanswered request comes before.
+        # Answers that are not preceded by an unanswered request.
         self._out, self._pending = adapter.out, adapter.pending
         self._corked = self._writing = self._has_turn = False
-        # Its answers count among those that are unread, or wait for an earlier answer.
+        # True if its answers count among those that are unread, or wait for an earlier answer.
         self._is_noted = False
-        # The last frame is still being read, in the buffer.
+        # The request whose frame is still in use in the buffer.
         self._held: OwedReply | None = None
-        # While muted: the timer that ends it, and the limits that hold otherwise.
+        # While muted: the timer that ends it, and the regular limits.
         self._muted: tuple[asyncio.TimerHandle, ConnectionLimits] | None = None
         self.closed = False
         # The peer has sent its last byte; replies are still owed.
         self.half_closed = False
-        # The session was taken away: nothing more is read, or begun.
+        # The session was ended: no more requests are read or begun.
         self.session_ended = False
-        # Left by a handler: called when the session has expired, whose peer may still log in anew.
+        # Set by a handler: called when the session has expired; the peer may still log in again.
         self.on_expiry: Callable[[], None] | None = None
-        # What the peer has said to prove that it is a node of the cluster.
+        # The proof of a peer that claims to be a node of the cluster.
         self.node_proof: ServerProof | None = None
         self._false_claim_logged = False
-        # Left by a handler: answers a request that repeats the one before, or returns False.
+        # Set by a handler: answers a request that repeats the previous one, or returns False.
         self.shortcut: Callable[[ClientConnection, memoryview, float], bool] | None = None
         self.last_activity = loop.time()
         self._reading = True
@@ -175,7 +175,7 @@ class ClientConnection:
         return f"{self.session.host}:{self.peer_port} on {self.session.listener}"
 
     def is_broker(self, broker_id: int) -> bool:
-        """Whether the peer has proved to be this broker; that it was not is logged once."""
+        """Return whether the peer has proved to be this broker; the first false claim is logged."""
         if self.session.is_broker(broker_id):
             return True
         if not self._false_claim_logged:
@@ -189,7 +189,7 @@ class ClientConnection:
     def serve(
         self, on_frame: Callable[[ClientConnection, memoryview], None], limits: ConnectionLimits
     ) -> None:
-        """From the next frame on hand them to another, under other limits."""
+        """Pass frames to another function from the next frame on, under other limits."""
         self._on_frame = on_frame
         if self._muted is None:
             self._limits = limits
@@ -201,43 +201,43 @@ class ClientConnection:
 
     @property
     def owes_replies(self) -> bool:
-        """Some request is unanswered."""
+        """True if some request is unanswered."""
         return bool(self._requests)
 
     @property
     def is_blocked_on_peer(self) -> bool:
-        """Replies are ready which the peer does not take."""
+        """True if replies are ready and the peer does not read them."""
         return self._writing
 
     @property
     def frame_bytes(self) -> int:
-        """Size of the last frame that was handed on, without its own length."""
+        """Size of the last frame that was passed on, without its own length."""
         return self._received.last_frame_bytes
 
     @property
     def is_reading(self) -> bool:
-        """Whatever the peer sends is noticed, also that it is gone."""
+        """True if the socket is read, so that a disconnect of the peer is noticed."""
         return self._reading
 
     def fileno(self) -> int:
-        """The socket's descriptor."""
+        """Return the socket's descriptor."""
         return self._fd
 
     @property
     def held_bytes(self) -> int:
-        """Memory that this connection occupies beyond itself: its receive buffer and its queued answers."""
+        """Bytes of memory that this connection occupies: its receive buffer and its queued answers."""
         return self._out.occupied_bytes + self._received.occupied_bytes
 
     # Receiving.
 
     def _on_readable(self) -> None:
-        """Receive and handle until the socket is empty or this connection's turn is over.
+        """Receive and handle requests until the socket is empty or this connection's turn is over.
 
-        A large frame is read to its end and handled before the next one is read, into the same bytes, so that
-        they stay in the processor's cache. The answers leave together.
+        A large frame is read to its end and handled before the next one is read into the same bytes, so that they stay
+        in the processor's cache. The answers are sent together.
         """
         if self._has_turn:
-            return  # complete frames are waiting in the buffer for their turn in this round of the loop
+            return  # Complete frames in the buffer wait for their turn in this round of the loop.
         bytes_left, frames_left = _RECEIVE_BYTES, _FRAMES
         buffer = self._received
         self._corked = True
@@ -269,12 +269,13 @@ class ClientConnection:
             self._mark.expect(buffer.missing() - self._pending())
 
     def look(self) -> None:
-        """Receive what has come, also if it is less than is worth a call by the loop."""
+        """Receive the bytes that have come, even fewer than the low-water mark at which the loop calls back."""
         if self._reading:
             self._on_readable()
 
     def _handle_frames(self, most: int) -> int:
-        """Hand on the whole frames in the buffer, at most `most`; how many more may be read in this turn."""
+        """Pass on the whole frames in the buffer, at most `most`. Returns the number of frames that may still be read
+        in this turn."""
         buffer = self._received
         while (held := buffer.end - buffer.start) >= 4 and not self._is_over_limits():
             size: int = _SIZE.unpack_from(buffer.view, buffer.start)[0]
@@ -307,12 +308,12 @@ class ClientConnection:
             self._uncork()
 
     def hold(self, request: OwedReply) -> None:
-        """Keep the frame of this request where it is, and hand on no other, until `go_on`, or the end."""
+        """Keep the frame of this request in the buffer, and pass on no other, until `go_on` or the end."""
         self._held = request
 
     def go_on(self, request: OwedReply) -> None:
-        """The frame of this request is not needed any more. Said again it means nothing: by then the connection may
-        hold the next one."""
+        """Release the frame of this request. A repeated call has no effect, as the connection may hold the next frame
+        by then."""
         if self._held is not request:
             return
         self._held = None
@@ -321,13 +322,14 @@ class ClientConnection:
             self._settle()
 
     def granted(self) -> None:
-        """The budget has room for the frame: read on, in a turn of its own."""
+        """Continue to read in a separate turn, since the budget has granted memory for the frame."""
         self._loop.call_soon(self._settle)
 
     def hung_up(self, unread_bytes: int) -> None:
-        """While this connection is not read, the peer has sent its last byte, and so many are still in the socket.
+        """Note that the peer has sent its last byte while this connection is not read; `unread_bytes` are in the
+        socket.
 
-        A request that will never be whole is dropped.
+        A request that will never be complete is dropped.
         """
         buffer = self._received
         if buffer.end - buffer.start + self._pending() + unread_bytes < buffer.needed():
@@ -341,7 +343,7 @@ class ClientConnection:
         guess = ""
         if start[:2] == _TLS_BEGINS and not self.session.security_protocol.has_tls:
             guess = " (this looks like TLS, which this listener does not speak)"
-            # So that the client speaks of a failed handshake, and not of an answer of 352 million bytes.
+            # With this alert a client reports a failed handshake, and not an answer of 352 million bytes.
             with suppress(OSError):
                 self._socket.send(HANDSHAKE_FAILURE)
         elif start in (b"GET ", b"POST", b"HEAD", b"PUT "):
@@ -364,14 +366,14 @@ class ClientConnection:
         )
 
     def _settle(self) -> None:
-        """Read, handle what is held, or wait, or close: whatever is due now."""
+        """Read, handle buffered frames, wait, or close, as the state requires."""
         if (
             self._reading
             and not self.half_closed
             and self._received.is_at_rest
             and not self._is_over_limits()
         ):
-            return  # Almost always: all that came is handled, and more may come.
+            return  # This is the usual case: all frames are handled, and more may come.
         if self.closed or self._has_turn:
             return
         buffer = self._received
@@ -394,7 +396,7 @@ class ClientConnection:
                 self._loop.call_soon(self._take_turn)
 
     def _holds_frame(self) -> bool:
-        """A whole frame, or a refusable size, waits in the buffer."""
+        """Return whether the buffer has a whole frame, or a size that must be refused."""
         held = self._received.end - self._received.start
         return held >= 4 and held >= self._received.needed()
 
@@ -404,7 +406,7 @@ class ClientConnection:
             self._readiness.remove_reader(self._fd)
 
     def mute(self, for_ms: int) -> None:
-        """Read and handle nothing for so long, or longer if it is muted already; answers are sent."""
+        """Read and handle nothing for `for_ms`, or longer if the connection is muted already; answers are sent."""
         if self.closed:
             return
         until = self._loop.time() + for_ms / 1000
@@ -428,11 +430,11 @@ class ClientConnection:
     # Answers.
 
     def expect(self, request: OwedReply) -> None:
-        """A request has come in; its answer will be the next in order."""
+        """Add a received request; its answer will be the next in order."""
         self._requests.append(request)
 
     def answer(self, request: OwedReply, parts: Sequence[Part]) -> None:
-        """The frame that answers a request, in parts; sent once all earlier requests are answered."""
+        """Answer a request with a frame in parts; it is sent once all earlier requests are answered."""
         if self.closed:
             release(parts)
             return
@@ -464,20 +466,18 @@ class ClientConnection:
             self._send()
 
     def close_after_replies(self, request: OwedReply) -> None:
-        """Close instead of answering a request, once the answers to earlier requests have been handed to the
-        socket.
-        """
+        """Close instead of answering a request, once the answers to earlier requests were written to the socket."""
         self.answer(request, _CLOSE)
 
     def _close_after_sending(self) -> None:
-        # What the socket does not take at once is lost with the connection: the peer is being cut off.
+        # Bytes that the socket does not take at once are lost with the connection: the peer is being cut off.
         self._send()
         self.close()
 
     # Sending.
 
     def _send(self) -> None:
-        """Send what the socket takes, up to this connection's turn; the rest when it is writable."""
+        """Send the bytes that the socket takes, up to the limit of a turn; the rest when it is writable."""
         out = self._out
         try:
             sent = out.send()
@@ -510,7 +510,7 @@ class ClientConnection:
     # The end.
 
     def call_on_close(self, callback: Callable[[], None]) -> None:
-        """Have `callback()` called once when the connection is closed, at once if it is."""
+        """Call `callback()` once when the connection is closed; at once if it is closed already."""
         if self.closed:
             callback()
         elif self._close_callbacks is None:
@@ -519,10 +519,11 @@ class ClientConnection:
             self._close_callbacks.append(callback)
 
     def end_session(self, waits_for_others: Callable[[int], bool]) -> None:
-        """Read no more, and close once the requests that were read are answered, `LAST_ANSWERS_S` later at the latest.
+        """Read no more requests, and close once the received ones are answered, or after `LAST_ANSWERS_S`.
 
-        So a change is acknowledged that was made before. `waits_for_others` tells by an API key whether such requests
-        wait for others to do something, like a parked fetch: the connection closes instead of answering one.
+        So a change made before is acknowledged. `waits_for_others` returns whether requests of an API key wait for
+        actions of other clients, like a parked fetch: such a request is not answered, and the connection is closed
+        instead.
         """
         if self.closed or self.session_ended:
             return
@@ -537,7 +538,7 @@ class ClientConnection:
         self._settle()
 
     def close(self) -> None:
-        """Close now: what was received and not handled, and what was not sent, is dropped."""
+        """Close now: unhandled requests and unsent answers are dropped."""
         if self.closed:
             return
         self.closed = True

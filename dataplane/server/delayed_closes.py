@@ -1,4 +1,4 @@
-"""Connections that are refused and kept for a moment, so that trying again and again takes time (KIP-306)."""
+"""Refused connections that are closed only after a delay, so that repeated attempts take time (KIP-306)."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from random import random
 from typing import Final
 
 DELAYED_MAX: Final = 1000
-"""So many wait at a time: whoever is refused besides is closed at once."""
+"""The maximum number of delayed closes; further refused connections are closed at once."""
 JITTER: Final = 0.2
-"""A delay is longer by up to this share, so that those who were refused together do not come back together."""
+"""The share by which a delay is randomly extended, so that clients refused together do not come back together."""
 
 
 class DelayedCloses:
-    """What is to be closed, each with its timer."""
+    """The connections to be closed, each with its timer."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -24,7 +24,7 @@ class DelayedCloses:
         return len(self._waiting)
 
     def close_later(self, close: Callable[[], None], delay_ms: float) -> None:
-        """Call `close()` after about so long, or at the end of this turn of the loop if too many wait already."""
+        """Call `close()` after about `delay_ms`, or at the end of this turn of the loop if too many wait already."""
         if len(self._waiting) >= DELAYED_MAX:
             self._loop.call_soon(close)
             return
@@ -33,7 +33,7 @@ class DelayedCloses:
         self._loop.call_later(delay_ms * (1 + JITTER * random()) / 1000, self._close, key)
 
     def close_all(self) -> None:
-        """Now."""
+        """Close all waiting connections now."""
         for key in list(self._waiting):
             self._close(key)
 

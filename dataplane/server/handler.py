@@ -1,4 +1,4 @@
-"""Handlers, which are methods registered for one API and a range of versions, and the request that they are given."""
+"""Handlers: methods that are registered for an API and a range of versions, and the request that they get."""
 
 from __future__ import annotations
 
@@ -29,28 +29,28 @@ if TYPE_CHECKING:
 ErrorResponse = Callable[[Any, KafkaError], Message]
 UnsupportedResponse = Callable[["Handler"], Message]
 FrameTaker = Callable[["ClientRequest", memoryview, int], bool]
-"""Handles a request whose body begins at an offset of its frame: has its connection expect it, and answers it. Or it
-returns False, and has done nothing."""
+"""A function that handles a request whose body begins at an offset of its frame. It calls `expect` on the connection
+and answers the request, or returns False without having done anything."""
 _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 logger = logging.getLogger(__name__)
 
 ELEMENTS_PER_TURN = 10_000
-"""How many elements of arrays a request may have, unless its handler says that it takes more."""
+"""The maximum number of array elements in a request, unless its handler allows more."""
 
 WHOLE_CLUSTER_ELEMENTS = 21_000
-"""For what may be asked about each of a cluster's ten thousand partitions at once, with its topic."""
+"""The maximum for requests about each of a cluster's ten thousand partitions at once, with its topic."""
 
 _REGISTRATION = "__ottla_handles__"
 _SIZE = struct.Struct(">i")
 
 
 def as_kafka_error(error: Exception, subject: object) -> KafkaError:
-    """What a client is told of a failure.
+    """Return the error that a client gets for a failure.
 
-    A handler that answers for many partitions catches whatever one of them raises and passes it through here. So a
-    fault in `subject`, one partition, never spoils the answer for the others. An error that is no KafkaError is a
-    fault of ours: it is logged, and the client reads UNKNOWN_SERVER_ERROR.
+    A handler that answers for many partitions catches each partition's exception and passes it through this function.
+    So a fault in `subject`, one partition, never spoils the answers for the others. An exception other than KafkaError
+    is a fault of the broker: it is logged, and the client gets UNKNOWN_SERVER_ERROR.
     """
     if isinstance(error, KafkaError):
         return error
@@ -90,19 +90,24 @@ def handles(
     The method takes `(request, message)`. A plain method returns the response, or None if it replies later through the
     request, or never (acks=0). A coroutine method runs as a task and returns the response.
 
-    `advertise_from`: a lower first version for ApiVersions than the one really served.
-    `on_error`: builds the response for an error that escapes the method. Needed where the response has no error code
-    of its own at the top.
+    `advertise_from`: a first version for ApiVersions that is lower than the first served version.
+
+    `on_error`: builds the response for an exception of the method. It is needed if the response has no error code at
+    the top.
+
     `on_unsupported`: builds the response, in version 0, to a version outside the range. Without it the connection is
     closed.
-    `elements_max`: a request with more elements in its arrays is refused with POLICY_VIOLATION. So the method need not
-    give others a turn of the event loop, unless one element takes it more than some microseconds.
-    `needs`: what the sender has to be allowed to do. Without it the API is denied to everybody, where there is an
-    authorizer.
-    `takes_frames`: the name of a `FrameTaker` beside the method. It is asked first, but where rights or processor time
-    have to be looked at.
-    `waits_for_others`: its answer waits for others to do something, and tells of it. So nobody gets it whose session
-    was ended meanwhile.
+
+    `elements_max`: a request with more array elements is refused with POLICY_VIOLATION. So the method need not yield to
+    the event loop, unless an element takes it more than some microseconds.
+
+    `needs`: the rights that the sender needs. Without it the API is denied to every client, if there is an authorizer.
+
+    `takes_frames`: the name of a `FrameTaker` beside the method. It is called first, unless rights or processor time
+    must be checked.
+
+    `waits_for_others`: the answer waits for actions of other clients, and reports them. So it is not sent if the
+    session was ended meanwhile.
     """
     first = min_version if advertise_from is None else advertise_from
     registration = _Registration(
@@ -144,7 +149,7 @@ class Handler:
     waits_for_others: bool
 
     def authorize(self, access: Access, message: Any) -> None:
-        """Raises KafkaError if the sender of a message may not call this."""
+        """Raise KafkaError if the sender of a message may not call this API."""
         if self.needs is None:
             raise KafkaError(
                 ErrorCode.CLUSTER_AUTHORIZATION_FAILED, f"nobody may call {self.request_class.__name__}"
@@ -154,13 +159,13 @@ class Handler:
 
 @functools.cache
 def _registered(handlers: type) -> tuple[tuple[str, _Registration], ...]:
-    """The names of a class's `@handles` methods, in alphabetical order."""
+    """Return the names of a class's `@handles` methods, in alphabetical order."""
     found = ((name, getattr(getattr(handlers, name), _REGISTRATION, None)) for name in dir(handlers))
     return tuple((name, registration) for name, registration in found if registration is not None)
 
 
 class HandlerTable:
-    """All handlers of a server by API key; what is not in it is not supported, nor advertised."""
+    """All handlers of a server by API key; other APIs are neither supported nor advertised."""
 
     def __init__(self, *handler_objects: object) -> None:
         self._handlers: dict[int, Handler] = {}
@@ -196,24 +201,24 @@ class HandlerTable:
             )
 
     def get(self, api_key: int) -> Handler | None:
-        """The handler of an API, None if it is not supported."""
+        """Return the handler of an API; None if it is not supported."""
         return self._handlers.get(api_key)
 
     def waits_for_others(self, api_key: int) -> bool:
-        """Return whether requests of an API wait for others to do something."""
+        """Return whether requests of an API wait for actions of other clients."""
         handler = self._handlers.get(api_key)
         return handler is not None and handler.waits_for_others
 
     def __iter__(self) -> Iterator[Handler]:
-        """All handlers in the order of their API keys."""
+        """Iterate over all handlers in the order of their API keys."""
         return iter(sorted(self._handlers.values(), key=lambda handler: handler.api_key))
 
 
 class ClientRequest:
-    """One request of a client, and the place of its reply in the connection's order.
+    """A request of a client, and the place of its reply in the connection's order.
 
-    It is answered once: by `reply`, `reply_parts`, `no_reply` or `close_connection`; answers to a connection
-    that is gone are dropped.
+    It is answered once: by `reply`, `reply_parts`, `no_reply` or `close_connection`; answers to a closed connection are
+    dropped.
     """
 
     __slots__ = (
@@ -245,31 +250,31 @@ class ClientRequest:
         received_at: float,
     ) -> None:
         self.connection = connection
-        # Who has sent it; that the peer authenticates itself anew later changes nothing.
+        # The session of its arrival; a later re-authentication of the peer does not change it.
         self.session = connection.session
         self.api_key = api_key
-        # What its sender may do.
+        # The rights of its sender.
         self.access: Access = EVERYTHING
         # Its bytes, only while its plain handler is called.
         self.frame: memoryview | None = None
-        # Under which key its time is counted.
+        # API key under which its time is counted.
         self.timed_as = api_key
         self.api_version = api_version
         self.correlation_id = correlation_id
         self.client_id = client_id
         # Seconds on the event loop's clock, which stands still during a turn of the loop.
         self.received_at = received_at
-        # Seconds on a clock that does not.
+        # Seconds on a clock that runs during a turn.
         self.began_s = perf_counter()
-        # None until answered; then what the connection sends, nothing for acks=0.
+        # None until answered; then the parts to send, empty for acks=0.
         self.parts: Sequence[Part] | None = None
-        # It has so many elements that its answer may take long to encode.
+        # True if it has so many elements that the encoding of its answer may take long.
         self.is_long = False
-        # The encoding of its answer in a thread.
+        # The task that encodes its answer in a thread.
         self.encoding: asyncio.Task[None] | None = None
-        # What it costs is counted by this, where a quota limits that.
+        # The meter of its cost, if a quota limits that.
         self.meter: RequestMeter | None = None
-        # How long its client has to wait for having gone over quotas.
+        # Time in ms that its client must wait for exceeding quotas.
         self.throttle_ms = 0
 
     @property
@@ -279,7 +284,7 @@ class ClientRequest:
 
     @property
     def holders(self) -> tuple[str, str]:
-        """Return who claims the memory that the request makes the broker keep: its principal and address."""
+        """The owners of the memory that the request makes the broker keep: its principal and address."""
         return str(self.session.principal), self.session.host
 
     @property
@@ -288,18 +293,18 @@ class ClientRequest:
         return self.session.listener
 
     def throttle(self, for_ms: int) -> None:
-        """The client went over a quota: it is told so, and its connection is not read for so long (KIP-219)."""
+        """Tell the client that it exceeded a quota, and do not read its connection for `for_ms` (KIP-219)."""
         if for_ms > self.throttle_ms:
             self.throttle_ms = for_ms
             self.connection.mute(for_ms)
 
     def spend(self, seconds: float) -> None:
-        """Count processor time that a thread has spent for the request, where a quota limits that."""
+        """Count processor time that a thread has spent for the request, if a quota limits that."""
         if self.meter is not None:
             self.meter.spend(seconds)
 
     def charge(self) -> None:
-        """Charge the client what the request has cost so far, where a quota limits that."""
+        """Charge the client for the request's cost so far, if a quota limits that."""
         if self.meter is not None:
             self.throttle(self.meter.charge())
 
@@ -312,7 +317,7 @@ class ClientRequest:
         self.connection.answer(self, (self._encoded(message),))
 
     async def reply_when_encoded(self, message: Message) -> None:
-        """The same; what takes long to encode is encoded in a thread, and others have their turns."""
+        """Answer with a response. A large one is encoded in a thread, so that the event loop is not blocked."""
         if is_large(message):
             self._tell_throttle(message)
             self.connection.answer(self, (await asyncio.to_thread(self._encoded, message),))
@@ -335,7 +340,7 @@ class ClientRequest:
     def reply_parts(self, parts: Sequence[Part]) -> None:
         """Answer with an encoded body in parts, which are sent without being copied or joined.
 
-        Slices of the log are released once sent, or at once if the connection is gone.
+        Slices of the log are released once sent, or at once if the connection is closed.
         """
         header = response_header(self.api_key, self.api_version, self.correlation_id)
         size = len(header)
@@ -355,7 +360,6 @@ class ClientRequest:
         self.connection.answer(self, ())
 
     def close_connection(self) -> None:
-        """Answer by closing the connection, after the replies to earlier requests, which are sent if they are
-        ready.
-        """
+        """Close the connection instead of an answer, after the replies to earlier requests, which are sent if they are
+        ready."""
         self.connection.close_after_replies(self)

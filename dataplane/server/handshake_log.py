@@ -1,7 +1,7 @@
-"""Failed TLS handshakes, for the log: strangers cause them, so their number must not fill it.
+"""The log of failed TLS handshakes. Unauthenticated peers cause them, so their number must not fill the log.
 
-A peer that leaves before its handshake is done is counted: port scans, health checks and clients that give up do so. A
-failure is told once for its address and reason, and counted then. Once a minute a line tells the counts.
+Peers that disconnect before their handshake is complete are only counted: port scans, health checks and clients that
+give up do so. A failure is logged once for its address and reason, then counted. Once a minute a line has the counts.
 """
 
 from __future__ import annotations
@@ -14,29 +14,29 @@ logger = logging.getLogger(__name__)
 
 TOLD_EVERY_S: Final = 60.0
 REASONS_MAX: Final = 100
-"""Failures that are told by themselves between two lines of counts."""
+"""The number of failures that are logged singly between two lines of counts."""
 
 
 class HandshakeLog:
     """The failures since the last line of counts."""
 
     def __init__(self, now: float) -> None:
-        """`now`: seconds on a steady clock."""
+        """`now` is in seconds on a monotonic clock."""
         self.hang_ups = 0
-        """Peers that have left, since the start."""
+        """Number of peers that have disconnected since the start."""
         self._next_s = now + TOLD_EVERY_S
         self._told: set[tuple[str, str]] = set()
-        # By listener.
+        # by listener
         self._left: Counter[str] = Counter()
         self._untold: Counter[str] = Counter()
 
     def left(self, listener: str) -> None:
-        """Count a peer that has left."""
+        """Count a peer that has disconnected."""
         self.hang_ups += 1
         self._left[listener] += 1
 
     def failed(self, host: str, listener: str, reason: str, line: str) -> None:
-        """Tell a failure by its line, unless its address has had the same reason."""
+        """Log a failure with `line`, unless the same address and reason were logged already."""
         if (host, reason) in self._told or len(self._told) >= REASONS_MAX:
             self._untold[listener] += 1
             return
@@ -44,7 +44,7 @@ class HandshakeLog:
         logger.warning("%s", line)
 
     def sweep(self, now: float) -> None:
-        """Tell the counts, if it is time. To be called now and then."""
+        """Log the counts, if it is time. The server calls this periodically."""
         if now < self._next_s:
             return
         self._next_s = now + TOLD_EVERY_S

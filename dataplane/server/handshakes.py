@@ -1,4 +1,4 @@
-"""TLS handshakes of peers that have connected, until they are connections or gone."""
+"""TLS handshakes of accepted peers, until they become connections or are closed."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .handshake_log import HandshakeLog
 logger = logging.getLogger(__name__)
 
 STEPS_PER_TURN: Final = 8
-"""A step may take the processor a millisecond (RSA): the loop has other work, too."""
+"""The maximum number of steps per turn of the loop, since a step may take the processor a millisecond (RSA)."""
 _PEEKED_BYTES: Final = 8
 _DROPPED_BYTES: Final = 64 * 1024
 _HTTP: Final = (b"GET ", b"POST", b"HEAD", b"PUT ")
@@ -29,8 +29,11 @@ _HTTP: Final = (b"GET ", b"POST", b"HEAD", b"PUT ")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Newcomer:
-    """A peer that was accepted. `birth` is where the broker's image stood before it connected. It has until `deadline`,
-    by the loop's clock, to prove who it is."""
+    """An accepted peer.
+
+    `birth` is the offset of the broker's metadata image before it connected. The peer must prove its identity until
+    `deadline` on the loop's clock.
+    """
 
     sock: socket.socket
     session: PeerSession
@@ -43,11 +46,11 @@ class Newcomer:
 
 
 class _NoTls(Exception):
-    """What came first is no handshake; the text guesses what it is."""
+    """An error: the first bytes are no handshake; the text guesses what they are."""
 
 
 class _Handshake:
-    """One that is under way."""
+    """A handshake in progress."""
 
     __slots__ = ("fd", "is_shaken", "newcomer", "stream", "timer", "tls")
 
@@ -55,14 +58,14 @@ class _Handshake:
         self.newcomer, self.tls = newcomer, tls
         self.fd = newcomer.sock.fileno()
         self.timer: asyncio.TimerHandle | None = None
-        # None until the peer has said something that is TLS.
+        # None until the peer has sent bytes of TLS.
         self.stream: TlsStream | None = None
         self.is_shaken = False
 
     def step(self) -> bool:
-        """Go on by what has come: whether the socket has taken what there is to say.
+        """Continue with the received bytes. Returns whether the socket has taken all bytes to send.
 
-        Raises BlockingIOError if nothing has come, _NoTls, and another OSError.
+        Raises BlockingIOError if nothing was received, _NoTls, and another OSError.
         """
         if self.stream is None:
             _check_first(self.newcomer.sock.recv(_PEEKED_BYTES, socket.MSG_PEEK))
@@ -76,10 +79,10 @@ class _Handshake:
 
 
 class Handshakes:
-    """All that are under way. Whoever takes too long is cut off.
+    """All handshakes in progress. Peers that take too long are disconnected.
 
-    They go on by callbacks of the loop. A task for each, with its futures and its timeout, took the processor 0.3 ms
-    more, and OpenSSL alone takes 0.7.
+    They advance by callbacks of the loop. A task for each, with its futures and its timeout, took the processor 0.3 ms
+    more; OpenSSL alone takes 0.7 ms.
     """
 
     def __init__(
@@ -91,15 +94,15 @@ class Handshakes:
         loop: asyncio.AbstractEventLoop,
     ) -> None:
         """`done` is called with the principal of the peer's certificate, or `failed`. When `done` is called, the loop
-        still looks for bytes to receive: whoever gets the stream puts a reader of its own in the place of the last.
-        `progressed` is called when a peer has begun its handshake, and when it is done."""
+        still has a reader for the socket: the new owner of the stream must replace it. `progressed` is called when a
+        peer has begun its handshake, and when it is complete."""
         self._timeout_s = timeout_s
         self._done = done
         self._failed = failed
         self._progressed = progressed
         self._loop = loop
         self._running: dict[Newcomer, _Handshake] = {}
-        # Of this turn of the loop.
+        # steps in this turn of the loop
         self._steps = 0
         self.failures = 0
         self.log = HandshakeLog(loop.time())
@@ -108,7 +111,7 @@ class Handshakes:
         return len(self._running)
 
     def begin(self, newcomer: Newcomer, tls: ListenerTls) -> None:
-        """Shake hands with the peer."""
+        """Begin a handshake with the peer."""
         handshake = _Handshake(newcomer, tls)
         timeout_s = min(self._timeout_s, newcomer.deadline - self._loop.time())
         handshake.timer = self._loop.call_later(timeout_s, self._too_late, handshake, timeout_s)
@@ -116,12 +119,12 @@ class Handshakes:
         self._loop.add_reader(handshake.fd, self._go_on, handshake)
 
     def close(self) -> None:
-        """End them all."""
+        """End all handshakes."""
         for newcomer in list(self._running):
             self.cut_off(newcomer)
 
     def cut_off(self, newcomer: Newcomer) -> bool:
-        """End the handshake with this peer; False if there is none."""
+        """End the handshake with this peer. Returns False if there is none."""
         handshake = self._running.get(newcomer)
         if handshake is None:
             return False
@@ -129,9 +132,9 @@ class Handshakes:
         return True
 
     def _go_on(self, handshake: _Handshake) -> None:
-        """Something has come, or the peer is gone."""
+        """Continue after bytes were received, or the peer has disconnected."""
         if self._steps == STEPS_PER_TURN:
-            return  # The loop tells of it again in its next turn.
+            return  # The loop calls this again in its next turn.
         if self._steps == 0:
             self._loop.call_soon(self._next_turn)
         self._steps += 1
@@ -221,15 +224,17 @@ class Handshakes:
 
 
 def _say_failure(sock: socket.socket) -> None:
-    """Clients know the mismatch by the alert. What has come is read before: with bytes unread the kernel would send a
-    reset, and a client may see nothing else."""
+    """Send the alert by which clients recognize the mismatch.
+
+    Received bytes are read before: with unread bytes the kernel would send a reset, and a client may see nothing else.
+    """
     with suppress(OSError):
         sock.recv(_DROPPED_BYTES)
         sock.send(HANDSHAKE_FAILURE)
 
 
 def _check_first(begin: bytes) -> None:
-    """Raises _NoTls for what is something else, and OSError if nothing came."""
+    """Raise _NoTls for bytes that begin no handshake, and OSError if nothing came."""
     if not begin:
         raise ConnectionResetError("it has sent nothing")
     if begin[0] == TLS_HANDSHAKE:

@@ -1,4 +1,4 @@
-"""A listening socket. It accepts on the event loop, a bounded number at a time, and survives what `accept` refuses."""
+"""A listening socket. It accepts on the event loop, a limited number at a time, and survives errors of `accept`."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ _RESERVE_SHARE, _RESERVE_MIN = 16, 32
 
 
 class PortInUse(OSError):
-    """Another process listens on the configured address."""
+    """An error: another process listens on the configured address."""
 
 
 class ListeningSocket:
-    """One named listening address."""
+    """A named listening address."""
 
     def __init__(
         self,
@@ -37,12 +37,12 @@ class ListeningSocket:
         loop: asyncio.AbstractEventLoop,
         position: Callable[[], int],
     ) -> None:
-        """Bind and listen, without accepting yet; port 0 picks a free one. `position` rises with time. Raises
-        PortInUse or OSError."""
+        """Bind and listen, without accepting yet; port 0 picks a free one. `position` returns a number that rises with
+        time. Raises PortInUse or OSError."""
         self.name = name
         self._position = position
         self.empty_at = -1
-        """The position when nobody was waiting to be accepted: whoever is accepted afterwards has connected since."""
+        """The position when no connection was waiting: connections accepted afterwards were made since."""
         self._accept = accept
         self._loop = loop
         self._socket = _bind(name, host, port, backlog)
@@ -57,16 +57,16 @@ class ListeningSocket:
         self._loop.add_reader(self._socket.fileno(), self.accept_waiting)
 
     def close(self) -> None:
-        """Stop listening; accepted connections live on."""
+        """Stop listening; accepted connections remain open."""
         if self._accepting:
             self._accepting = False
             self._loop.remove_reader(self._socket.fileno())
         self._socket.close()
 
     def accept_waiting(self) -> None:
-        """Accept the connections that wait.
+        """Accept the waiting connections.
 
-        Call it whenever the metadata position moves, too. Then every connection that comes later is younger than that
+        It must also be called whenever the metadata position advances. Then every later connection is younger than that
         position.
         """
         for _ in range(_ACCEPTS_PER_WAKE_UP):
@@ -80,11 +80,11 @@ class ListeningSocket:
             except (InterruptedError, ConnectionAbortedError):
                 return
             except OSError as error:
-                # Of descriptors, or of one connection, which a firewall may forbid. Also who has the metadata followed
-                # comes here, and that is not to fail for it.
+                # Descriptors may be missing, or a firewall may forbid a connection. The code that follows the metadata
+                # calls this, too, and must not fail because of it.
                 self._wait(error.strerror)
                 return
-            if sock.fileno() >= self._descriptors_max:  # The kernel gives the lowest number that is free.
+            if sock.fileno() >= self._descriptors_max:  # The kernel assigns the lowest free number.
                 sock.close()
                 self._wait("the other descriptors are kept for files")
                 return
@@ -97,7 +97,7 @@ class ListeningSocket:
         self.pause(_PAUSE_SECONDS)
 
     def pause(self, seconds: float) -> None:
-        """Accept nobody for so long: connections wait in the kernel."""
+        """Accept no connections for `seconds`: they wait in the kernel."""
         self._loop.remove_reader(self._socket.fileno())
         self._accepting = False
         self._loop.call_later(seconds, self._resume)
@@ -108,8 +108,10 @@ class ListeningSocket:
 
 
 def descriptors_of_connections(limit: int) -> int:
-    """Below which number a connection's descriptor has to be, where a process may have `limit` of them (-1: all it
-    likes). The others are kept for files: strangers who connect must not keep a log from being opened for a record.
+    """Return the number below which a connection's descriptor must be, if a process may have `limit` descriptors (-1:
+    no limit).
+
+    The others are reserved for files: clients that connect must not prevent the opening of a log.
     """
     return limit - max(_RESERVE_MIN, limit // _RESERVE_SHARE) if limit >= 0 else sys.maxsize
 

@@ -1,7 +1,7 @@
-"""Requests with very many elements, which are read in time slices.
+"""Requests with very many elements, which are parsed in time slices.
 
-A request is read in place, in its connection's receive buffer. So its memory stays counted in the receive budget, and
-the connection hands on no other request meanwhile. A few such requests are read at the same time, and some more are
+A request is parsed in place, in its connection's receive buffer. So its memory stays counted in the receive budget, and
+the connection passes on no other request meanwhile. A few such requests are parsed at the same time, and some more are
 handled. The others wait in their buffers.
 """
 
@@ -18,14 +18,14 @@ from .connection import ClientConnection
 from .handler import Handler
 
 LONG_FRAME_BYTES: Final = 16 * 1024
-"""A smaller request is read at once: so few bytes hold no more elements than one turn takes."""
+"""The size in bytes up to which a request is parsed at once, as it cannot hold more elements than one turn takes."""
 READ_AT_ONCE: Final = 4
 RUN_AT_ONCE: Final = 32
-"""How many are read or handled, which may include a wait for the quorum."""
+"""The maximum number of requests that are parsed or handled, which may include a wait for the quorum."""
 ELEMENTS_MAX: Final = 100_000
-"""No request has more: what takes so much memory is not read to its end."""
+"""The maximum number of elements of any request: a larger one would take too much memory, so its parsing stops."""
 ELEMENTS_AT_ONCE: Final = 1000
-"""As many are read in one turn."""
+"""The number of elements that are parsed in one turn."""
 
 _M = TypeVar("_M", bound=Message)
 
@@ -33,9 +33,10 @@ _M = TypeVar("_M", bound=Message)
 async def read_in_time_slices(
     connection: ClientConnection, steps: Generator[int, None, _M]
 ) -> tuple[_M, int] | None:
-    """The message and the number of its elements. None if the connection was closed meanwhile, which frees the buffer.
+    """Return the message and the number of its elements; None if the connection was closed meanwhile, which frees the
+    buffer.
 
-    Raises MalformedMessage, also where there are more than `ELEMENTS_MAX`.
+    Raises MalformedMessage, also for more than `ELEMENTS_MAX`.
     """
     elements = turn = 0
     try:
@@ -54,7 +55,8 @@ async def read_in_time_slices(
 
 
 def check_elements(handler: Handler, elements: int) -> None:
-    """Raises POLICY_VIOLATION if the handler takes fewer, as Kafka does for large batches of its admin client."""
+    """Raise POLICY_VIOLATION if the handler allows fewer elements, as Kafka does for large batches of its admin
+    client."""
     if elements > handler.elements_max:
         raise KafkaError(
             ErrorCode.POLICY_VIOLATION,

@@ -1,8 +1,9 @@
-"""How much has to have come before a connection is read: with a large frame begun, not each of its small pieces.
+"""The number of bytes that must arrive before a connection is read: within a large frame, its small pieces cause no
+wake-up.
 
-A client that encrypts sends what lies apart in its memory as records of TLS of their own, a kilobyte or less at a time.
-A quick broker would wake up for each of them. The kernel calls it for many together (SO_RCVLOWAT). It calls it at once
-when the peer has sent its last byte, or the connection is broken.
+A client that encrypts sends separate pieces of memory as separate TLS records, a kilobyte or less at a time. A fast
+broker would wake up for each record. With SO_RCVLOWAT the kernel reports many together. It reports at once when the
+peer has sent its last byte, or the connection is broken.
 """
 
 from __future__ import annotations
@@ -11,11 +12,11 @@ import socket
 from typing import Final
 
 MARK_BYTES: Final = 32 * 1024
-"""The most that is waited for. Linux gives a socket room for four times as much, so the peer never has to stop."""
+"""The maximum mark. Linux gives a socket room for four times as much, so the peer never has to stop."""
 
 
 class LowWaterMark:
-    """That of one socket."""
+    """The low-water mark of a socket."""
 
     __slots__ = ("_bytes", "_socket")
 
@@ -24,7 +25,7 @@ class LowWaterMark:
         self._bytes = 1
 
     def expect(self, missing_bytes: int) -> None:
-        """The peer owes at least so many bytes, and there is little to do before they have come."""
+        """Set the mark for a peer that owes at least `missing_bytes`, before which there is little to do."""
         mark = MARK_BYTES if missing_bytes >= MARK_BYTES else 1
         if mark != self._bytes:
             self._bytes = mark

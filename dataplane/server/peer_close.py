@@ -1,6 +1,6 @@
-"""Notices that a peer has closed a connection which the server does not read at the moment.
+"""The detection of disconnected peers on connections that are not read at the moment.
 
-The event loop reports that only for connections that are read.
+The event loop detects that only on connections that are read.
 """
 
 from __future__ import annotations
@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from .connection import ClientConnection
 
-# Only Linux tells of a peer that has sent its last byte; elsewhere it is noticed once the connection is read.
+# Only Linux reports that a peer has sent its last byte; elsewhere it is noticed once the connection is read.
 _LAST_BYTE_SENT = getattr(select, "POLLRDHUP", 0)
 _GONE = select.POLLERR | select.POLLHUP | select.POLLNVAL
 
 
 def notify_closed_peers(unread: Collection[ClientConnection]) -> None:
-    """Look at all of them in one system call. Close those whose peer is gone, and tell the others what is left."""
+    """Check all connections in one system call. Close those whose peer has disconnected, and notify the others of the
+    unread bytes."""
     if not unread:
         return
     poll = select.poll()

@@ -1,4 +1,5 @@
-"""Parks requests until a condition or a deadline. One timer serves all of them, and a cancel is cheap."""
+"""The purgatory: requests that are parked until a condition or a deadline. One timer serves all of them, and cancelling
+is cheap."""
 
 from __future__ import annotations
 
@@ -10,7 +11,7 @@ _COMPACT_AT = 256
 
 
 class Parked:
-    """A parked request's place in the purgatory. Falsy once cancelled or expired."""
+    """A parked request's entry in the purgatory. It is falsy once cancelled or expired."""
 
     __slots__ = ("_on_expire", "_purgatory", "deadline")
 
@@ -23,7 +24,7 @@ class Parked:
         return self._on_expire is not None
 
     def cancel(self) -> bool:
-        """Leave without expiring; True if it was still parked."""
+        """Remove the entry without expiry. Returns True if it was still parked."""
         if self._on_expire is None:
             return False
         self._on_expire = None
@@ -38,14 +39,13 @@ class Parked:
 class Purgatory:
     """Deadlines on the event loop.
 
-    Most parked requests are answered long before their deadline, so a cancelled entry stays in the heap until
-    it comes up or the dead outnumber the living, and the loop's timer is armed only for the earliest
-    deadline.
+    Most parked requests are answered long before their deadline. So a cancelled entry stays in the heap until its
+    deadline, or until cancelled entries are the majority. The loop's timer is set only for the earliest deadline.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
-        # By their deadlines; the number keeps two with the same one in the order in which they came.
+        # Ordered by deadline; the number keeps entries with equal deadlines in order of arrival.
         self._heap: list[tuple[float, int, Parked]] = []
         self._parked = 0
         self._dead = 0
@@ -65,7 +65,7 @@ class Purgatory:
         return parked
 
     def close(self) -> None:
-        """Forget everything that is parked; nothing expires any more."""
+        """Drop all parked entries; none of them expires."""
         if self._timer is not None:
             self._timer.cancel()
         self._heap.clear()
@@ -88,7 +88,7 @@ class Purgatory:
     def _expire(self) -> None:
         self._timer = None
         self._armed_for = float("inf")
-        # The loop's clock has millisecond ticks: what falls due within the current one is due.
+        # The loop's clock has millisecond ticks, so a deadline within the current one is due.
         now = self._loop.time() + 0.001
         due: list[Callable[[], None]] = []
         while self._heap and self._heap[0][0] <= now:

@@ -1,18 +1,18 @@
-"""Who may hold memory for a request that is still arriving: a fair semaphore over bytes.
+"""A budget of memory for requests that are still arriving: a fair semaphore over bytes.
 
-Pure: time comes in as an argument. A connection that is owed more than the smallest buffer asks for the whole
-size of its request at once, so nobody holds half of what it needs while another holds the other half. Five rules:
+Pure: time is passed as an argument. A connection that needs more than the smallest buffer asks for the whole size of
+its request at once, so no connection holds half of its need while another holds the other half. There are five rules:
 
-- Requests of up to `MEDIUM_BYTES` may use the whole budget, larger ones three quarters of it. While a larger one
-  waits, the others keep to their quarter. So neither kind can lock the other out.
-- Within a kind those who wait are served in turn: the oldest, then the newest, then the oldest again. Under a
-  flood of requests that never finish, the newest is the one whose client still waits for an answer; and the oldest
-  is served all the same. Nobody is passed over because it is large.
-- A request that is larger than its share is granted when no other of its kind is arriving. So those who hold too
+- Requests of up to `MEDIUM_BYTES` may use the whole budget, larger ones three quarters of it. While a larger request
+  waits, the medium ones are limited to their quarter. So neither kind can exclude the other.
+- Within a kind the waiting connections are served in turn: the oldest, then the newest, then the oldest again. Under a
+  flood of requests that never finish, the newest is the one whose client still waits for an answer; and the oldest is
+  served all the same. No connection is passed over because its request is large.
+- A request that is larger than its share is granted when no other of its kind is arriving. So connections that hold too
   little, and wait for the rest, never wait for each other.
-- While somebody waits, a holder whose request arrives so slowly that it would take `SLOWEST_S` is late, judged
-  over `PATIENCE_S`. One that the server itself does not read is late after `PAUSED_PATIENCE_S`.
-- Whoever is closed gives back what it holds, and its place in the queue.
+- While any connection waits, a holder is late if its request arrives so slowly that it would take `SLOWEST_S`, judged
+  over `PATIENCE_S`. A holder that the server itself does not read is late after `PAUSED_PATIENCE_S`.
+- A closed connection gives back what it holds, and its place in the queue.
 """
 
 from __future__ import annotations
@@ -24,52 +24,53 @@ from typing import Final, Generic, Protocol, TypeVar
 MEDIUM_BYTES: Final = 2 * 1024 * 1024
 PATIENCE_S: Final = 3.0
 SLOWEST_S: Final = 120.0
-"""By default producers give a record up after so long (delivery.timeout.ms)."""
+"""The default time in seconds after which producers give a record up (delivery.timeout.ms)."""
 PAUSED_PATIENCE_S: Final = 30.0
-"""By default clients wait so long for an answer (request.timeout.ms)."""
+"""The default time in seconds that clients wait for an answer (request.timeout.ms)."""
 
 
 class Receiver(Protocol):
-    """Whoever receives requests."""
+    """A receiver of requests."""
 
     def granted(self) -> None:
-        """The grant that it waited for is its own now."""
+        """Note that the grant that the receiver waited for was made."""
 
 
 _Owner = TypeVar("_Owner", bound=Receiver)
 
 
 class Grant(Generic[_Owner]):
-    """What one receiver holds of the budget, and what it waits for."""
+    """The memory that a receiver holds of the budget, and that it waits for."""
 
     __slots__ = ("_mark_bytes", "_mark_s", "_paused", "arrived_bytes", "held_bytes", "owner", "wanted_bytes")
 
     def __init__(self, owner: _Owner) -> None:
         self.owner = owner
-        #: what it waits for in place of what it holds, or 0
+        #: bytes that it waits for instead of those that it holds, or 0
         self.wanted_bytes = 0
         self.begin(0)
 
     def begin(self, held_bytes: int) -> None:
-        """It holds so much from now on."""
+        """Begin to hold `held_bytes`."""
         self.held_bytes = held_bytes
-        #: how much has been received under this grant, kept up to date by the owner
+        #: number of bytes received under this grant, updated by the owner
         self.arrived_bytes = 0
         self._paused = False
-        # Where `arrived_bytes` stood when it was last judged, and when that was; -1 if it has not been since.
+        # The value of `arrived_bytes` at the last judgement, and the time of that; -1 if there was none.
         self._mark_bytes, self._mark_s = 0, -1.0
 
     def pause(self) -> None:
-        """The server does not read the owner for now, for reasons that are not the budget."""
+        """Note that the server does not read the owner for now, for reasons other than the budget."""
         self._paused = True
 
     def resume(self) -> None:
-        """The server reads it again."""
+        """Note that the server reads the owner again."""
         if self._paused:
             self._paused, self._mark_s = False, -1.0
 
     def is_late(self, now_s: float) -> bool:
-        """Whether too little has come since it was last judged; judged no more often than patience allows."""
+        """Return whether too few bytes have come since the last judgement; it is judged no more often than the
+        patience."""
         if self._mark_s < 0:
             self.mark(now_s)
             return False
@@ -82,12 +83,12 @@ class Grant(Generic[_Owner]):
         return late
 
     def mark(self, now_s: float) -> None:
-        """Judge by what comes from now on."""
+        """Judge by the bytes that come from now on."""
         self._mark_s, self._mark_bytes = now_s, self.arrived_bytes
 
 
 class _Kind(Generic[_Owner]):
-    """The grants of one kind of size."""
+    """The grants of a kind of size, medium or large."""
 
     def __init__(self) -> None:
         # Invariant: held_bytes is the sum over `holding`; `active` counts those in it that wait for nothing.
@@ -100,16 +101,16 @@ class _Kind(Generic[_Owner]):
         self._turn_of_newest = False
 
     def next(self) -> Grant[_Owner]:
-        """Whose turn it is among those who wait."""
+        """Return the waiting grant whose turn it is."""
         return next(reversed(self.waiting) if self._turn_of_newest else iter(self.waiting))
 
     def served(self, grant: Grant[_Owner]) -> None:
-        """It was its turn."""
+        """Note that the grant has had its turn."""
         del self.waiting[grant]
         self._turn_of_newest = not self._turn_of_newest
 
     def judged(self, now_s: float, *, short: bool) -> list[Grant[_Owner]]:
-        """Who is late; nobody is before others have had to wait for a while."""
+        """Return the late grants; there are none before other receivers have waited for a while."""
         began, self._was_short = short and not self._was_short, short
         if began:
             for grant in self.holding:
@@ -120,7 +121,7 @@ class _Kind(Generic[_Owner]):
 
 
 class ReceiveBudget(Generic[_Owner]):
-    """`budget_bytes` shared out among requests that are larger than the smallest buffer."""
+    """A budget of `budget_bytes` for requests that are larger than the smallest buffer."""
 
     def __init__(self, budget_bytes: int) -> None:
         self.budget_bytes = budget_bytes
@@ -131,21 +132,21 @@ class ReceiveBudget(Generic[_Owner]):
 
     @property
     def held_bytes(self) -> int:
-        """What is granted."""
+        """The number of granted bytes."""
         return self._medium.held_bytes + self._large.held_bytes
 
     @property
     def waiting(self) -> int:
-        """How many receivers wait."""
+        """The number of waiting receivers."""
         return len(self._medium.waiting) + len(self._large.waiting)
 
     def grants(self) -> Iterator[Grant[_Owner]]:
-        """All who hold or wait; one that does both comes twice."""
+        """Yield all grants that hold or wait; a grant that does both is yielded twice."""
         for kind in (self._medium, self._large):
             yield from chain(kind.holding, kind.waiting)
 
     def take(self, owner: _Owner, size_bytes: int) -> Grant[_Owner] | None:
-        """A grant at once, or None where the owner would have to wait."""
+        """Return a grant at once; None if the owner would have to wait."""
         kind = self._kind_of(size_bytes)
         if kind.waiting or not self._fits(kind, size_bytes):
             return None
@@ -154,10 +155,10 @@ class ReceiveBudget(Generic[_Owner]):
         return grant
 
     def ask(self, owner: _Owner, size_bytes: int, instead_of: Grant[_Owner] | None) -> Grant[_Owner]:
-        """A grant of `size_bytes` in place of what the owner holds so far.
+        """Return a grant of `size_bytes` that replaces the owner's present one.
 
-        It is the owner's own on return if it wants nothing. Otherwise the owner keeps what it holds, and `granted`
-        is called later.
+        It is valid on return if its `wanted_bytes` is 0. Otherwise the owner keeps what it holds, and `granted` is
+        called later.
         """
         grant = instead_of or Grant(owner)
         if grant.held_bytes:
@@ -174,7 +175,7 @@ class ReceiveBudget(Generic[_Owner]):
         return grant
 
     def give_back(self, grant: Grant[_Owner]) -> None:
-        """The owner holds nothing any more, and waits no longer."""
+        """Release all bytes of a grant, and its place in the queue."""
         if grant.wanted_bytes:
             del self._kind_of(grant.wanted_bytes).waiting[grant]
         elif grant.held_bytes:
@@ -185,7 +186,8 @@ class ReceiveBudget(Generic[_Owner]):
             self._serve()
 
     def late(self, now_s: float) -> list[_Owner]:
-        """Owners to be closed, since others wait for what they hold. To be called about once a second."""
+        """Return the owners to close, since others wait for the memory that they hold. To be called about once a
+        second."""
         medium, large = self._medium, self._large
         borrowed = medium.held_bytes > self._medium_bytes
         hindered = (bool(medium.waiting or (large.waiting and borrowed)), bool(large.waiting))
@@ -209,11 +211,11 @@ class ReceiveBudget(Generic[_Owner]):
         return room and large.held_bytes + size_bytes <= self._large_bytes
 
     def _serve(self, asking: Grant[_Owner] | None = None) -> None:
-        """Grant in turn what there is room for; who asks right now is not called."""
+        """Grant memory in turn while there is room. The grant `asking`, whose owner is just asking, is not notified."""
         for kind in (self._large, self._medium):
             while kind.waiting:
                 grant = kind.next()
-                # What it holds so far counts until it is exchanged, as both are in memory then.
+                # The present memory counts until the exchange, as both are in use then.
                 if not self._fits(kind, grant.wanted_bytes):
                     break
                 kind.served(grant)

@@ -1,4 +1,4 @@
-"""The receive buffer of one connection: bytes that are not handled yet, and the memory they occupy."""
+"""The receive buffer of a connection: unhandled bytes, and the memory that they occupy."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from .buffers import SMALLEST_BYTES, Buffer, BufferPool
 from .receive_budget import MEDIUM_BYTES, Grant, ReceiveBudget, Receiver
 
 _SIZE = struct.Struct(">i")
-# The first bytes of a frame are read into a buffer of the last frame's size, up to this.
+# The first bytes of a frame are received into a buffer of the last frame's size, up to this limit.
 _LARGEST_GUESS_BYTES = MEDIUM_BYTES
 
 _Owner = TypeVar("_Owner", bound=Receiver)
@@ -18,8 +18,8 @@ _Owner = TypeVar("_Owner", bound=Receiver)
 class ReceiveBuffer(Generic[_Owner]):
     """A pooled buffer with a part of the stream, `view[start:end]`, which begins with a frame.
 
-    A frame that is larger than the smallest buffer has to fill that first, so that a claim alone commits no memory.
-    Then it waits until the budget grants its whole size.
+    A frame that is larger than the smallest buffer must fill that buffer first, so that a claimed size alone commits no
+    memory. Then it waits until the budget grants its whole size.
     """
 
     __slots__ = ("_budget", "_buffer", "_owner", "_pool", "end", "grant", "last_frame_bytes", "start", "view")
@@ -32,9 +32,9 @@ class ReceiveBuffer(Generic[_Owner]):
         self._buffer: Buffer | None = None
         self.view = memoryview(b"")
         self.start = self.end = 0
-        #: leave to hold a buffer that is not of the smallest, or the wait for it
+        #: permission to hold a buffer larger than the smallest, or the wait for it
         self.grant: Grant[_Owner] | None = None
-        #: size of the last frame that was handed on, without its own length
+        #: size of the last frame that was passed on, without its own length
         self.last_frame_bytes = 0
 
     @property
@@ -44,22 +44,24 @@ class ReceiveBuffer(Generic[_Owner]):
 
     @property
     def waits(self) -> bool:
-        """The budget has no room for the frame yet."""
+        """True if the budget has no room for the frame yet."""
         return self.grant is not None and self.grant.wanted_bytes > 0
 
     def needed(self) -> int:
-        """The size of the frame at `start`, with its length, as far as it is known."""
+        """Return the size of the frame at `start`, with its length field, as far as it is known."""
         if self.end - self.start < 4:
             return 4
         return 4 + int(_SIZE.unpack_from(self.view, self.start)[0])
 
     def missing(self) -> int:
-        """How many bytes the frame at `start` lacks at least; 0 or less if it is whole, or there is none."""
+        """Return the minimum number of missing bytes of the frame at `start`; 0 or less if it is complete, or there is
+        none."""
         held = self.end - self.start
         return self.needed() - held if held else 0
 
     def space(self, bytes_max: int) -> memoryview | None:
-        """Where to receive more, at most `bytes_max`; None if the frame at `start` has to wait for the budget."""
+        """Return the space for further bytes, at most `bytes_max`; None if the frame at `start` must wait for the
+        budget."""
         if self.start == self.end:
             guess = self._guess()
             if self._buffer is None:
@@ -79,7 +81,7 @@ class ReceiveBuffer(Generic[_Owner]):
         self.view = memoryview(self._buffer)
 
     def _make_room(self) -> bool:
-        """Have room for more of the frame at `start`; False if it has to wait for the budget."""
+        """Make room for more of the frame at `start`. Returns False if it must wait for the budget."""
         needed = self.needed()
         if self.start + needed <= len(self.view):
             return True
@@ -105,14 +107,14 @@ class ReceiveBuffer(Generic[_Owner]):
         return True
 
     def _guess(self) -> int:
-        """Room for the next frame: as for the last one."""
+        """Return the expected size of the next frame: that of the last one."""
         size = 4 + self.last_frame_bytes
         if size <= SMALLEST_BYTES:
             return SMALLEST_BYTES
         return size if size < _LARGEST_GUESS_BYTES else _LARGEST_GUESS_BYTES
 
     def _limit(self) -> int:
-        """Where to stop reading within a frame: at the end of a large one, so that the next need not be moved."""
+        """Return the position up to which to receive: the end of a large frame, so that the next need not be moved."""
         room = len(self.view)
         if self.end - self.start >= 4:
             frame_end = self.start + self.needed()
@@ -121,20 +123,20 @@ class ReceiveBuffer(Generic[_Owner]):
         return room
 
     def received(self, size_bytes: int) -> None:
-        """So much more is in the buffer."""
+        """Add `size_bytes` of received bytes."""
         self.end += size_bytes
         if self.grant is not None:
             self.grant.arrived_bytes += size_bytes
 
     def take_frame(self, size_bytes: int) -> memoryview:
-        """The frame at `start`, which is whole; it is valid until more is received."""
+        """Return the complete frame at `start`; it is valid until more bytes are received."""
         begin = self.start + 4
         self.start = begin + size_bytes
         self.last_frame_bytes = size_bytes
         return self.view[begin : self.start]
 
     def give_back(self) -> None:
-        """Hold nothing any more: what was not handled is dropped."""
+        """Release the buffer and the grant; unhandled bytes are dropped."""
         if self._buffer is not None:
             self.view = memoryview(b"")
             self._pool.release(self._buffer)
@@ -145,11 +147,11 @@ class ReceiveBuffer(Generic[_Owner]):
             self._budget.give_back(grant)
 
     def give_back_if_empty(self) -> None:
-        """An idle connection holds no buffer."""
+        """Release the buffer if it is empty, as an idle connection holds none."""
         if self.start == self.end and self._buffer is not None:
             self.give_back()
 
     @property
     def is_at_rest(self) -> bool:
-        """Nothing is held, and nothing waited for."""
+        """True if nothing is held or waited for."""
         return self._buffer is None and self.grant is None

@@ -1,7 +1,7 @@
-"""Whether a request comes from the broker whose replica id it names.
+"""The check that a request comes from the broker whose replica id it names.
 
-Consumers send -1, and Kafka's tools that debug send -2. Any other id needs a connection on which that broker has
-proved itself (`AuthenticateNode`).
+Consumers send -1, and Kafka's debugging tools send -2. Any other id needs a connection on which that broker has proved
+its identity (`AuthenticateNode`).
 """
 
 from __future__ import annotations
@@ -11,12 +11,13 @@ from .handler import ClientRequest
 
 
 def is_proven(request: ClientRequest, replica_id: int) -> bool:
-    """Whether the peer is what it says it is: a consumer, a tool that debugs, or that broker."""
+    """Return whether the peer may use the replica id: it is a consumer's or a debugging tool's, or the peer has proved
+    to be that broker."""
     return replica_id < 0 or request.connection.is_broker(replica_id)
 
 
 def unproven() -> KafkaError:
-    """TOPIC_AUTHORIZATION_FAILED, as for a follower in Kafka that may not do CLUSTER_ACTION."""
+    """Return TOPIC_AUTHORIZATION_FAILED, which Kafka answers to a follower without the right CLUSTER_ACTION."""
     return KafkaError(
         ErrorCode.TOPIC_AUTHORIZATION_FAILED, "the connection has not proved to come from that broker"
     )

@@ -1,4 +1,5 @@
-"""Hands each request frame to the handler of its API, and answers every failure as the protocol prescribes."""
+"""The router, which passes each request frame to the handler of its API, and answers every failure as the protocol
+prescribes."""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ _KEY_VERSION_CORRELATION = struct.Struct(">hhi")
 
 
 class Router:
-    """Decodes request frames and calls handlers. Whatever a client sends, `dispatch` does not raise."""
+    """A router that decodes request frames and calls handlers. `dispatch` raises no error, whatever a client sends."""
 
     def __init__(
         self,
@@ -41,7 +42,7 @@ class Router:
         quotas: ClientQuotas,
         authorization: Authorization | None = None,
     ) -> None:
-        """Without `authorization` everybody may do everything."""
+        """Without `authorization` every client may do everything."""
         self._table = table
         self._authorization = authorization
         self._quotas = quotas
@@ -49,9 +50,9 @@ class Router:
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._reading = asyncio.Semaphore(READ_AT_ONCE)
         self._running = asyncio.Semaphore(RUN_AT_ONCE)
-        #: long requests that are waiting, being read or being handled
+        #: long requests that are waiting, being parsed or being handled
         self.reading = 0
-        # No two of them are handled in the same turn of the loop.
+        # Two long requests are never handled in the same turn of the loop.
         self._handling = asyncio.Lock()
 
     def dispatch(self, connection: ClientConnection, frame: memoryview) -> None:
@@ -62,7 +63,8 @@ class Router:
                 if connection.shortcut(connection, frame, now):
                     return
             except Exception as error:
-                # Nobody knows whether the request is answered. Its client would wait, and all that follow on it, too.
+                # It is unknown whether the request was answered. Its client would wait, also for the answers to all
+                # later requests.
                 as_kafka_error(error, f"a request like those before it of {connection}")
                 connection.close()
                 return
@@ -89,7 +91,7 @@ class Router:
                     if handler.take_frame(request, frame, offset):
                         return
                 except Exception as error:
-                    # Nobody knows what has happened, and so what the client may be told.
+                    # It is unknown what was done, and so what to answer.
                     _known(handler, request, error)
                     connection.close()
                     return
@@ -124,7 +126,7 @@ class Router:
             request.frame = None
 
     def close(self) -> None:
-        """Cancel the handlers that still run."""
+        """Cancel the running handlers."""
         for task in self._tasks:
             task.cancel()
 
@@ -148,7 +150,8 @@ class Router:
     async def _run_long(
         self, handler: Handler, request: ClientRequest, frame: memoryview, offset: int
     ) -> None:
-        """What takes more than one turn to read; the connection holds the frame until it is read and handled."""
+        """Parse and handle a request that takes more than one turn to parse; the connection holds the frame until
+        then."""
         self.reading += 1
         try:
             async with self._running:
@@ -179,7 +182,7 @@ class Router:
             else:
                 async with self._handling:
                     if connection.closed:
-                        return  # and with it went the buffer that records are in
+                        return  # The buffer with the records was released with it.
                     response = handler.function(request, message)
                     connection.go_on(request)
                     await asyncio.sleep(0)
@@ -220,7 +223,7 @@ class Router:
     async def _fail_long(
         self, handler: Handler, request: ClientRequest, message: Message, error: Exception
     ) -> None:
-        """The same, where the answer to each of many elements is the error."""
+        """Answer an error, as `_fail` does, if the answer has the error for each of many elements."""
         known = _known(handler, request, error)
         if request.parts is not None:
             return
@@ -235,7 +238,7 @@ class Router:
 
 
 def _read(handler: Handler, frame: memoryview, version: int, offset: int) -> Message | None:
-    """The request, or None if it takes more than one turn to read. Raises MalformedMessage."""
+    """Return the request; None if it takes more than one turn to parse. Raises MalformedMessage."""
     if len(frame) > LONG_FRAME_BYTES:
         return decode_at_most(handler.request_class, frame, version, ELEMENTS_AT_ONCE, offset)
     # A task outlives the receive buffer.
@@ -269,16 +272,15 @@ def _close_without_answer(handler: Handler, request: ClientRequest, error: Kafka
 
 
 def _known(handler: Handler, request: ClientRequest, error: Exception) -> KafkaError:
-    """The error as clients may be told it."""
+    """Return the error for the client."""
     return as_kafka_error(
         error, f"{handler.request_class.__name__} version {request.api_version} of {request.connection}"
     )
 
 
 def _error_response(handler: Handler, message: Message, error: KafkaError, version: int) -> Message | None:
-    """The response that carries an error: the handler's own, or the top-level error code; None if there is no
-    place.
-    """
+    """Return the response that carries an error: the handler's own, or one with the top-level error code; None if the
+    response has no place for it."""
     response: Any
     if handler.on_error is not None:
         response = handler.on_error(message, error)
@@ -294,7 +296,7 @@ def _error_response(handler: Handler, message: Message, error: KafkaError, versi
 
 
 def _leave_out_unknown(response: Message, version: int) -> None:
-    """Errors are made without regard to versions: what this one has no place for is not said."""
+    """Reset the fields that this version does not have, since error responses are built without regard to versions."""
     blank = type(response)()
     for field in response.schema.fields:
         if version not in field.versions:

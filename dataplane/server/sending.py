@@ -1,4 +1,4 @@
-"""The parts that answers consist of, and the queue from which one socket sends them."""
+"""The parts that answers consist of, and the queue of parts for a socket."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class SliceLike(Protocol):
     def size(self) -> int: ...
     def fileno(self) -> int: ...
     def failed(self, error: OSError) -> None:
-        """The disk refused to read it."""
+        """Note that the disk failed to read the range."""
 
     def release(self) -> None: ...
 
@@ -32,9 +32,9 @@ Part: TypeAlias = bytes | bytearray | memoryview | SliceLike
 
 IN_MEMORY = (bytes, bytearray, memoryview)
 SLICE_COST_BYTES = 256
-"""What a queued slice is counted as against the limit of queued bytes."""
+"""The size that a queued slice adds to the queued bytes, which are limited."""
 
-# What one connection may send per wake-up before the others have their turn; less where it has to be encrypted.
+# The bytes that one connection may send per wake-up before others have their turn; fewer if they must be encrypted.
 _SEND_BYTES = 4 * 1024 * 1024
 _ENCRYPT_BYTES = 512 * 1024
 _GATHERED_BYTES = 4 * RECORD_BYTES
@@ -42,14 +42,14 @@ _PARTS_PER_SEND = 64
 
 
 def release(parts: Iterable[Part]) -> None:
-    """Give back the slices among parts that will not be sent."""
+    """Release the slices among parts that will not be sent."""
     for part in parts:
         if not isinstance(part, IN_MEMORY):
             part.release()
 
 
 class SendQueue:
-    """Parts of answers on their way into a non-blocking socket, none of them copied or joined."""
+    """A queue of answers' parts for a non-blocking socket, which are neither copied nor joined."""
 
     __slots__ = ("_sent", "_socket", "occupied_bytes", "parts")
 
@@ -59,14 +59,14 @@ class SendQueue:
 
     def _begin(self) -> None:
         self.parts: deque[Part] = deque()
-        # How much of the first part was sent.
+        # number of bytes of the first part that were sent
         self._sent = 0
-        # Memory that answers occupy, with those that wait for an earlier answer before they are queued: whoever
-        # makes an answer counts it in, here it is counted out.
+        # Memory of answers, including those that wait for an earlier answer before they are queued. The code that makes
+        # an answer adds its size; this queue subtracts it.
         self.occupied_bytes = 0
 
     def send(self) -> int:
-        """Send what the socket takes, up to one connection's turn; returns how many bytes that was.
+        """Send the bytes that the socket takes, up to the limit of a turn. Returns their number.
 
         Raises OSError if the connection is broken or a slice cannot be read.
         """
@@ -82,7 +82,7 @@ class SendQueue:
         return _SEND_BYTES - left
 
     def _send_sole(self, part: bytes | bytearray | memoryview) -> int:
-        """As `send`, where nothing but one small answer is to be sent, as almost always; what is left comes later."""
+        """Send a single small answer, which is almost always all there is; the rest is sent later."""
         try:
             sent = self._socket.send(part)
         except (BlockingIOError, InterruptedError):
@@ -126,7 +126,7 @@ class SendQueue:
                 self._socket.fileno(), head.fileno(), head.position + self._sent, head.size - self._sent
             )
         except OSError as error:
-            if error.errno == errno.EIO:  # Not of the socket.
+            if error.errno == errno.EIO:  # The error is the file's, not the socket's.
                 head.failed(error)
             raise
         if sent == 0:
@@ -156,17 +156,18 @@ class SendQueue:
         self._sent = sent
 
     def drop(self) -> None:
-        """The connection is closed: nothing more is sent."""
+        """Drop all parts, since the connection is closed."""
         release(self.parts)
         self.parts.clear()
         self.occupied_bytes = 0
 
 
 class TlsSendQueue(SendQueue):
-    """The same into TLS, which takes neither several parts nor a file: small parts are joined and slices are read, up
-    to four records at a time.
+    """A queue for TLS, which takes neither several parts nor a file: small parts are joined and slices are read, up to
+    four records at a time.
 
-    What was handed to OpenSSL and not taken has to come again as it was. So a chunk stays until all of it is taken.
+    Bytes that OpenSSL was given and did not take must be given again unchanged. So a chunk is kept until all of it is
+    taken.
     """
 
     __slots__ = ("_buffer", "_chunk", "_pool", "_transport")
@@ -174,13 +175,13 @@ class TlsSendQueue(SendQueue):
     def __init__(self, transport: TlsTransport, pool: BufferPool) -> None:
         self._transport = transport
         self._pool = pool
-        # Invariant: the chunk is what follows what was sent, and a part of the buffer or of the first part.
+        # Invariant: the chunk follows the sent bytes, and is a part of the buffer or of the first part.
         self._chunk = memoryview(b"")
         self._buffer: Buffer | None = None
         self._begin()
 
     def send(self) -> int:
-        """Send what the transport takes, up to one connection's turn; returns how many bytes that was.
+        """Send the bytes that the transport takes, up to the limit of a turn. Returns their number.
 
         Raises OSError if the connection is broken or a slice cannot be read.
         """
@@ -203,7 +204,7 @@ class TlsSendQueue(SendQueue):
         return sent
 
     def _gathered(self) -> memoryview:
-        """What is sent next; nothing if the first part is empty."""
+        """Return the next chunk to send; it is empty if the first part is empty."""
         parts, head = self.parts, self.parts[0]
         if isinstance(head, IN_MEMORY) and (len(parts) == 1 or len(head) - self._sent >= RECORD_BYTES):
             return memoryview(head)[self._sent :]
@@ -232,13 +233,13 @@ class TlsSendQueue(SendQueue):
             self._buffer = None
 
     def drop(self) -> None:
-        """The connection is closed: nothing more is sent."""
+        """Drop all parts, since the connection is closed."""
         self._give_back()
         super().drop()
 
 
 def _read_slice(part: SliceLike, skipped: int, space: memoryview) -> int:
-    """Raises OSError."""
+    """Read the rest of a slice into `space`. Returns the number of bytes. Raises OSError."""
     try:
         read = os.preadv(part.fileno(), [space], part.position + skipped)
     except OSError as error:

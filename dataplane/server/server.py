@@ -1,4 +1,4 @@
-"""The server: its listeners and connections, and the checks that run over them once a second."""
+"""The server: its listeners and connections, and the checks of them once a second."""
 
 from __future__ import annotations
 
@@ -51,18 +51,18 @@ class ServerConfig:
     limits: ConnectionLimits = field(default_factory=ConnectionLimits)
     connections_max_idle_ms: int = 600_000
     backlog: int = 512
-    # Memory for frames that have begun to arrive, over all connections.
+    # Memory for incomplete frames of all connections.
     receive_budget_bytes: int = 256 * 1024 * 1024
     unread_bytes: int = UNREAD_BYTES_MAX
     quota_windows: QuotaWindows = field(default_factory=QuotaWindows)
     handshake_timeout_ms: int = 10_000
-    # Of peers that have not proved who they are, by a handshake or a login, in all and of one address.
+    # Limits of peers that have not proved their identity by a handshake or a login, in total and per address.
     max_unauthenticated: int = 1000
     max_unauthenticated_per_ip: int = 50
 
 
 class Server:
-    """Accepts connections and serves them with the handlers of a table."""
+    """A server that accepts connections and serves them with the handlers of a table."""
 
     def __init__(
         self,
@@ -72,7 +72,7 @@ class Server:
         authorization: Authorization | None = None,
         loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
-        """Without `authorization` everybody may do everything."""
+        """Without `authorization` every client may do everything."""
         self.authorization = authorization
         self.config = config or ServerConfig()
         self._loop = loop or asyncio.get_running_loop()
@@ -85,7 +85,7 @@ class Server:
         self.times = RequestTimes()
         self.quotas = ClientQuotas(self.config.quota_windows)
         self.router = Router(table, self._loop, self.quotas, authorization)
-        #: how peers log in, by the name of the listener; on those that are not here they need not
+        #: settings of logins by listener name; the other listeners require no login
         self.authentication: Mapping[str, AuthenticationSettings] = {}
         self._unauthenticated: UnauthenticatedPeers[Newcomer] = UnauthenticatedPeers(
             self.config.max_unauthenticated, self.config.max_unauthenticated_per_ip
@@ -109,14 +109,14 @@ class Server:
             self._unauthenticated.progressed,
             self._loop,
         )
-        #: in the order in which they came
+        #: in order of arrival
         self.connections: dict[ClientConnection, None] = {}
-        #: where the broker's image of the metadata stands; what connections are older than is told by it
+        #: function that returns the offset of the broker's metadata image; each connection's `birth` is such an offset
         self.metadata_offset: Callable[[], int] = lambda: -1
         self._accepted = 0
         self.admissions = Admissions(AdmissionLimits(), self.config.quota_windows)
         self._sweeps = 0
-        #: connections since the last sweep, by the setting that refused them
+        #: number of refused connections since the last sweep, by the setting that refused them
         self._refused: Counter[str] = Counter()
         self._timer: asyncio.TimerHandle | None = None
 
@@ -128,7 +128,7 @@ class Server:
         security_protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT,
         tls: ListenerTls | None = None,
     ) -> ListeningSocket:
-        """Bind an address without accepting yet; the listener tells the port. Raises PortInUse or OSError."""
+        """Bind an address without accepting yet; the listener has the port. Raises PortInUse or OSError."""
 
         def accept(listener: ListeningSocket, sock: socket.socket, peer: tuple[str, int]) -> None:
             session = PeerSession(ANONYMOUS, peer[0], name, security_protocol)
@@ -155,18 +155,18 @@ class Server:
         self._preparing = self._loop.create_task(warm_up_codecs(self._table), name="codecs")
 
     def metadata_moved(self) -> None:
-        """Tell the listeners that the broker's image has changed."""
+        """Notify the listeners that the broker's metadata image has changed."""
         for listener in self.listeners:
             listener.accept_waiting()
 
     def stop_accepting(self) -> None:
-        """Close the listeners; connections go on."""
+        """Close the listeners; connections remain open."""
         for listener in self.listeners:
             listener.close()
         self.listeners.clear()
 
     def close(self) -> None:
-        """Close the listeners and all connections, cancel running handlers and everything parked."""
+        """Close the listeners and all connections, and cancel running handlers and parked requests."""
         self.stop_accepting()
         if self._timer is not None:
             self._timer.cancel()
@@ -190,7 +190,7 @@ class Server:
         if quota is not None:
             throttle_ms = quota.admit_address(host, 1, now_ms)
             if throttle_ms:
-                # A peer that connects too often learns it by waiting.
+                # A peer that connects too often notices it by waiting.
                 self._delayed_closes.close_later(newcomer.sock.close, throttle_ms)
                 return
         wait_ms = self.admissions.came(listener.name, now_ms)
@@ -207,7 +207,8 @@ class Server:
             self.handshakes.begin(newcomer, tls)
 
     def _proof_timeout_s(self, listener: str) -> float:
-        """How long a peer may take to prove who it is: to log in, or else for its handshake."""
+        """Return the time in seconds that a peer may take to prove its identity: by a login, or else by its
+        handshake."""
         authentication = self.authentication.get(listener)
         if authentication is not None:
             return authentication.timeout_ms / 1000
@@ -224,7 +225,7 @@ class Server:
                 self.authentications.cut_off(oldest)
 
     def _close_longest_idle(self, but_not_on: str) -> None:
-        """A client makes room for a broker."""
+        """Close a client's connection to make room for a broker's."""
         clients = [each for each in self.connections if each.session.listener != but_not_on]
         idle = min(clients, key=lambda each: (each.owes_replies, each.last_activity), default=None)
         if idle is not None:
@@ -274,7 +275,7 @@ class Server:
         self.admissions.leave(connection.session.listener, connection.session.host)
 
     def _sweep(self) -> None:
-        """Once a second: close what is idle or stuck, and let the pool shrink."""
+        """Close idle and stuck connections, and shrink the pool. It runs once a second."""
         self._timer = self._loop.call_later(_SWEEP_SECONDS, self._sweep)
         now = self._loop.time()
         idle_since = now - self.config.connections_max_idle_ms / 1000
@@ -298,9 +299,9 @@ class Server:
         return last < idle_since and (connection.is_blocked_on_peer or not connection.owes_replies)
 
     def _close_late(self, now: float) -> None:
-        """Others wait for memory: close those whose requests take it for too long."""
+        """Close connections whose requests occupy memory for too long while others wait for it."""
         if self.budget.waiting:
-            # They are judged by what has come, also if it was not worth a call by the loop.
+            # They are judged by all received bytes, also by those below the low-water mark.
             for grant in list(self.budget.grants()):
                 grant.owner.look()
         for connection in self.budget.late(now):

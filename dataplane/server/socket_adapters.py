@@ -1,4 +1,4 @@
-"""What a connection receives from, sends into, and waits for: a socket of its own, or TLS on top of one."""
+"""The adapter between a connection and its socket, which is plain or carries TLS."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .sending import SendQueue, TlsSendQueue
 
 
 class StreamSocket(Protocol):
-    """A connected socket that does not block."""
+    """A connected non-blocking socket."""
 
     def fileno(self) -> int: ...
     def recv_into(self, buffer: memoryview, /) -> int: ...
@@ -23,7 +23,7 @@ class StreamSocket(Protocol):
 
 
 class Readiness(Protocol):
-    """Calls back when a descriptor can be read or written; an event loop does."""
+    """An object that calls back when a descriptor can be read or written, such as an event loop."""
 
     def add_reader(self, fd: int, callback: Callable[[], object], /) -> object: ...
     def remove_reader(self, fd: int, /) -> object: ...
@@ -32,24 +32,24 @@ class Readiness(Protocol):
 
 
 class SocketAdapter(NamedTuple):
-    """What a connection receives from, sends into, and waits for."""
+    """The objects by which a connection receives, sends, and waits."""
 
     socket: StreamSocket
     readiness: Readiness
     out: SendQueue
     pending: Callable[[], int] = int
-    """How many bytes have come of which the kernel knows no more."""
+    """Number of received bytes that the kernel does not report any more."""
     mark: LowWaterMark | None = None
-    """None where the kernel brings together what a peer sends at once."""
+    """Low-water mark of the socket; None without TLS, as the kernel joins the bytes that a peer sends at once."""
 
 
 def plain_adapter(sock: socket.socket, loop: Readiness) -> SocketAdapter:
-    """The socket as it is."""
+    """Return the adapter of a plain socket."""
     return SocketAdapter(sock, loop, SendQueue(sock))
 
 
 def tls_adapter(sock: socket.socket, stream: TlsStream, loop: EventLoop, pool: BufferPool) -> SocketAdapter:
-    """A stream on `sock` whose handshake is done."""
+    """Return the adapter of a TLS stream on `sock` whose handshake is complete."""
     transport = TlsTransport(stream, loop)
     return SocketAdapter(
         transport, transport, TlsSendQueue(transport, pool), transport.pending, LowWaterMark(sock)

@@ -1,7 +1,8 @@
 """Answers that are in memory since their clients do not read them: a budget over all connections. Pure.
 
-One connection holds a megabyte of them and one answer more, and is not read meanwhile. Where very many do so, those are
-closed that have been blocked longest: first those of a principal or an address that has used up its own share.
+A connection holds up to a megabyte of such answers and one answer more, and is not read meanwhile. If very many
+connections do so, those blocked longest are closed: first those of a principal or an address that has used up its
+share.
 """
 
 from __future__ import annotations
@@ -13,9 +14,10 @@ from ..runtime.retained_bytes import RetainedBytes, RetainedClaim
 from ..security.peer_session import PeerSession
 
 UNREAD_BYTES_MAX: Final = 256 * 1024 * 1024
-"""Of a server."""
+"""The maximum for a server."""
 PATIENCE_S: Final = 1.0
-"""A connection that has not been blocked for so long is only closed where twice as much is unread as there may be."""
+"""Time in seconds after which a blocked connection may be closed. It is closed earlier only if the unread bytes are
+twice the maximum."""
 
 logger = logging.getLogger(__name__)
 
@@ -26,7 +28,7 @@ class BlockedConnection(Protocol):
     session: PeerSession
 
     def close(self) -> None:
-        """Close it, which tells this budget that it is not blocked any more."""
+        """Close the connection, which also removes it from this budget."""
 
 
 class _Blocked:
@@ -46,8 +48,8 @@ class UnreadAnswers:
         self._blocked: dict[BlockedConnection, _Blocked] = {}
 
     def note(self, connection: BlockedConnection, unread_bytes: int, now_s: float) -> None:
-        """A connection has so many bytes in memory that its peer has not taken. Closes connections, perhaps this one,
-        where that is too much."""
+        """Note that a connection has `unread_bytes` in memory that its peer has not taken. Closes connections, perhaps
+        this one, if there are too many bytes."""
         blocked = self._blocked.get(connection)
         if blocked is None:
             holders = (str(connection.session.principal), connection.session.host)
@@ -58,7 +60,7 @@ class UnreadAnswers:
             self._make_room(connection, blocked.holders, now_s)
 
     def emptied(self, connection: BlockedConnection) -> None:
-        """The peer has taken all, or the connection is closed."""
+        """Remove a connection whose peer has taken all bytes, or that is closed."""
         self._blocked.pop(connection, None)
 
     def _make_room(self, newest: BlockedConnection, holders: tuple[str, str], now_s: float) -> None:

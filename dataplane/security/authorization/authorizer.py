@@ -1,9 +1,9 @@
-"""Decides what a principal may do from a host, by Kafka's rules (KIP-290, KIP-801).
+"""The authorizer, which decides what a principal may do from a host, by Kafka's rules (KIP-290, KIP-801).
 
-1. A super user may do everything, whatever is denied.
-2. What any matching ACL denies is denied.
-3. What any matching ACL allows, or implies, is allowed.
-4. A resource that no ACL names at all is open to everybody, if `allow.everyone.if.no.acl.found` says so.
+1. A super user may do everything, even what ACLs deny.
+2. An operation that any matching ACL denies is denied.
+3. An operation that any matching ACL allows, or implies, is allowed.
+4. A resource that no ACL names is open to every client if `allow.everyone.if.no.acl.found` is true.
 5. All else is denied.
 """
 

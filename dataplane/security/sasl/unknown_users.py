@@ -45,7 +45,7 @@ class UnknownUsers:
         current image."""
         self._node_key = node_key
         self._sealed = sealed
-        # How many credentials were counted, and the last of them: an image puts what it changes behind the others.
+        # The number of counted credentials, and the last of them: an image moves changed credentials to the end.
         self._counted: tuple[int, SealedCredential | None] = (0, None)
         self._of_mechanism: dict[int, Counter[Shape]] = {}
         self._of_passwords: Counter[Shape] = Counter()
