@@ -1,5 +1,5 @@
-"""The commands that talk to a cluster or to files, a module or a package for each; see `main.COMMANDS`.
+"""The commands that talk to a cluster or read files; each is a module or a package listed in `main.COMMANDS`.
 
-A package holds the parser in its `__init__`, and in its modules what the actions do, imported when one is
-carried out: help and completion need no client.
+A package holds the parser in its `__init__` and the actions in its modules. A module is imported only when one of its
+actions is carried out, so help and completion need no client.
 """

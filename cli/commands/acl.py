@@ -1,4 +1,4 @@
-"""`ottla acl`: who may do what with which resources, and which rule decides."""
+"""`ottla acl`: shows, changes and checks access rules (ACLs)."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _CodeT = TypeVar("_CodeT", bound=IntEnum)
 
 
 def parser(name: str) -> CommandParser:
-    """Arguments of `ottla acl ...`."""
+    """Return the parser of `ottla acl`."""
     options = command_parser(
         f"ottla {name}",
         "Show and change who may do what. Brokers go by it if authorizer.class.name is set.",
@@ -119,7 +119,7 @@ run = carry_out
 
 
 def add_resource(action: argparse.ArgumentParser, *, required: bool) -> None:
-    """--topic and the like, of which one may be given."""
+    """Add `--topic`, `--group` and so on, which exclude each other."""
     one = action.add_mutually_exclusive_group(required=required)
     for kind in _RESOURCES:
         one.add_argument(f"--{kind}", metavar="NAME", help=f"this {kind.replace('-', ' ')}; * is every one")
@@ -127,7 +127,7 @@ def add_resource(action: argparse.ArgumentParser, *, required: bool) -> None:
 
 
 def resource_of(arguments: argparse.Namespace) -> tuple[AclResourceType, str] | None:
-    """Type and name of the resource; None without one."""
+    """Return the type and name of the chosen resource, or None if there is none."""
     if arguments.cluster:
         return AclResourceType.CLUSTER, CLUSTER_NAME
     for kind, code in _RESOURCES.items():
@@ -138,7 +138,7 @@ def resource_of(arguments: argparse.Namespace) -> tuple[AclResourceType, str] | 
 
 
 def filter_of(arguments: argparse.Namespace) -> AclFilter:
-    """The ACLs that `list` and `delete` mean. Raises UsageError."""
+    """Return the filter of the ACLs that `list` and `delete` select. Raises UsageError."""
     resource = resource_of(arguments)
     if arguments.covering and (resource is None or arguments.prefixed):
         raise UsageError("--covering needs the name of a resource, and no --prefixed")
@@ -153,7 +153,7 @@ def filter_of(arguments: argparse.Namespace) -> AclFilter:
 
 
 def acls_of(arguments: argparse.Namespace) -> list[Acl]:
-    """One ACL for each operation. Raises UsageError."""
+    """Return an ACL for each operation. Raises UsageError if there is no resource."""
     resource = resource_of(arguments)
     if resource is None:
         raise UsageError("an ACL needs a resource: --topic, --group, --cluster, ...")
@@ -171,7 +171,7 @@ def acls_of(arguments: argparse.Namespace) -> list[Acl]:
 
 
 def create_acls(arguments: argparse.Namespace) -> None:
-    """Create one ACL for each operation."""
+    """Create an ACL for each operation."""
     from ..run_client import run_client
 
     acls = acls_of(arguments)
@@ -185,7 +185,7 @@ def create_acls(arguments: argparse.Namespace) -> None:
 
 
 def list_acls(arguments: argparse.Namespace) -> None:
-    """Print each ACL that is found."""
+    """Print each selected ACL."""
     from ..run_client import run_client
 
     async def describe() -> list[Acl]:
@@ -196,7 +196,7 @@ def list_acls(arguments: argparse.Namespace) -> None:
 
 
 def delete_acls(arguments: argparse.Namespace) -> None:
-    """Remove each ACL that is found, and print it."""
+    """Remove each selected ACL and print it."""
     from ..run_client import run_client
 
     wanted = filter_of(arguments)
@@ -218,7 +218,7 @@ def delete_acls(arguments: argparse.Namespace) -> None:
 
 
 def check_acl(arguments: argparse.Namespace) -> int:
-    """Print who decides; 1 if the operation is denied."""
+    """Print the decision and the rule that made it; return 1 if the operation is denied."""
     from ...console.access_rules import decide as decide_by_rules
     from ..run_client import run_client
 
@@ -250,7 +250,7 @@ def _admin(arguments: argparse.Namespace) -> Admin:
 
 
 def _code(kind: type[_CodeT], name: str) -> _CodeT:
-    """A code by its name, in upper or lower case, with dashes or underscores. Raises UsageError."""
+    """Return the code with this name, in upper or lower case, with dashes or underscores. Raises UsageError."""
     from ...protocol.nearest import nearest
 
     known = [one.name for one in kind if one.value > 1]
@@ -264,7 +264,7 @@ def _code(kind: type[_CodeT], name: str) -> _CodeT:
 
 
 def print_acls(arguments: argparse.Namespace, acls: list[Acl]) -> None:
-    """As `-o` says."""
+    """Print the ACLs as a table or as JSON."""
     rows = [
         (
             name_of(AclPermission, acl.permission),

@@ -17,7 +17,7 @@ SHELLS = ("bash", "zsh", "fish")
 
 
 def parser(name: str) -> CommandParser:
-    """Arguments of `ottla completion`."""
+    """Return the parser of `ottla completion`."""
     options = command_parser(
         f"ottla {name}",
         "Print a script that completes commands, actions and options in a shell.",
@@ -37,7 +37,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def script(shell: str) -> str:
-    """The completion script of a shell in `SHELLS`."""
+    """Return the completion script of a shell in `SHELLS`."""
     import shtab
 
     commands = all_commands()
@@ -51,7 +51,10 @@ def script(shell: str) -> str:
 
 
 def all_commands() -> argparse.ArgumentParser:
-    """One parser that has every command. `ottla` itself imports only the command that was asked for."""
+    """Return a parser of every command.
+
+    The `ottla` command itself imports only the module of the command that is run.
+    """
     from ..main import COMMANDS
 
     package = __package__.rpartition(".")[0] if __package__ else ""
@@ -65,7 +68,7 @@ def all_commands() -> argparse.ArgumentParser:
 
 
 def _parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
-    """A parser and all below it."""
+    """Yield a parser and, recursively, the parsers of its subcommands."""
     yield parser
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):

@@ -1,5 +1,7 @@
-"""`ottla config`: settings of topics, brokers, groups and client metrics, with where each value comes from; and what a
-node's file says of its security."""
+"""`ottla config`: settings of topics, brokers, groups and client metrics, each with the source of its value.
+
+`ottla config check` reports how a node's file secures the node.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ ALL_BROKERS = ("all", "default")
 
 
 def parser(name: str) -> CommandParser:
-    """Arguments of `ottla config ...`."""
+    """Return the parser of `ottla config`."""
     options = command_parser(
         f"ottla {name}",
         "Show and change settings.",
@@ -108,7 +110,7 @@ run = carry_out
 
 
 def list_resources(arguments: argparse.Namespace) -> None:
-    """Print types and names."""
+    """Print the types and names of resources with settings."""
     from ..run_client import run_client
 
     names = {number: name for name, number in TYPES.items()}
@@ -126,7 +128,7 @@ def list_resources(arguments: argparse.Namespace) -> None:
 
 
 def get(arguments: argparse.Namespace) -> None:
-    """Print values and sources; what was named is always shown, otherwise what is no default."""
+    """Print values and sources: of the named keys, otherwise of all keys that differ from their default."""
     from ..run_client import run_client
 
     kind, name = resource_of(arguments)
@@ -163,17 +165,17 @@ def get(arguments: argparse.Namespace) -> None:
 
 
 def set_values(arguments: argparse.Namespace) -> None:
-    """Set what was given, all of it or nothing."""
+    """Set all given values, or none if one is refused."""
     _change(arguments, {**key_values(arguments.values, "config set")})
 
 
 def unset_values(arguments: argparse.Namespace) -> None:
-    """Remove what was named."""
+    """Remove the values of the named keys."""
     _change(arguments, dict.fromkeys(arguments.keys))
 
 
 def resource_of(arguments: argparse.Namespace) -> tuple[int, str]:
-    """The resource as the protocol names it. Raises UsageError."""
+    """Return the protocol's type and name of the resource. Raises UsageError."""
     kind, name = TYPES[arguments.type], arguments.name
     if arguments.type == "broker" and name in ALL_BROKERS:
         return kind, ""
@@ -207,7 +209,11 @@ def _change(arguments: argparse.Namespace, changes: dict[str, str | None]) -> No
 
 
 def _without_effect(kind: int, key: str) -> str:
-    """What to add about a setting of brokers that nothing knows. Kafka keeps such a one for plugins; there are none."""
+    """Return a remark on an unknown broker setting.
+
+    Kafka keeps unknown settings for plugins; Ottla has no plugins.
+    """
+    from ...protocol.config_keys import NODE_KEYS, node_key, why_ignored
     from ...protocol.nearest import nearest
     from ...protocol.settings.config_keys import NODE_KEYS, node_key, why_ignored
 

@@ -1,4 +1,4 @@
-"""`ottla config check`: how a node's file secures it, before the node is started."""
+"""`ottla config check`: reports how a node's file secures the node, before the node is started."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def check(arguments: argparse.Namespace) -> None:
-    """Print the report. Raises CommandFailed with what the node's start would say."""
+    """Print the report. Raises CommandFailed with the error that the node's start would raise."""
     from ..nodes.configuration_report import report_of
     from ..nodes.node import node_settings
 

@@ -1,4 +1,4 @@
-"""`ottla console`: pages for a browser about a cluster, served from this machine."""
+"""`ottla console`: serves pages about a cluster to browsers from this machine."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LISTEN = "127.0.0.1:9280"
 
 
 def parser(name: str) -> CommandParser:
-    """Arguments of `ottla console`."""
+    """Return the parser of `ottla console`."""
     options = command_parser(
         f"ottla {name}",
         "Serve pages about a cluster, of Ottla or of Apache Kafka, until Control-C.",
@@ -83,7 +83,10 @@ def parser(name: str) -> CommandParser:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Serve until told to stop. Raises CommandFailed without the extra, UsageError for options that do not fit."""
+    """Serve until the process is stopped.
+
+    Raises CommandFailed if the console's dependencies are missing, UsageError for options that do not fit together.
+    """
     try:
         require_extra(with_schemas=arguments.schema_registry is not None)
     except ModuleNotFoundError as error:
@@ -124,7 +127,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _registry(address: str | None) -> str | None:
-    """Raises ValueError, whose text has nothing of the address in it: people write passwords there."""
+    """Check the address of the schema registry.
+
+    Raises ValueError; its text never repeats the address, which may contain a password.
+    """
     from ...console.schemas.registry import registry_address
 
     if address is None:
@@ -136,7 +142,7 @@ def _registry(address: str | None) -> str | None:
 
 
 def _connection(arguments: argparse.Namespace) -> dict[str, Any]:
-    """How the cluster is reached; where people sign in, without a user that a profile has."""
+    """Return the connection settings; with `--login`, without the user of a profile."""
     if not arguments.login:
         return connection_of(arguments)
     given = connection_of(arguments, asks_password=False)
@@ -144,5 +150,5 @@ def _connection(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def _secret(file: Path | None) -> str | None:
-    """The first line of a file. Raises OSError."""
+    """Return the first line of a file, or None without a file. Raises OSError."""
     return None if file is None else file.read_text().strip().partition("\n")[0].strip()

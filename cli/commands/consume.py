@@ -1,4 +1,4 @@
-"""`ottla consume`: print the records of topics."""
+"""`ottla consume`: prints the records of topics."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ from ..terminal.text import visible_bytes
 
 POLL_MS = 100
 POSITION_S = 1.0
-"""A partition whose position takes longer has no leader now."""
+"""Seconds after which a partition without a known position counts as leaderless."""
 SILENCE_S = 5.0
-"""After so long without a record partitions are asked again whether they have leaders."""
+"""Seconds without a record after which the command asks again whether partitions have leaders."""
 
 
 def parser(name: str) -> CommandParser:
-    """Arguments of `ottla consume`."""
+    """Return the parser of `ottla consume`."""
     options = command_parser(
         f"ottla {name}",
         "Print the records of topics.",
@@ -122,7 +122,7 @@ def _printer(arguments: argparse.Namespace) -> Printer:
 
 
 def parse_offset(text: str, now_ms: int) -> tuple[str, int]:
-    """`beginning`, `end`, `N`, `-N` or `@TIME` as (kind, number). Raises UsageError."""
+    """Parse `beginning`, `end`, `N`, `-N` or `@TIME` into (kind, number). Raises UsageError."""
     if text in ("beginning", "earliest", "start"):
         return "beginning", 0
     if text in ("end", "latest"):
@@ -141,7 +141,7 @@ async def _consume(
     arguments: argparse.Namespace, where: tuple[str, int], indexes: list[int], show: Printer
 ) -> None:
     async with Admin(**connection_of(arguments)) as admin:
-        # Asked for first, because a consumer's question would create them.
+        # Topics are listed before the consumer starts, because its metadata request would create missing topics.
         existing = {topic.name: list(topic.partitions) for topic in await admin.describe_topics()}
         topics = select(existing, arguments.topics, "topic", regex=arguments.regex)
         partitions = _partitions(existing, topics, indexes)
@@ -163,7 +163,10 @@ async def _consume(
 
 
 async def _print(arguments: argparse.Namespace, consumer: Consumer, places: Places, show: Printer) -> None:
-    """Print until the count is reached or, with -e, the end. Raises CommandFailed if partitions are missing then."""
+    """Print records until the count is reached or, with -e, the end.
+
+    Raises CommandFailed if partitions are missing at the end.
+    """
     loop = asyncio.get_running_loop()
     left, asked_s = arguments.count, loop.time()
     while left is None or left > 0:
@@ -199,7 +202,7 @@ async def _print(arguments: argparse.Namespace, consumer: Consumer, places: Plac
 async def _read(
     consumer: Consumer, group: str | None, limit: Mapping[str, int]
 ) -> Mapping[TopicPartition, list[ConsumerRecord]]:
-    """Return the next records; none while no partition that was named has a leader."""
+    """Return the next records; none while no named partition has a leader."""
     if group is None and not consumer.assignment():
         await asyncio.sleep(POLL_MS / 1000)
         return {}
@@ -207,24 +210,26 @@ async def _read(
 
 
 class Places:
-    """Where to begin and where the end is, as far as partitions have leaders that answer."""
+    """The begin and end offsets of the partitions whose leaders answer."""
 
     def __init__(self, admin: Admin, where: tuple[str, int], *, read_committed: bool) -> None:
         self._admin, self._where, self._read_committed = admin, where, read_committed
         self.ends: dict[TopicPartition, int] = {}
         self.missing: dict[TopicPartition, KafkaError] = {}
-        """Partitions that nobody answers for, and why."""
+        """Partitions without an answering leader, each with the reason."""
 
     def check(self, partitions: set[TopicPartition] | None = None) -> None:
-        """Raise CommandFailed that names the missing partitions, of these or of all, if there are any."""
+        """Raise CommandFailed with the missing partitions, if there are any; `partitions` limits the check to these."""
         missing = {one: why for one, why in self.missing.items() if partitions is None or one in partitions}
         if missing:
             named = "; ".join(f"{topic}-{index}: {refusal(why)}" for (topic, index), why in missing.items())
             raise CommandFailed(f"not all records are printed: {named}")
 
     async def ask(self, partitions: list[TopicPartition]) -> dict[TopicPartition, int | None]:
-        """Return the offsets to begin at, of partitions that answer; learn `ends` and `missing`. Raises KafkaError for
-        a refusal that does not pass, CommandFailed for an offset beyond all ends."""
+        """Return the begin offsets of the partitions that answer, and update `ends` and `missing`.
+
+        Raises KafkaError for a refusal that is not retriable, CommandFailed for an offset beyond all ends.
+        """
         kind, number = self._where
         stamp = {"end": LATEST, "timestamp": number}.get(kind, EARLIEST)
         ends, begins = await asyncio.gather(
@@ -252,7 +257,9 @@ class Places:
             return min(max(number, begin), end)
         if kind == "last":
             return max(begin, end - number)
-        return end if begin < 0 else begin  # no record is as young as the time
+        return (
+            end if begin < 0 else begin
+        )  # A negative answer means that no record is as recent as the timestamp.
 
 
 def _way_on(error: UnreadableRecords, group: str | None) -> str:
@@ -272,7 +279,10 @@ def _partitions(
 
 
 def _go_to(consumer: Consumer, begins: Mapping[TopicPartition, int | None], where: tuple[str, int]) -> None:
-    """Assign partitions and go to where each begins; None leaves it to the consumer, which waits for leaders."""
+    """Assign the partitions and seek to their begin offsets.
+
+    None leaves the position to the consumer, which waits for a leader.
+    """
     consumer.assign(begins)
     if where[0] == "timestamp" and None in begins.values():
         consumer.seek_to_timestamp(where[1])
@@ -286,7 +296,7 @@ def _seek(consumer: Consumer, begins: Mapping[TopicPartition, int | None]) -> No
 
 
 async def _before_the_end(consumer: Consumer, places: Places) -> list[TopicPartition] | None:
-    """The partitions that are not read to their ends, without missing ones; None while a group has assigned none."""
+    """Return the partitions not yet read to their ends, missing ones left out; None while a group has assigned none."""
     if not places.ends:
         return []
     if not (assigned := consumer.assignment()):

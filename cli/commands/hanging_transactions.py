@@ -1,5 +1,7 @@
-"""`ottla txn find-hanging` and `ottla txn abort-hanging`: transactions that are open in a partition, though no
-transactional id has one open there."""
+"""`ottla txn find-hanging` and `ottla txn abort-hanging`.
+
+A hanging transaction is open in a partition, although no transactional id has a transaction open there.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ _SECRET_BYTES_MAX = 64 * 1024
 
 
 def find_hanging(arguments: argparse.Namespace) -> int:
-    """Print them; 1 if there are any."""
+    """Print the hanging transactions; return 1 if there are any."""
     from ..arguments.selection import iso_time, milliseconds_of
     from ..run_client import run_client
 
@@ -57,7 +59,7 @@ def find_hanging(arguments: argparse.Namespace) -> int:
 
 
 def abort_hanging(arguments: argparse.Namespace) -> None:
-    """Abort after a question on a terminal, and say so."""
+    """Abort a hanging transaction after a confirmation, and print the result."""
     from ..run_client import run_client
     from ..terminal.confirmation import confirm
 
@@ -76,7 +78,7 @@ def abort_hanging(arguments: argparse.Namespace) -> None:
 
 
 def _partition_named(text: str) -> TopicPartition:
-    """Raises UsageError."""
+    """Parse `TOPIC:PARTITION`. Raises UsageError."""
     from ...client.records import TopicPartition
 
     topic, colon, index = text.rpartition(":")
@@ -86,7 +88,7 @@ def _partition_named(text: str) -> TopicPartition:
 
 
 def _secret_in(path: str) -> bytes:
-    """Raises CommandFailed."""
+    """Return the secret in a file. Raises CommandFailed."""
     try:
         with open(path, "rb") as file:
             secret = file.read(_SECRET_BYTES_MAX).strip()
@@ -98,7 +100,7 @@ def _secret_in(path: str) -> bytes:
 
 
 async def _open_there(arguments: argparse.Namespace, partition: TopicPartition) -> HangingTransaction:
-    """Raises CommandFailed where there is nothing."""
+    """Return the open transaction of the named producer. Raises CommandFailed if there is none."""
     from ...client.admin import Admin, HangingTransaction
     from ...protocol.errors import KafkaError
 

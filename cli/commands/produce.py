@@ -1,4 +1,4 @@
-"""`ottla produce`: lines of standard input or of files become records."""
+"""`ottla produce`: turns lines of standard input or of files into records."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from ..terminal.text import show_progress
 
 READ_BYTES = 256 * 1024
 MAX_LINE_BYTES = 1024 * 1024
-"""The largest record that is sent."""
+"""The size in bytes of the largest record that is sent."""
 PROGRESS_AFTER_S = 2.0
 ACKS: dict[str, Acks] = {"all": "all", "1": 1, "0": 0}
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 
 
 def parser(name: str) -> CommandParser:
-    """Arguments of `ottla produce`."""
+    """Return the parser of `ottla produce`."""
     options = command_parser(
         f"ottla {name}",
         "Send each line, or each file, as one record.",
@@ -72,7 +72,7 @@ def parser(name: str) -> CommandParser:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Send everything; 0 when every record is acknowledged."""
+    """Send all records; return 0 when every record is acknowledged."""
     read = reader(arguments)
     if arguments.whole_files and not arguments.files:
         raise UsageError("--whole-files needs files")
@@ -89,7 +89,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def reader(arguments: argparse.Namespace) -> Callable[[bytes], LineRecord]:
-    """What turns a line into a record, by the arguments. Raises UsageError."""
+    """Return the function that turns a line into a record. Raises UsageError."""
     if arguments.key_delimiter == "" or arguments.delimiter == "":
         raise UsageError("-K and -D take at least one character")
     if arguments.format is not None and arguments.key_delimiter is not None:
@@ -131,7 +131,10 @@ def _splitter(arguments: argparse.Namespace) -> Callable[[bytes], LineRecord]:
 
 
 def _check_readable(path: Path) -> None:
-    """Raises CommandFailed. A named pipe is left alone: its writer would fail once this end is closed again."""
+    """Raise CommandFailed if the file cannot be read.
+
+    A named pipe is not opened: its writer would fail once this end is closed again.
+    """
     try:
         if path.is_fifo():
             return
@@ -142,7 +145,7 @@ def _check_readable(path: Path) -> None:
 
 
 class Deliveries:
-    """What became of the records sent."""
+    """A count of sent records, and of deliveries that failed."""
 
     def __init__(self) -> None:
         self.sent = 0
@@ -153,7 +156,7 @@ class Deliveries:
         return self.count > 0
 
     def settle(self, delivery: RecordDelivery) -> None:
-        """Count one delivery."""
+        """Count a finished delivery."""
         error = delivery.exception()
         if error is not None:
             self.count += 1
@@ -189,7 +192,7 @@ async def _produce(arguments: argparse.Namespace, read: Callable[[bytes], LineRe
                 shown = now
                 show_progress(f"{deliveries.sent:,} records")
         await producer.flush()
-        await asyncio.sleep(0)  # the last deliveries' callbacks
+        await asyncio.sleep(0)  # Let the callbacks of the last deliveries run.
     if loud:
         seconds = time.monotonic() - began
         show_progress(f"{deliveries.sent:,} records in {seconds:.1f} s", last=True)
@@ -197,7 +200,7 @@ async def _produce(arguments: argparse.Namespace, read: Callable[[bytes], LineRe
 
 
 async def _records(arguments: argparse.Namespace) -> AsyncIterator[list[bytes]]:
-    """The records' texts, from the files one after the other or from standard input."""
+    """Yield the records' texts, from the files in turn or from standard input."""
     delimiter = b"\n" if arguments.delimiter is None else unescape(arguments.delimiter)
     if not arguments.files:
         async for lines in read_lines(sys.stdin.buffer, delimiter):
@@ -218,7 +221,7 @@ def _whole(path: Path) -> bytes:
 
 
 async def read_lines(source: BinaryIO, delimiter: bytes = b"\n") -> AsyncIterator[list[bytes]]:
-    """The lines that each read brought, without their ends; reading does not hold up the loop."""
+    """Yield the lines of each read, without their ends. Reading does not block the event loop."""
     rest = b""
     read = getattr(source, "read1", source.read)
     await _until_readable(source)
@@ -234,13 +237,15 @@ async def read_lines(source: BinaryIO, delimiter: bytes = b"\n") -> AsyncIterato
 
 
 async def _until_readable(source: BinaryIO) -> None:
-    """Wait for a terminal, a pipe or a socket. A thread that waits there would keep the command from ending at
-    Control-C; files have no wait."""
+    """Wait until a terminal, pipe or socket is readable; return at once for a file.
+
+    A thread that waited in `read` would keep the command from ending at Control-C.
+    """
     loop, readable = asyncio.get_running_loop(), asyncio.Event()
     try:
         number = source.fileno()
         loop.add_reader(number, readable.set)
-    except OSError:  # of what is none of these
+    except OSError:  # Regular files cannot be watched, and never block.
         return
     try:
         await readable.wait()

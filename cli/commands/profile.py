@@ -1,4 +1,4 @@
-"""`ottla profile`: named ways to reach a cluster, so that commands need no flags for it."""
+"""`ottla profile`: named connection settings, so that commands need no flags for them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ HIDDEN = "[hidden]"
 
 
 def parser(name: str) -> CommandParser:
-    """Arguments of `ottla profile ...`."""
+    """Return the parser of `ottla profile`."""
     options = command_parser(
         f"ottla {name}",
         "Keep ways to reach clusters, in a file that only you can read.",
@@ -69,7 +69,7 @@ run = carry_out
 
 
 def create_profile(arguments: argparse.Namespace) -> None:
-    """Keep what the flags say."""
+    """Save the connection flags as a profile."""
     check_name(arguments.name)
     if arguments.command_config is not None or arguments.profile is not None:
         raise UsageError("profile create keeps -b and -X; it takes no --command-config and no --profile")
@@ -97,7 +97,7 @@ def create_profile(arguments: argparse.Namespace) -> None:
 
 
 def use_profile(arguments: argparse.Namespace) -> None:
-    """Choose one."""
+    """Choose the default profile."""
     path = path_of(os.environ)
     profiles = load(path)
     profiles.of(arguments.name)
@@ -106,7 +106,7 @@ def use_profile(arguments: argparse.Namespace) -> None:
 
 
 def list_profiles(arguments: argparse.Namespace) -> None:
-    """Print them without their secrets."""
+    """Print the profiles without their secrets."""
     profiles = load(path_of(os.environ))
     named = os.environ.get("OTTLA_PROFILE") or profiles.chosen
     if arguments.output == "json":
@@ -131,7 +131,7 @@ def list_profiles(arguments: argparse.Namespace) -> None:
 
 
 def delete_profile(arguments: argparse.Namespace) -> None:
-    """Forget one."""
+    """Delete a profile."""
     path = path_of(os.environ)
     profiles = load(path)
     profiles.of(arguments.name)

@@ -27,7 +27,7 @@ PARTS = ("user", "client-id", "ip")
 
 
 def parser(name: str) -> CommandParser:
-    """Arguments of `ottla quota ...`."""
+    """Return the parser of `ottla quota`."""
     options = command_parser(
         f"ottla {name}",
         "Show and change the limits of clients.",
@@ -77,7 +77,7 @@ run = carry_out
 
 
 def entity_of(arguments: argparse.Namespace) -> Entity:
-    """The parts that were named; None is the default of a part."""
+    """Return the named parts of the entity; None is the default of a part."""
     entity: dict[str, str | None] = {}
     for part in PARTS:
         field = part.replace("-", "_")
@@ -89,7 +89,7 @@ def entity_of(arguments: argparse.Namespace) -> Entity:
 
 
 def numbers_of(pairs: list[str]) -> dict[str, float]:
-    """`key=number`. Raises UsageError."""
+    """Parse `key=number` pairs. Raises UsageError."""
     numbers: dict[str, float] = {}
     for key, text in key_values(pairs, "quota set").items():
         try:
@@ -162,7 +162,7 @@ async def _alter(arguments: argparse.Namespace, changes: dict[str, float | None]
 
 
 def _numbers(quotas: Mapping[str, float | None]) -> dict[str, float | None]:
-    """Quotas for JSON: a number without a fraction has no point and no exponent."""
+    """Return the quotas for JSON; whole numbers have no point and no exponent."""
     return {
         key: int(value) if value is not None and math.isfinite(value) and value == int(value) else value
         for key, value in quotas.items()

@@ -1,4 +1,4 @@
-"""`ottla security recover`: back into a cluster that lets nobody in who could help, by the cluster's secret."""
+"""`ottla security recover`: restores access to a cluster after a lock-out, by means of the cluster's secret."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ ResultT = TypeVar("ResultT", bound="CommandResult")
 
 
 def parser(name: str) -> CommandParser:
-    """Arguments of `ottla security ...`."""
+    """Return the parser of `ottla security`."""
     options = command_parser(
         f"ottla {name}",
         "Get back into a cluster that lets nobody in.",
@@ -79,7 +79,7 @@ run = carry_out
 
 
 def recover(arguments: argparse.Namespace) -> None:
-    """Do what the options say."""
+    """Set a password, create ACLs or delete ACLs, as the options say."""
     quorum = _Quorum.of_file(arguments.config)
     if arguments.name is not None:
         _set_password(arguments, quorum)
@@ -147,7 +147,7 @@ def _check(*outcomes: tuple[int, str]) -> None:
 
 
 class _Quorum:
-    """The quorum of a cluster, asked with the cluster's secret."""
+    """A connection to the quorum of a cluster, authenticated with the cluster's secret."""
 
     def __init__(
         self,
@@ -163,7 +163,7 @@ class _Quorum:
 
     @classmethod
     def of_file(cls, file: Path) -> _Quorum:
-        """By the settings of a quorum node or of a broker. Raises CommandFailed."""
+        """Read the settings file of a quorum node or broker. Raises CommandFailed."""
         from ...metadata_quorum.config import parse_voters
         from ...protocol.session.node_secrets import read_secrets
         from ...protocol.settings.config_key import ConfigError
@@ -183,7 +183,8 @@ class _Quorum:
             raise CommandFailed(str(error)) from None
 
     def submit(self, command: Command[ResultT]) -> ResultT:
-        """Its result by the leader, who is looked for. Raises CommandFailed."""
+        """Find the leader, submit the command, and return its result. Raises CommandFailed."""
+        from ...protocol.handshake import HandshakeError
         from ...protocol.messages.quorum_commands import decode_result
         from ...protocol.messages.quorum_session import CommandStatus
         from ...protocol.session.handshake import HandshakeError
@@ -219,7 +220,13 @@ class _Quorum:
         raise CommandFailed(f"the quorum has not done it: {told}")
 
     def _ask(self, node_id: int, command: Command[ResultT]) -> tuple[CommandReply | None, str]:
-        """A node's reply, or why there is none. Raises HandshakeError if it takes this for a stranger."""
+        """Return a node's reply, or None and the reason.
+
+        Raises HandshakeError if authentication fails.
+        """
+        from ...protocol.codec import MalformedMessage
+        from ...protocol.frames import FrameError
+        from ...protocol.handshake import LinkSecurity, Role
         from ...protocol.messages.quorum_commands import encode_command
         from ...protocol.messages.quorum_session import CommandReply, SubmitCommand
         from ...protocol.session.frames import FrameError

@@ -1,4 +1,4 @@
-"""`ottla spark`: runs a pipeline that a YAML file describes, and prints a description to begin with."""
+"""`ottla spark`: runs a pipeline that a YAML file describes, and prints a template of such a file."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ TEMPLATE = "flight_delays.yaml"
 
 
 def parser(name: str) -> CommandParser:
-    """Arguments of `ottla spark ...`."""
+    """Return the parser of `ottla spark`."""
     options = command_parser(
         f"ottla {name}",
         "Run pipelines in Spark: records of topics, what is computed of them, and where it goes, exactly once.",
@@ -91,13 +91,13 @@ run = carry_out
 
 
 def print_template(arguments: argparse.Namespace) -> None:
-    """The file as it is."""
+    """Print the template unchanged."""
     package = f"{__package__.removesuffix('.cli.commands')}.spark_integration.pipelines"
     say_lines((files(package) / TEMPLATE).read_text(encoding="utf-8"))
 
 
 def take_over_checkpoint(arguments: argparse.Namespace) -> None:
-    """Take batches out of a checkpoint that the cluster does not have."""
+    """Remove the batches from a checkpoint that the promoted cluster does not have."""
     from ...spark_integration.checkpoints import take_over
     from ...spark_integration.source.position import WrongCheckpoint
 
@@ -131,7 +131,7 @@ def take_over_checkpoint(arguments: argparse.Namespace) -> None:
 
 
 def run_pipeline(arguments: argparse.Namespace) -> None:
-    """Start it, and print a line for each micro-batch."""
+    """Start the pipeline, and print a line for each micro-batch."""
     from ...spark_integration.requirements import need_pyspark
 
     try:
@@ -182,7 +182,10 @@ def _described(arguments: argparse.Namespace) -> Pipeline:
 
 
 def _follow(running: RunningPipeline, *, as_json: bool) -> None:
-    """Until it ends. The first Ctrl-C or SIGTERM lets the micro-batch be finished that is being written."""
+    """Print progress until the pipeline ends.
+
+    The first Ctrl-C or SIGTERM lets the running micro-batch finish; the second interrupts it.
+    """
 
     def stop(number: int, frame: object) -> None:
         running.ask_to_stop()

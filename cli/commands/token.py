@@ -1,4 +1,4 @@
-"""`ottla token`: delegation tokens, with which programs log in for a user for a while."""
+"""`ottla token`: delegation tokens, which let programs log in as a user for a limited time."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def parser(name: str) -> CommandParser:
-    """Arguments of `ottla token ...`."""
+    """Return the parser of `ottla token`."""
     options = command_parser(
         f"ottla {name}",
         "Make, list, renew and expire delegation tokens.",
@@ -83,7 +83,7 @@ run = carry_out
 
 
 def create_token(arguments: argparse.Namespace) -> None:
-    """Make a token and show its secret."""
+    """Create a token and print its secret."""
     from ..run_client import run_client
 
     longest_ms = _milliseconds(arguments.max_lifetime, "--max-lifetime")
@@ -112,7 +112,7 @@ def list_tokens(arguments: argparse.Namespace) -> None:
 
 
 def renew_token(arguments: argparse.Namespace) -> None:
-    """Have a token expire later."""
+    """Extend the expiry of a token."""
     from ..run_client import run_client
 
     period_ms = _milliseconds(arguments.period, "--for")
@@ -121,7 +121,7 @@ def renew_token(arguments: argparse.Namespace) -> None:
 
 
 def expire_token(arguments: argparse.Namespace) -> None:
-    """Remove a token, or have it expire."""
+    """Remove a token, or set when it expires."""
     from ..run_client import run_client
 
     period_ms = _milliseconds(arguments.period, "--in")
@@ -206,7 +206,7 @@ async def _expire(connection: dict[str, object], token_id: str, period_ms: int |
 
 
 def _named(tokens: list[DelegationToken], token_id: str) -> DelegationToken:
-    """So that nobody has to give the secret of a token on a command line."""
+    """Return the token with this id, so that no secret has to be given on a command line."""
     for one in tokens:
         if one.token_id == token_id:
             return one

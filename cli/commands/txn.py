@@ -1,4 +1,4 @@
-"""`ottla txn`: shows and ends transactions, finds those that nobody will end, and deletes transactional ids."""
+"""`ottla txn`: lists, describes and aborts transactions, finds hanging ones, and deletes transactional ids."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     Listed = tuple[list[TransactionListing], Failures]
 
 PATIENCE_MS = 5_000
-"""A broker that cannot list its ids yet is asked again for so long."""
+"""Milliseconds for which a broker that cannot list its ids yet is asked again."""
 STATES = ("Empty", "Ongoing", "PrepareCommit", "PrepareAbort", "CompleteCommit", "CompleteAbort")
 
 
 def parser(name: str) -> CommandParser:
-    """Arguments of `ottla txn ...`."""
+    """Return the parser of `ottla txn`."""
     options = command_parser(
         f"ottla {name}",
         "List, describe and abort transactions, delete transactional ids, and find transactions that hang.",
@@ -174,11 +174,11 @@ def _abort_hanging(actions: Actions) -> None:
     add_common(abort)
 
 
-# ------------------------------------------------------------ what is shown
+# ------------------------------------------------------------ actions
 
 
 def list_transactions(arguments: argparse.Namespace) -> None:
-    """Print transactional ids. Raises CommandFailed that names the brokers that list none."""
+    """Print transactional ids. Raises CommandFailed with the brokers that returned no list."""
     from ..run_client import raise_refusals, run_client
 
     listed, failures = run_client(_list(arguments))
@@ -203,7 +203,7 @@ def list_transactions(arguments: argparse.Namespace) -> None:
 
 
 def describe(arguments: argparse.Namespace) -> None:
-    """Print what is known of transactional ids."""
+    """Print the descriptions of transactional ids."""
     from ..run_client import raise_refusals, run_client
 
     described, unlisted = run_client(_describe(arguments))
@@ -224,12 +224,12 @@ def describe(arguments: argparse.Namespace) -> None:
 
 
 def abort(arguments: argparse.Namespace) -> None:
-    """Abort after a question on a terminal, and show what became of each."""
+    """Abort open transactions after a confirmation, and print each result."""
     from ..run_client import raise_refusals, run_client
     from ..terminal.confirmation import confirm
 
     told, unlisted = run_client(_describe(arguments))
-    raise_refusals(unlisted)  # all that match are aborted, or none is
+    raise_refusals(unlisted)  # Either all matching transactions are aborted or none is.
     described, failures = _split(told)
     opened = [one for one in described if one.state == "Ongoing"]
     if opened:
@@ -251,7 +251,7 @@ def abort(arguments: argparse.Namespace) -> None:
 
 
 def delete(arguments: argparse.Namespace) -> None:
-    """Delete after a question on a terminal, and show what became of each."""
+    """Delete transactional ids after a confirmation, and print each result."""
     from ..run_client import raise_refusals, refusal, run_client
     from ..terminal.confirmation import confirm
 
@@ -322,7 +322,7 @@ def _as_json(one: TransactionDescription, *, summary: bool) -> dict[str, Any]:
 
 
 def age(one: TransactionDescription, now_ms: float | None = None) -> str:
-    """How long a transaction that is not over has been open, as people read it."""
+    """Return how long an unfinished transaction has been open, as text such as `5m12s`."""
     if one.started_ms < 0 or one.state not in ("Ongoing", "PrepareCommit", "PrepareAbort"):
         return "-"
     now_ms = time.time() * 1000 if now_ms is None else now_ms
@@ -333,7 +333,7 @@ def age(one: TransactionDescription, now_ms: float | None = None) -> str:
     return "".join(f"{count}{unit}" for count, unit in parts[first:])
 
 
-# ------------------------------------------------------------ what is asked
+# ------------------------------------------------------------ requests
 
 
 async def _list(arguments: argparse.Namespace) -> Listed:
@@ -358,7 +358,7 @@ async def _list(arguments: argparse.Namespace) -> Listed:
 
 
 def _joined(answers: Mapping[int, list[TransactionListing] | KafkaError]) -> Listed:
-    """Return the ids of all brokers that list theirs, and why the others do not."""
+    """Return the ids of all brokers that returned a list, and the errors of the other brokers."""
     from ...client.admin.by_broker import split
 
     listed, failures = split(answers)
@@ -369,7 +369,7 @@ def _joined(answers: Mapping[int, list[TransactionListing] | KafkaError]) -> Lis
 
 
 def _pattern(arguments: argparse.Namespace) -> str | None:
-    """Of all that was named; the brokers look for it. Raises UsageError."""
+    """Return one pattern that matches any of the named patterns, for the brokers to apply. Raises UsageError."""
     from ..arguments.selection import pattern
 
     if not arguments.regex:
@@ -378,7 +378,7 @@ def _pattern(arguments: argparse.Namespace) -> str | None:
 
 
 async def _describe(arguments: argparse.Namespace) -> tuple[Described, Failures]:
-    """Return what was named, or all that is listed, and the brokers that list none."""
+    """Return the descriptions of the named ids, or of all ids, and the errors of brokers that returned no list."""
     from ...client.admin import Admin
 
     names, failures = await _named(arguments)
@@ -387,8 +387,10 @@ async def _describe(arguments: argparse.Namespace) -> tuple[Described, Failures]
 
 
 async def _named(arguments: argparse.Namespace) -> tuple[list[str], Failures]:
-    """Return the ids named, all if none is, and the brokers that list none; patterns become ids by what there is.
-    Raises CommandFailed if nothing matches."""
+    """Return the named ids, or all ids, and the errors of brokers that returned no list.
+
+    Patterns match existing ids. Raises CommandFailed if nothing matches.
+    """
     from ...client.admin import Admin
 
     pattern = _pattern(arguments)
@@ -404,7 +406,7 @@ async def _named(arguments: argparse.Namespace) -> tuple[list[str], Failures]:
 
 
 def _split(described: Described) -> tuple[list[TransactionDescription], dict[str, KafkaError]]:
-    """What is known, and why the others are not."""
+    """Separate the descriptions from the errors."""
     from ...protocol.errors import KafkaError
 
     found = [one for one in described.values() if not isinstance(one, KafkaError)]
@@ -414,7 +416,7 @@ def _split(described: Described) -> tuple[list[TransactionDescription], dict[str
 async def _abort_all(
     arguments: argparse.Namespace, opened: list[TransactionDescription]
 ) -> dict[str, KafkaError]:
-    """Abort these transactions and no newer ones of their ids; return why the others were not aborted."""
+    """Abort these transactions, but no newer ones of the same ids; return the errors by id."""
     from ...client.admin import Admin
     from ...protocol.errors import ErrorCode, KafkaError
 
@@ -429,7 +431,7 @@ async def _abort_all(
 
 
 async def _delete_all(arguments: argparse.Namespace, names: list[str]) -> dict[str, KafkaError]:
-    """What was refused."""
+    """Delete these ids; return the errors by id."""
     from ...client.admin import Admin
 
     async with Admin(**connection_of(arguments)) as admin:
@@ -437,7 +439,7 @@ async def _delete_all(arguments: argparse.Namespace, names: list[str]) -> dict[s
 
 
 async def _refused(act: Callable[[str], Awaitable[None]], names: list[str]) -> dict[str, KafkaError]:
-    """Do it to every id, whatever becomes of the others; what was refused, and why."""
+    """Act on every id, even if some fail; return the errors by id."""
     from ...protocol.errors import KafkaError
 
     failures: dict[str, KafkaError] = {}

@@ -1,4 +1,4 @@
-"""`ottla user`: who can log in by SCRAM, and with which password."""
+"""`ottla user`: users who log in by SCRAM, and their passwords."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ NEW_PASSWORD_VARIABLE = "OTTLA_NEW_PASSWORD"
 
 
 def parser(name: str) -> CommandParser:
-    """Arguments of `ottla user ...`."""
+    """Return the parser of `ottla user`."""
     options = command_parser(
         f"ottla {name}",
         "Create, list and delete users who log in by SCRAM.",
@@ -93,7 +93,7 @@ run = carry_out
 
 
 def create_user(arguments: argparse.Namespace) -> None:
-    """Give a password."""
+    """Set a user's password."""
     from ...client.admin import UserPassword
     from ..run_client import run_client
 
@@ -110,7 +110,7 @@ def create_user(arguments: argparse.Namespace) -> None:
 
 
 def list_users(arguments: argparse.Namespace) -> None:
-    """Print who can log in, and how."""
+    """Print users and their mechanisms."""
     from ..run_client import run_client
 
     found = run_client(_describe(connection_of(arguments)))
@@ -130,7 +130,7 @@ def list_users(arguments: argparse.Namespace) -> None:
 
 
 def delete_user(arguments: argparse.Namespace) -> None:
-    """Take passwords away."""
+    """Remove a user's passwords."""
     from ..run_client import run_client
 
     connection = connection_of(arguments)

@@ -1,4 +1,4 @@
-"""`ottla audit`: compares what the tiers of a pipeline have counted, and names what is missing."""
+"""`ottla audit`: compares the record counts of a pipeline's tiers and reports missing records."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NO_END_MS = 1 << 62
 
 
 def parser(name: str) -> CommandParser:
-    """Arguments of `ottla audit`."""
+    """Return the parser of `ottla audit`."""
     options = command_parser(
         f"ottla {name}",
         "Compare what producers and consumers with an audit topic have counted, by topic and time bucket.",
@@ -87,7 +87,7 @@ def _copy(place: str, connection: Mapping[str, Any]) -> LogCopy:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print a line for each bucket, and in the last one what is missing; 1 if something is."""
+    """Print a line for each bucket and a verdict in the last line; return 1 if records are missing."""
     from ....client.auditing.comparison import AuditWindow
     from ....client.auditing.verdicts import has_gaps, verdict
     from ...run_client import run_client

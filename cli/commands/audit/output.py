@@ -1,4 +1,4 @@
-"""What `ottla audit` prints: a row for each bucket, and the missing records in the last line. Pure."""
+"""The output of `ottla audit`: a row for each bucket, and the missing records in the last line. Pure functions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,10 @@ NONE = "-"
 
 
 def columns_and_rows(rows: Sequence[Row]) -> tuple[list[str], list[list[object]]]:
-    """A table. A tier that is compared with another is followed by its difference, as a number and in percent."""
+    """Return the columns and rows of the table.
+
+    The difference of a compared tier follows its count, as a number and in percent.
+    """
     tiers = list(dict.fromkeys(tier for row in rows for tier in row.amounts))
     compared = {tier for row in rows for tier in list(row.amounts)[1:]}
     columns = ["TOPIC", "BUCKET"]
@@ -32,7 +35,7 @@ def columns_and_rows(rows: Sequence[Row]) -> tuple[list[str], list[list[object]]
 
 
 def as_json(found: Audit) -> dict[str, Any]:
-    """All of it under names."""
+    """Return the whole result as a tree for JSON."""
     return {
         "complete": verdict(found.rows) == COMPLETE,
         "verdict": verdict(found.rows),
@@ -63,7 +66,7 @@ def as_json(found: Audit) -> dict[str, Any]:
 
 
 def remarks(found: Audit) -> list[str]:
-    """What stands before the last line: what is there too often, and what was not compared."""
+    """Return the lines before the verdict: surplus records, and buckets and topics that were not compared."""
     lines = [told] if (told := surplus(found.rows)) else []
     for state, why in (
         ("open", "open: they are judged once they are over for as long as --grace says"),

@@ -1,4 +1,4 @@
-"""What `ottla audit` reads: the reports in the audit topic and, if wanted, the records that are in logs."""
+"""The input of `ottla audit`: reports of the audit topic and, on request, counts of the records in logs."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from ...failures import CommandFailed
 
 POLL_MS = 100
 Partitions = Mapping[str, Collection[int]]
-"""Of all topics of the cluster."""
+"""The partitions of each topic of the cluster."""
 Handle = Callable[[TopicPartition, Sequence[ConsumerRecord]], None]
 
 
 @dataclass(frozen=True, slots=True)
 class LogCopy:
-    """Another cluster with copies of the topics, and the tier that its records count as."""
+    """Another cluster with copies of the topics; its records count as the tier `tier`."""
 
     tier: str
     connection: Mapping[str, Any]
@@ -35,7 +35,7 @@ class LogCopy:
 
 @dataclass(frozen=True, slots=True)
 class _Log:
-    """A cluster whose logs are counted."""
+    """A cluster whose records are counted as the tier `tier`."""
 
     tier: str
     connection: Mapping[str, Any]
@@ -44,37 +44,41 @@ class _Log:
 
 @dataclass(frozen=True, slots=True)
 class AuditQuestion:
-    """See `commands.audit` for the meaning of each."""
+    """The arguments of an audit; `commands.audit` describes each as an option."""
 
     connection: Mapping[str, Any]
-    """Keyword arguments of any client."""
+    """Keyword arguments that every client of the cluster takes."""
     audit_topic: str
     topics: Sequence[str]
     tiers: Sequence[str]
     log: bool
-    """Copies are compared with the log, so it is counted with them in any case."""
+    """True to count the records in the log. The log is counted in any case if there are copies, which are compared
+    with it."""
     window: AuditWindow
     copies: Sequence[LogCopy] = ()
 
 
 @dataclass(slots=True)
 class Audit:
-    """What was found. `not_compared`: topics, and why. `unreadable`: how many records are no reports, and where the
-    first of them is, and why."""
+    """The result of an audit.
+
+    `not_compared` maps topics to the reason. `unreadable` is the number of records that are no reports;
+    `first_unreadable` describes the first of them.
+    """
 
     rows: list[Row] = field(default_factory=list)
     not_compared: dict[str, str] = field(default_factory=dict)
     unreadable: int = 0
     first_unreadable: str = ""
     silent_tiers: list[str] = field(default_factory=list)
-    """Tiers that were asked for, of which no report was read."""
+    """Tiers that the question names but that sent no report."""
     reports: int = 0
     repeated: int = 0
 
 
 async def audit(question: AuditQuestion) -> Audit:
-    """Read, and compare. Raises CommandFailed where there is nothing to compare."""
-    # Asked for first, because a consumer's question would create topics.
+    """Read the reports and logs and compare them. Raises CommandFailed if there is nothing to compare."""
+    # Topics are listed before they are read, because a consumer's metadata request would create missing topics.
     existing = await _partitions(question.connection)
     logs = [_Log(LOG_TIER, question.connection, existing)] if question.log or question.copies else []
     logs += [_Log(one.tier, one.connection, await _partitions(one.connection)) for one in question.copies]
@@ -163,8 +167,9 @@ async def _read_reports(question: AuditQuestion, indexes: Iterable[int], tally: 
 async def _read_log(
     log: _Log, topic: str, first_ms: int, bucket_ms: int, window: AuditWindow
 ) -> tuple[Counts, int]:
-    """Counts the records themselves, of buckets from `first_ms` on. Tells also before what time records may have been
-    deleted, 0 if none were.
+    """Count the records of the buckets from `first_ms` on.
+
+    Also returns the time before which records may have been deleted, 0 if none were.
     """
     if topic not in log.existing:
         where = "" if log.tier == LOG_TIER else f" of tier {log.tier}"
@@ -192,7 +197,7 @@ def _consumer(connection: Mapping[str, Any]) -> Consumer:
 
 
 async def _read_to_the_end(consumer: Consumer, what: str, handle: Handle) -> None:
-    """All that is there now, with a bar on a terminal."""
+    """Read all records that are in the assigned partitions now, with a progress bar on a terminal."""
     from rich.console import Console
     from rich.progress import Progress
 

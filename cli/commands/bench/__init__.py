@@ -1,4 +1,4 @@
-"""`ottla bench`: measures what a cluster does for this client: produce, consume, end-to-end latency."""
+"""`ottla bench`: measures produce rate, consume rate and end-to-end latency between a cluster and this client."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ RECORD_BYTES_MAX = 1_000_000
 
 
 def parser(name: str) -> CommandParser:
-    """Arguments of `ottla bench`."""
+    """Return the parser of `ottla bench`."""
     options = command_parser(
         f"ottla {name}",
         "Measure produce and consume rates and the time from send to receipt, of Ottla or any Kafka cluster.",

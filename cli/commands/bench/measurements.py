@@ -1,4 +1,4 @@
-"""The measurements of `ottla bench`, with the clients of this package."""
+"""The measurements of `ottla bench`, made with this package's clients."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from ...run_client import run_client
 
 _ACKS: dict[str, Acks] = {"all": "all", "1": 1, "0": 0}
 SILENCE_S = 30.0
-"""A phase in which nothing arrives for so long has failed."""
+"""Seconds without a record after which a phase has failed."""
 Progress = Callable[[int], None]
 
 
 @dataclass(frozen=True, slots=True)
 class BenchOptions:
-    """See `commands.bench` for the meaning of each."""
+    """The options of a measurement; `commands.bench` describes each."""
 
     connection: Mapping[str, Any]
-    """Keyword arguments of any client."""
+    """Keyword arguments that every client of the cluster takes."""
     phases: tuple[str, ...]
     records: int
     latency_records: int
@@ -46,7 +46,11 @@ class BenchOptions:
 
 @dataclass(frozen=True, slots=True)
 class PhaseResult:
-    """One phase; `latencies_ms` is sorted: of acknowledgements when producing, from send to receipt for latency."""
+    """The result of a phase.
+
+    `latencies_ms` is sorted: acknowledgement times of the produce phase, times from send to receipt of the latency
+    phase.
+    """
 
     phase: str
     records: int
@@ -63,7 +67,7 @@ class PhaseResult:
         return self.records_per_s * self.value_bytes / 1e6
 
     def row(self) -> tuple[object, ...]:
-        """The cells of a table."""
+        """Return the cells of a table row."""
         spread = [f"{at:.2f}" for at in self._spread()] if self.latencies_ms else ["-"] * 4
         return (
             self.phase,
@@ -75,7 +79,7 @@ class PhaseResult:
         )
 
     def as_json(self) -> dict[str, Any]:
-        """All figures under their names."""
+        """Return all figures as a tree for JSON."""
         names = ("p50_ms", "p99_ms", "p999_ms", "max_ms")
         spread = self._spread() if self.latencies_ms else (None,) * 4
         return {
@@ -93,13 +97,13 @@ class PhaseResult:
 
 
 def percentile(ordered: Sequence[float], share: float) -> float:
-    """The value that `share` of the sorted values do not exceed (nearest rank). Pure."""
+    """Return the value that `share` of the sorted values do not exceed (nearest rank). Pure."""
     rank = max(1, -(-len(ordered) * round(share * 1000) // 1000))
     return ordered[rank - 1]
 
 
 def measure(options: BenchOptions) -> list[PhaseResult]:
-    """Run the phases in order, in one topic. Raises CommandFailed."""
+    """Run the phases in order, in one topic, and return their results. Raises CommandFailed."""
     return run_client(_measure(options))
 
 
@@ -161,7 +165,7 @@ async def _produce(topic: str, options: BenchOptions, progress: Progress) -> Pha
                 progress(number)
                 await asyncio.sleep(0)
         await producer.flush()
-        await asyncio.sleep(0)  # the last deliveries' callbacks
+        await asyncio.sleep(0)  # Let the callbacks of the last deliveries run.
         seconds = clock() - began
     if failures:
         raise CommandFailed(
@@ -171,7 +175,10 @@ async def _produce(topic: str, options: BenchOptions, progress: Progress) -> Pha
 
 
 async def _consume(topic: str, options: BenchOptions, progress: Progress) -> PhaseResult:
-    """From the beginning of the topic, which `produce` may have filled, to as many records as asked for."""
+    """Consume the topic from its beginning, up to the number of records asked for.
+
+    The produce phase may have filled the topic.
+    """
     done = size = 0
     began = time.perf_counter()
     async with Consumer(
@@ -203,7 +210,7 @@ async def _consume(topic: str, options: BenchOptions, progress: Progress) -> Pha
 
 
 async def _latency(topic: str, options: BenchOptions, progress: Progress) -> PhaseResult:
-    """One record in flight: from before `send` until the consumer has it."""
+    """Measure with one record in flight, from before `send` until the consumer has received it."""
     latencies: list[float] = []
     filler = os.urandom(options.value_bytes - 8)
     async with (

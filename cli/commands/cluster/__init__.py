@@ -1,4 +1,4 @@
-"""`ottla cluster`: the cluster at a glance, its health, and where replicas and leaders are."""
+"""`ottla cluster`: brokers, quorum and health of the cluster, and the placement of replicas and leaders."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from ...arguments.options import (
 
 
 def parser(name: str) -> CommandParser:
-    """Arguments of `ottla cluster ...`."""
+    """Return the parser of `ottla cluster`."""
     options = command_parser(
         f"ottla {name}",
         "Show brokers, quorum and under-replicated partitions; or do what an action says.",

@@ -1,4 +1,4 @@
-"""What `ottla cluster disks` prints: data folders, their space and what is in them."""
+"""`ottla cluster disks`: the data folders of brokers, their free space and their replicas."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ...terminal.output import bytes_text, print_json, print_table
 
 
 def disks(arguments: argparse.Namespace) -> None:
-    """Print every folder; 1 if a broker did not tell."""
+    """Print every folder; the command fails if a broker did not answer."""
     found = run_client(_ask(arguments))
     folders = [
         (broker, folder)

@@ -1,4 +1,4 @@
-"""What `ottla cluster elect` does: preferred leaders, or unclean ones where nobody leads."""
+"""`ottla cluster elect`: elects preferred leaders, or unclean leaders of partitions without a leader."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ...terminal.text import say
 
 
 def elect(arguments: argparse.Namespace) -> None:
-    """Elect, and show what became of each partition."""
+    """Elect leaders, and print the result for each partition."""
     if arguments.unclean:
         where = ", ".join(arguments.topic) or "every topic"
         confirm(

@@ -1,4 +1,4 @@
-"""What `ottla cluster health` finds: brokers that are missing or fenced, partitions in need, the quorum."""
+"""`ottla cluster health`: missing and fenced brokers, partitions in need, and the state of the quorum."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from ...terminal.text import say
 
 MIN_ISR = "min.insync.replicas"
 QUORUM_TIMEOUT_MS = 5_000
-"""A broker waits 2 s for the quorum's leader."""
+"""Milliseconds to wait for a broker's answer about the quorum. A broker itself waits 2 s for the quorum's leader."""
 LISTED_MAX = 10
-"""How many partitions a line for people names."""
+"""The most partitions that a line for people names."""
 
 
 @dataclass(frozen=True, slots=True)
 class Health:
-    """What is wrong; empty lists are good. Partitions are `topic-index`."""
+    """The problems of a cluster; empty lists mean that there are none. Partitions are written `topic-index`."""
 
     quorum_leader: int | None = None
     quorum_problem: str = ""
-    """Why there is no leader to tell of, where a broker knows more than that."""
+    """The reason for the missing leader, if a broker knows it."""
     quorum_abstaining: list[int] = field(default_factory=list)
     quorum_silent: list[int] = field(default_factory=list)
     brokers_down: list[int] = field(default_factory=list)
@@ -43,7 +43,7 @@ class Health:
 
     @property
     def healthy(self) -> bool:
-        """Whether nothing is wrong."""
+        """True if there is no problem."""
         return self.quorum_leader is not None and not any(
             (
                 self.quorum_problem,
@@ -66,8 +66,10 @@ def assess(
     quorum_leader: int | None,
     adding: Mapping[tuple[str, int], Collection[int]],
 ) -> Health:
-    """Put together what was asked. Pure. Brokers that hold replicas and do not take part are down; replicas that
-    a reassignment is `adding` are not missed yet.
+    """Return the health of a cluster from these answers. Pure.
+
+    A broker that holds replicas but is neither live nor fenced counts as down. Replicas that a reassignment is `adding`
+    do not count as missing yet.
     """
     known = set(live)
     health = Health(quorum_leader, brokers_fenced=sorted(fenced))
@@ -88,7 +90,7 @@ def assess(
 
 
 def health(arguments: argparse.Namespace) -> int:
-    """Look once, until all is well, or for ever."""
+    """Print the health once, until the cluster is healthy, or until Control-C; return the exit code."""
     if arguments.timeout is not None and not arguments.exit_when_healthy:
         raise UsageError("--timeout goes with --exit-when-healthy")
     if arguments.interval <= 0:
@@ -112,7 +114,7 @@ def health(arguments: argparse.Namespace) -> int:
 
 
 def _try(arguments: argparse.Namespace) -> Health | None:
-    """None while nobody answers."""
+    """Return the health, or None while no broker answers."""
     try:
         return asyncio.run(_look(arguments))
     except NoBrokerReachable:
@@ -145,7 +147,8 @@ async def _look(arguments: argparse.Namespace) -> Health:
 
 
 async def _quorum(admin: Admin, brokers: Iterable[int]) -> tuple[QuorumDescription | None, str]:
-    """The quorum, and what is wrong with it. Each broker is asked: perhaps one alone knows of entries that it lost."""
+    """Return the quorum and its problem. Every broker is asked: perhaps only one of them knows that the quorum lost
+    entries."""
     found = await asyncio.gather(*(_seen_by(admin, broker_id) for broker_id in brokers))
     problems = [told for told in found if isinstance(told, str)]
     described = [told for told in found if isinstance(told, QuorumDescription)]
@@ -154,7 +157,8 @@ async def _quorum(admin: Admin, brokers: Iterable[int]) -> tuple[QuorumDescripti
 
 
 async def _seen_by(admin: Admin, broker_id: int) -> QuorumDescription | str | None:
-    """What this broker tells of the quorum, or why it does not follow it; None if it does not answer in time."""
+    """Return the quorum as this broker sees it, or why the broker does not follow it; None if there is no timely
+    answer."""
     try:
         return await admin.describe_quorum(broker_id=broker_id, timeout_ms=QUORUM_TIMEOUT_MS)
     except KafkaError as error:

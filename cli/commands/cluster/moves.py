@@ -1,4 +1,4 @@
-"""Moves of replicas: reads them from Kafka's JSON, shows them, begins them with a throttle, and waits for their end."""
+"""Moves of replicas: reading them from Kafka's JSON, showing, starting, throttling and awaiting them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ LOOK_AGAIN_S = 0.3
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """One partition: where its replicas are and where they shall be, and how many bytes are copied for it."""
+    """A move of one partition: its replicas before and after, and the number of bytes to copy."""
 
     before: tuple[int, ...]
     after: tuple[int, ...]
@@ -37,7 +37,7 @@ Moves = dict[TopicPartition, Move]
 
 
 def parse_plan(text: str, where: str) -> dict[TopicPartition, list[int]]:
-    """Kafka's reassignment JSON. Raises CommandFailed saying what it should look like."""
+    """Parse Kafka's reassignment JSON. Raises CommandFailed, which shows the expected form."""
     try:
         tree = json.loads(text)
         entries = tree["partitions"]
@@ -58,7 +58,7 @@ def parse_plan(text: str, where: str) -> dict[TopicPartition, list[int]]:
 
 
 def read_plan(path: Path) -> dict[TopicPartition, list[int]]:
-    """The plan in a file. Raises CommandFailed."""
+    """Read the plan in a file. Raises CommandFailed."""
     try:
         return parse_plan(path.read_text(encoding="utf-8"), str(path))
     except UnicodeDecodeError:
@@ -66,7 +66,7 @@ def read_plan(path: Path) -> dict[TopicPartition, list[int]]:
 
 
 def as_plan(moves: Mapping[TopicPartition, Move]) -> dict[str, Any]:
-    """Moves as Kafka's reassignment JSON."""
+    """Return the moves as Kafka's reassignment JSON."""
     return {
         "version": 1,
         "partitions": [
@@ -77,7 +77,7 @@ def as_plan(moves: Mapping[TopicPartition, Move]) -> dict[str, Any]:
 
 
 def carry_moves_out(arguments: argparse.Namespace, moves: Moves) -> None:
-    """Show the plan, ask, begin, and follow the moves to their end unless that is not wanted."""
+    """Show the plan, ask for confirmation, start the moves and, unless `--no-wait` is given, wait for their end."""
     throttle = None if arguments.throttle is None else bytes_of(arguments.throttle, "--throttle")
     if throttle is not None and throttle < 1:
         raise CommandFailed("--throttle 0 would let nothing move")
@@ -131,7 +131,7 @@ async def _begin(arguments: argparse.Namespace, moves: Moves, throttle: int | No
 
 
 async def _follow(arguments: argparse.Namespace, moves: Moves, throttle: int | None) -> None:
-    """Wait until none of these moves is under way, with a bar on a terminal, then lift the throttle."""
+    """Wait with a progress bar until none of these moves is under way, then lift the throttle."""
     from rich.console import Console
     from rich.progress import Progress
 

@@ -1,4 +1,4 @@
-"""What `ottla cluster rebalance` and `ottla cluster decommission` do: a plan from the planner, carried out."""
+"""`ottla cluster rebalance` and `ottla cluster decommission`: carry out a plan of the planner."""
 
 from __future__ import annotations
 
@@ -19,13 +19,16 @@ from .moves import Move, Moves, carry_moves_out
 
 
 def rebalance(arguments: argparse.Namespace) -> None:
-    """Plan over all live brokers and carry it out."""
+    """Plan moves over all live brokers and carry them out."""
     moves, _ = run_client(_planned(arguments, None))
     carry_moves_out(arguments, moves)
 
 
 def decommission(arguments: argparse.Namespace) -> None:
-    """Empty the broker; forget it when it is down, otherwise say that it may be stopped now."""
+    """Move all replicas off the broker.
+
+    Unregister the broker if it is down; otherwise print that it may be stopped now.
+    """
     moves, is_up = run_client(_planned(arguments, arguments.broker))
     carry_moves_out(arguments, moves)
     if arguments.dry_run or (moves and arguments.no_wait):
@@ -47,7 +50,7 @@ async def _unregister(arguments: argparse.Namespace) -> None:
 
 
 async def _planned(arguments: argparse.Namespace, leaving: int | None) -> tuple[Moves, bool]:
-    """The moves, and whether the broker that leaves takes part now."""
+    """Return the planned moves, and whether the leaving broker is live."""
     async with Admin(**connection_of(arguments)) as admin:
         cluster = await admin.describe_cluster()
         topics = await admin.describe_topics()
@@ -74,7 +77,7 @@ async def _planned(arguments: argparse.Namespace, leaving: int | None) -> tuple[
 
 
 def _refuse_others_down(topics: list[TopicInfo], cluster: ClusterDescription, leaving: int | None) -> None:
-    """What is on a broker that is down for a moment would be copied elsewhere needlessly."""
+    """Refuse to plan while another broker is down, since its replicas would be copied elsewhere needlessly."""
     live = {broker.id for broker in cluster.brokers}
     holding = {broker for topic in topics for one in topic.partitions.values() for broker in one.replicas}
     if down := sorted(holding - live - {leaving}):

@@ -1,4 +1,4 @@
-"""What `ottla cluster` prints without an action: brokers, quorum and under-replicated partitions."""
+"""`ottla cluster` without an action: brokers, quorum and under-replicated partitions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from ...terminal.text import say
 
 
 def show(arguments: argparse.Namespace) -> int:
-    """Print what was asked for; 1 when the cluster, or the leader, cannot be found."""
+    """Print the cluster, or with `--quorum-leader` the leader's id; return the exit code.
+
+    Raises CommandFailed if there is no leader.
+    """
     quorum: list[dict[str, Any]] | None = None
     connection = connection_of(arguments)
     if arguments.quorum_leader and not arguments.data:

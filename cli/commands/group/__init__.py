@@ -1,4 +1,4 @@
-"""`ottla group`: consumer groups, classic and KIP-848: members, offsets and lag."""
+"""`ottla group`: members, offsets and lag of consumer groups, classic and KIP-848."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ...arguments.options import (
 
 
 def parser(name: str) -> CommandParser:
-    """Arguments of `ottla group ...`."""
+    """Return the parser of `ottla group`."""
     options = command_parser(
         f"ottla {name}",
         "List, describe, seek and delete consumer groups.",

@@ -1,4 +1,4 @@
-"""What `ottla group delete` does: deletes whole groups, or their offsets in some topics."""
+"""`ottla group delete`: deletes whole groups, or their offsets of some topics."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Settled = list[tuple[str, KafkaError | None]]
 
 
 def delete(arguments: argparse.Namespace) -> None:
-    """Delete after a question on a terminal, and show what became of each."""
+    """Delete after a confirmation, and print each result."""
     names = run_client(_names(arguments))
     listed = ", ".join(names)
     if arguments.topic:
@@ -42,8 +42,10 @@ def delete(arguments: argparse.Namespace) -> None:
 
 
 def named(texts: Sequence[str]) -> dict[str, list[int] | None]:
-    """Topics with the partitions that are named; None is all of them, also where some are named beside it. Raises
-    UsageError."""
+    """Return the named partitions by topic.
+
+    None stands for all partitions, even if the same topic is also named with partitions. Raises UsageError.
+    """
     found: dict[str, list[int] | None] = {}
     for topic, indexes in map(topic_partitions, texts):
         known = found.get(topic, [])
@@ -67,7 +69,7 @@ async def _delete_groups(arguments: argparse.Namespace, names: list[str]) -> Set
 async def _delete_offsets(
     arguments: argparse.Namespace, names: list[str], topics: Mapping[str, list[int] | None]
 ) -> Settled:
-    """Nothing is deleted if something was named of which there are no offsets."""
+    """Delete the offsets of these topics, or nothing if a group or topic has no committed offset."""
     settled: Settled = []
     async with Admin(**connection_of(arguments)) as admin:
         chosen = {name: _chosen(await admin.committed_offsets(name), topics) for name in names}
@@ -86,7 +88,7 @@ async def _delete_offsets(
 def _chosen(
     committed: Mapping[TopicPartition, int], topics: Mapping[str, list[int] | None]
 ) -> list[TopicPartition]:
-    """Those of the committed offsets that were named."""
+    """Return the named partitions that have committed offsets."""
     found = []
     for one in committed:
         indexes = topics.get(one.topic, [])

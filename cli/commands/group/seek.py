@@ -1,4 +1,4 @@
-"""What `ottla group seek` does: computes the offset at which each partition continues, shows it, and commits it."""
+"""`ottla group seek`: computes, prints and commits the offset at which each partition continues."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ...terminal.output import print_json, print_table
 
 
 def parse_target(text: str, now_ms: int) -> Target:
-    """`start`, `end`, `17`, `+5`, `-5` or `@TIME`. Raises UsageError."""
+    """Parse `start`, `end`, `17`, `+5`, `-5` or `@TIME`. Raises UsageError."""
     if text in ("start", "beginning", "earliest"):
         return Target("start")
     if text in ("end", "latest"):
@@ -34,8 +34,9 @@ def parse_target(text: str, now_ms: int) -> Target:
 
 
 def parse_offsets(lines: Iterable[str], where: str) -> Offsets:
-    """Lines of `TOPIC PARTITION OFFSET`, with blanks or commas between. Raises CommandFailed naming the
-    line.
+    """Parse lines of `TOPIC PARTITION OFFSET`, separated by blanks or commas.
+
+    Raises CommandFailed with the number of a malformed line.
     """
     offsets: Offsets = {}
     for number, line in enumerate(lines, 1):
@@ -53,7 +54,7 @@ def parse_offsets(lines: Iterable[str], where: str) -> Offsets:
 
 
 def seek(arguments: argparse.Namespace) -> None:
-    """Show before and after, and commit unless it is a dry run."""
+    """Print the offsets before and after, and commit them unless it is a dry run."""
     named = [text for text in arguments.topic if "=" in text]
     ways = [way for way in (arguments.to, arguments.to_group, arguments.to_file) if way is not None]
     if bool(named) == bool(ways):
@@ -114,13 +115,13 @@ async def _seek(
 
 
 async def _named_offsets(admin: Admin, arguments: argparse.Namespace) -> Offsets:
-    """Return the offsets of `--topic orders:0=42`."""
+    """Return the offsets that options such as `--topic orders:0=42` give."""
     offsets = partition_offsets(arguments.topic, await _existing(admin)) or {}
     return {TopicPartition(*one): offset for one, offset in offsets.items()}
 
 
 async def _partitions(admin: Admin, arguments: argparse.Namespace, known: Offsets) -> list[TopicPartition]:
-    """What was named, or what there are offsets of."""
+    """Return the partitions named by `--topic`, or else the partitions with known offsets."""
     if not arguments.topic:
         if not known:
             raise CommandFailed(f"group {arguments.group!r} keeps no offsets: name topics with --topic")

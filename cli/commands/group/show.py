@@ -1,4 +1,4 @@
-"""What `ottla group list` and `ottla group describe` print."""
+"""`ottla group list` and `ottla group describe`: prints groups, their members and lag."""
 
 from __future__ import annotations
 
@@ -17,14 +17,17 @@ from ...terminal.output import print_json, print_table
 from ...terminal.text import say
 
 PATIENCE_MS = 5_000
-"""A broker that cannot list its groups yet is asked again for so long."""
+"""Milliseconds for which a broker that cannot list its groups yet is asked again."""
 DESCRIBED_TYPES = ("classic", "consumer")
-"""Share and streams groups are listed; their offsets are kept in other ways."""
+"""The types of groups whose offsets are shown. Share and streams groups keep offsets differently and are only
+listed."""
 
 
 def list_groups(arguments: argparse.Namespace) -> None:
-    """Print groups, with members and lag if something asked for needs them. Raises CommandFailed that names the brokers
-    that list none."""
+    """Print groups, with members and lag if an option needs them.
+
+    Raises CommandFailed with the brokers that returned no list.
+    """
     rows, failures = run_client(_listed(arguments))
     if failures and not rows:
         raise_refusals(failures)
@@ -58,7 +61,7 @@ def describe(arguments: argparse.Namespace) -> None:
 
 
 def wanted(group: GroupListing, arguments: argparse.Namespace) -> bool:
-    """Whether what the list alone tells fits the filters."""
+    """Return whether a listed group passes the filters on state, type and protocol."""
     states = [state.lower() for state in arguments.state]
     types = [kind.lower() for kind in arguments.type]
     return (
@@ -69,16 +72,16 @@ def wanted(group: GroupListing, arguments: argparse.Namespace) -> bool:
 
 
 def may_lag(one: GroupReport, least: int) -> bool:
-    """Return whether a group is at least so far behind, or may be, since the lag of a partition is not known."""
+    """Return whether a group's lag is at least `least` or may be, because the lag of a partition is unknown."""
     return one.unknown_lags > 0 or (one.total_lag or 0) >= least
 
 
 async def _listed(arguments: argparse.Namespace) -> tuple[list[dict[str, Any]], dict[str, KafkaError]]:
-    """Return the groups, and by broker why it lists none."""
+    """Return the groups as rows, and the errors of brokers that returned no list."""
     async with Admin(**connection_of(arguments)) as admin:
         listed, silent = split(await admin.list_groups_by_broker(patience_ms=PATIENCE_MS))
         failures = {f"broker {broker}": error for broker, error in silent.items()}
-        raise_refusals(failures if arguments.names else {})  # a group that is named may be one of theirs
+        raise_refusals(failures if arguments.names else {})  # A named group may be on one of these brokers.
         known = {group.group_id: group for group in listed}
         names = select(known, arguments.names, "group", regex=arguments.regex)
         groups = [known[name] for name in names if wanted(known[name], arguments)]
@@ -176,7 +179,7 @@ def _shown(value: object) -> object:
 
 
 def _lag(known: int | None, unknown: int) -> object:
-    """The sum of the known lags; `22+` if there are unknown ones."""
+    """Return the sum of the known lags; `22+` if other lags are unknown."""
     return "-" if known is None else f"{known}+" if unknown else known
 
 

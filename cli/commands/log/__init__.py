@@ -1,4 +1,4 @@
-"""`ottla log`: looks at the files of a data folder without a broker."""
+"""`ottla log`: inspects the files of a data folder without a broker."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ...arguments.options import Actions, CommandParser, add_output, carry_out, 
 
 
 def parser(name: str) -> CommandParser:
-    """Arguments of `ottla log ...`."""
+    """Return the parser of `ottla log`."""
     options = command_parser(
         f"ottla {name}",
         "Dump and verify segments, indexes and checkpoints. Nothing is changed; no broker is needed.",

@@ -1,4 +1,4 @@
-"""What `ottla log dump` prints, one thing a line as it is read: files may be larger than memory."""
+"""`ottla log dump`: prints files entry by entry while it reads them, since they may be larger than memory."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ from ...failures import CommandFailed
 from ...terminal.text import say
 
 Line = tuple[str, dict[str, Any]]
-"""What it is, and its fields in order."""
+"""A printed entry: its type, and its fields in order."""
 SHOWN_BYTES_MAX = 200
 
 
 def dump(arguments: argparse.Namespace) -> None:
-    """Print every path. Raises CommandFailed where one cannot be read or is damaged."""
+    """Print the contents of every path. Raises CommandFailed if a file cannot be read or is damaged."""
     show = _json if arguments.output == "json" else _text
     for path in arguments.paths:
         for one in _files(path):
@@ -62,7 +62,7 @@ def _lines(path: Path, arguments: argparse.Namespace) -> Iterator[Line]:
     if reader is None and path.name.endswith("-checkpoint"):
         reader = _offsets
     if reader is None:
-        path.stat()  # what is not there is not told of its name
+        path.stat()  # Raise FileNotFoundError for a missing file, rather than complain about its name.
         known = ", ".join(sorted({".log", "*-checkpoint", *_READERS}))
         raise CommandFailed(f"{path}: no file of a log by its name; there are {known}")
     return reader(path)
@@ -129,7 +129,7 @@ def _record_fields(record: Record, header: BatchHeader) -> dict[str, Any]:
 
 
 def _shown(data: bytes | None) -> str | None:
-    """Bytes as text where they are text, otherwise with escapes; never more than a line."""
+    """Return bytes as text, with escapes for bytes that are no UTF-8."""
     return None if data is None else data.decode("utf-8", "backslashreplace")
 
 

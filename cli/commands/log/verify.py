@@ -1,4 +1,4 @@
-"""What `ottla log verify` finds."""
+"""`ottla log verify`: checks segments and partitions."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ...terminal.text import say, show_progress
 
 
 def verify(arguments: argparse.Namespace) -> int:
-    """Print a line for each partition or segment, and every problem; 1 if there is any."""
+    """Print a line for each partition or segment, and every problem; return 1 if there is a problem."""
     rows: list[dict[str, Any]] = []
     problems: list[Problem] = []
     targets = [target for path in arguments.paths for target in _targets(path)]
@@ -52,7 +52,7 @@ def verify(arguments: argparse.Namespace) -> int:
 
 
 def _targets(path: Path) -> list[Path]:
-    """Segments and folders of partitions are themselves; a data folder is its partitions."""
+    """Return the segment or partition folder itself, or the partition folders of a data folder."""
     if path.suffix == ".log" and not path.is_dir():
         return [path]
     if not path.is_dir():

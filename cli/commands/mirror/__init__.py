@@ -1,4 +1,4 @@
-"""`ottla mirror`: topics of another cluster, copied offset by offset until they are promoted."""
+"""`ottla mirror`: copies topics of another cluster, offset by offset, until they are promoted."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ...arguments.options import (
 
 
 def parser(name: str) -> CommandParser:
-    """Arguments of `ottla mirror ...`."""
+    """Return the parser of `ottla mirror`."""
     options = command_parser(
         f"ottla {name}",
         "Copy topics of another cluster, watch the copies, and promote them.",
@@ -66,7 +66,7 @@ def _create(actions: Actions) -> None:
 
 
 def _add_what_is_copied(options: CommandParser, source: str) -> None:
-    """From where, what, and how fast."""
+    """Add the options for the source, the copied topics and groups, and the bandwidth."""
     options.add_argument(
         "--from",
         dest="source",

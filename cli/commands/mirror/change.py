@@ -1,4 +1,4 @@
-"""What `ottla mirror pause`, `resume`, `promote` and `delete` do."""
+"""`ottla mirror pause`, `resume`, `limit`, `promote` and `delete`."""
 
 from __future__ import annotations
 
@@ -19,24 +19,24 @@ from .report import Stopped, cut_as_json, fault_as_json, stopped, why_no_cut
 from .show import describe
 
 NAMED_MAX = 20
-"""So many losses are named before the question; 'ottla mirror status' names all."""
+"""The most losses listed before the confirmation; `ottla mirror status` lists all."""
 
 
 def pause(arguments: argparse.Namespace) -> None:
-    """Copy nothing for now."""
+    """Pause the mirror."""
     _do(arguments, lambda admin: admin.pause_mirror(arguments.name))
     _print_result(arguments, "paused")
 
 
 def resume(arguments: argparse.Namespace) -> None:
-    """Go on, and with --accept-gap also behind what is lost."""
+    """Resume the mirror; with `--accept-gap`, continue after the lost records, too."""
     if arguments.topic and not arguments.accept_gap:
         raise UsageError("a mirror is resumed as a whole: --topic goes with --accept-gap")
     accepted: list[Stopped] = []
     if arguments.accept_gap:
         accepted = _to_accept(arguments)
     if accepted:
-        # Only what was shown is accepted: a fault that comes meanwhile in another topic waits for its own question.
+        # Only the listed faults are accepted: a later fault in another topic needs its own confirmation.
         topics = sorted({one.topic for one in accepted})
         _do(arguments, lambda admin: admin.resume_mirror(arguments.name, accept_gap=True, topics=topics))
     else:
@@ -52,16 +52,16 @@ def resume(arguments: argparse.Namespace) -> None:
 
 
 def limit(arguments: argparse.Namespace) -> None:
-    """Fetch only so fast."""
+    """Limit the bandwidth of the mirror."""
     bandwidth = bandwidth_of(arguments.bandwidth)
     _do(arguments, lambda admin: admin.limit_mirror(arguments.name, bandwidth))
     _print_result(arguments, "limited" if bandwidth else "unlimited")
 
 
 def promote(arguments: argparse.Namespace) -> None:
-    """Let the topics take records."""
+    """Promote the mirror: its topics accept records from then on."""
     before = _one(arguments)
-    # That of committed offsets goes.
+    # The copy of the source's committed offsets is deleted, so it does not count.
     topics = [topic for topic in before.topics if not is_offsets_copy(topic.name)]
     partitions = sum(len(topic.partitions) for topic in topics)
     if before.phase is not MirrorPhase.PROMOTED:
@@ -99,14 +99,14 @@ def promote(arguments: argparse.Namespace) -> None:
 
 
 def delete(arguments: argparse.Namespace) -> None:
-    """Forget the mirror."""
+    """Delete the mirror; its topics stay."""
     confirm(f"Forget mirror {arguments.name}? Its topics stay.", yes=arguments.yes)
     _do(arguments, lambda admin: admin.delete_mirror(arguments.name))
     _print_result(arguments, "deleted")
 
 
 def _to_accept(arguments: argparse.Namespace) -> list[Stopped]:
-    """The faults that are accepted, after a yes."""
+    """Print the faults, ask for confirmation, and return the accepted faults."""
     mirror = _one(arguments)
     known = {topic.name for topic in mirror.topics}
     for name in arguments.topic:
@@ -123,7 +123,7 @@ def _to_accept(arguments: argparse.Namespace) -> list[Stopped]:
 
 
 def _left_behind(mirror: MirrorDescription) -> str:
-    """What the promotion leaves at the source."""
+    """Describe the records that a promotion leaves at the source."""
     faults = len(stopped(mirror))
     stands = f" {faults} partitions have stopped before, and miss what came since." if faults else ""
     if mirror.lag is None:
@@ -133,7 +133,8 @@ def _left_behind(mirror: MirrorDescription) -> str:
 
 
 def _left_behind_cut(mirror: MirrorDescription) -> str:
-    """What a promotion at the present cut leaves at the source. Raises CommandFailed if there is no cut."""
+    """Describe the records that a promotion at the present cut leaves at the source. Raises CommandFailed without a
+    cut."""
     if mirror.cut is None:
         raise CommandFailed(
             f"mirror {mirror.name!r} has no cut that all copies have reached: {why_no_cut(mirror)}"

@@ -1,4 +1,4 @@
-"""What `ottla mirror create` and `reconnect` do: they read how the source is reached; `create` waits if it shall."""
+"""`ottla mirror create` and `reconnect`: read the options of the source; `create --wait` waits for the copies."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ from .report import progress, stopped
 
 LOOK_AGAIN_S = 0.5
 NEAR_MS = 1_000
-"""A copy of a topic that is written to all the time never has all of it. This near it counts as if it had."""
+"""Milliseconds of delay below which a copy counts as caught up, since a busy topic's copy is never complete."""
 
 
 def create(arguments: argparse.Namespace) -> None:
-    """Create a mirror, and wait with --wait."""
+    """Create a mirror; with `--wait`, wait until its copies have caught up."""
     start = _start(arguments.start)
     options = source_options(arguments.source_option, arguments.source_options_file)
     source_id = run_client(_create(arguments, start, options))
@@ -48,7 +48,7 @@ def create(arguments: argparse.Namespace) -> None:
 
 
 def reconnect(arguments: argparse.Namespace) -> None:
-    """Reach the source otherwise."""
+    """Replace the address or the options with which the brokers reach the source."""
     options = source_options(arguments.source_option, arguments.source_options_file)
     run_client(_reconnect(arguments, options))
     if arguments.output == "json":
@@ -78,7 +78,7 @@ async def _create(arguments: argparse.Namespace, start: str | int, options: dict
 
 
 async def _follow(arguments: argparse.Namespace) -> None:
-    """Wait until each copy has once had all that its source had."""
+    """Wait until each copy has once caught up with its source."""
     caught_up: set[tuple[str, int]] = set()
     async with Admin(**connection_of(arguments)) as admin:
         while True:
@@ -116,7 +116,7 @@ def _start(text: str) -> str | int:
 
 
 def bandwidth_of(text: str) -> int:
-    """Bytes/s; 0 for none. Raises UsageError."""
+    """Return the bandwidth in bytes/s; 0 for `none`. Raises UsageError."""
     if text == "none":
         return 0
     found = bytes_of(text, "--bandwidth")
@@ -126,7 +126,7 @@ def bandwidth_of(text: str) -> int:
 
 
 def source_options(pairs: list[str], file: Path | None) -> dict[str, str]:
-    """Of the connections to the source. Raises UsageError and CommandFailed."""
+    """Return the options of the connections to the source. Raises UsageError and CommandFailed."""
     given = key_values(pairs, "--source-option")
     for name in given:
         if is_secret(name):

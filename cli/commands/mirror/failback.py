@@ -1,4 +1,4 @@
-"""What `ottla mirror failback` does: it tells what would be lost, and has topics become copies."""
+"""`ottla mirror failback`: reports the records that would be lost, and turns topics into copies."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ from .create import bandwidth_of, source_options
 
 
 def failback(arguments: argparse.Namespace) -> int:
-    """Make topics copies of what were their copies; 1 if a dry run finds that it would be refused."""
+    """Turn topics into copies of their former copies.
+
+    Return 1 if a dry run finds that the request would be refused.
+    """
     options = source_options(arguments.source_option, arguments.source_options_file)
     if arguments.dry_run:
         found = run_client(_fail_back(arguments, options, checks=True))

@@ -1,4 +1,4 @@
-"""What is told of mirrors: rows for people, and JSON for machines. Pure."""
+"""Reports on mirrors: table rows for people, trees for JSON. Pure functions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from ...terminal.output import bytes_text
 
 UNKNOWN: Final = "?"
 OLD_CUT_MS: Final = 10_000
-"""A cut that is older is told with what keeps newer ones from being reached."""
+"""Milliseconds of age beyond which a report on a cut says why no newer cut is reached."""
 BEHIND_NAMED_MAX: Final = 5
 KINDS: Final = {
     FaultKind.GAP: "gap",
@@ -29,7 +29,7 @@ KINDS: Final = {
 
 @dataclass(frozen=True, slots=True)
 class Stopped:
-    """A partition that a fault stops."""
+    """A partition whose copying a fault has stopped."""
 
     topic: str
     partition: int
@@ -37,12 +37,12 @@ class Stopped:
 
     @property
     def records(self) -> int | None:
-        """How many offsets are concerned; None for all that the copy has."""
+        """The number of affected offsets; None for all records of the copy."""
         return None if self.fault.kind is FaultKind.MADE_ANEW else self.fault.end - self.fault.first
 
     @property
     def loss(self) -> str:
-        """What is lost to go on, for people."""
+        """A line for people about the records that are lost if copying continues."""
         place = f"{self.topic}-{self.partition}"
         if self.fault.kind is FaultKind.MADE_ANEW:
             return f"{place}: all records that were copied are deleted, and the new topic is copied from its start"
@@ -55,8 +55,10 @@ class Stopped:
 
 
 def stopped(mirror: MirrorDescription, topics: Collection[str] = ()) -> list[Stopped]:
-    """The faults in these topics, or in all. Once the mirror is promoted what a copy lacks stops nothing any more, but
-    for that of committed offsets."""
+    """Return the faults in these topics, or in all topics.
+
+    After the promotion only a fault in the copy of committed offsets still counts.
+    """
     is_promoted = mirror.phase is MirrorPhase.PROMOTED
     return [
         Stopped(topic.name, index, fault)
@@ -68,7 +70,7 @@ def stopped(mirror: MirrorDescription, topics: Collection[str] = ()) -> list[Sto
 
 
 def state_of(mirror: MirrorDescription, topic: MirrorTopicDescription) -> str:
-    """In one word or two."""
+    """Return the state of a topic's copies in one or two words."""
     if topic.faults and is_offsets_copy(topic.name):
         return "faulted"
     if mirror.phase is not MirrorPhase.ACTIVE:
@@ -83,7 +85,7 @@ def state_of(mirror: MirrorDescription, topic: MirrorTopicDescription) -> str:
 
 
 def troubles(mirror: MirrorDescription) -> Iterator[tuple[str, str]]:
-    """(broker or partition, why nothing is copied there at the moment)."""
+    """Yield a broker or partition and the reason why nothing is copied there at the moment."""
     for broker_id, why in sorted(mirror.troubles.items()):
         yield f"broker {broker_id}", why
     for broker_id, error in sorted(mirror.unanswered.items()):
@@ -95,7 +97,7 @@ def troubles(mirror: MirrorDescription) -> Iterator[tuple[str, str]]:
 
 
 def summary(mirror: MirrorDescription) -> str:
-    """A line about a mirror as a whole."""
+    """Return a line about a mirror as a whole."""
     groups = f", groups {mirror.groups_pattern}" if mirror.groups_pattern else ""
     limit = f", at most {bytes_text(mirror.bandwidth)}/s for each broker" if mirror.bandwidth else ""
     acls = ", with their ACLs" if mirror.acls else ""
@@ -106,7 +108,7 @@ def summary(mirror: MirrorDescription) -> str:
 
 
 def cut_line(mirror: MirrorDescription) -> str:
-    """A line about the cut that a promotion would go by, or has gone by; empty where none is of use."""
+    """Return a line about the cut of a past or future promotion; empty if no cut matters."""
     if mirror.phase is MirrorPhase.PROMOTED:
         at = mirror.cut.commit_index if mirror.is_promoted_at_cut and mirror.cut else None
         left = "; groups are still to get their committed offsets" if mirror.takes_offsets else ""
@@ -118,7 +120,7 @@ def cut_line(mirror: MirrorDescription) -> str:
 
 
 def why_no_cut(mirror: MirrorDescription) -> str:
-    """What keeps a newer cut from being reached, as far as that is known."""
+    """Return the known reason why no newer cut is reached."""
     if mirror.cuts_trouble:
         return mirror.cuts_trouble
     if not mirror.behind_cut:
@@ -129,24 +131,24 @@ def why_no_cut(mirror: MirrorDescription) -> str:
 
 
 def cut_as_json(cut: MirrorCut | None) -> dict[str, int] | None:
-    """Null where there is none."""
+    """Return a cut as a tree for JSON, or None if there is none."""
     return None if cut is None else {"commit_index": cut.commit_index, "age_ms": cut.age_ms}
 
 
 def progress(mirror: MirrorDescription) -> str:
-    """A line while copies catch up."""
+    """Return a line about the progress of the copies."""
     lag = UNKNOWN if mirror.lag is None else f"{mirror.lag:,}"
     size = "" if mirror.lag_bytes is None else f" ({bytes_text(mirror.lag_bytes)})"
     return f"{mirror.name}: {len(mirror.topics)} topics, {lag} records to copy{size}"
 
 
 def shown(number: int | None) -> object:
-    """A number, or that nobody knows it."""
+    """Return a number, or a sign for an unknown number."""
     return UNKNOWN if number is None else number
 
 
 def topic_row(mirror: MirrorDescription, topic: MirrorTopicDescription) -> tuple[object, ...]:
-    """Of the table of `mirror status`."""
+    """Return a row of the table of `mirror status`."""
     size = UNKNOWN if topic.lag_bytes is None else bytes_text(topic.lag_bytes)
     return (
         topic.name,
@@ -160,7 +162,7 @@ def topic_row(mirror: MirrorDescription, topic: MirrorTopicDescription) -> tuple
 
 
 def as_json(mirror: MirrorDescription) -> dict[str, Any]:
-    """All that is known of a mirror. Numbers that nobody knows are null."""
+    """Return a mirror as a tree for JSON; unknown numbers are null."""
     return {
         "name": mirror.name,
         "phase": mirror.phase.name.lower(),
@@ -215,7 +217,7 @@ def _partition_as_json(one: MirrorPartitionDescription) -> dict[str, Any]:
 
 
 def fault_as_json(fault: MirrorFault) -> dict[str, Any]:
-    """With the offsets from `first` to before `end`."""
+    """Return a fault as a tree for JSON, with the offsets from `first` (inclusive) to `end` (exclusive)."""
     is_anew = fault.kind is FaultKind.MADE_ANEW
     return {
         "kind": KINDS[fault.kind],

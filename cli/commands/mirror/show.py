@@ -1,4 +1,4 @@
-"""What `ottla mirror list` and `ottla mirror status` print."""
+"""`ottla mirror list` and `ottla mirror status`: print mirrors."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def list_mirrors(arguments: argparse.Namespace) -> None:
 
 
 def status(arguments: argparse.Namespace) -> int:
-    """Print all that is known of mirrors; 1 if something is not copied that should be."""
+    """Print the details of mirrors; return 1 if a fault or a trouble stops any copy."""
     mirrors = run_client(describe(arguments, arguments.names))
     if arguments.output == "json":
         print_json([as_json(one) for one in mirrors])
@@ -53,7 +53,7 @@ def status(arguments: argparse.Namespace) -> int:
 
 
 async def describe(arguments: argparse.Namespace, names: list[str]) -> list[MirrorDescription]:
-    """These mirrors, or all."""
+    """Return these mirrors, or all mirrors if no name is given."""
     async with Admin(**connection_of(arguments)) as admin:
         return await admin.describe_mirrors(names or None)
 

@@ -17,7 +17,7 @@ from ...arguments.options import (
 
 
 def parser(name: str) -> CommandParser:
-    """Arguments of `ottla topic ...`."""
+    """Return the parser of `ottla topic`."""
     options = command_parser(
         f"ottla {name}",
         "Create, list, describe, change, trim and delete topics.",

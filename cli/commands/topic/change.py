@@ -1,6 +1,4 @@
-"""What `ottla topic create`, `alter`, `add-partitions` and `delete` do: change each topic on its own, and print the
-outcome.
-"""
+"""`ottla topic create`, `alter`, `add-partitions` and `delete`: change topics one by one and print each result."""
 
 from __future__ import annotations
 
@@ -21,7 +19,7 @@ Act = Callable[[Admin, str], Awaitable[str]]
 
 
 def create(arguments: argparse.Namespace) -> None:
-    """Create every topic named."""
+    """Create the named topics."""
     configs = key_values(arguments.config, "--config")
 
     async def one(admin: Admin, name: str) -> str:
@@ -38,7 +36,7 @@ def create(arguments: argparse.Namespace) -> None:
 
 
 def alter(arguments: argparse.Namespace) -> None:
-    """Set and unset settings."""
+    """Set and unset settings of topics."""
     changes: dict[str, str | None] = {**key_values(arguments.set, "--set")}
     if not changes and not arguments.unset:
         raise UsageError("topic alter: say what to change with --set KEY=VALUE or --unset KEY")
@@ -68,7 +66,7 @@ def add_partitions(arguments: argparse.Namespace) -> None:
 
 
 def delete(arguments: argparse.Namespace) -> None:
-    """Delete topics, after a question on a terminal."""
+    """Delete topics after a confirmation."""
     names = _named(arguments)
     confirm(f"Delete {_count(names)} with all records: {', '.join(names)}?", yes=arguments.yes)
 
@@ -85,7 +83,10 @@ def delete(arguments: argparse.Namespace) -> None:
 
 
 def _named(arguments: argparse.Namespace) -> list[str]:
-    """The topics named; patterns become names by what there is, never the cluster's own topics."""
+    """Return the named topics.
+
+    Patterns match existing topics, but never the cluster's internal topics.
+    """
     if not arguments.regex:
         return list(dict.fromkeys(arguments.names))
 
@@ -101,7 +102,7 @@ def _count(names: Sequence[str]) -> str:
 
 
 async def _for_each(arguments: argparse.Namespace, names: Sequence[str], act: Act) -> None:
-    """Do it to every topic named, whatever became of the others, and show what became of each."""
+    """Act on every named topic, even if some fail, and print each result."""
     results: list[tuple[str, str]] = []
     failures: list[str] = []
     async with Admin(**connection_of(arguments)) as admin:

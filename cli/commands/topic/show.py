@@ -1,4 +1,4 @@
-"""What `ottla topic list` and `ottla topic describe` print."""
+"""`ottla topic list` and `ottla topic describe`: print topics."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ UNKNOWN = -1
 
 @dataclass(frozen=True, slots=True)
 class TopicReport:
-    """What is shown of one topic. Offsets and sizes lack partitions whose leaders did not answer."""
+    """A description of a topic.
+
+    Offsets and sizes of partitions whose leaders did not answer are missing.
+    """
 
     topic: TopicInfo
     starts: Found
@@ -67,7 +70,7 @@ def describe(arguments: argparse.Namespace) -> None:
 
 
 def replication_factor(topic: TopicInfo) -> int:
-    """The most replicas that a partition of the topic has."""
+    """Return the largest number of replicas of any partition of the topic."""
     return max((len(partition.replicas) for partition in topic.partitions.values()), default=0)
 
 
@@ -140,7 +143,7 @@ def _print(report: TopicReport, arguments: argparse.Namespace) -> None:
 
 
 def state_of(partition: PartitionInfo) -> str:
-    """In a word, what is the matter with a partition."""
+    """Return the state of a partition in a word or two."""
     if partition.leader < 0:
         return "offline"
     if len(partition.isr) < len(partition.replicas):

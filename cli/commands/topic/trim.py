@@ -1,4 +1,4 @@
-"""What `ottla topic trim` does: finds the offset to delete below in each partition, asks, deletes."""
+"""`ottla topic trim`: deletes the records below an offset of each partition, after a confirmation."""
 
 from __future__ import annotations
 
@@ -82,7 +82,10 @@ async def _offsets(arguments: argparse.Namespace, end: bool, stamp: int | None) 
 async def _delete(
     arguments: argparse.Namespace, before: dict[TopicPartition, int], asked: dict[TopicPartition, int]
 ) -> dict[TopicPartition, int]:
-    """The new start of every partition asked about; where nothing lay below, nothing is sent."""
+    """Delete the records below these offsets, and return the new start of every partition in `asked`.
+
+    No request is sent for a partition that has no records below its offset.
+    """
     async with Admin(**connection_of(arguments)) as admin:
         answers = await admin.delete_records(before) if before else {}
         starts = await admin.list_offsets(dict.fromkeys(asked, EARLIEST))
