@@ -1,15 +1,16 @@
-"""References in settings to values that stand elsewhere: `${env:NAME}`, `${file:PATH:KEY}` and `${dir:PATH:FILE}`.
+"""References in settings to values in other places: `${env:NAME}`, `${file:PATH:KEY}` and `${dir:PATH:FILE}`.
 
-`config.providers` lists the providers that may be named, with Apache Kafka's classes (KIP-297, KIP-421, KIP-887):
+`config.providers` lists the providers that references may name, with Apache Kafka's classes (KIP-297, KIP-421,
+KIP-887):
 
-- EnvVarConfigProvider: a variable of the environment; `param.allowlist.pattern` has to match its whole name
+- EnvVarConfigProvider: an environment variable; `param.allowlist.pattern` must match its whole name
 - FileConfigProvider: the value of a key in a properties file
 - DirectoryConfigProvider: the content of a file, without a line break at its end
 
-`param.allowed.paths` bounds where files are read, after symbolic links. Different from Kafka on purpose: a reference
-that gives no value ends the start, where Kafka takes the reference itself for the value. What a reference gives is not
-looked at for further references. Only the files and the environment of a process have references: what comes over the
-network is never given to this module.
+`param.allowed.paths` limits the files that are read, after symbolic links. One difference from Kafka is deliberate: a
+reference without a value ends the start, where Kafka uses the text of the reference as the value. The value of a
+reference is not searched for further references. Only the files and the environment of a process may contain
+references: settings that arrive over the network never pass through this module.
 """
 
 from __future__ import annotations
@@ -42,25 +43,25 @@ ResultT = TypeVar("ResultT")
 
 @dataclass(frozen=True, slots=True)
 class ResolvedSettings:
-    """Settings with the values that their references give."""
+    """Settings whose references are replaced by their values."""
 
     values: Mapping[str, str] = field(repr=False)
     references: Mapping[str, str] = field(default_factory=dict, repr=False)
-    """As they were written, those that have a reference. Beside it may stand a secret."""
+    """The original text of the settings that have a reference. The text may also contain a secret."""
 
 
 def has_reference(text: str) -> bool:
-    """Whether a value, or a part of it, stands elsewhere."""
+    """Return whether a value contains a reference."""
     return _REFERENCE.search(text) is not None
 
 
 def is_of_providers(name: str) -> bool:
-    """Whether a setting is about providers themselves."""
+    """Return whether a setting configures the providers themselves."""
     return name == PROVIDERS or name.startswith(f"{PROVIDERS}.")
 
 
 def resolve(settings: Mapping[str, str], environ: Mapping[str, str], warn: Warn) -> ResolvedSettings:
-    """Put values in the place of references, and take the settings of providers away.
+    """Replace references by their values, and remove the settings of providers.
 
     Raises CommandFailed that names the setting and the file or variable, and no value.
     """
@@ -77,11 +78,11 @@ def resolve(settings: Mapping[str, str], environ: Mapping[str, str], warn: Warn)
 
 
 class _NoValue(Exception):
-    """A reference gives no value; the message says why."""
+    """A reference has no value; the message is the reason."""
 
 
 _Provider = Callable[[str, str], str]
-"""The value of a path, which may be empty, and a key. Raises _NoValue."""
+"""A function that returns the value of a path, which may be empty, and a key. Raises _NoValue."""
 
 
 def _value(providers: Mapping[str, _Provider], name: str, found: re.Match[str]) -> str:
@@ -143,7 +144,7 @@ def _of_environment(environ: Mapping[str, str], pattern: str | None, prefix: str
 
 
 def _allowed_paths(text: str | None, prefix: str) -> tuple[Path, ...] | None:
-    """Where files may be, after symbolic links; None: anywhere."""
+    """Return the folders and files that may be read, with symbolic links resolved; None allows all."""
     if text is None:
         return None
     paths = [Path(each.strip()) for each in text.split(",") if each.strip()]
@@ -180,7 +181,7 @@ def _of_directory(allowed: tuple[Path, ...] | None, warn: Warn) -> _Provider:
 
 
 def _allowed(path: Path, allowed: tuple[Path, ...] | None) -> Path:
-    """The file itself, behind all symbolic links."""
+    """Return the file with all symbolic links resolved. Raises _NoValue if it is missing or not allowed."""
     if not path.is_absolute():
         raise _NoValue(f"{path} is no absolute path")
     try:
@@ -194,7 +195,7 @@ def _allowed(path: Path, allowed: tuple[Path, ...] | None) -> Path:
 
 
 def _told(read: Callable[[], ResultT]) -> ResultT:
-    """What it reads; what is wrong with the file is why there is no value."""
+    """Call `read`, and turn CommandFailed into _NoValue."""
     try:
         return read()
     except CommandFailed as error:

@@ -1,7 +1,7 @@
-"""What a node would make of its settings, without being started: no port is bound, and no folder is touched.
+"""A report on the security of a node by its settings, without a start of the node: no port is bound, no folder touched.
 
-Settings, secrets and certificates are read by the code that reads them at the start. So what is refused there is
-refused here, in the same words.
+Settings, secrets and certificates are read by the code of the node's start. So the report refuses the same settings as
+a start, in the same words.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ class CertificateReport:
     names: list[str]
     expires: str
     clients_trusted: int
-    """So many certificates are believed of clients and other brokers."""
+    """The number of certificates that are trusted to sign those of clients and other brokers."""
 
 
 @dataclass(frozen=True, slots=True)
 class MechanismReport:
-    """A way to log in, and what its users are checked against."""
+    """A login mechanism, and the source of its users."""
 
     name: str
     users: str
@@ -57,7 +57,7 @@ class MechanismReport:
 
 @dataclass(frozen=True, slots=True)
 class ListenerReport:
-    """One listener."""
+    """A listener, its certificate and its login mechanisms."""
 
     name: str
     address: str
@@ -71,7 +71,7 @@ class ListenerReport:
 
 @dataclass(frozen=True, slots=True)
 class AuthorizerReport:
-    """Who may do what without any ACL."""
+    """The permissions that clients have without any ACL."""
 
     super_users: list[str]
     open_without_acls: bool
@@ -79,20 +79,20 @@ class AuthorizerReport:
 
 @dataclass(frozen=True, slots=True)
 class ConfigurationReport:
-    """A node's security by its settings."""
+    """A node's security according to its settings."""
 
     role: str
     node_id: int
     listeners: list[ListenerReport]
     quorum_certificate: CertificateReport | None
-    """What a broker shows to quorum nodes, if their listener has TLS."""
+    """The certificate that a broker presents to quorum nodes, if their listener has TLS."""
     authorizer: AuthorizerReport | None
     link_encryption: str
     remarks: list[str]
 
 
 def report_of(role: str, settings: ResolvedSettings, now: datetime) -> ConfigurationReport:
-    """Read them as the node would. Raises CommandFailed with what its start would say."""
+    """Read the settings as the node would. Raises CommandFailed with the error of the node's start."""
     values = settings.values
     remarks: list[str] = []
     shown: CertificateReport | None = None
@@ -126,7 +126,7 @@ def report_of(role: str, settings: ResolvedSettings, now: datetime) -> Configura
 
 @contextmanager
 def _warnings_into(remarks: list[str]) -> Iterator[None]:
-    """What is logged as a warning at a start."""
+    """Collect the warnings that a start would log."""
 
     class Collecting(logging.Handler):
         def emit(self, record: logging.LogRecord) -> None:
@@ -210,7 +210,7 @@ def _loaded(listener: ListenerConfig, now: datetime) -> LoadedTls | None:
 
 
 def _of_kerberos(listener: ListenerConfig) -> Iterator[str]:
-    """Keys that others may read. Raises ConfigError if one cannot be used."""
+    """Yield remarks on keytabs that other users can read. Raises ConfigError for an unusable keytab."""
     from ...dataplane.security.sasl.kerberos_acceptor import KerberosAcceptor
 
     for mechanism in listener.sasl.mechanisms if listener.sasl is not None else ():
@@ -326,7 +326,7 @@ def _link_encryption(values: Mapping[str, str]) -> str:
 
 
 def _of_files(values: Mapping[str, str]) -> Iterator[str]:
-    """Files with secrets that others may read."""
+    """Yield remarks on files with secrets that other users can read."""
     for key, text in values.items():
         if key.endswith(("ssl.keystore.location", "secret.file")) and text.strip():
             yield from _readable_by_others(key, Path(text.strip()))

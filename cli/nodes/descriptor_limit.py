@@ -1,4 +1,4 @@
-"""How many files and connections a node may have open: as many as it is allowed at most, whatever its shell has set."""
+"""The limit of a node's open files and connections."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ logger = logging.getLogger(__name__)
 
 
 def raise_descriptor_limit() -> None:
-    """Raise the soft limit of descriptors to the hard one. A replica takes one of them, and so does a connection; many
-    systems begin with 1,024."""
+    """Raise the soft limit of file descriptors to the hard limit.
+
+    Each replica and each connection takes a descriptor; many systems begin with a soft limit of 1,024.
+    """
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft == hard:
         return

@@ -1,12 +1,12 @@
 """The HTTP endpoint of a node, for monitoring: GET /metrics (Prometheus), /healthz, /readyz.
 
-/healthz answers 200 as long as the event loop turns: a supervisor that gets no answer restarts the process.
-/readyz answers 200 once every node of the process takes part in the cluster, else 503 and why not.
+/healthz answers 200 as long as the event loop runs: a supervisor that gets no answer restarts the process.
+/readyz answers 200 once every node of the process has joined the cluster, else 503 and the reasons.
 
-It speaks just enough HTTP/1.1 for that: one GET a connection, a head of at most 8 KiB, and five seconds for each step.
-At most 8 scrapes of /metrics are answered at the same time, each for 30 seconds at most. The others wait. At most 512
-connections are open, and as many TLS handshakes under way. One more ends the one that has been silent longest. The
-endpoint listens at metrics.listener, host:port or unix:/path, and nowhere without that setting.
+The endpoint supports only this part of HTTP/1.1: one GET per connection, a head of at most 8 KiB, and five seconds for
+each step. At most 8 scrapes of /metrics are answered at the same time, each within 30 seconds; other scrapes wait. At
+most 512 connections are open, and 512 TLS handshakes under way. A further connection ends the one that has been silent
+longest. The endpoint listens at metrics.listener, host:port or unix:/path, and nowhere without that setting.
 """
 
 from __future__ import annotations
@@ -60,41 +60,41 @@ METRICS = (MEMORY, CPU, OPEN_FILES, START_TIME, LOOP_LAG)
 
 
 class Pages(Protocol):
-    """What an endpoint tells."""
+    """The content of an endpoint's pages."""
 
     def metrics(self, loop_lag_s: float) -> AsyncGenerator[str, None]:
-        """All metrics, in pieces. `loop_lag_s`: how late the event loop was just now."""
+        """Yield all metrics in pieces; `loop_lag_s` is the last measured delay of the event loop."""
 
     async def unready(self) -> list[str]:
-        """Why nodes do not take part now; empty when all do."""
+        """Return the reasons why nodes are not ready; empty when all are."""
 
 
 class Observed(Protocol):
-    """A node as its endpoint sees it, also before it has started and after it has stopped."""
+    """A node as its endpoint sees it, even before the start and after the stop."""
 
     def families(self) -> Families:
-        """Its metrics now; none before it serves."""
+        """Return the node's present metrics; none before it serves."""
 
     def unready(self) -> str:
-        """Why it does not take part now; empty when it does."""
+        """Return the reason why the node is not ready; empty when it is."""
 
 
 class NodesHere:
-    """The nodes of this process, and the process itself."""
+    """The pages of the nodes in this process, and of the process itself."""
 
     def __init__(self, nodes: Sequence[Observed]) -> None:
         self._nodes = nodes
         self._started_s = time.time()
 
     async def metrics(self, loop_lag_s: float) -> AsyncGenerator[str, None]:
-        """Everything, with a turn for others after each piece."""
+        """Yield all metrics, and let other tasks run after each piece."""
         for piece in exposition(self._families(loop_lag_s)):
             if piece:
                 yield piece
             await asyncio.sleep(0)
 
     async def unready(self) -> list[str]:
-        """Why nodes do not take part now."""
+        """Return the reasons why nodes are not ready."""
         return [reason for node in self._nodes if (reason := node.unready())]
 
     def _families(self, loop_lag_s: float) -> Iterator[Family | None]:
@@ -109,10 +109,11 @@ class NodesHere:
 
 
 class MonitoringEndpoint:
-    """Serves HTTP for the nodes of this process. Start it first: then it tells that they are not ready yet.
+    """An HTTP server for the nodes of this process.
 
-    When its port is taken, `start` does not fail. `EndpointCheck` reports that once the nodes run. So a fault of a node
-    itself, say that it runs already, is reported first.
+    Start it before the nodes, so that it can answer that they are not ready yet. If its port is taken, `start` does not
+    fail: `EndpointCheck` reports that once the nodes run. So a fault of a node itself, such as a second start of it, is
+    reported first.
     """
 
     def __init__(
@@ -123,22 +124,22 @@ class MonitoringEndpoint:
         security: EndpointSecurity | None = None,
         path: Path | None = None,
     ) -> None:
-        """Without `security` it speaks no TLS and tells everybody. With `path` it listens at a socket of that name, and
-        not at `host` and `port`."""
+        """Listen without TLS and without tokens unless `security` is given; listen at the socket `path` if it is
+        given."""
         self._host, self._port, self._path, self._pages = host, port, path, pages
         self._security = security or EndpointSecurity()
         self.failure = ""
         self._servers: list[asyncio.Server] = []
-        #: in their place, where there is TLS
+        # TLS acceptors, which take the place of the servers' own accepting.
         self._doors: list[TlsDoor] = []
-        #: every connection, and whether its request is there already, the oldest first
+        # Connections, the oldest first; True once the request has arrived.
         self._open: dict[asyncio.StreamWriter, bool] = {}
         self._scrapes = asyncio.Semaphore(SCRAPES_MAX)
         self._lag_s = 0.0
         self._watch: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Listen, or keep in `failure` why not."""
+        """Listen, or store the reason in `failure`."""
         tls = self._security.tls
         bounds: dict[str, Any] = {"limit": HEAD_BYTES_MAX, "backlog": CONNECTIONS_MAX}
         try:
@@ -161,7 +162,7 @@ class MonitoringEndpoint:
         self._watch = asyncio.create_task(self._watch_loop(), name="loop lag")
 
     async def stop(self) -> None:
-        """Stop listening; answers under way are cut off with the process."""
+        """Stop listening. Answers under way end with the process."""
         if self._watch is not None:
             self._watch.cancel()
         if self._security.tls is not None:
@@ -186,17 +187,17 @@ class MonitoringEndpoint:
 
     @property
     def port(self) -> int:
-        """Where it listens."""
+        """The port that the endpoint listens on."""
         port: int = self._servers[0].sockets[0].getsockname()[1]
         return port
 
     @property
     def has_tls(self) -> bool:
-        """Whether it has keys and certificates."""
+        """True if the endpoint uses TLS."""
         return self._security.tls is not None
 
     def look_at_keys(self) -> None:
-        """Read them anew. What cannot be used changes nothing."""
+        """Reload keys and certificates. Unusable files change nothing."""
         if self._security.tls is not None:
             self._security.tls.reloads.look_again()
 
@@ -226,7 +227,10 @@ class MonitoringEndpoint:
             writer.close()
 
     def _make_room(self) -> bool:
-        """Whether one more may be served. If need be, the oldest connection without a request is closed."""
+        """Return whether another connection may be served.
+
+        At the limit, the oldest connection without a request is closed.
+        """
         if len(self._open) < CONNECTIONS_MAX:
             return True
         silent = next((writer for writer, has_asked in self._open.items() if not has_asked), None)
@@ -244,8 +248,10 @@ class MonitoringEndpoint:
     async def _response(
         self, words: list[bytes], *, may_read: bool
     ) -> tuple[int, str, AsyncGenerator[str, None]]:
-        """Status, content type and body for the words of a request line. Whoever may not read is told the status of the
-        node, for supervisors, and nothing else."""
+        """Return status, content type and body for the words of a request line.
+
+        A client that may not read metrics gets only the status of the node, for supervisors.
+        """
         if len(words) != 3 or not words[2].startswith(b"HTTP/1."):
             return 400, _PLAIN, _text("this is no HTTP request\n")
         if words[0] != b"GET":
@@ -275,13 +281,13 @@ class MonitoringEndpoint:
 
 
 def endpoint_of(settings: Mapping[str, str], pages: Pages) -> MonitoringEndpoint | None:
-    """The endpoint that metrics.listener asks for, if it does. Raises CommandFailed."""
+    """Return the endpoint that metrics.listener configures, or None without that setting. Raises CommandFailed."""
     text = settings.get("metrics.listener", "").strip()
     if not text:
         return None
     path = text.removeprefix(_SOCKET)
     if path != text and path:
-        # Whoever may open the socket may read.
+        # The permissions of the socket's folder protect it.
         return MonitoringEndpoint("", 0, pages, path=Path(path))
     host, colon, port = text.rpartition(":")
     if not (colon and host and port.isdecimal() and int(port) <= 65535):
@@ -293,24 +299,24 @@ def endpoint_of(settings: Mapping[str, str], pages: Pages) -> MonitoringEndpoint
 
 
 class EndpointCheck:
-    """Runs after the nodes: ends the start if their endpoint has no port."""
+    """The part that starts after the nodes, and ends the start if their endpoint could not listen."""
 
     def __init__(self, endpoint: MonitoringEndpoint) -> None:
         self._endpoint = endpoint
 
     async def start(self) -> None:
-        """Raises CommandFailed."""
+        """Raise CommandFailed if the endpoint could not listen."""
         if self._endpoint.failure:
             raise CommandFailed(self._endpoint.failure)
 
     async def stop(self) -> None:
-        """Nothing to stop."""
+        """Do nothing: there is nothing to stop."""
 
 
 async def _send(
     writer: asyncio.StreamWriter, status: int, kind: str, body: AsyncGenerator[str, None]
 ) -> None:
-    """A whole answer; the end of the connection is the end of the body."""
+    """Send a whole answer; closing the connection marks the end of the body."""
     challenge = "WWW-Authenticate: Bearer\r\n" if status == 401 else ""
     writer.write(
         f"HTTP/1.1 {status} {_REASONS[status]}\r\nContent-Type: {kind}\r\n{challenge}"
@@ -321,7 +327,7 @@ async def _send(
     async with aclosing(body) as pieces, asyncio.timeout(None) as deadline:
         async for piece in pieces:
             writer.write(piece.encode())
-            # Counted from the first piece: what comes before it is the wait for its turn.
+            # The time limit begins with the first piece, since the wait for a free scrape comes before it.
             last_s = last_s or loop.time() + _ANSWER_TIMEOUT_S
             deadline.reschedule(min(loop.time() + STEP_TIMEOUT_S, last_s))
             await writer.drain()

@@ -1,7 +1,7 @@
-"""How the HTTP endpoint of a node is secured: TLS by the keys `metrics.ssl.*`, and a bearer token for who may read.
+"""Security of a node's HTTP endpoint: TLS by the settings `metrics.ssl.*`, and bearer tokens.
 
-The keys are those of listeners with `metrics.` in front; keys without it do not count for the endpoint. Files are
-looked at every `ssl.reload.interval.ms`, and upon SIGHUP. The file of tokens is looked at when somebody asks.
+The settings are those of listeners with the prefix `metrics.`; settings without it do not apply to the endpoint. Files
+are checked every `ssl.reload.interval.ms`, and upon SIGHUP. The token file is checked at each request.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ _RELOAD_INTERVAL: Final = "ssl.reload.interval.ms"
 
 
 class EndpointTls:
-    """Keys and certificates of the endpoint. `accepting` is another context after they were renewed."""
+    """The keys and certificates of the endpoint; after a reload `accepting` is another context."""
 
     def __init__(self, settings: Mapping[str, str], host: str) -> None:
-        """Raises ConfigError for what cannot be used."""
+        """Load the keys and certificates. Raises ConfigError for unusable ones."""
         from datetime import UTC, datetime
 
         from ...dataplane.security.listener_tls import ListenerTls, ReloadedListener
@@ -55,21 +55,21 @@ class EndpointTls:
 
     @property
     def accepting(self) -> ssl.SSLContext:
-        """For new connections."""
+        """The TLS context of new connections."""
         return self._tls.accepting
 
 
 class ScrapeTokens:
-    """Tokens in a file, one in a line, of which whoever asks has to show one."""
+    """The tokens in a file, one per line; a request must show one of them."""
 
     def __init__(self, path: Path) -> None:
-        """Raises ConfigError if there is none, or one that can be guessed."""
+        """Read the tokens. Raises ConfigError if there is no token, or a token that can be guessed."""
         self._path = path
         self._seen = self._signature()
         self._tokens = read_secrets(TOKEN_FILE, str(path))
 
     def accept(self, head: bytes) -> bool:
-        """Whether the head of a request shows a token."""
+        """Return whether the head of a request shows a valid token."""
         signature = self._signature()
         if signature is not None and signature != self._seen:
             self._seen = signature
@@ -79,7 +79,7 @@ class ScrapeTokens:
         return bool(shown) and any(accepted)
 
     def _read_again(self) -> Secrets:
-        """The tokens now; those of before while the file cannot be used."""
+        """Return the tokens of the file, or the previous tokens while the file is unusable."""
         try:
             return read_secrets(TOKEN_FILE, str(self._path))
         except ConfigError:
@@ -94,10 +94,10 @@ class ScrapeTokens:
 
 
 class EndpointSecurity:
-    """Both, where they are asked for."""
+    """The TLS and the tokens of an endpoint, each of them optional."""
 
     def __init__(self, settings: Mapping[str, str] | None = None, host: str = "") -> None:
-        """Raises CommandFailed for what cannot be used."""
+        """Read the settings. Raises CommandFailed for unusable ones."""
         settings = settings or {}
         tokens = settings.get(TOKEN_FILE, "").strip()
         try:
@@ -109,7 +109,7 @@ class EndpointSecurity:
         self._host = host
 
     def remarks(self) -> Iterator[str]:
-        """What an operator should know of it."""
+        """Yield warnings for the operator."""
         if self.tls is not None:
             yield from self.tls.remarks
         if is_loopback(self._host):
@@ -120,7 +120,7 @@ class EndpointSecurity:
             yield f"{_LISTENER} has no TLS: whoever is on the way reads the token ({_PREFIX}ssl.keystore.location)"
 
     def may_read(self, head: bytes) -> bool:
-        """Whether the head of a request is of somebody who may read metrics."""
+        """Return whether the sender of a request with this head may read metrics."""
         return self.tokens is None or self.tokens.accept(head)
 
 

@@ -1,7 +1,7 @@
-"""Connections to the endpoint that begin with TLS: until the handshake is done nobody knows of them but this module.
+"""TLS handshakes of the endpoint, with a bounded number under way.
 
-A server of asyncio hands a connection on when its handshake is done, and keeps any number of others for a minute. So a
-stranger who connects and says nothing would take all descriptors of the process.
+A server of asyncio passes a connection on after its handshake, and keeps any number of unfinished ones for a minute. So
+an unauthenticated peer that connects and sends nothing could use up the descriptors of the process.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 
 class TlsDoor:
-    """Accepts at one socket. So many handshakes are under way at most: one more ends the oldest."""
+    """An acceptor of TLS connections at one socket. At the limit of handshakes a new connection ends the oldest
+    handshake."""
 
     def __init__(
         self,
@@ -32,7 +33,10 @@ class TlsDoor:
         timeout_s: float,
         head_bytes_max: int,
     ) -> None:
-        """`listening` does not block, and is this door's own. `context` is asked for each connection."""
+        """Accept connections at `listening`, a non-blocking socket that this object owns.
+
+        `context` returns the TLS context of the next connection.
+        """
         self._listening = listening
         self._context = context
         self._serve = serve
@@ -40,11 +44,11 @@ class TlsDoor:
         self._timeout_s = timeout_s
         self._head_bytes_max = head_bytes_max
         self._under_way: dict[asyncio.Task[None], None] = {}
-        """The oldest first."""
+        """The handshakes under way, the oldest first."""
         self._accepting = asyncio.get_running_loop().create_task(self._accept(), name="TLS of the endpoint")
 
     def close(self) -> None:
-        """Accept no more; what is not a connection yet ends."""
+        """Stop accepting, and end unfinished handshakes."""
         self._accepting.cancel()
         for task in self._under_way:
             task.cancel()

@@ -1,4 +1,4 @@
-"""Users whom a cluster has from its beginning: `ottla quorum --add-scram` (KIP-900)."""
+"""The users that a cluster has from its formation: `ottla quorum --add-scram` (KIP-900)."""
 
 from __future__ import annotations
 
@@ -35,8 +35,10 @@ _PARTS: Final = ("name", "password-file", "iterations", "salt", "saltedpassword"
 
 
 def first_users(words: Iterable[str], secrets: Secrets) -> tuple[ScramCredentialChange, ...]:
-    """The credentials as the quorum keeps them, sealed under the cluster's secret. Raises UsageError and
-    CommandFailed."""
+    """Return the credentials as the quorum stores them, sealed under the cluster's secret.
+
+    Raises UsageError and CommandFailed.
+    """
     found: dict[tuple[str, int], ScramCredentialChange] = {}
     for word in words:
         name, mechanism, credential = parse_first_user(word)
@@ -50,7 +52,7 @@ def first_users(words: Iterable[str], secrets: Secrets) -> tuple[ScramCredential
 def sealed_change(
     secrets: Secrets, name: str, mechanism: ScramMechanism, credential: ScramCredential
 ) -> ScramCredentialChange:
-    """A credential as the quorum takes it."""
+    """Return the change that stores a credential in the quorum."""
     from ...dataplane.security.sasl.scram import sealed_credential
     from ...dataplane.security.sealing import Sealer
     from ...protocol.messages.user_commands import ScramCredentialChange
@@ -66,7 +68,10 @@ def sealed_change(
 
 
 def parse_first_user(word: str) -> tuple[str, ScramMechanism, ScramCredential]:
-    """`MECHANISM=[name=NAME,password-file=FILE]`. Raises UsageError, which shows no secret, and CommandFailed."""
+    """Parse `MECHANISM=[name=NAME,password-file=FILE]`.
+
+    Raises UsageError, which shows no secret, and CommandFailed.
+    """
     form = _FORM.fullmatch(word.strip())
     if form is None:
         raise UsageError(f"{_OPTION} takes {EXAMPLE}")

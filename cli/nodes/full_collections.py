@@ -1,11 +1,11 @@
-"""Full passes of Python's garbage collector, which a node with many partitions cannot afford again and again.
+"""Fewer full passes of Python's garbage collector, which are too slow for a node with many partitions.
 
-A full pass looks through all objects: some 70 for each replica of a broker, so half a second for tens of thousands of
-them. The loop stands still meanwhile, and a quorum node may lose its leadership. Nearly all that such a pass finds
-stays. So after one that took long, the objects that are left are frozen: later passes leave them out. Nothing that
-could have been collected is frozen, as it has just been.
+A full pass visits all objects: some 70 for each replica of a broker, so half a second for tens of thousands of
+replicas. The event loop stands still meanwhile, and a quorum node may lose its leadership. Nearly all of these objects
+are permanent. So the objects that survive a long pass are frozen: later passes leave them out. The pass has just
+collected all garbage, so no garbage is frozen.
 
-What is frozen may become garbage later. So once in a while a pass looks through everything again.
+Frozen objects may become garbage later. So a pass visits all objects once in a while.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _FULL: Final = 2
 
 
 class FullCollections:
-    """Told when a pass begins and ends."""
+    """A `gc.callbacks` function that freezes the survivors of long full passes."""
 
     def __init__(
         self,
@@ -37,7 +37,7 @@ class FullCollections:
         self._began_s = self._whole_s = clock()
 
     def __call__(self, phase: Literal["start", "stop"], info: dict[str, Any]) -> None:
-        """As `gc.callbacks` calls it."""
+        """Handle the begin or end of a pass, as `gc.callbacks` calls it."""
         if info["generation"] != _FULL:
             return
         now = self._clock()
@@ -52,7 +52,7 @@ class FullCollections:
 
 @contextmanager
 def watched() -> Iterator[None]:
-    """Meanwhile no full pass looks through what a long one has just looked through."""
+    """Freeze the survivors of long full passes while the block runs."""
     watch = FullCollections()
     gc.callbacks.append(watch)
     try:

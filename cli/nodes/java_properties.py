@@ -1,6 +1,7 @@
-"""The lines of a .properties file, as `java.util.Properties` reads them: comments, lines that go on, backslashes.
+"""The syntax of .properties files, as `java.util.Properties` reads them.
 
-One thing is stricter: an entry needs its `=` or `:`. Java takes a lone word for a key, and a typing mistake with it.
+Comments, continued lines and backslashes work as in Java. One rule is stricter: an entry needs its `=` or `:`. Java
+takes a lone word for a key, and so hides typing mistakes.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ import re
 from collections.abc import Iterator, Mapping
 
 _ENDS_LINE = re.compile(r"\r\n|\r|\n")
-"""Java knows no other end of a line, and passwords may have what `str.splitlines` takes for one."""
+"""The line ends that Java knows. `str.splitlines` splits at more characters, which passwords may contain."""
 _ENDS_KEY = re.compile(r"((?:\\.|[^\\=:])*)[=:](.*)", re.DOTALL)
 _ESCAPED = re.compile(r"\\(u[0-9a-fA-F]{4}|.?)", re.DOTALL)
 _CONTROLS = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
@@ -17,22 +18,26 @@ _WRITTEN = str.maketrans({"\\": "\\\\"} | {control: f"\\{letter}" for letter, co
 
 
 def entries(text: str) -> Iterator[tuple[int, str, str]]:
-    """Line, key and value of each. Raises ValueError that names the line if one is neither entry nor comment."""
+    """Yield line number, key and value of each entry.
+
+    Raises ValueError with the number of a line that is neither entry nor comment.
+    """
     for number, line in _logical_lines(text):
         found = _ENDS_KEY.fullmatch(line)
         if found is None or not found[1].strip():
-            # The line is not shown: it may be the rest of a secret.
+            # The error does not show the line, which may be the rest of a secret.
             raise ValueError(f"line {number}: expected key=value")
         yield number, _unescaped(found[1].strip(), number), _unescaped(found[2].strip(), number)
 
 
 def written(settings: Mapping[str, str]) -> str:
-    """The lines of a file that Java, and `entries`, read as these settings. Blanks at an end of a value are lost."""
+    """Return the text of a file that Java, and `entries`, read as these settings. Blanks at the ends of values are
+    lost."""
     return "".join(f"{key}={value.translate(_WRITTEN)}\n" for key, value in settings.items())
 
 
 def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    """Each with the number of the line that it begins in."""
+    """Yield each logical line with the number of its first line."""
     pending, begun = "", 0
     for number, raw in enumerate(_ENDS_LINE.split(text), 1):
         stripped = raw.lstrip()

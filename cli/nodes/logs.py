@@ -1,4 +1,4 @@
-"""Log lines of a node on standard error: one event a line, `key=value`, quiet by default."""
+"""Log lines of a node on standard error: one event per line, as `key=value` or JSON."""
 
 from __future__ import annotations
 
@@ -12,25 +12,26 @@ LEVELS = ("debug", "info", "warning", "error")
 
 
 class OfNode(logging.Filter):
-    """Says in each record which node it is of."""
+    """A filter that adds the node's name to each record."""
 
     def __init__(self, node: str) -> None:
         super().__init__()
         self._node = node
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """Every record passes."""
+        """Add the name, and let the record pass."""
         record.node = self._node
         return True
 
 
 class KeyValueFormatter(logging.Formatter):
-    """`2026-01-31T12:00:00.123Z level=info logger=dataplane.broker msg="..."`, text quoted where it needs
-    it.
+    """A formatter of lines such as `2026-01-31T12:00:00.123Z level=info logger=dataplane.broker msg="..."`.
+
+    Text is quoted where necessary.
     """
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line for one record; a traceback follows on lines of its own."""
+        """Return one line; a traceback follows on further lines."""
         line = " ".join(f"{key}={_quoted(value)}" for key, value in _fields(record))
         stamp = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
         line = f"{stamp}.{int(record.msecs):03d}Z {line}"
@@ -38,10 +39,10 @@ class KeyValueFormatter(logging.Formatter):
 
 
 class JsonFormatter(logging.Formatter):
-    """The same fields as one JSON object per line."""
+    """A formatter that writes the same fields as one JSON object per line."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """One line for one record, the traceback in the field `exception`."""
+        """Return one line; the field `exception` holds a traceback."""
         fields = {"time_ms": int(record.created * 1000)} | dict(_fields(record))
         if record.exc_info:
             fields["exception"] = self.formatException(record.exc_info)
@@ -49,7 +50,10 @@ class JsonFormatter(logging.Formatter):
 
 
 def configure(level: str, *, as_json: bool = False, node: str = "") -> None:
-    """Send every log record at or above `level` (a name in LEVELS) to standard error, with `node` in it if given."""
+    """Send log records at or above `level` (a name in LEVELS) to standard error.
+
+    Each line names the `node`, if given.
+    """
     handler = logging.StreamHandler()
     if node:
         handler.addFilter(OfNode(node))

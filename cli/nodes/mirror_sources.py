@@ -1,8 +1,8 @@
-"""The clusters that brokers copy, reached by the client. It is loaded with the first mirror, and not before.
+"""Source clusters of mirrors, reached by the client; loaded with a broker's first mirror.
 
-Whoever may create mirrors says how a source is reached, and the broker does it. So the broker lends nothing of its own
-that its operator has not set apart: files come from `mirror.allowed.paths` alone, no ticket of its user is taken, and
-the answer tells nothing of the broker's files or of its network.
+The creator of a mirror chooses how the broker connects to the source. So the broker must not lend its own rights: files
+come only from `mirror.allowed.paths`, Kerberos tickets of its user are not used, and errors reveal nothing about the
+broker's files or network.
 """
 
 from __future__ import annotations
@@ -32,23 +32,27 @@ ResponseT = TypeVar("ResponseT", bound=Message)
 _CLIENT_ID: Final = "ottla-mirror"
 _SWITCHES: Final = ("ssl_check_hostname", "sasl_token_auth")
 FOR_PROGRAMS: Final = ("ssl_context", "sasl_oauth_token_provider", "sasl_oauthbearer_extensions")
-"""Options that are no texts."""
+"""Options whose values are not text."""
 FILES: Final = ("ssl_cafile", "ssl_certfile", "ssl_keyfile", "ssl_crlfile", "sasl_kerberos_keytab")
 """Options that name files."""
 
 
 class ClientSource:
-    """One source."""
+    """A connection to a source cluster."""
 
     def __init__(self, cluster: Cluster, *, asks_for_tokens: bool) -> None:
-        """`asks_for_tokens`: of an authorization server, whose answers belong to the broker's network, too."""
+        """Wrap `cluster`.
+
+        `asks_for_tokens` is True if an authorization server issues tokens: its errors then also reveal the broker's
+        network.
+        """
         self._cluster = cluster
         self._asks_for_tokens = asks_for_tokens
-        # The last failure that the log has, for each broker of the source; None: of any.
+        # The last logged failure of each broker of the source; None stands for the source as a whole.
         self._logged: dict[int | None, str] = {}
 
     async def metadata(self, topics: Sequence[str] | None) -> MetadataResponse:
-        """As `SourceCluster.metadata`."""
+        """Implement `SourceCluster.metadata`."""
         named = None if topics is None else [MetadataRequestTopic(name=name) for name in topics]
         request = MetadataRequest(topics=named, allow_auto_topic_creation=False)
         with self._discreet(None):
@@ -65,19 +69,22 @@ class ClientSource:
         timeout_ms: float | None = None,
         at_most: int | None = None,
     ) -> ResponseT:
-        """As `SourceCluster.ask`."""
+        """Implement `SourceCluster.ask`."""
         with self._discreet(broker_id):
             connection = await self._cluster.connection(broker_id, lane)
             version = connection.version_for(type(message), at_most)
             return await connection.request(message, version=version, timeout_ms=timeout_ms)
 
     async def close(self) -> None:
-        """As `SourceCluster.close`."""
+        """Implement `SourceCluster.close`."""
         await self._cluster.close()
 
     @contextmanager
     def _discreet(self, broker_id: int | None) -> Iterator[None]:
-        """Tell to the log alone why there is no connection: a source may name any host and port as its brokers'."""
+        """Log the reason of a failed connection, and raise an error without it.
+
+        A source may name any host and port as its brokers' addresses, so reasons would reveal the broker's network.
+        """
         from ...client.failures import (
             AuthenticationFailed,
             ClientError,
@@ -104,18 +111,18 @@ class ClientSource:
 
 
 class ClientSources:
-    """Opens them."""
+    """The factory of sources."""
 
     secrets = frozenset(
         {"ssl_password", "ssl_keydata", "sasl_plain_password", "sasl_oauthbearer_client_secret"}
     )
 
     def __init__(self, allowed_paths: Sequence[Path] = ()) -> None:
-        """`allowed_paths`: folders whose files options may name (`mirror.allowed.paths`)."""
+        """Keep `allowed_paths`, the folders whose files options may name (`mirror.allowed.paths`)."""
         self._allowed_paths = allowed_paths
 
     def open(self, bootstrap_servers: str, options: Mapping[str, str]) -> ClientSource:
-        """As `Sources.open`."""
+        """Implement `Sources.open`."""
         from ...client.connections.cluster import Cluster
         from ...client.security.security import security_of
 
@@ -136,7 +143,8 @@ class ClientSources:
         return ClientSource(cluster, asks_for_tokens=read.sasl_mechanism == "OAUTHBEARER")
 
     def _check_files(self, options: Mapping[str, str]) -> None:
-        """Raise ValueError for a file outside of the allowed folders. It tells nothing of what there is."""
+        """Raise ValueError for a file outside the allowed folders. The error does not reveal whether the file
+        exists."""
         for name in FILES:
             if name in options and not self._is_allowed(options[name]):
                 raise ValueError(
@@ -147,17 +155,17 @@ class ClientSources:
     def _is_allowed(self, name: str) -> bool:
         path = Path(os.path.normpath(name))
         for folder in self._allowed_paths:
-            # By its name first: nothing is looked at outside of the folders.
+            # Compare names first, so that no file outside the folders is accessed.
             if "\0" not in name and path.is_relative_to(folder):
                 try:
                     return path.resolve().is_relative_to(folder.resolve())
                 except (OSError, RuntimeError):
-                    return False  # links in a circle
+                    return False  # The links form a circle.
         return False
 
 
 def _options(options: Mapping[str, str]) -> SecurityOptions:
-    """Return the options of connections. Raises ValueError for options that are unknown, or not together."""
+    """Return the options of connections. Raises ValueError for unknown options and for invalid combinations."""
     from ...client.security.options import GSSAPI, SecurityOptions
 
     known = [one.name for one in fields(SecurityOptions) if one.name not in FOR_PROGRAMS]

@@ -1,6 +1,4 @@
-"""`ottla quorum` and `ottla broker`: one node in the foreground until SIGTERM or SIGINT, stopped in good
-order.
-"""
+"""`ottla quorum` and `ottla broker`: one node in the foreground; SIGTERM or SIGINT stops it in an orderly way."""
 
 from __future__ import annotations
 
@@ -32,7 +30,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _NEW_OBJECTS, _NEVER = 10_000, 2**31 - 1
-"""After how many new objects garbage is looked for in them, and never in older ones."""
+"""Thresholds of the garbage collector: new objects are checked after this many, older objects never."""
 
 DESCRIPTIONS = {
     "quorum": "Run one node of the metadata quorum.",
@@ -54,39 +52,42 @@ EXAMPLES_OF_HOSTS = """\
 
 
 class Runnable(Protocol):
-    """What is started and stopped here."""
+    """A part that is started and stopped here."""
 
     async def start(self) -> None:
-        """Return once it serves."""
+        """Return once the part serves."""
 
     async def stop(self) -> None:
-        """Stop in good order."""
+        """Stop in an orderly way."""
 
 
 class RunnableNode(Runnable, Protocol):
     """A quorum node or a broker."""
 
     def families(self) -> Families:
-        """Its metrics now; none before it serves."""
+        """Return the node's present metrics; none before it serves."""
 
     def unready(self) -> str:
-        """Why it does not take part now; empty when it does."""
+        """Return the reason why the node is not ready; empty when it is."""
 
 
 @runtime_checkable
 class HasKeys(Protocol):
-    """Reads keys and certificates anew upon SIGHUP."""
+    """A part that reloads keys and certificates upon SIGHUP."""
 
     @property
     def has_tls(self) -> bool:
-        """Whether there are any."""
+        """True if the part uses TLS."""
 
     def look_at_keys(self) -> None:
-        """Read them anew."""
+        """Reload keys and certificates."""
 
 
 class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
-    """Without a width argparse would load what archives are packed with, just to ask how wide the terminal is."""
+    """A help formatter with an explicit width.
+
+    Without it argparse imports archive modules just to ask for the terminal's width.
+    """
 
     def __init__(self, prog: str) -> None:
         told = os.environ.get("COLUMNS", "")
@@ -98,7 +99,7 @@ class _HelpFormatter(argparse.RawDescriptionHelpFormatter):
 
 
 def parser(name: str) -> argparse.ArgumentParser:
-    """Arguments of `ottla quorum` and `ottla broker`."""
+    """Return the parser of `ottla quorum` or `ottla broker`."""
     options = argparse.ArgumentParser(
         prog=f"ottla {name}",
         description=DESCRIPTIONS[name],
@@ -157,7 +158,7 @@ def parser(name: str) -> argparse.ArgumentParser:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Run the node until a signal; 0 after a clean stop."""
+    """Run the node until a signal arrives; return 0 after a clean stop."""
     if getattr(arguments, "add_scram", ()) and (arguments.replace or arguments.restored):
         raise UsageError(
             "--add-scram is for a cluster that is formed just now, not for a node that comes back"
@@ -186,8 +187,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def known_variables(environ: Mapping[str, str]) -> dict[str, str]:
-    """The settings that variables give. What is none gets a line in the log."""
-    from ...protocol.settings.config_keys import node_key, why_ignored
+    """Return the settings in KAFKA_ variables; log a warning for unknown ones."""
+    from ...protocol.config_keys import node_key, why_ignored
 
     found = {}
     for name, value in environment_settings(environ).items():
@@ -199,8 +200,10 @@ def known_variables(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def node_settings(path: Path, overrides: Iterable[str]) -> ResolvedSettings:
-    """What a node goes by: its file, the environment, which overrides that, and --set. Raises CommandFailed and
-    UsageError."""
+    """Return a node's settings: its file, overridden by the environment, overridden by --set.
+
+    Raises CommandFailed and UsageError.
+    """
     given = parse_overrides(overrides)
     check_visible(given)
     file = read_settings(path)
@@ -210,12 +213,12 @@ def node_settings(path: Path, overrides: Iterable[str]) -> ResolvedSettings:
 
 
 def resolved(settings: Mapping[str, str]) -> ResolvedSettings:
-    """The settings of a node with the values that their references give. Raises CommandFailed."""
+    """Replace the references in a node's settings by their values. Raises CommandFailed."""
     return resolve(settings, os.environ, lambda remark: logger.warning("%s", remark))
 
 
 def with_endpoint(settings: Mapping[str, str], nodes: Sequence[RunnableNode]) -> Sequence[Runnable]:
-    """The nodes, and around them the HTTP endpoint if metrics.listener asks for one. Raises CommandFailed."""
+    """Return the nodes, with the HTTP endpoint around them if metrics.listener configures it. Raises CommandFailed."""
     from .endpoint import EndpointCheck, NodesHere, endpoint_of
 
     endpoint = endpoint_of(settings, NodesHere(nodes))
@@ -230,11 +233,13 @@ def build(
     restored: bool = False,
     add_scram: Sequence[str] = (),
 ) -> RunnableNode:
-    """The node of this role, not started. `replaces`: it takes the place of a quorum node whose folder is gone.
-    `restored`: the quorum, and this node's folder where it is one of it, was put back from older copies on purpose.
-    `add_scram`: users whom a quorum that is not formed yet begins with.
+    """Build the node of this role without starting it.
 
-    Raises CommandFailed for settings that it cannot use.
+    With `replaces` it takes the place of a quorum node whose folder is gone. `restored` says that the quorum, including
+    this quorum node's folder, was restored from older copies on purpose. `add_scram` are the first users of a quorum
+    that is not formed yet.
+
+    Raises CommandFailed for unusable settings.
     """
     from ...protocol.settings.config_keys import ConfigError, Scope, check_properties
 
@@ -266,7 +271,7 @@ def build(
 
 
 def _quorum_tls(values: Mapping[str, str], host: str) -> QuorumTls | None:
-    """Raises ConfigError."""
+    """Load the quorum listener's certificates, and log their remarks; None without TLS. Raises ConfigError."""
     from ...dataplane.security.node_tls import node_tls_settings
 
     if node_tls_settings(values) is None:
@@ -280,9 +285,9 @@ def _quorum_tls(values: Mapping[str, str], host: str) -> QuorumTls | None:
 
 
 def run_nodes(nodes: Sequence[Runnable], *, last: Runnable | None = None) -> None:
-    """Start `nodes` in order on one event loop; on SIGTERM or SIGINT stop them in the opposite order.
+    """Start `nodes` in order on one event loop; on SIGTERM or SIGINT stop them in reverse order.
 
-    `last`, if given, is started once the nodes serve, and stopped first.
+    `last`, if given, starts once the nodes serve, and stops first.
     """
     import uvloop
 
@@ -311,7 +316,7 @@ async def _run_nodes(nodes: Sequence[Runnable]) -> None:
                 await asyncio.wait((starting,))
                 return
             starting.result()
-        # What was loaded stays: a collection that looks through all of it would stop the loop for tens of ms.
+        # Loaded objects are permanent: a collection that visits them all would stop the loop for tens of ms.
         gc.freeze()
         logger.info("started")
         await stopping
@@ -329,7 +334,7 @@ def _look_at_keys(nodes: Sequence[HasKeys]) -> None:
 
 @contextmanager
 def plain_failures() -> Iterator[None]:
-    """Turn what an operator can cure (ports, folders, disks) into one line; all else stays a traceback."""
+    """Turn failures that an operator can correct (ports, folders, disks) into one line; others stay tracebacks."""
     try:
         yield
     except OSError as error:
@@ -342,8 +347,10 @@ def plain_failures() -> Iterator[None]:
 
 
 def _curable() -> tuple[type[Exception], ...]:
-    """What a quorum node says about its port and its folder, and a broker about its certificates; the rest of a
-    broker's are OSErrors."""
+    """Return the errors of a quorum node's port and folder and of a broker's certificates.
+
+    A broker's other correctable errors are OSErrors.
+    """
     from ...metadata_quorum.raft.disk import CorruptFile
     from ...metadata_quorum.raft.formation import WrongFolder
     from ...metadata_quorum.server import AddressInUse
@@ -354,11 +361,11 @@ def _curable() -> tuple[type[Exception], ...]:
 
 @contextmanager
 def only_new_garbage_collected() -> Iterator[None]:
-    """Look for garbage in what is new alone meanwhile, and later not in what was made.
+    """Collect only new garbage during the block, and freeze the remaining objects at its end.
 
-    Nearly all that modules make while they are loaded stays, and looking through it again and again would be a twelfth
-    of a broker's start. What does not stay, such as the first of the two classes that a dataclass with slots is made
-    in, would take two megabytes.
+    Nearly all objects that imports create are permanent, and repeated full passes would take a twelfth of a broker's
+    start. Temporary objects, such as the first of the two classes that a dataclass with slots creates, would otherwise
+    take two megabytes.
     """
     before = gc.get_threshold()
     gc.set_threshold(_NEW_OBJECTS, _NEVER, _NEVER)

@@ -1,4 +1,4 @@
-"""The file in which a node keeps its process id, for supervisors."""
+"""The file with a node's process id, for supervisors."""
 
 from __future__ import annotations
 
@@ -14,8 +14,11 @@ from ..files import FileHeld, lock, sign
 
 @contextmanager
 def pid_file(path: Path | None) -> Iterator[None]:
-    """Keep the process id in `path` meanwhile, and a lock on it: a second start, which fails, takes no file away that
-    tells of the first one. Raises CommandFailed where another process has it, and OSError."""
+    """Keep the process id in `path`, locked, while the block runs.
+
+    Because of the lock a second start fails without removing the file of the first. Raises CommandFailed if another
+    process holds the lock, and OSError.
+    """
     if path is None:
         yield
         return
@@ -28,7 +31,7 @@ def pid_file(path: Path | None) -> Iterator[None]:
 
 
 def _locked(path: Path) -> TextIO:
-    """The file of that name, locked by this process."""
+    """Open the file of that name and lock it."""
     while True:
         file = path.open("a+")
         try:
@@ -45,7 +48,7 @@ def _locked(path: Path) -> TextIO:
 
 
 def _is_named(file: TextIO, path: Path) -> bool:
-    """Whether nobody has taken it away since it was opened."""
+    """Return whether the path still names the opened file."""
     try:
         return os.path.samestat(os.fstat(file.fileno()), path.stat())
     except FileNotFoundError:

@@ -1,6 +1,6 @@
-"""The certificates of a quorum node, or of a command that speaks to one, by the settings of a node's file.
+"""The certificates of a quorum node, or of a client of one, by the settings of a node's file.
 
-Files are looked at every `ssl.reload.interval.ms`, and upon SIGHUP, as those of brokers are.
+Files are checked every `ssl.reload.interval.ms`, and upon SIGHUP, as those of brokers are.
 """
 
 from __future__ import annotations
@@ -21,10 +21,14 @@ _RELOAD_INTERVAL = "ssl.reload.interval.ms"
 
 
 class QuorumTls(NodeCertificates):
-    """Of one node. The certificates are other ones after they were renewed."""
+    """The TLS certificates of one node, which may change when they are reloaded."""
 
     def __init__(self, properties: Mapping[str, str], settings: NodeTlsSettings, host: str | None) -> None:
-        """`host`: where others dial the node; None if nobody does. Raises ConfigError for what cannot be used."""
+        """Load the certificates.
+
+        `host` is the name under which peers connect to the node; None if it only connects itself. Raises ConfigError
+        for unusable files.
+        """
         from datetime import UTC, datetime
 
         from ...dataplane.security.certificate_warnings import node_warnings  # only nodes with TLS need these
@@ -42,29 +46,32 @@ class QuorumTls(NodeCertificates):
         self._reloads = TlsReloads({settings.tls.listener: listener}, lambda: properties, interval_ms)
 
     def start(self) -> None:
-        """Look at files from now on."""
+        """Start checking the files."""
         self._reloads.start()
 
     async def close(self) -> None:
-        """Look no longer."""
+        """Stop checking the files."""
         await self._reloads.close()
 
     def look_again(self) -> None:
-        """Read everything anew. What cannot be used changes nothing."""
+        """Reload all files. Unusable files change nothing."""
         self._reloads.look_again()
 
     def expiries(self, now_s: float) -> dict[str, float]:
-        """Seconds until the certificate of each listener expires; `now_s` since 1970."""
+        """Return the seconds until the certificate of each listener expires; `now_s` is the time since 1970."""
         return self._reloads.expiries(now_s)
 
     @property
     def failures(self) -> int:
-        """Times that what was read anew could not be used."""
+        """The number of failed reloads."""
         return self._reloads.failures
 
 
 def quorum_tls(properties: Mapping[str, str], host: str | None) -> QuorumTls | None:
-    """Of a node that others dial at `host`, None for one that only dials, by its settings; None where the quorum's
-    listener has no TLS. Raises ConfigError for what cannot be used."""
+    """Return the certificates by a node's settings, or None if the quorum's listener has no TLS.
+
+    `host` is the name under which peers connect to the node; None if it only connects itself. Raises ConfigError for
+    unusable files.
+    """
     settings = node_tls_settings(properties)
     return None if settings is None else QuorumTls(properties, settings, host)

@@ -1,4 +1,4 @@
-"""Where the secrets among a node's settings may stand: not where everybody on the machine reads them."""
+"""Checks that secrets among a node's settings stand only where other users of the machine cannot read them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .settings import variable_of
 
 
 def check_visible(overrides: Mapping[str, str]) -> None:
-    """Raises UsageError for a secret among the --set settings. A reference to one is none."""
+    """Raise UsageError for a secret among the --set settings. A reference to a secret is allowed."""
     for name in _secrets(overrides):
         raise UsageError(
             f"--set {name}: whoever lists processes would see it. The file, the variable {variable_of(name)} or a "
@@ -20,8 +20,8 @@ def check_visible(overrides: Mapping[str, str]) -> None:
 
 
 def remark_on_file(file: Path, settings: Mapping[str, str]) -> str:
-    """What to say about a file that holds secrets and that everybody may read; empty if there is nothing."""
-    from ...protocol.session.node_secrets import others_may_read
+    """Return a warning for a file with secrets that every user can read; empty if there is no fault."""
+    from ...protocol.node_secrets import others_may_read
 
     name = next(iter(_secrets(settings)), None)
     if name is None or not others_may_read(file):
@@ -30,8 +30,8 @@ def remark_on_file(file: Path, settings: Mapping[str, str]) -> str:
 
 
 def _secrets(settings: Mapping[str, str]) -> list[str]:
-    """Those whose value stands there itself."""
-    from ...protocol.settings.config_keys import is_sensitive
+    """Return the names of secrets that are given by value, not by reference."""
+    from ...protocol.config_keys import is_sensitive
 
     return [
         name for name, text in settings.items() if text and is_sensitive(name) and not has_reference(text)

@@ -1,4 +1,4 @@
-"""Settings of a node as flat `key -> text`: from a YAML or .properties file, KAFKA_ variables, --set."""
+"""Settings of a node as flat `key -> text`, from a YAML or .properties file, KAFKA_ variables and --set."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ _BOOLEANS = {"yes": "true", "on": "true", "no": "false", "off": "false"}
 
 
 def environment_settings(environ: Mapping[str, str]) -> dict[str, str]:
-    """What KAFKA_ variables say, as property names; names that are no broker property are left to the
-    caller.
+    """Return the settings in KAFKA_ variables by property name.
+
+    The caller handles names that are no broker property.
     """
     return {
         _property_of(name.removeprefix(ENVIRONMENT_PREFIX)): value
@@ -31,8 +32,11 @@ def environment_settings(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def _property_of(name: str) -> str:
-    """Names of listeners and of mechanisms have other signs than dots: there, as in Kafka's image, three underscores
-    are a dash and two an underscore."""
+    """Return the property name of a variable's name.
+
+    Names of listeners and mechanisms contain other signs than dots: there, as in Kafka's image, three underscores stand
+    for a dash and two for an underscore.
+    """
     if not name.startswith(LISTENER_VARIABLES):
         return name.lower().replace("_", ".")
     found = {"___": "-", "__": "_", "_": "."}
@@ -40,14 +44,14 @@ def _property_of(name: str) -> str:
 
 
 def variable_of(key: str) -> str:
-    """The environment variable of a property: log.segment.bytes is KAFKA_LOG_SEGMENT_BYTES."""
+    """Return the environment variable of a property: log.segment.bytes is KAFKA_LOG_SEGMENT_BYTES."""
     if key.startswith(LISTENER_VARIABLES.lower().replace("_", ".")):
         key = key.replace("_", "__").replace("-", "___")
     return ENVIRONMENT_PREFIX + key.upper().replace(".", "_")
 
 
 def parse_overrides(overrides: Iterable[str]) -> dict[str, str]:
-    """`key=value` arguments as a mapping; the last one of a key wins. Raises UsageError."""
+    """Return `key=value` arguments as a mapping; the last value of a key wins. Raises UsageError."""
     settings: dict[str, str] = {}
     for override in overrides:
         key, equals, value = override.partition("=")
@@ -58,13 +62,13 @@ def parse_overrides(overrides: Iterable[str]) -> dict[str, str]:
 
 
 def read_settings(path: Path) -> dict[str, str]:
-    """The settings of one file: flat `key=value` when it ends in .properties, YAML otherwise."""
+    """Read the settings in a file: flat `key=value` if it ends in .properties, YAML otherwise."""
     text = read_text(path)
     return parse_properties(text, path) if path.suffix == ".properties" else parse_yaml(text, path)
 
 
 def read_text(path: Path) -> str:
-    """What a file holds. Raises CommandFailed."""
+    """Return the text of a file. Raises CommandFailed."""
     try:
         return path.read_text(encoding="utf-8")
     except OSError as error:
@@ -74,7 +78,10 @@ def read_text(path: Path) -> str:
 
 
 def parse_properties(text: str, path: Path) -> dict[str, str]:
-    """As Java reads them: `key=value`, comments, lines that go on, and backslashes that are doubled to be meant."""
+    """Parse `key=value` text as Java reads it: with comments, continued lines and backslash escapes.
+
+    Raises CommandFailed.
+    """
     settings: dict[str, str] = {}
     lines: dict[str, int] = {}
     try:
@@ -89,11 +96,11 @@ def parse_properties(text: str, path: Path) -> dict[str, str]:
 
 
 def parse_yaml(text: str, path: Path) -> dict[str, str]:
-    """Return YAML whose keys are property names; nested mappings join with dots and lists with commas.
+    """Parse YAML whose keys are property names; nested mappings join with dots and lists with commas.
 
-    Scalars are texts as they stand, as in a .properties file: `010` is 010, `1:30` is 1:30, and a rack named `no` is
-    no. The declaration of a key decides whether its text is a number. A key that is declared to be a boolean takes an
-    unquoted yes, no, on or off as true or false. Raises CommandFailed.
+    Scalars stay the text that they are, as in a .properties file: `010` is 010, `1:30` is 1:30, and a rack named `no`
+    is no. The declaration of a key decides whether its text is a number. A key that is declared to be a boolean takes
+    an unquoted yes, no, on or off as true or false. Raises CommandFailed.
     """
     import yaml
 
@@ -113,14 +120,20 @@ def parse_yaml(text: str, path: Path) -> dict[str, str]:
 
 
 def _yaml_problem(error: yaml.YAMLError) -> str:
-    """What is wrong, and where. PyYAML's own text may show the line, which may be a secret."""
+    """Describe the error and its position.
+
+    PyYAML's own text may show the line, which may be a secret.
+    """
     mark = getattr(error, "problem_mark", None)
     problem = getattr(error, "problem", None) or getattr(error, "reason", None) or "it cannot be read"
     return f"{problem} in line {mark.line + 1}, column {mark.column + 1}" if mark is not None else problem
 
 
 def _flatten(node: Any, prefix: str, settings: dict[str, str], path: Path, within: tuple[Any, ...]) -> None:
-    """Put the settings of a mapping. `within`: the mappings and lists around it, where an alias would be a circle."""
+    """Add the settings of a mapping to `settings`.
+
+    `within` holds the enclosing mappings and lists, to which an alias must not refer.
+    """
     for name, value in _entries(node, prefix, path, (*within, node)).items():
         key = f"{prefix}{name}"
         if value.id == "mapping":
@@ -132,8 +145,10 @@ def _flatten(node: Any, prefix: str, settings: dict[str, str], path: Path, withi
 
 
 def _entries(node: Any, prefix: str, path: Path, within: tuple[Any, ...]) -> dict[str, Any]:
-    """The values of a mapping, those that it merges (`<<`) where it has none of its own. Raises CommandFailed if a key
-    stands there twice: YAML forbids that, and PyYAML would take the last one."""
+    """Return the values of a mapping, including merged ones (`<<`), which its own keys override.
+
+    Raises CommandFailed if a key occurs twice: YAML forbids that, and PyYAML would take the last value.
+    """
     merged: dict[str, Any] = {}
     own: dict[str, Any] = {}
     lines: dict[str, int] = {}
@@ -161,7 +176,7 @@ def _entries(node: Any, prefix: str, path: Path, within: tuple[Any, ...]) -> dic
 
 
 def _joined(node: Any, key: str, path: Path, within: tuple[Any, ...]) -> str:
-    """The texts of a list, and of lists in it, with commas between them."""
+    """Join the texts of a list, and of nested lists, with commas."""
     texts = []
     for value in node.value:
         _check_tag(value, path)
@@ -177,9 +192,9 @@ def _joined(node: Any, key: str, path: Path, within: tuple[Any, ...]) -> str:
 
 
 def _boolean_text(key: str, node: Any) -> str:
-    """A scalar; true or false for the other words of YAML 1.1 where the key is declared to be a boolean."""
+    """Return a scalar's text; YAML 1.1's boolean words become true or false for a key declared as boolean."""
     text: str = node.value
-    if node.style or text.lower() not in _BOOLEANS:  # a quoted word is that word
+    if node.style or text.lower() not in _BOOLEANS:  # A quoted word stays as it is.
         return text
     from ...protocol.settings.config_keys import ConfigType, node_key
 
@@ -189,7 +204,7 @@ def _boolean_text(key: str, node: Any) -> str:
 
 
 def _check_tag(node: Any, path: Path) -> None:
-    """Raises CommandFailed for a node that is tagged to be something else than a text, a list or a mapping."""
+    """Raise CommandFailed for a node with an explicit tag other than text, list or mapping."""
     if node.tag not in _TAGS:
         raise CommandFailed(
             f"{path} is not valid YAML: the tag in line {node.start_mark.line + 1} is not taken, as values are texts"

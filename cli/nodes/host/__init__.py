@@ -1,1 +1,1 @@
-"""`ottla broker --processes N`: the brokers of one host, each in a process of its own, under one supervisor."""
+"""`ottla broker --processes N`: the brokers of one host, each in a separate process, under one supervisor."""

@@ -1,4 +1,5 @@
-"""`ottla broker --processes N` in the foreground: SIGTERM or SIGINT stops all brokers, and a second one ends them."""
+"""`ottla broker --processes N` in the foreground: SIGTERM or SIGINT stops all brokers, and a second signal kills
+them."""
 
 from __future__ import annotations
 
@@ -27,8 +28,11 @@ logger = logging.getLogger(__name__)
 
 
 def run_host(arguments: argparse.Namespace, values: Mapping[str, str]) -> None:
-    """Run the brokers until a signal, by the settings that they share. Raises CommandFailed and UsageError for what
-    cannot be used, before anything is started, and CommandFailed in the end if one of them had to be killed."""
+    """Run the brokers with their shared settings until a signal arrives.
+
+    Raises CommandFailed and UsageError for unusable settings before any broker starts, and CommandFailed at the end if
+    a broker had to be killed.
+    """
     settings = process_settings(values, arguments.processes, arguments.id, platform.node())
     has_tls = _check(values, settings)
     before_exec = die_with_parent("--processes")
@@ -42,9 +46,9 @@ def run_host(arguments: argparse.Namespace, values: Mapping[str, str]) -> None:
 
 
 def _check(values: Mapping[str, str], settings: Sequence[ProcessSettings]) -> bool:
-    """Read the settings as a broker will: they differ in numbers alone. Whether they have keys to be read anew.
+    """Check the shared settings as a broker will, and return whether they have keys to reload.
 
-    Raises CommandFailed.
+    The settings of the brokers differ only in numbers, so one check is enough. Raises CommandFailed.
     """
     for one in settings:
         for folder in one.folders:
@@ -62,7 +66,7 @@ def _check(values: Mapping[str, str], settings: Sequence[ProcessSettings]) -> bo
 
 @contextmanager
 def _sockets(values: Mapping[str, str]) -> Iterator[Path | None]:
-    """A folder that this user alone can enter, for the brokers' own pages; None if nobody asks for a page."""
+    """Yield a private folder for the sockets of the brokers' pages; None without metrics.listener."""
     if not values.get("metrics.listener", "").strip():
         yield None
         return

@@ -1,4 +1,4 @@
-"""One page for all brokers of a host: their metrics with a label for each broker, and who is not ready."""
+"""One page for all brokers of a host: their metrics, labelled by broker, and the reasons why brokers are not ready."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ METRICS: Final = (UP, STARTS)
 
 
 class HostPage:
-    """Asks the brokers when it is asked."""
+    """The pages of a host, made of the brokers' pages at each request."""
 
     def __init__(self, brokers: Sequence[BrokerProcess]) -> None:
         self._brokers = brokers
 
     async def metrics(self, loop_lag_s: float) -> AsyncGenerator[str, None]:
-        """Those of all brokers that answer, one family after the other."""
+        """Yield the metrics of all brokers that answer, family by family."""
         asked = await asyncio.gather(*(_ask(one, "/metrics") for one in self._brokers))
         told = {
             one.node_id: body
@@ -48,7 +48,7 @@ class HostPage:
             yield piece
 
     async def unready(self) -> list[str]:
-        """Why brokers do not take part now; empty when all do."""
+        """Return the reasons why brokers are not ready; empty when all are."""
         asked = await asyncio.gather(*(_ask(one, "/readyz") for one in self._brokers))
         return [
             f"{one.name}: {body.strip() or 'it does not answer'}"
@@ -58,7 +58,7 @@ class HostPage:
 
 
 async def _ask(broker: BrokerProcess, path: str) -> tuple[int, str]:
-    """Status and body of a broker's own page; status 0 if it does not answer."""
+    """Return status and body of a broker's own page; status 0 if there is no answer."""
     if broker.socket is None or broker.running is None:
         return 0, ""
     try:
@@ -80,12 +80,12 @@ async def _got(socket: Path, path: str) -> tuple[int, str]:
 
 
 def merged(pages: Mapping[int, str]) -> Iterator[str]:
-    """The families of several pages, each once, with the label of its broker in every sample. Pure."""
+    """Yield each family of several pages once, with the label of its broker in every sample. Pure."""
     heads: dict[str, dict[str, str]] = {}
     samples: dict[str, list[str]] = {}
     for node_id, page in pages.items():
         family = ""
-        # Names of groups are labels and may have any character: only a newline ends a line there.
+        # Labels such as group names may contain other line separators: only a newline ends a line of a page.
         for line in filter(None, page.split("\n")):
             if line.startswith("#"):
                 _, kind, family, _ = line.split(" ", 3)

@@ -1,4 +1,4 @@
-"""What each broker of a host is told on top of the settings file that they share: id, ports, folders, host. Pure."""
+"""The settings of each broker of a host that differ from the shared file: id, ports, folders, host. Pure functions."""
 
 from __future__ import annotations
 
@@ -17,29 +17,29 @@ _DEFAULT_LISTENERS: Final = "PLAINTEXT://:9092"
 
 @dataclass(frozen=True, slots=True)
 class ProcessSettings:
-    """One broker, and the settings that it has for itself. None of them is a secret."""
+    """A broker's id and its own settings. None of them is a secret."""
 
     node_id: int
     own: Mapping[str, str]
 
     @property
     def folders(self) -> list[Path]:
-        """Where its data is."""
+        """The broker's data folders."""
         return [Path(path) for path in self.own["log.dirs"].split(",")]
 
     @property
     def name(self) -> str:
-        """Its name in messages and log lines."""
+        """The broker's name in messages and log lines."""
         return f"broker-{self.node_id}"
 
 
 def process_settings(
     values: Mapping[str, str], processes: int, ids: str | None, host: str
 ) -> list[ProcessSettings]:
-    """The brokers of a host by the `values` that they share. `ids` is the first id, or all of them with commas between;
-    `host` is the name of the machine, if `values` have none.
+    """Return the settings of each broker of a host, given the shared `values`.
 
-    Raises UsageError that says what is allowed.
+    `ids` is the first id or all ids, separated by commas; `host` is the machine's name, used if `values` have no
+    `broker.host`. Raises UsageError, which says what is allowed.
     """
     if not 1 <= processes <= PROCESSES_MAX:
         raise UsageError(f"--processes takes 1 to {PROCESSES_MAX}, not {processes}")
@@ -82,7 +82,7 @@ def _broker_ids(values: Mapping[str, str], processes: int, ids: str | None) -> l
 
 
 def _check_ports(key: str, listeners: str, processes: int) -> None:
-    """Raises UsageError unless each listener has as many ports of its own as there are processes."""
+    """Raise UsageError unless each listener has a free port for every process."""
     taken: dict[tuple[str, int], str] = {}
     for name, host, port in _ports(listeners):
         last = port + processes - 1
@@ -101,7 +101,7 @@ def _check_ports(key: str, listeners: str, processes: int) -> None:
 
 
 def _ports(listeners: str) -> Iterator[tuple[str, str, int]]:
-    """Name, host and port of each entry that has a port; what is none is left to those who read the settings."""
+    """Yield name, host and port of each entry with a port; malformed entries are left to the reader of the settings."""
     for entry in listeners.split(","):
         name, _, address = entry.strip().partition("://")
         host, _, port = address.rpartition(":")
@@ -110,7 +110,7 @@ def _ports(listeners: str) -> Iterator[tuple[str, str, int]]:
 
 
 def _moved(listeners: str, index: int) -> str:
-    """The same with each port `index` higher; port 0, which the system chooses, stays."""
+    """Return the listeners with each port `index` higher; port 0, which the system chooses, stays."""
     moved = []
     for entry in listeners.split(","):
         address, colon, port = entry.strip().rpartition(":")
@@ -120,7 +120,7 @@ def _moved(listeners: str, index: int) -> str:
 
 
 def _folders(values: Mapping[str, str], broker_id: int) -> dict[str, str]:
-    """A folder for this broker in each of the folders that the file names."""
+    """Return the settings for this broker's folder in each folder that the file names."""
     text = _text(values, "log.dirs") or _text(values, "log.dir")
     if not text:
         raise UsageError("log.dirs is missing: each process keeps its data in a folder broker-ID in there")

@@ -1,4 +1,4 @@
-"""How long a process that ended waits until it starts again: longer each time, unless it had run for a while. Pure."""
+"""Delays before a process restarts: longer each time, unless the process had run for a while. Pure."""
 
 from __future__ import annotations
 
@@ -7,17 +7,17 @@ from typing import Final
 FIRST_DELAY_S: Final = 1.0
 LONGEST_DELAY_S: Final = 60.0
 STEADY_S: Final = 60.0
-"""Who has run for so long did not fail at its start: its next failure counts as the first one."""
+"""Seconds of running after which the next failure counts as the first again."""
 
 
 class Restarts:
-    """The delays of one process."""
+    """The restart delays of one process."""
 
     def __init__(self) -> None:
         self._next_s = FIRST_DELAY_S
 
     def delay_s(self, ran_s: float) -> float:
-        """How long to wait, after it has run for `ran_s`."""
+        """Return the delay in seconds before the next start, given how long the process ran."""
         if ran_s >= STEADY_S:
             self._next_s = FIRST_DELAY_S
         delay_s = self._next_s

@@ -1,4 +1,4 @@
-"""The supervisor of a host's brokers: each runs in a process of its own, and starts again when it has ended."""
+"""The supervisor of a host's brokers: each runs in a separate process, and restarts when it has ended."""
 
 from __future__ import annotations
 
@@ -16,43 +16,45 @@ from .restarts import Restarts
 logger = logging.getLogger(__name__)
 
 STOP_GRACE_S = 45.0
-"""How long a broker may take to stop after SIGTERM before it is killed: longer than the default of
-controlled.shutdown.timeout.ms, and less than supervisors give a process."""
+"""Seconds that a broker has to stop after SIGTERM before it is killed.
+
+It is longer than the default of controlled.shutdown.timeout.ms, and shorter than supervisors usually wait.
+"""
 
 
 @dataclass(slots=True)
 class BrokerProcess:
-    """One broker: how it is started, and the process that runs it now."""
+    """A broker of the host: its command, and its running process."""
 
     node_id: int
     name: str
     argv: Sequence[str]
     first_words: Sequence[str] = ()
-    """What only its first start is told."""
+    """The arguments of only its first start."""
     socket: Path | None = None
-    """Where it tells its metrics."""
+    """The socket that serves its metrics."""
     starts: int = 0
     running: asyncio.subprocess.Process | None = field(default=None, repr=False)
 
 
 class HostSupervisor:
-    """Keeps the brokers of a host running until `stop`."""
+    """A supervisor that keeps the brokers of a host running until `stop`."""
 
     def __init__(self, brokers: Sequence[BrokerProcess], before_exec: Callable[[], None]) -> None:
-        """`before_exec` is what a child runs before it becomes a broker."""
+        """Keep the brokers; `before_exec` runs in each child before it executes the broker."""
         self._brokers = brokers
         self._before_exec = before_exec
         self._stopping = asyncio.Event()
         self._kept: list[asyncio.Task[None]] = []
         self.killed: list[str] = []
-        """Who did not stop in time."""
+        """The names of brokers that did not stop in time."""
 
     async def start(self) -> None:
-        """Start all of them; return at once."""
+        """Start all brokers, and return at once."""
         self._kept = [asyncio.create_task(self._keep(one), name=one.name) for one in self._brokers]
 
     async def stop(self) -> None:
-        """Ask all of them to stop, in order, and return when they have. One that does not obey in time is killed."""
+        """Send SIGTERM to all brokers, and return when they have ended; kill brokers that do not end in time."""
         self._stopping.set()
         self.tell(signal.SIGTERM)
         if not self._kept:
@@ -63,12 +65,12 @@ class HostSupervisor:
             await asyncio.wait(left)
 
     def kill(self) -> None:
-        """End at once what still runs."""
+        """Kill all running brokers."""
         self.killed += [one.name for one in self._brokers if one.running is not None]
         self.tell(signal.SIGKILL)
 
     def tell(self, number: signal.Signals) -> None:
-        """Send a signal to every process that runs."""
+        """Send a signal to every running process."""
         for one in self._brokers:
             if one.running is not None and one.running.returncode is None:
                 one.running.send_signal(number)
@@ -89,7 +91,7 @@ class HostSupervisor:
                 continue
 
     async def _run(self, broker: BrokerProcess) -> str:
-        """Run it once; how it ended, in words."""
+        """Run the broker once, and return its end in words."""
         words = [*broker.argv, *([] if broker.starts else broker.first_words)]
         broker.starts += 1
         try:
