@@ -1,10 +1,10 @@
 """The certificate authority of a local cluster, and the certificates that it issues.
 
-    FOLDER/ca.pem     the authority's certificate, which clients believe
+    FOLDER/ca.pem     the authority's certificate, which clients trust
     FOLDER/ca.key     its key
     FOLDER/NAME.pem   key and certificate of one owner, in one file
 
-What is there is kept. A certificate that is missing, about to expire, or for other hosts is issued anew.
+Existing files are kept. A certificate that is missing, about to expire, or for other hosts is issued again.
 """
 
 from __future__ import annotations
@@ -34,26 +34,27 @@ _KEY_FILE: Final = "ca.key"
 _CA_DAYS: Final = 3650
 _DAYS: Final = 825
 _RENEWED_DAYS: Final = 90
-"""So long before its end a certificate is issued anew."""
+"""Days before its expiry at which a certificate is renewed."""
 _CLOCKS_DIFFER: Final = timedelta(hours=1)
 
 
 @dataclass(frozen=True, slots=True)
 class CertificateOwner:
-    """Whose a certificate is: a server with these `hosts`, or a client, which has none."""
+    """An owner of a certificate: a server with these `hosts`, or a client without hosts."""
 
     name: str
     hosts: tuple[str, ...] = ()
 
     def file(self, folder: Path) -> Path:
-        """Where key and certificate are."""
+        """Return the path of the file with the owner's key and certificate."""
         return folder / f"{self.name}.pem"
 
 
 def issue_missing(folder: Path, cluster: str, owners: Iterable[CertificateOwner], now: datetime) -> None:
-    """Let every owner have a certificate that holds. The first call makes the authority of the cluster.
+    """Issue the certificates that are missing, about to expire, or without some host.
 
-    Raises CommandFailed for files that do not belong together, or cannot be read.
+    The first call creates the authority of the cluster. Raises CommandFailed for unreadable files and for files that do
+    not belong together.
     """
     authority = _opened(folder, now) if _is_used(folder) else _made(folder, cluster, now)
     for owner in owners:
@@ -74,8 +75,10 @@ class _Authority:
         self._key = key
 
     def has_issued(self, owner: CertificateOwner, now: datetime) -> bool:
-        """Whether there is a certificate that holds for some time. Raises CommandFailed for one that is not of this
-        authority, unless it could issue another."""
+        """Return whether the owner has a certificate that is valid for long enough.
+
+        A certificate of another authority raises CommandFailed, unless this authority can issue a new one.
+        """
         file = owner.file(self._folder)
         if not file.exists():
             return False
@@ -93,7 +96,7 @@ class _Authority:
         return now < holds_until and set(owner.hosts) <= set(alternative_names(certificate))
 
     def issue(self, owner: CertificateOwner, now: datetime) -> None:
-        """Write a key and a certificate. Raises CommandFailed without the authority's key."""
+        """Write a new key and certificate. Raises CommandFailed without the authority's key."""
         if self._key is None:
             raise CommandFailed(
                 f"{self._folder / _KEY_FILE} is gone, and {owner.name} needs a new certificate: put the key back, or "

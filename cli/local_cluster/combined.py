@@ -1,5 +1,6 @@
-"""`ottla up --combined`: one quorum node and one broker in this process, on one event loop. They speak over
-loopback.
+"""`ottla up --combined`: a quorum node and a broker on one event loop of this process.
+
+Both talk to each other over loopback.
 """
 
 from __future__ import annotations
@@ -28,14 +29,14 @@ START_TIMEOUT_S = 60.0
 
 
 class Announcement:
-    """Runs last: waits until the broker takes part, then tells whoever started the cluster."""
+    """The last part to start: it waits until the broker has joined the cluster, then announces the cluster."""
 
     def __init__(self, layout: ClusterLayout, announce: Callable[[], None]) -> None:
         self._layout = layout
         self._announce = announce
 
     async def start(self) -> None:
-        """Return once the cluster is announced. Raises CommandFailed when it does not come up."""
+        """Return once the cluster is announced. Raises CommandFailed if the broker does not join in time."""
         deadline = time.monotonic() + START_TIMEOUT_S
         broker = self._layout.brokers[0]
         while broker.id not in await asyncio.to_thread(brokers_seen_by, self._layout, broker):
@@ -45,12 +46,14 @@ class Announcement:
         self._announce()
 
     async def stop(self) -> None:
-        """Nothing to stop."""
+        """Do nothing: there is nothing to stop."""
 
 
 def run_combined(layout: ClusterLayout, first_users: Sequence[str], announce: Callable[[int], None]) -> int:
-    """Run both nodes until a signal; `announce(pid)` is called once they serve. `first_users`: of a cluster that is not
-    formed yet."""
+    """Run both nodes until a signal arrives, and call `announce(pid)` once they serve.
+
+    `first_users` are the initial users of a cluster that is not formed yet.
+    """
     logs.configure("warning")
     with plain_failures():
         given = {key: text for key, text in known_variables(os.environ).items() if key not in OWN_KEYS}
@@ -62,7 +65,7 @@ def run_combined(layout: ClusterLayout, first_users: Sequence[str], announce: Ca
                 build(member.role, own, add_scram=first_users if member.role == "quorum" else ())
                 for member, own in zip(layout.members, settings, strict=True)
             ]
-        # One process, one endpoint: the broker's address tells of both nodes.
+        # Both nodes share one process and one HTTP endpoint, at the broker's address.
         run_nodes(
             with_endpoint(settings[-1].values, nodes),
             last=Announcement(layout, lambda: announce(os.getpid())),

@@ -1,4 +1,4 @@
-"""The console beside a local cluster: a process of its own that ends with it."""
+"""The console of a local cluster, in a separate process that ends with the cluster."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ _OF_OTHER_CLUSTERS: Final = ("OTTLA_BOOTSTRAP", "OTTLA_PROFILE", "OTTLA_COMMAND_
 
 
 class LocalConsole:
-    """Serves on a free port, and prints its address."""
+    """A console process that listens on a free port and prints its address."""
 
     def __init__(self, layout: ClusterLayout, mode: str) -> None:
-        """`mode` is READS or CHANGES. Raises CommandFailed where the console is not installed."""
+        """Raise CommandFailed if the console's dependencies are missing; `mode` is READS or CHANGES."""
         try:
             require_extra()
         except ModuleNotFoundError as error:
@@ -32,7 +32,7 @@ class LocalConsole:
 
     @property
     def argv(self) -> list[str]:
-        """Its command."""
+        """The command of the console's process."""
         words = [sys.executable, "-m", "ottla", "console", "-b", self._layout.bootstrap]
         words += ["--listen", f"{HOST}:0"]
         for member in self._layout.members:
@@ -42,9 +42,11 @@ class LocalConsole:
         return words + (["--allow-changes"] if self._mode == CHANGES else [])
 
     def start(self, environment: Mapping[str, str], directory: str) -> None:
-        """Start it. Its log is `console.log` in the folder of the cluster."""
+        """Start the console's process; its log is `console.log` in the folder of the cluster."""
         mine = {name: value for name, value in environment.items() if name not in _OF_OTHER_CLUSTERS}
-        mine["OTTLA_CONFIG_DIR"] = str(self._layout.directory / "client")  # a profile there if it is secured
+        mine["OTTLA_CONFIG_DIR"] = str(
+            self._layout.directory / "client"
+        )  # A secured cluster has a profile there.
         with (self._layout.directory / CONSOLE_LOG).open("ab") as log:
             self._process = subprocess.Popen(
                 self.argv,
@@ -57,7 +59,7 @@ class LocalConsole:
             )
 
     def stop(self) -> None:
-        """End it, if it was started."""
+        """Stop the console's process if it was started."""
         if self._process is None:
             return
         self._process.terminate()

@@ -1,6 +1,6 @@
-"""A node of a local cluster as a process that is forked from `ottla up`, with all modules loaded.
+"""A node of a local cluster as a process forked from `ottla up`, with all modules loaded.
 
-Loading them is most of what a node's start takes. Nodes that are started together would all do so at the same time.
+Loading modules takes most of a node's start, and nodes that start together would all load them at the same time.
 """
 
 from __future__ import annotations
@@ -30,14 +30,15 @@ LOADED_BY: Final = {
         "ottla.dataplane.broker",
     ),
 }
-"""By role, with what these import. `tests/cli/test_node_imports.py` compares."""
+"""The modules that nodes load, by role; their imports are left out. `tests/cli/test_node_imports.py` checks the
+list."""
 LOADED_BY_ALL: Final = ("ottla.cli.nodes.endpoint", "uvloop")
 _PR_SET_NAME: Final = 15
 _STOPPING: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 def load(role: str) -> None:
-    """Load what nodes of this role load, once for all that are forked later."""
+    """Import the modules of nodes of this role, once for all nodes that are forked later."""
     with only_new_garbage_collected():
         for name in (*LOADED_BY_ALL, *LOADED_BY[role]):
             import_module(name)
@@ -46,10 +47,11 @@ def load(role: str) -> None:
 def fork(
     name: str, words: Sequence[str], *, directory: str, environment: Mapping[str, str], log: Path
 ) -> ForkProcess:
-    """Start the command `ottla WORDS` as one that is executed would start: in `directory`, with `environment` alone,
-    its output in `log`, no other open file, and in a process group of its own. Its process is called `name`.
+    """Fork a process that runs `ottla WORDS`, and return it.
 
-    It ends should this process be killed outright. Raises CommandFailed where that cannot be had.
+    The process runs in `directory`, with only `environment`, with its output in `log`, no other open file, and a
+    separate process group. Its process name is `name`. The process ends if this process is killed. Raises CommandFailed
+    where the system does not support that.
     """
     set_death_signal = die_with_parent("ottla up")
 
@@ -72,7 +74,7 @@ def fork(
 
     with log.open("ab") as file:
         process = multiprocessing.get_context("fork").Process(target=run, name=name)
-        # One that comes before the new process has its own handlers has to wait.
+        # Block stop signals until the new process has its own handlers.
         signal.pthread_sigmask(signal.SIG_BLOCK, _STOPPING)
         try:
             process.start()
@@ -82,7 +84,10 @@ def fork(
 
 
 def _close_files() -> None:
-    """All but the first three. Their objects are of frames below this one, which never go on: the process exits."""
+    """Close all files but the first three.
+
+    Their Python objects belong to frames below this one, which never continue: the process exits.
+    """
     for number in map(int, os.listdir("/proc/self/fd")):
         if number > 2:
             with suppress(OSError):

@@ -1,16 +1,16 @@
-"""What `ottla up` keeps in its folder: ids, ports, the secrets, one settings file per node.
+"""The folder of `ottla up`: ids, ports, the secrets, and a settings file for each node.
 
 DIR/layout.json        ids and ports; the same in every run on this folder
 DIR/cluster.secret     shared by the nodes, readable by the owner alone
-DIR/quorum.secret      shared by the quorum nodes, likewise
-DIR/config/*.properties    written anew by every run
+DIR/quorum.secret      shared by the quorum nodes, readable by the owner alone
+DIR/config/*.properties    rewritten by every run
 DIR/broker-1/, DIR/quorum-101/    the data of each node
 DIR/logs/*.log         log lines of the nodes, and of this command where `ottla.testing` runs it
-DIR/console.log        those of `--console`
+DIR/console.log        log lines of `--console`
 DIR/run/*.pid          written by a node while it runs
 DIR/up.lock            held by the `ottla up` that runs the cluster
 DIR/cluster.json       the running cluster, for scripts
-DIR/tls/, DIR/client/  of a cluster that is secured: see `security`
+DIR/tls/, DIR/client/  only in a secured cluster: see `security`
 """
 
 from __future__ import annotations
@@ -54,18 +54,19 @@ OWN_KEYS = (
     "controller.listener.names",
     "metrics.listener",
 )
-"""What `ottla up` decides itself, node by node."""
+"""Settings that `ottla up` determines itself for each node."""
 QUORUM_PORT_DISTANCE = 100
 METRICS_PORT_DISTANCE = 200
 PORTS_FROM_BASE = 400
-"""With a base port P brokers listen on P, P + 1, ... and quorum nodes on P + 100, P + 101, ...; the HTTP endpoint
-of each is 200 above.
+"""The number of ports that a base port P takes.
+
+Brokers listen on P, P + 1, ... and quorum nodes on P + 100, P + 101, ...; the HTTP endpoint of each node is 200 above.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One node of the cluster: `role` is `broker` or `quorum`."""
+    """A node of the cluster; `role` is `broker` or `quorum`."""
 
     role: str
     id: int
@@ -74,13 +75,13 @@ class Member:
 
     @property
     def name(self) -> str:
-        """Its name in file names and messages: `broker-1`, `quorum-101`."""
+        """The node's name in file names and messages: `broker-1`, `quorum-101`."""
         return f"{self.role}-{self.id}"
 
 
 @dataclass(frozen=True, slots=True)
 class FolderContents:
-    """The content of a folder before a run: the text of its layout, if it had one, and all names."""
+    """The content of a folder before a run: the text of its layout file, if there is one, and all file names."""
 
     layout: str | None
     names: frozenset[str]
@@ -88,20 +89,21 @@ class FolderContents:
 
 @dataclass(slots=True)
 class ClusterLayout:
-    """The members of a cluster and where their files are."""
+    """The members of a cluster and the paths of their files."""
 
     directory: Path
     cluster_id: str
     quorum: list[Member] = field(default_factory=list)
     brokers: list[Member] = field(default_factory=list)
     protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT
-    """What clients speak."""
+    """The security protocol of clients."""
     reserved: list[socket.socket] = field(default_factory=list, compare=False, repr=False)
-    """While these are open no other `ottla up` chooses a port of this one, be its node up or down."""
+    """Sockets that reserve the ports: no other `ottla up` chooses these ports while they are open, even if a node is
+    down."""
 
     @property
     def members(self) -> list[Member]:
-        """Quorum nodes first, then brokers."""
+        """All members, quorum nodes first."""
         return self.quorum + self.brokers
 
     @property
@@ -111,29 +113,29 @@ class ClusterLayout:
 
     @property
     def voters(self) -> str:
-        """The quorum as brokers and quorum nodes take it: `id@host:port` with commas between."""
+        """The voters as nodes take them: `id@host:port`, separated by commas."""
         return ",".join(f"{member.id}@{HOST}:{member.port}" for member in self.quorum)
 
     @property
     def secret_file(self) -> Path:
-        """The file with the secret that nodes prove to know when they meet."""
+        """The file with the secret that proves membership in the cluster."""
         return self.directory / "cluster.secret"
 
     @property
     def quorum_secret_file(self) -> Path:
-        """The file with the secret that quorum nodes prove to know to each other."""
+        """The file with the secret that quorum nodes prove to each other."""
         return self.directory / "quorum.secret"
 
     @property
     def security(self) -> ClusterSecurity | None:
-        """How it is secured; None if it is not."""
+        """The security settings; None for a cluster without security."""
         if self.protocol is SecurityProtocol.PLAINTEXT:
             return None
         return ClusterSecurity(self.directory, self.protocol)
 
     @property
     def is_formed(self) -> bool:
-        """Whether the cluster has been formed: its first users, and all that it holds, are in its quorum."""
+        """True if the quorum holds a formed cluster, including its first users."""
         from ...metadata_quorum.raft import disk, formation
 
         folders = [self.directory / member.name for member in self.quorum]
@@ -142,24 +144,27 @@ class ClusterLayout:
 
     @property
     def cluster_file(self) -> Path:
-        """The file that tells scripts about the running cluster."""
+        """The file that describes the running cluster for scripts."""
         return self.directory / "cluster.json"
 
     def settings_file(self, member: Member) -> Path:
-        """The properties file of a node."""
+        """Return the path of a node's properties file."""
         return self.directory / "config" / f"{member.name}.properties"
 
     def log_file(self, member: Member) -> Path:
-        """Where standard output and error of a node go."""
+        """Return the path of the file with a node's standard output and error."""
         return self.directory / "logs" / f"{member.name}.log"
 
     def pid_file(self, member: Member) -> Path:
-        """Where a running node keeps its process id."""
+        """Return the path of the file with a running node's process id."""
         return self.directory / "run" / f"{member.name}.pid"
 
     def running(self, member: Member) -> int | None:
-        """The process that the node's pid file names, if it runs this very node: by its command, or as `ottla up` forks
-        it, with its output in the node's log."""
+        """Return the process id in the node's pid file if that process runs this very node, else None.
+
+        The process must have the node's settings file in its command or, when forked by `ottla up`, write to the node's
+        log.
+        """
         try:
             pid = int(self.pid_file(member).read_text())
             command = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
@@ -170,7 +175,7 @@ class ClusterLayout:
             return None
 
     def settings(self, member: Member, overrides: Mapping[str, str]) -> dict[str, str]:
-        """The properties of a node; `overrides` win."""
+        """Return the properties of a node; `overrides` go first."""
         settings = {
             "node.id": str(member.id),
             "cluster.id": self.cluster_id,
@@ -199,7 +204,7 @@ class ClusterLayout:
         return {**settings, **overrides}
 
     def write(self, overrides: Mapping[str, str]) -> None:
-        """Write layout, secrets (once) and every node's settings with the `overrides`."""
+        """Write the layout, the secrets (once) and every node's settings with the `overrides`."""
         for name in ("config", "logs", "run"):
             (self.directory / name).mkdir(exist_ok=True)
         write_atomically(self.directory / LAYOUT_FILE, json.dumps(_as_json(self), indent=1) + "\n")
@@ -214,7 +219,7 @@ class ClusterLayout:
             write_atomically(self.settings_file(member), text, mode=0o600)
 
     def found(self) -> FolderContents:
-        """What is in the folder now."""
+        """Return the present content of the folder."""
         file = self.directory / LAYOUT_FILE
         return FolderContents(
             file.read_text() if file.exists() else None,
@@ -222,8 +227,10 @@ class ClusterLayout:
         )
 
     def restore(self, found: FolderContents) -> None:
-        """Let the folder have the layout again that it had. If it had none, all that this cluster has written goes. A
-        folder that is gone already stays gone."""
+        """Restore the layout file that the folder had.
+
+        If the folder had none, remove all files that this cluster wrote. A folder that no longer exists stays away.
+        """
         if not self.directory.exists():
             return
         if found.layout is None:
@@ -233,8 +240,10 @@ class ClusterLayout:
             write_atomically(self.directory / LAYOUT_FILE, found.layout)
 
     def remove(self, keep: frozenset[str] = frozenset()) -> None:
-        """Delete the cluster with all its data, except for these names, and the folder unless something is left. Others
-        may have files in folders that it has, too: those stay."""
+        """Delete the cluster with all its data, except for names in `keep`, and the folder if it is then empty.
+
+        Files of other programs in these folders stay.
+        """
         for member in self.members:
             if member.name not in keep:
                 shutil.rmtree(self.directory / member.name, ignore_errors=True)
@@ -247,7 +256,7 @@ class ClusterLayout:
                 folder.rmdir()
 
     def _files(self) -> Iterator[Path]:
-        """All that stand there beside the data of nodes, those at last that say whose the folder is."""
+        """Yield all files beside the nodes' data; the files that mark the folder's owner come last."""
         for member in self.members:
             yield from (self.settings_file(member), self.log_file(member), self.pid_file(member))
         yield self.directory / "logs" / "up.log"
@@ -265,11 +274,11 @@ def open_layout(
     base_port: int | None,
     protocol: SecurityProtocol | None = None,
 ) -> ClusterLayout:
-    """The layout of `directory`: what an earlier run chose, or a new one with ports nobody uses. A base port moves all
-    nodes to other ports: what they have stored names nodes by their ids.
+    """Return the layout of `directory`: the choice of an earlier run, or a new layout with free ports.
 
-    Raises UsageError when the folder holds another quorum than asked for, is secured otherwise, or fewer brokers are
-    wanted than it has, and CommandFailed when no port is free.
+    A base port moves all nodes to other ports, which is safe because stored data names nodes by id. Raises UsageError
+    if the folder holds a quorum of another size, has other security, or holds more brokers than asked for. Raises
+    CommandFailed if no port is free.
     """
     known = _read(directory) or ClusterLayout(directory, secrets.token_urlsafe(16))
     if known.quorum and quorum not in (None, len(known.quorum)):
@@ -324,12 +333,12 @@ def _moved(member: Member, first_port: int, first_id: int) -> Member:
 
 
 def _ports(free: Iterator[int], port: int | None) -> tuple[int, int]:
-    """The ports of a member and of its HTTP endpoint."""
+    """Return the ports of a member and of its HTTP endpoint."""
     return (next(free), next(free)) if port is None else (port, port + METRICS_PORT_DISTANCE)
 
 
 def known_layout(directory: Path) -> ClusterLayout:
-    """The layout that an `ottla up` left in `directory`. Raises CommandFailed when there is none."""
+    """Return the layout that an `ottla up` left in `directory`. Raises CommandFailed if there is none."""
     known = _read(directory)
     if known is None:
         raise CommandFailed(f"{directory} holds no cluster; 'ottla up --data {directory}' makes one")
@@ -337,7 +346,7 @@ def known_layout(directory: Path) -> ClusterLayout:
 
 
 def holds_cluster(directory: Path) -> bool:
-    """Whether an `ottla up` has left a cluster in `directory`."""
+    """Return whether `directory` holds a cluster of `ottla up`."""
     return (directory / LAYOUT_FILE).exists()
 
 
@@ -362,7 +371,7 @@ def _as_json(layout: ClusterLayout) -> dict[str, Any]:
 
 
 def _from_json(directory: Path, raw: Mapping[str, Any]) -> ClusterLayout:
-    no_endpoint = {"metrics_port": 0}  # as the first versions wrote it
+    no_endpoint = {"metrics_port": 0}  # Layouts of the first versions have no metrics ports.
     quorum = [Member(**(no_endpoint | entry)) for entry in raw["quorum"]]
     brokers = [Member(**(no_endpoint | entry)) for entry in raw["brokers"]]
     protocol = SecurityProtocol(raw.get("security", SecurityProtocol.PLAINTEXT))

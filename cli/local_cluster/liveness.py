@@ -1,4 +1,4 @@
-"""Whether a process of this machine still runs, or holds what it had."""
+"""The state of processes on this machine."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ ENDED = "ZX"
 
 
 def is_alive(pid: int) -> bool:
-    """Whether a process runs or is stopped; one that ended and was not waited for is not alive.
+    """Return whether a process runs or is stopped; a zombie does not count as alive.
 
-    It is alive while any of its threads is. The first thread of a killed process may be gone before others are, and
-    until the last has gone the process keeps its ports and locks.
+    A process is alive while any of its threads is. The first thread of a killed process may end before the others, and
+    the process keeps its ports and locks until the last thread has ended.
     """
     if state_of(pid) not in ENDED:
         return True
@@ -23,7 +23,7 @@ def is_alive(pid: int) -> bool:
 
 
 def state_of(pid: int) -> str:
-    """What the kernel says of the first thread of a process, as a letter; X when there is none."""
+    """Return the kernel's state letter of a process's first thread; X if there is no such process."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except OSError:

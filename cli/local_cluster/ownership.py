@@ -1,4 +1,4 @@
-"""`ottla up --until-exit`: a cluster that ends with another process, however that one ends."""
+"""`ottla up --until-exit`: a cluster that ends with another process, however that process ends."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ from .layout import ClusterLayout
 
 @contextmanager
 def until_exit(pid: int | None, layout: ClusterLayout, *, temporary: bool) -> Iterator[None]:
-    """Meanwhile the end of process `pid` is a SIGTERM to this one. If it has ended by the end of the block, a
-    `temporary` cluster leaves no file.
+    """Send this process SIGTERM when process `pid` ends, for as long as the block runs.
 
-    Raises CommandFailed when there is no such process, and then leaves no file, either.
+    If `pid` has ended by the end of the block, a `temporary` cluster is removed. Raises CommandFailed if there is no
+    such process; a `temporary` cluster is then removed, too.
     """
     if pid is None:
         yield
@@ -36,13 +36,15 @@ def until_exit(pid: int | None, layout: ClusterLayout, *, temporary: bool) -> It
         raise CommandFailed(f"--until-exit {pid}: there is no such process") from None
     except OSError as error:
         raise CommandFailed(f"--until-exit {pid}: {error.strerror}") from None
-    signal.signal(signal.SIGTERM, _leave)  # until those are installed that stop in good order
+    signal.signal(signal.SIGTERM, _leave)  # Exit at once until the handlers of an orderly stop are installed.
     _wake_when_parent_ends()
     threading.Thread(target=_terminate_after, args=(owner,), name="until-exit", daemon=True).start()
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)  # a second one does not keep files from being removed
+        signal.signal(
+            signal.SIGTERM, signal.SIG_IGN
+        )  # A second signal must not keep the files from being removed.
         if temporary and _ended(owner, 0.0):
             layout.remove()
 
@@ -61,5 +63,5 @@ def _leave(number: int, frame: object) -> None:
 
 
 def _wake_when_parent_ends() -> None:
-    """If this process is stopped (SIGSTOP) when its parent ends, the kernel lets it go on, and so it ends, too."""
+    """Have the kernel continue this process if it is stopped (SIGSTOP) when its parent ends, so that it ends, too."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGCONT)

@@ -1,4 +1,4 @@
-"""Ports of a local cluster: chosen among the free ones, or given and then checked."""
+"""Ports of a local cluster: chosen among free ports, or given and then checked."""
 
 from __future__ import annotations
 
@@ -14,18 +14,19 @@ from ..failures import CommandFailed
 HOST = "127.0.0.1"
 OUTGOING_PORTS = Path("/proc/sys/net/ipv4/ip_local_port_range")
 LOWEST_DYNAMIC_PORT = 49152
-"""Where outgoing connections begin by RFC 6335, where the system does not say."""
+"""The lowest port of outgoing connections by RFC 6335, used where the system does not report its own range."""
 LOWEST_PORT, HIGHEST_PORT = 10_000, 65_535
 PORTS_TO_CHOOSE_FROM = 1_000
 PATIENCE_S = 5.0
-"""For so long a port may still belong to a node of the run before, which is about to end."""
+"""Seconds for which a port may still belong to a stopping node of the previous run."""
 _LOOK_AGAIN_S = 0.05
 
 
 def free_ports(reserved: list[socket.socket]) -> Generator[int, None, None]:
-    """Ports free for both TCP and UDP on loopback, all different: each stays bound until the iterator
-    closes, and reserved after that. None of them is given to outgoing connections, which would keep a node from
-    starting again. Raises CommandFailed when there are no more.
+    """Yield different ports that are free for both TCP and UDP on loopback.
+
+    Each port stays bound until the iterator closes, and reserved after that. No port lies in the range of outgoing
+    connections, which could keep a node from starting again. Raises CommandFailed if no port is left.
     """
     held: list[socket.socket] = []
     try:
@@ -46,13 +47,13 @@ def free_ports(reserved: list[socket.socket]) -> Generator[int, None, None]:
 
 
 def candidate_ports() -> list[int]:
-    """Where a server may listen, in an order that differs from run to run, so that few try the same."""
+    """Return the ports for servers in random order, so that concurrent runs seldom try the same port."""
     ports = _ports_of_servers()
     return random.sample(ports, len(ports))
 
 
 def _ports_of_servers() -> range:
-    """Unprivileged ports below those that the system takes for outgoing connections, if there are some."""
+    """Return the unprivileged ports below the system's range of outgoing connections, or all ports if few lie below."""
     try:
         first_outgoing = int(OUTGOING_PORTS.read_text().split()[0])
     except (OSError, ValueError, IndexError):
@@ -71,11 +72,15 @@ def _can_bind(bind: Callable[[tuple[str, int]], None], port: int) -> bool:
 
 
 def reserve(port: int) -> socket.socket | None:
-    """What stands for a port among the `ottla up` of this machine as long as it is open: a name that only one can
-    have, and that needs no file. None when another one has it.
+    """Reserve a port among all `ottla up` of this machine until the returned socket is closed; None if it is reserved
+    already.
+
+    The reservation is an abstract socket name, which needs no file.
     """
     if not sys.platform.startswith("linux"):
-        return socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)  # there are no such names elsewhere
+        return socket.socket(
+            socket.AF_UNIX, socket.SOCK_DGRAM
+        )  # Other systems have no abstract socket names.
     name = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     try:
         name.bind(f"\0ottla-port-{port}")
@@ -86,7 +91,8 @@ def reserve(port: int) -> socket.socket | None:
 
 
 def first_in_use(ports: Iterable[int], patience_s: float = PATIENCE_S) -> int | None:
-    """The first of these ports that another program has on loopback, over TCP or UDP, and keeps for `patience_s`."""
+    """Return the first of these ports that another program keeps in use on loopback, over TCP or UDP, for
+    `patience_s`."""
     deadline = time.monotonic() + patience_s
     for port in ports:
         while not _is_free(port):
@@ -101,7 +107,6 @@ def _is_free(port: int) -> bool:
         socket.socket(socket.AF_INET, socket.SOCK_STREAM) as stream,
         socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as datagram,
     ):
-        stream.setsockopt(
-            socket.SOL_SOCKET, socket.SO_REUSEADDR, 1
-        )  # as listeners do: what has ended does not count
+        # Listeners set this option, too: ended connections do not occupy the port.
+        stream.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         return _can_bind(stream.bind, port) and _can_bind(datagram.bind, port)

@@ -1,4 +1,4 @@
-"""Asks quorum nodes for their leader, as a broker does: by the handshake, with the cluster secret."""
+"""Requests to quorum nodes for their leader, authenticated with the cluster secret as a broker's requests are."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TIMEOUT_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class QuorumAnswer:
-    """What one quorum node says; `reachable` is False when it said nothing."""
+    """A quorum node's answer; `reachable` is False if there was none."""
 
     member: Member
     reachable: bool
@@ -27,13 +27,13 @@ class QuorumAnswer:
 
 
 def ask_quorum(layout: ClusterLayout) -> list[QuorumAnswer]:
-    """What every quorum node of a local cluster says, in the order of their ids."""
+    """Return the answers of all quorum nodes of a local cluster, in the order of their ids."""
     security = LinkSecurity(Secrets.parse(layout.secret_file.read_bytes()))
     return [_ask(member, security, layout.cluster_id) for member in layout.quorum]
 
 
 def leader_of(answers: list[QuorumAnswer]) -> int | None:
-    """The leader's id by the highest term that anyone knows a leader of; None while there is none."""
+    """Return the leader of the highest term in which a node knows a leader; None while there is none."""
     known = [answer for answer in answers if answer.leader_id != NOBODY]
     return max(known, key=lambda answer: answer.term).leader_id if known else None
 

@@ -1,5 +1,6 @@
-"""Asks brokers, with plain sockets, which brokers take part: cheap enough to be asked fifty times a
-second. Whoever asks proves to hold the cluster secret, as listeners may ask for a login.
+"""Requests over plain sockets for the brokers that are in the cluster, cheap enough for fifty a second.
+
+Each request proves knowledge of the cluster secret, because listeners may require a login.
 """
 
 from __future__ import annotations
@@ -40,8 +41,9 @@ _ResponseT = TypeVar("_ResponseT", bound=Message)
 
 
 def brokers_seen_by(layout: ClusterLayout, broker: Member) -> set[int]:
-    """The ids that this broker names as taking part; none while it does not answer, or if what answers at its port
-    belongs to another cluster.
+    """Return the ids of the unfenced brokers as this broker reports them.
+
+    The set is empty if the broker does not answer, or if a process of another cluster answers at its port.
     """
     try:
         with _connected(layout, broker) as connection:

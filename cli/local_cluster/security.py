@@ -1,13 +1,13 @@
-"""How a local cluster is secured (`ottla up --secure`): its files, and what nodes and clients are told of them.
+"""Security of a local cluster (`ottla up --secure`): its files, and the options of nodes and clients that name them.
 
 DIR/tls/                     the authority and the certificates
-DIR/client/admin.password    made once
-DIR/client/profiles.json     how commands of `ottla` reach the cluster: OTTLA_CONFIG_DIR=DIR/client
-DIR/client/admin.properties  the same for Java's tools
-DIR/client/admin.conf        the same by librdkafka's names: kcat -F
-DIR/client/metrics.token     made once; who reads /metrics shows it
+DIR/client/admin.password    created once
+DIR/client/profiles.json     connection options of `ottla` commands: OTTLA_CONFIG_DIR=DIR/client
+DIR/client/admin.properties  the same options for Java's tools
+DIR/client/admin.conf        the same options by librdkafka's names: kcat -F
+DIR/client/metrics.token     created once; the bearer token for /metrics
 
-All of them are for the owner alone. Those for clients are written anew by every run, as ports may move.
+Only the owner can read these files. Every run rewrites the client options, since ports may change.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from ..nodes.java_properties import written
 ADMIN: Final = "admin"
 PROTOCOLS: Final = tuple(one.value for one in SecurityProtocol if one is not SecurityProtocol.PLAINTEXT)
 MECHANISMS: Final = ("SCRAM-SHA-512", "SCRAM-SHA-256")
-"""The first one is what the files for clients say."""
+"""The mechanisms that are enabled; the client files use the first."""
 HOSTS: Final = ("127.0.0.1", "::1", "localhost")
-"""What the certificates of brokers are for: nothing here listens elsewhere."""
+"""The names in the brokers' certificates: local brokers listen nowhere else."""
 _PASSWORD_BYTES: Final = 24
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterSecurity:
-    """The security of the cluster in `directory`, whose listeners for clients have this protocol."""
+    """The security of the cluster in `directory`; `protocol` is the security protocol of its client listeners."""
 
     directory: Path
     protocol: SecurityProtocol
@@ -50,46 +50,46 @@ class ClusterSecurity:
 
     @property
     def clients(self) -> Path:
-        """The folder with what clients need."""
+        """The folder of client files."""
         return self.directory / "client"
 
     @property
     def ca_file(self) -> Path:
-        """Whom clients believe."""
+        """The certificate of the authority that clients trust."""
         return self.tls / "ca.pem"
 
     @property
     def password_file(self) -> Path:
-        """The password of the first user."""
+        """The file with the first user's password."""
         return self.clients / f"{ADMIN}.password"
 
     @property
     def metrics_token_file(self) -> Path:
-        """The token of whoever reads the metrics of nodes: they name topics, groups and users."""
+        """The file with the bearer token for the nodes' metrics, which name topics, groups and users."""
         return self.clients / "metrics.token"
 
     @property
     def java_file(self) -> Path:
-        """Options for clients in Java."""
+        """The options file for Java clients."""
         return self.clients / f"{ADMIN}.properties"
 
     @property
     def librdkafka_file(self) -> Path:
-        """Options for librdkafka."""
+        """The options file for librdkafka."""
         return self.clients / f"{ADMIN}.conf"
 
     @property
     def certificate_file(self) -> Path:
-        """Key and certificate of the first user, where a certificate tells who a client is."""
+        """The file with the first user's key and certificate, for authentication by certificate."""
         return self.tls / f"{ADMIN}.pem"
 
     @property
     def principal(self) -> str:
-        """The first user as brokers know it."""
+        """The first user's principal."""
         return f"User:{ADMIN}" if self.protocol.has_sasl else f"User:CN={ADMIN}"
 
     def files(self, brokers: Iterable[str]) -> Iterator[Path]:
-        """All that it has written for these brokers and for clients."""
+        """Yield all files that are written for these brokers and for clients."""
         for name in ("ca", ADMIN, *brokers):
             yield self.tls / f"{name}.pem"
         yield self.tls / "ca.key"
@@ -97,7 +97,7 @@ class ClusterSecurity:
         yield self.metrics_token_file
 
     def settings(self, role: str, name: str) -> dict[str, str]:
-        """What a node, whose certificate is called `name`, has on top of its other settings."""
+        """Return the security settings of a node, whose certificate is called `name`."""
         common = {
             "cluster.link.encryption": "required",
             "authorizer.class.name": STANDARD_AUTHORIZER,
@@ -120,13 +120,14 @@ class ClusterSecurity:
         return common
 
     def first_users(self) -> list[str]:
-        """What a quorum node is told while the cluster is not formed yet: `--add-scram`."""
+        """Return the `--add-scram` arguments of a quorum node of a cluster that is not formed yet."""
         if not self.protocol.has_sasl:
             return []
         return [f'{name}=[name={ADMIN},password-file="{self.password_file}"]' for name in MECHANISMS]
 
     def client_options(self, bootstrap: str) -> dict[str, str]:
-        """How a client reaches the cluster as the first user, by librdkafka's names. Raises CommandFailed."""
+        """Return the options with which a client connects as the first user, by librdkafka's names. Raises
+        CommandFailed."""
         options = {"bootstrap.servers": bootstrap, "security.protocol": self.protocol.value}
         if self.protocol.has_tls:
             options["ssl.ca.location"] = str(self.ca_file)
@@ -142,8 +143,10 @@ class ClusterSecurity:
         return options
 
     def write(self, brokers: Sequence[str], bootstrap: str, cluster_id: str, *, is_formed: bool) -> None:
-        """Make what is missing: certificates for `brokers`, a password; and write the files for clients. A cluster that
-        `is_formed` has its users already. Raises CommandFailed."""
+        """Create missing certificates of `brokers`, the password and the token, and write the client files.
+
+        Raises CommandFailed if the cluster `is_formed`, so that its users exist, but the password file is gone.
+        """
         for folder in (self.clients, self.tls):
             folder.mkdir(mode=0o700, exist_ok=True)
             folder.chmod(0o700)
@@ -166,7 +169,7 @@ class ClusterSecurity:
         write_atomically(self.java_file, written(self._java_options(options)), mode=0o600)
 
     def described(self) -> dict[str, str]:
-        """For scripts, in cluster.json."""
+        """Return the security section of cluster.json."""
         found = {
             "protocol": self.protocol.value,
             "principal": self.principal,
@@ -184,7 +187,7 @@ class ClusterSecurity:
         return found
 
     def told(self, bootstrap: str) -> Iterator[str]:
-        """For people: what there is, and how to go on."""
+        """Yield lines for people: files, addresses, and commands to try next."""
         yield ""
         yield f"clients speak {self.protocol.value}, and who is not {ADMIN} may do nothing until an ACL allows it"
         yield f"  bootstrap     {bootstrap}"

@@ -1,6 +1,4 @@
-"""The processes of a local cluster: started together, watched without being restarted, stopped brokers
-first.
-"""
+"""The processes of a local cluster: started together, watched but not restarted, brokers stopped before the quorum."""
 
 from __future__ import annotations
 
@@ -22,16 +20,16 @@ from .layout import OWN_KEYS, ClusterLayout, Member
 from .liveness import is_alive
 
 STOP_GRACE_S = 30.0
-"""How long a node may take to stop after SIGTERM before it is killed."""
+"""Seconds that a node has to stop after SIGTERM before it is killed."""
 LAST_WORDS_BYTES_MAX = 64 * 1024
-"""Logs grow for as long as the cluster is there."""
+"""The most bytes of a log that are searched for its last line."""
 PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "TZ", "VIRTUAL_ENV", "LD_LIBRARY_PATH")
 PASSED_ON_PREFIXES = ("PYTHON", "OTTLA_", "KAFKA_", "MALLOC_")
 
 
 @dataclass(slots=True)
 class Child:
-    """One node's process as `up` started it."""
+    """A node's process as started by `ottla up`."""
 
     member: Member
     process: ForkProcess
@@ -40,27 +38,27 @@ class Child:
 
     @property
     def running(self) -> bool:
-        """Whether it has not ended."""
+        """True if the process has not ended."""
         return self.process.exitcode is None
 
     @property
     def exit_code(self) -> int:
-        """Of one that has ended; negative if a signal did it."""
+        """The exit code of an ended process; negative if a signal ended it."""
         code = self.process.exitcode
         assert code is not None
         return code
 
 
 class Supervisor:
-    """Starts the nodes of a layout and stays with them. Runs in the main thread: signals end its waiting."""
+    """A supervisor of a layout's nodes. It runs in the main thread, so that signals end its waiting."""
 
     def __init__(self, layout: ClusterLayout, first_users: Sequence[str] = ()) -> None:
-        """`first_users`: of a cluster that is not formed yet, as `--add-scram` takes them."""
+        """Keep the layout; `first_users` are `--add-scram` arguments for a cluster that is not formed yet."""
         self._layout = layout
         self._first_users = first_users
         self._children: list[Child] = []
         self._log_begins: dict[Member, int] = {}
-        """How long each log was before: what stands there is of other runs."""
+        """The size of each node's log before the start: earlier text belongs to other runs."""
         self._selector = selectors.DefaultSelector()
         self._wake, self._signalled = socket.socketpair()
         self._stop_requests = 0
@@ -73,7 +71,7 @@ class Supervisor:
         self.directory = str(Path(_package_file).resolve().parents[1])
 
     def watch_signals(self) -> None:
-        """From now on SIGINT and SIGTERM are requests to stop, seen by `wait`."""
+        """Turn SIGINT and SIGTERM into requests to stop, which end `wait`."""
         for end in (self._wake, self._signalled):
             end.setblocking(False)
         for number in (signal.SIGINT, signal.SIGTERM):
@@ -83,11 +81,11 @@ class Supervisor:
 
     @property
     def stopping(self) -> bool:
-        """Whether somebody asked to stop."""
+        """True if a stop was requested."""
         return self._stop_requests > 0
 
     def argv(self, member: Member) -> list[str]:
-        """The command that runs one node alone, given `directory` and `environment`."""
+        """Return the command that runs one node alone, in `directory` and with `environment`."""
         return [sys.executable, "-m", "ottla", *self._words(member)]
 
     def _words(self, member: Member) -> list[str]:
@@ -99,7 +97,9 @@ class Supervisor:
         """Start all `members` at once."""
         for member in members:
             self._log_begins[member] = self._log_bytes(member)
-            forked_node.load(member.role)  # so the first ones, quorum nodes, do without what brokers load
+            forked_node.load(
+                member.role
+            )  # Quorum nodes start first, so they do not load the modules of brokers.
             process = forked_node.fork(
                 member.name,
                 [*self._words(member), *self._forming(member)],
@@ -107,23 +107,23 @@ class Supervisor:
                 environment=self.environment,
                 log=self._layout.log_file(member),
             )
-            assert process.pid is not None  # it was started
+            assert process.pid is not None  # The process was started.
             child = Child(member, process, process.pid, os.pidfd_open(process.pid))
             self._children.append(child)
             self._selector.register(child.pidfd, selectors.EVENT_READ, child)
 
     def _forming(self, member: Member) -> list[str]:
-        """What a quorum node is told once only."""
+        """Return the arguments that a quorum node gets only when it forms the cluster."""
         users = self._first_users if member.role == "quorum" else ()
         return [word for user in users for word in ("--add-scram", user)]
 
     def process(self, member: Member) -> tuple[int, list[str]]:
-        """Process id and command of a member that was started."""
+        """Return the process id and command of a started member."""
         pid = next(child.pid for child in self._children if child.member == member)
         return pid, self.argv(member)
 
     def wait(self, timeout_s: float | None) -> list[Child]:
-        """Sleep until a child died, a signal came or the time is over; returns the children that died."""
+        """Sleep until a child dies, a signal arrives or the time is over; return the children that died."""
         dead: list[Child] = []
         for key, _ in self._selector.select(timeout_s):
             if key.data is None:
@@ -135,7 +135,7 @@ class Supervisor:
         return dead
 
     def last_words(self, member: Member) -> str:
-        """The last line a node wrote before it died; empty if it wrote none in this run."""
+        """Return the last line that a node logged in this run; empty if there is none."""
         begins = self._log_begins.get(member, 0)
         try:
             with self._layout.log_file(member).open("rb") as log:
@@ -152,8 +152,9 @@ class Supervisor:
             return 0
 
     def stop(self) -> None:
-        """Stop brokers, then quorum nodes, those started again by others included; kill what outlives the
-        grace.
+        """Stop brokers, then quorum nodes, including nodes that other processes restarted.
+
+        Nodes that still run after the grace period are killed.
         """
         for role in ("broker", "quorum"):
             mine = {child.pid: child for child in self._children if child.member.role == role}
@@ -164,7 +165,8 @@ class Supervisor:
                 if member.role == role and (pid := self._layout.running(member)) and pid not in mine
             }
             _signal_all(running | unauthenticated, signal.SIGTERM)
-            _signal_all(running | unauthenticated, signal.SIGCONT)  # one that is stopped could not obey
+            # A stopped process handles SIGTERM only after SIGCONT.
+            _signal_all(running | unauthenticated, signal.SIGCONT)
             requests = self._stop_requests
             deadline = time.monotonic() + STOP_GRACE_S
             while left := _still_running(running | unauthenticated, mine):

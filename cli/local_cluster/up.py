@@ -1,4 +1,4 @@
-"""`ottla up`: a local cluster in the foreground. What scripts may rely on stands in the parser's epilog."""
+"""`ottla up`: a local cluster in the foreground. The parser's epilog lists the guarantees for scripts."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ examples
 
 
 def parser(name: str) -> argparse.ArgumentParser:
-    """Arguments of `ottla up`."""
+    """Return the parser of `ottla up`."""
     options = argparse.ArgumentParser(
         prog=f"ottla {name}",
         description="Start a local cluster and keep it in the foreground.",
@@ -113,7 +113,7 @@ def parser(name: str) -> argparse.ArgumentParser:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Start the cluster and stay until told to stop; 0 after a clean stop."""
+    """Start the cluster and run until a stop is requested; return 0 after a clean stop."""
     _check(arguments)
     directory = _usable((arguments.data or Path(DEFAULT_DIRECTORY)).absolute())
     overrides = _overrides(arguments.set)
@@ -159,7 +159,7 @@ def publish(
 ) -> None:
     """Write cluster.json and print the bootstrap address.
 
-    `process` tells a member's pid and argv, `endpoint_of` whose HTTP endpoint tells about it.
+    `process` returns a member's pid and argv; `endpoint_of` returns the member whose HTTP endpoint serves its metrics.
     """
 
     def entry(member: Member) -> dict[str, Any]:
@@ -200,7 +200,7 @@ def _tell_newcomers(security: ClusterSecurity, bootstrap: str) -> None:
 def _run_combined(
     layout: ClusterLayout, arguments: argparse.Namespace, first_users: list[str], console: LocalConsole | None
 ) -> int:
-    """Everything in this process. An entry's argv starts both nodes again: they are one process."""
+    """Run both nodes in this process. The argv of either entry in cluster.json starts both again."""
     from .combined import run_combined
 
     supervisor = Supervisor(layout)
@@ -250,7 +250,7 @@ def _run_processes(layout: ClusterLayout, first_users: list[str], console: Local
 
 
 def _wait_until_ready(layout: ClusterLayout, supervisor: Supervisor) -> None:
-    """Return when every broker says that all brokers take part, or when asked to stop."""
+    """Return when every broker reports that all brokers have joined, or when a stop is requested."""
     from .readiness import brokers_seen_by
 
     wanted = {member.id for member in layout.brokers}
@@ -269,7 +269,7 @@ def _wait_until_ready(layout: ClusterLayout, supervisor: Supervisor) -> None:
 
 
 def _check_ports(layout: ClusterLayout) -> None:
-    """Raises CommandFailed for a port that a node of this folder still has, or another program."""
+    """Raise CommandFailed if a node of this folder or another program still has a port of the cluster."""
     owners = {port: member for member in layout.members for port in (member.port, member.metrics_port)}
     taken = first_in_use(owners)
     if taken is None:
@@ -287,7 +287,7 @@ def _check_ports(layout: ClusterLayout) -> None:
 
 @contextmanager
 def _written(layout: ClusterLayout, overrides: dict[str, str]) -> Iterator[None]:
-    """Write the folder's files. If the cluster then fails to start, the folder is left as it was found."""
+    """Write the folder's files; if the cluster then fails to start, restore the folder."""
     before = layout.found()
     try:
         layout.write(overrides)
@@ -315,11 +315,11 @@ def _check(arguments: argparse.Namespace) -> None:
 
 
 def _usable(directory: Path) -> Path:
-    """The folder, if the settings of nodes can name it. Raises UsageError."""
+    """Return the folder if the settings of nodes can name it. Raises UsageError."""
     text = os.fsencode(directory).decode("utf-8", "replace")
     if text != str(directory):
         raise UsageError(f"--data {text}: its name is not UTF-8, and settings could not name it")
-    if "," in text:  # nodes would have their data in two folders, neither of them this one
+    if "," in text:  # With a comma, nodes would store data in two other folders.
         raise UsageError(f"--data {text}: log.dirs has commas between folders, so there is none in a name")
     if has_reference(text):
         raise UsageError(f"--data {text}: settings would take that for a reference to a value elsewhere")
@@ -327,8 +327,9 @@ def _usable(directory: Path) -> Path:
 
 
 def _overrides(words: list[str]) -> dict[str, str]:
-    """The --set settings. Raises UsageError for one that no node knows or that `ottla up` decides itself."""
-    from ...protocol.settings.config_keys import ConfigError, Scope, check_properties
+    """Parse the --set settings. Raises UsageError for an unknown setting and for one that `ottla up` determines
+    itself."""
+    from ...protocol.config_keys import ConfigError, Scope, check_properties
 
     overrides = parse_overrides(words)
     check_visible(overrides)
@@ -348,9 +349,9 @@ def _say(text: str) -> None:
 
 @contextmanager
 def _locked(directory: Path, *, keep_folder: bool) -> Iterator[None]:
-    """Hold the folder for this process. If it was made for this run and nothing came of that, it goes again.
+    """Lock the folder for this process; remove a folder that was created for a failed start.
 
-    Raises CommandFailed when another `ottla up` has it.
+    Raises CommandFailed if another `ottla up` holds the lock.
     """
     try:
         file = (directory / "up.lock").open("a+")
