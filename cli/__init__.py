@@ -1,7 +1,7 @@
-"""The `ottla` command: nodes, local clusters, daily work from a terminal.
+"""The `ottla` command line: nodes, local clusters and administration from a terminal.
 
-`main` finds the command and imports only its module, so that a broker starts without the library for tables. The
-modules here run nodes and local clusters (`node`, `up`, `supervisor`, `layout`) or are shared by commands
-(`options`, `selection`, `asking`, `output`, `confirmation`, `record_format`); `commands` has the rest.
-One rule: a module here shows and asks. Every change of a cluster goes through `client` or a node class.
+`main` finds the command and imports only the module of that command, so that a broker starts without the library for
+tables. `nodes` and `local_cluster` run processes; `arguments`, `connection` and `terminal` hold the code that commands
+share; `commands` holds all other commands. Modules of this package only print and ask for confirmation. Every change of
+a cluster goes through `client` or a node class.
 """

@@ -1,4 +1,4 @@
-"""Files that others read while they are written, and files that one process holds."""
+"""Atomic replacement of files, and locks on files."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import Final, TextIO
 
 _PATIENCE_S: Final = 2.0
-"""Who was killed a moment ago has its locks until the kernel has closed all files."""
+"""Seconds to wait for a lock: the kernel releases a killed process's locks only once it has closed all files."""
 _LOOK_AGAIN_S: Final = 0.05
 
 
 class FileHeld(Exception):
-    """Another process has the lock. `owner` is what the file says: its process id, as a rule."""
+    """A lock is held by another process; `owner` is the content of the file, usually a process id."""
 
     def __init__(self, owner: str) -> None:
         super().__init__(owner)
@@ -22,7 +22,7 @@ class FileHeld(Exception):
 
 
 def lock(file: TextIO) -> None:
-    """Have the lock of an open file until it is closed. Raises FileHeld, and OSError."""
+    """Lock an open file until it is closed. Raises FileHeld, and OSError."""
     deadline = time.monotonic() + _PATIENCE_S
     while True:
         try:
@@ -36,14 +36,17 @@ def lock(file: TextIO) -> None:
 
 
 def sign(file: TextIO) -> None:
-    """Have a file that this process has locked tell its process id, and nothing else. Raises OSError."""
+    """Replace the content of a locked file with this process's id. Raises OSError."""
     file.truncate(0)
     file.write(f"{os.getpid()}\n")
     file.flush()
 
 
 def write_atomically(path: Path, text: str, mode: int = 0o644) -> None:
-    """Replace `path` by `text`, so that a reader sees the old file or the whole new one, also after a loss of power."""
+    """Replace the content of `path` by `text`.
+
+    A reader sees either the whole old or the whole new text, even after a power loss.
+    """
     part = path.with_name(f"{path.name}.{os.getpid()}.part")
     part.unlink(missing_ok=True)
     try:

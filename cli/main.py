@@ -1,4 +1,4 @@
-"""Entry point: finds the command, imports its module alone, turns failures into one line and an exit code."""
+"""Entry point: imports the module of one command and turns failures into one line and an exit code."""
 
 from __future__ import annotations
 
@@ -83,23 +83,23 @@ COMMANDS = {
     "bench": "commands.bench",
     "completion": "commands.completion",
 }
-"""Command name to the module of this package that holds it."""
+"""Command names, each with the module of this package that implements it."""
 
 
 class Command(Protocol):
-    """What a command's module offers."""
+    """The interface of a command's module."""
 
     def parser(self, name: str) -> argparse.ArgumentParser:
-        """The parser of the command called `name`."""
+        """Return the parser of the command called `name`."""
 
     def run(self, arguments: argparse.Namespace) -> int:
-        """Do it; returns the exit code. Raises CommandFailed or UsageError with a one-line message."""
+        """Run the command and return its exit code. Raises CommandFailed or UsageError with a one-line message."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run one command; returns its exit code: 0 done, 1 failed, 2 wrong usage, 130 interrupted."""
+    """Run one command and return its exit code: 0 success, 1 failure, 2 wrong usage, 130 interrupted."""
     words = list(sys.argv[1:] if argv is None else argv)
-    for stream in ("stdout", "stderr"):  # started with it closed, as a daemon may be
+    for stream in ("stdout", "stderr"):  # A daemon may be started with closed streams.
         if getattr(sys, stream) is None:
             setattr(sys, stream, open(os.devnull, "w"))  # noqa: SIM115
     name = words[0] if words else ""
@@ -124,7 +124,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         note(f"ottla {name}: {where}{error.strerror or str(error) or type(error).__name__}")
-        if not error.filename:  # it was the output that could not be written
+        if not error.filename:  # Without a file name, the output itself could not be written.
             _forget_output()
         return 1
 
@@ -145,7 +145,7 @@ def _run(name: str, words: Sequence[str]) -> int:
 
 
 def _forget_output() -> None:
-    """What could not be written is dropped: the interpreter's own flush at the end stays quiet."""
+    """Redirect standard output to /dev/null, so that the interpreter's own flush at exit fails no more."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 

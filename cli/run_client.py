@@ -1,4 +1,4 @@
-"""Runs a command's coroutine on an event loop, and turns refusals of the cluster into plain words."""
+"""The event loop of commands; refusals of the cluster become errors in plain words."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ _HOW = "a profile, -X or --command-config say how a cluster that is secured is r
 
 
 def run_client(coroutine: Coroutine[Any, Any, ResultT]) -> ResultT:
-    """Run a command on an event loop of its own. Raises CommandFailed for what the cluster refuses."""
+    """Run a command's coroutine on a new event loop.
+
+    Raises CommandFailed if the cluster refuses a request, and UsageError for an invalid option.
+    """
     try:
         return asyncio.run(coroutine)
     except NoBrokerReachable as error:
@@ -31,11 +34,11 @@ def run_client(coroutine: Coroutine[Any, Any, ResultT]) -> ResultT:
 
 
 def refusal(error: KafkaError) -> str:
-    """A refusal as people read it: the reason, then Kafka's name of it."""
+    """Return a refusal as text: the reason, then Kafka's name of it."""
     return f"{error.message} ({error.code.name})"
 
 
 def raise_refusals(failures: Mapping[str, KafkaError]) -> None:
-    """Raises CommandFailed that names everything that was refused, if anything was."""
+    """Raise CommandFailed with all refusals, if there are any."""
     if failures:
         raise CommandFailed("; ".join(f"{what}: {refusal(error)}" for what, error in failures.items()))

@@ -1,1 +1,1 @@
-"""What is named on the command line: parsers, the arguments that several commands share, and how these are read."""
+"""Arguments of the command line: parsers, arguments that several commands share, and conversion of their values."""

@@ -1,4 +1,4 @@
-"""Parsers of commands and the arguments that several of them share."""
+"""Parsers of commands, and arguments that several commands share."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ DEFAULT_BOOTSTRAP = "localhost:9092"
 
 
 class CommandParser(argparse.ArgumentParser):
-    """A parser whose help ends in examples, and whose complaints are one line that names what is nearest."""
+    """A parser whose help ends with examples; its error is one line that suggests the nearest known name."""
 
     _intermixing = False
 
     def error(self, message: str) -> NoReturn:
-        """Raises UsageError."""
+        """Raise UsageError with the message and a hint at `--help`."""
         words = self.prog.removeprefix("ottla ")
         raise UsageError(f"{words}: {message}; '{self.prog} --help' shows examples")
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """Parse arguments that stand between options and after them, as people write them.
+        """Parse arguments that stand between and after options.
 
-        After `--` all words are arguments, also those that begin with a dash. Such a line has no others, since argparse
-        loses the `--` where arguments are mixed with options.
+        All words after `--` are arguments, even words that begin with a dash. A line with `--` cannot mix arguments
+        with options, since argparse then loses the `--`.
         """
         has_end = args is not None and "--" in args
         has_actions = any(isinstance(one, argparse._SubParsersAction) for one in self._actions)
@@ -41,7 +41,7 @@ class CommandParser(argparse.ArgumentParser):
             self._intermixing = False
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """As argparse does, with the nearest option named for one that does not exist."""
+        """Parse the arguments, as argparse does; the error for an unknown option suggests the nearest known option."""
         found, extra = self.parse_known_args(args, namespace)
         if extra:
             parser = self._chosen(found)
@@ -70,8 +70,10 @@ class CommandParser(argparse.ArgumentParser):
 
 
 class Actions:
-    """The actions of a command such as `ottla topic`; each is carried out by a function of a module in the
-    command's package that is imported only then.
+    """The actions of a command such as `ottla topic`.
+
+    A function in a module of the command's package carries out each action. The module is imported only when its action
+    is chosen.
     """
 
     def __init__(self, parser: CommandParser, package: str, *, required: bool = True) -> None:
@@ -81,7 +83,7 @@ class Actions:
         )
 
     def add(self, name: str, carried_out_by: str, description: str, examples: str) -> CommandParser:
-        """An action; `carried_out_by` is `module:function`. It takes -b and -o."""
+        """Add an action that the function `carried_out_by` (`module:function`) carries out, and return its parser."""
         parser = self._parsers.add_parser(
             name,
             help=description[0].lower() + description[1:].rstrip("."),
@@ -94,14 +96,14 @@ class Actions:
 
 
 def carry_out(arguments: argparse.Namespace) -> int:
-    """Do what the action chosen says; returns the exit code."""
+    """Carry out the chosen action and return its exit code."""
     package, module, function = arguments.carried_out_by
     code: int | None = getattr(import_module(f".{module}", package), function)(arguments)
     return code or 0
 
 
 def command_parser(name: str, description: str, examples: str) -> CommandParser:
-    """A parser whose help ends in examples."""
+    """Return a parser whose help ends with examples."""
     return CommandParser(
         prog=name,
         description=description,
@@ -111,7 +113,10 @@ def command_parser(name: str, description: str, examples: str) -> CommandParser:
 
 
 def add_bootstrap(options: argparse.ArgumentParser, *, repeats: bool = False) -> None:
-    """-b: where the cluster is. An action of a command `repeats` what may stand before it, too."""
+    """Add `-b`, the address of the cluster.
+
+    With `repeats`, the option belongs to an action and overrides the same option of the command before it.
+    """
     options.add_argument(
         "-b",
         "--bootstrap",
@@ -123,7 +128,10 @@ def add_bootstrap(options: argparse.ArgumentParser, *, repeats: bool = False) ->
 
 
 def add_connection(options: argparse.ArgumentParser, *, repeats: bool = False) -> None:
-    """How the cluster is reached: -b, -X, --command-config and --profile; `connection.connection_of` reads them."""
+    """Add the options that say how to reach the cluster: `-b`, `-X`, `--command-config` and `--profile`.
+
+    `connection.connection_of` reads them.
+    """
     default = argparse.SUPPRESS if repeats else None
     add_bootstrap(options, repeats=repeats)
     options.add_argument(
@@ -150,7 +158,7 @@ def add_connection(options: argparse.ArgumentParser, *, repeats: bool = False) -
 
 
 def add_output(options: argparse.ArgumentParser, *flags: str) -> None:
-    """-o json: output for machines."""
+    """Add `--output` with the choices `table` and `json`; `flags` are further names of the option."""
     options.add_argument(
         *flags,
         "--output",
@@ -161,18 +169,18 @@ def add_output(options: argparse.ArgumentParser, *flags: str) -> None:
 
 
 def add_common(options: argparse.ArgumentParser) -> None:
-    """What every action that asks a cluster takes: how to reach it, and -o."""
+    """Add the options of every action that asks a cluster: the connection and `-o`."""
     add_connection(options, repeats=True)
     add_output(options, "-o")
 
 
 def add_yes(options: argparse.ArgumentParser) -> None:
-    """--yes: no question before what destroys."""
+    """Add `--yes`, which answers the confirmation before a destructive change."""
     options.add_argument("-y", "--yes", action="store_true", help="do not ask for confirmation")
 
 
 def add_regex(options: argparse.ArgumentParser, what: str) -> None:
-    """-r: names are patterns."""
+    """Add `--regex`: the names of these things (`what`, a plural) are patterns."""
     options.add_argument(
         "-r",
         "--regex",
@@ -182,12 +190,13 @@ def add_regex(options: argparse.ArgumentParser, what: str) -> None:
 
 
 def key_values(pairs: Sequence[str], flag: str) -> dict[str, str]:
-    """`key=value` arguments of `flag` as a mapping. Raises UsageError."""
+    """Return the `key=value` arguments of `flag` as a mapping. Raises UsageError for a malformed argument."""
     return dict(key_value_pairs(pairs, flag))
 
 
 def key_value_pairs(pairs: Sequence[str], flag: str) -> list[tuple[str, str]]:
-    """Return `key=value` arguments of `flag` in their order; a key may be there again. Raises UsageError."""
+    """Return the `key=value` arguments of `flag` in their order; a key may occur twice. Raises UsageError for a
+    malformed argument."""
     values: list[tuple[str, str]] = []
     for pair in pairs:
         key, equals, value = pair.partition("=")

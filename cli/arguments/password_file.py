@@ -1,4 +1,4 @@
-"""A password out of a file."""
+"""Passwords read from files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _BYTES_MAX = 64 * 1024
 
 
 def password_in(file: Path, option: str = "--password-file") -> Secret:
-    """The first line of a file. Raises CommandFailed, which names the `option` that gave it."""
+    """Return the first line of a file. Raises CommandFailed, which names the `option` that gave the file."""
     try:
         with file.open("rb") as opened:
             text = opened.read(_BYTES_MAX).decode()

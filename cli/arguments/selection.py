@@ -1,4 +1,4 @@
-"""Reads what people name on the command line: names or patterns, partitions, times, sizes, broker ids. Pure."""
+"""Conversion of command line values: names or patterns, partitions, times, sizes, broker ids. Pure functions."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ MAX_RANGE = 100_000
 
 
 def select(existing: Iterable[str], asked: Sequence[str], what: str, *, regex: bool) -> list[str]:
-    """The existing names that were asked for, all if none was; patterns match whole names.
+    """Return the existing names that were asked for, or all names if none was; patterns match whole names.
 
-    Raises CommandFailed for a name that does not exist, or for patterns that match nothing. Raises UsageError for what
-    is no regular expression.
+    Raises CommandFailed for a name that does not exist and for patterns that match nothing. Raises UsageError for an
+    invalid regular expression.
     """
     names = sorted(existing)
     if not asked:
@@ -41,7 +41,7 @@ def select(existing: Iterable[str], asked: Sequence[str], what: str, *, regex: b
 
 
 def pattern(text: str) -> re.Pattern[str]:
-    """A regular expression. Raises UsageError."""
+    """Compile a regular expression. Raises UsageError if it is invalid."""
     try:
         return re.compile(text)
     except re.error as error:
@@ -49,13 +49,13 @@ def pattern(text: str) -> re.Pattern[str]:
 
 
 def missing(name: str, existing: Iterable[str], what: str) -> str:
-    """That there is no such thing, and what is nearest."""
+    """Return the error text for a missing thing, with the nearest existing name."""
     meant = nearest(name, existing)
     return f"there is no {what} {name!r}" + (f"; did you mean {meant!r}?" if meant else "")
 
 
 def topic_partitions(text: str) -> tuple[str, list[int] | None]:
-    """`topic`, `topic:0`, `topic:0,2-4`; None stands for all partitions. Raises UsageError."""
+    """Parse `topic`, `topic:0` or `topic:0,2-4`; None stands for all partitions. Raises UsageError."""
     match = _PARTITIONS.fullmatch(text)
     if match is None:
         raise UsageError(f"{text!r} is no TOPIC or TOPIC:PARTITION,...")
@@ -64,8 +64,9 @@ def topic_partitions(text: str) -> tuple[str, list[int] | None]:
 
 
 def named_partitions(texts: Iterable[str], existing: Mapping[str, Collection[int]]) -> list[tuple[str, int]]:
-    """The partitions that `topic` and `topic:0,2-4` name. Raises CommandFailed for one that does not
-    exist.
+    """Return the partitions that texts such as `topic` and `topic:0,2-4` name.
+
+    Raises CommandFailed for a partition that does not exist.
     """
     found: list[tuple[str, int]] = []
     for text in texts:
@@ -84,8 +85,8 @@ def partition_offsets(
 ) -> dict[tuple[str, int], int] | None:
     """Return the offsets of `topic:0,2-4=50` and `topic=50` by partition, or None where no text has an offset.
 
-    Raises UsageError where only some have one, or a partition has two, and CommandFailed for a partition that does not
-    exist.
+    Raises UsageError where only some texts have an offset or a partition has two, and CommandFailed for a partition
+    that does not exist.
     """
     offsets: dict[tuple[str, int], int] = {}
     given = [(text, *text.partition("=")) for text in texts]
@@ -103,7 +104,7 @@ def partition_offsets(
 
 
 def numbers_in(text: str, where: str) -> list[int]:
-    """`0,2-4` as numbers, in the order given. Raises UsageError."""
+    """Return the numbers of a list such as `0,2-4` in the given order. Raises UsageError."""
     found: list[int] = []
     for part in text.split(","):
         first, dash, last = part.partition("-")
@@ -117,7 +118,7 @@ def numbers_in(text: str, where: str) -> list[int]:
 
 
 def broker_ids(text: str, flag: str) -> list[int]:
-    """`1,2,3`: broker ids, preferred leader first. Raises UsageError."""
+    """Return the broker ids of a list such as `1,2,3`, preferred leader first. Raises UsageError."""
     parts = text.split(",")
     if not all(part.strip().isdecimal() for part in parts):
         raise UsageError(f"{flag} takes broker ids with commas between them, not {text!r}")
@@ -128,8 +129,10 @@ def broker_ids(text: str, flag: str) -> list[int]:
 
 
 def timestamp_ms(text: str, now_ms: int) -> int:
-    """Return the milliseconds since 1970 of `1700000000000`, of `2026-01-31T12:00:00Z` (UTC without a zone, as in
-    Kafka's tools) or of `2h`, two hours ago. A time before 1970 becomes 1970. Raises UsageError.
+    """Return the milliseconds since 1970 of a time.
+
+    The time is `1700000000000`, `2026-01-31T12:00:00Z` (UTC without a zone, as in Kafka's tools) or an age such as
+    `2h`. A time before 1970 becomes 1970. Raises UsageError.
     """
     milliseconds = _milliseconds(text, now_ms)
     if milliseconds is None or milliseconds > TIME_MS_MAX:
@@ -151,7 +154,7 @@ def _milliseconds(text: str, now_ms: int) -> int | None:
 
 
 def bytes_of(text: str, flag: str) -> int:
-    """`1048576`, `10MB`, `64KiB`, `50MB/s` as a number of bytes. Raises UsageError."""
+    """Return the number of bytes of a size such as `1048576`, `10MB`, `64KiB` or `50MB/s`. Raises UsageError."""
     match = _SIZE.fullmatch(text.strip())
     if match is None:
         raise UsageError(f"{flag} takes a number of bytes such as 10MB or 1048576, not {text!r}")
@@ -159,7 +162,7 @@ def bytes_of(text: str, flag: str) -> int:
 
 
 def milliseconds_of(text: str, flag: str) -> int:
-    """`90s`, `15m`, `500ms` or a number of milliseconds. Raises UsageError."""
+    """Return the milliseconds of a duration such as `90s`, `15m`, `500ms` or a plain number. Raises UsageError."""
     if text.isdecimal():
         return int(text)
     if (age := _AGE.fullmatch(text)) is None:
@@ -168,7 +171,7 @@ def milliseconds_of(text: str, flag: str) -> int:
 
 
 def iso_time(milliseconds: int) -> str:
-    """A time as people read it, in UTC; empty for none."""
+    """Format a time in UTC as ISO 8601; a negative time gives an empty text."""
     if milliseconds < 0:
         return ""
     try:

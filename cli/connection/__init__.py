@@ -1,4 +1,4 @@
-"""How commands reach a cluster that may be secured: flags, the environment and profiles, and where passwords come from.
+"""Connection settings of commands: flags, the environment, profiles, and the source of passwords.
 
-`precedence` makes of them the options of a client. The rule: no secret is an argument, and none is printed.
+`precedence` merges them into the options of a client. Secrets are never taken from arguments and never printed.
 """

@@ -1,5 +1,6 @@
-"""Where a command gets a password from: a file, the environment, or the terminal; never from its arguments, which
-everybody on the machine can see.
+"""Sources of passwords: a file, the environment or the terminal.
+
+A password is never a command line argument, since every user of the machine can see arguments.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ from ..failures import CommandFailed, UsageError
 
 
 def password_of(file: Path | None, variable: str, prompt: str, *, twice: bool = False) -> Secret:
-    """From `file`, else from the environment, else asked for, `twice` if it is a new one.
+    """Return a password from `file`, else from the environment, else from the terminal.
 
-    Raises CommandFailed and UsageError.
+    A new password is asked for `twice`. Raises CommandFailed and UsageError.
     """
     if file is not None:
         return password_in(file)

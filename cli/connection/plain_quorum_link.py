@@ -1,4 +1,4 @@
-"""One connection to a quorum node, with plain sockets: for commands that hold a secret of the cluster."""
+"""A blocking connection to a quorum node, for commands that hold a secret of the cluster."""
 
 from __future__ import annotations
 
@@ -26,11 +26,14 @@ from ...protocol.session.handshake import (
 
 _ANOTHER_SECRET = "it closed the connection: it has another secret (cluster.secret.file), or an older version"
 NOBODY = -1
-"""The id of who is no node."""
+"""The node id that a client other than a node sends."""
 
 
 class PlainQuorumLink:
-    """Raises OSError, HandshakeError and FrameError; MalformedMessage for what it does not understand."""
+    """A connection to a quorum node over a plain socket.
+
+    Methods raise OSError, HandshakeError and FrameError, and MalformedMessage for an unknown message.
+    """
 
     def __init__(
         self,
@@ -41,7 +44,7 @@ class PlainQuorumLink:
         timeout_s: float,
         tls: NodeTls | None = None,
     ) -> None:
-        """Connects and shakes hands."""
+        """Connect and carry out the handshake."""
         identity = Identity(NOBODY, os.urandom(DIRECTORY_ID_BYTES), cluster_id)
         handshake = ClientHandshake(security, identity, role, os.urandom(CHANCE_BYTES))
         self._socket = socket.create_connection(address, timeout_s)
@@ -67,17 +70,17 @@ class PlainQuorumLink:
         self._socket.close()
 
     def send(self, message: SessionMessage) -> None:
-        """One message."""
+        """Send a message."""
         self._socket.sendall(b"".join(self._channel.seal(encode_session_message(message))))
 
     def receive(self) -> SessionMessage:
-        """The next message."""
+        """Wait for the next message and return it."""
         while not self._received:
             self._received = self._channel.feed(self._some())
         return decode_session_message(self._received.pop(0))
 
     def _begin_tls(self, host: str, tls: NodeTls) -> None:
-        """Raises ConnectionError and HandshakeError."""
+        """Wrap the socket in TLS and check the peer. Raises ConnectionError and HandshakeError."""
         try:
             wrapped = tls.dialling.wrap_socket(self._socket, server_hostname=host)
         except OSError as error:
@@ -89,7 +92,7 @@ class PlainQuorumLink:
             raise HandshakeError(f"it is refused: {error}") from None
 
     def _in_handshake(self, refusal: str) -> bytes:
-        """What comes next. Raises HandshakeError with `refusal` if the other end closes the connection."""
+        """Return the next bytes. Raises HandshakeError with `refusal` if the node closes the connection."""
         try:
             return self._some()
         except ConnectionError:

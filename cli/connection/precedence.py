@@ -1,8 +1,8 @@
-"""How a command reaches its cluster: what its flags, the environment and a profile say, in this order.
+"""Connection settings of a command: flags go before the environment, which goes before a profile.
 
 Flags are -b, -X and --command-config; among them -X goes first, then -b, then the file. The environment has
-OTTLA_BOOTSTRAP and OTTLA_COMMAND_CONFIG. A profile is named by --profile, else by OTTLA_PROFILE, else by
-`ottla profile use`.
+OTTLA_BOOTSTRAP and OTTLA_COMMAND_CONFIG. A profile is named by --profile, else by OTTLA_PROFILE, else by `ottla profile
+use`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ ResultT = TypeVar("ResultT")
 
 
 def connection_of(arguments: argparse.Namespace, *, asks_password: bool = True) -> dict[str, Any]:
-    """Keyword arguments of any client. Raises CommandFailed and UsageError."""
+    """Return the keyword arguments of a client. Raises CommandFailed and UsageError."""
     given = {
         **_of_profile(arguments),
         **_of_environment(os.environ),
@@ -41,8 +41,10 @@ def connection_of(arguments: argparse.Namespace, *, asks_password: bool = True) 
 
 
 def connection_of_profile(name: str) -> dict[str, Any]:
-    """Keyword arguments of a client of another cluster, whose profile has this name. Raises CommandFailed and
-    UsageError."""
+    """Return the keyword arguments of a client of another cluster, by the profile of this name.
+
+    Raises CommandFailed and UsageError.
+    """
     given = of_librdkafka(load(path_of(os.environ)).of(name))
     given.setdefault(_BOOTSTRAP, DEFAULT_BOOTSTRAP)
     _add_password(given)
@@ -50,7 +52,7 @@ def connection_of_profile(name: str) -> dict[str, Any]:
 
 
 def of_flags(arguments: argparse.Namespace) -> dict[str, Any]:
-    """What the flags alone say. Raises CommandFailed and UsageError."""
+    """Return the keyword arguments that the flags alone give. Raises CommandFailed and UsageError."""
     given: dict[str, Any] = {}
     if (file := getattr(arguments, "command_config", None)) is not None:
         given |= of_properties(file)
@@ -60,7 +62,7 @@ def of_flags(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def foreign_properties(pairs: Sequence[str]) -> dict[str, str]:
-    """-X key=value. Raises UsageError for what is no pair, and for secrets."""
+    """Return the `-X key=value` pairs. Raises UsageError for a malformed pair and for a secret."""
     properties = key_values(pairs, "-X")
     for name in properties:
         if is_secret(name):
@@ -72,7 +74,7 @@ def foreign_properties(pairs: Sequence[str]) -> dict[str, str]:
 
 
 def check_pairs(properties: Mapping[str, str]) -> None:
-    """Whether a client could be made with them. Raises UsageError."""
+    """Check that a client accepts these properties. Raises UsageError."""
     from ...client.security.options import SecurityOptions
     from ...client.security.security import security_of
 
@@ -82,15 +84,17 @@ def check_pairs(properties: Mapping[str, str]) -> None:
 
 
 def of_librdkafka(properties: Mapping[str, str]) -> dict[str, Any]:
-    """Raises UsageError."""
+    """Translate properties of librdkafka. Raises UsageError."""
     from ...client.security import foreign_options
 
     return _understood(lambda: foreign_options.of_librdkafka(properties))
 
 
 def of_properties(file: Path) -> dict[str, Any]:
-    """--command-config: the properties file of a Java client, also with `config.providers`. Raises CommandFailed and
-    UsageError."""
+    """Read the properties file of a Java client, as `--command-config` names it.
+
+    `config.providers` are resolved. Raises CommandFailed and UsageError.
+    """
     from ...client.security.foreign_options import of_java
 
     properties = resolve(parse_properties(read_text(file), file), os.environ, note).values
@@ -117,7 +121,7 @@ def _of_profile(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def _add_password(given: dict[str, Any]) -> None:
-    """For one who logs in with a name, where nothing else gave it."""
+    """Add the password of a user who has a name, unless it is given already."""
     if "sasl_plain_username" in given and "sasl_plain_password" not in given:
         user = given["sasl_plain_username"]
         given["sasl_plain_password"] = password_of(None, PASSWORD_VARIABLE, f"password of {user}")

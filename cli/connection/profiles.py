@@ -1,7 +1,7 @@
-"""Profiles: named ways to reach a cluster, in one file of the user's that nobody else may read.
+"""Profiles: named connection settings, in a file that only its owner can read.
 
-It stands in OTTLA_CONFIG_DIR, else in `ottla` in XDG_CONFIG_HOME, else in ~/.config/ottla. Settings have librdkafka's
-names there.
+The file is in OTTLA_CONFIG_DIR, else in `ottla` in XDG_CONFIG_HOME, else in ~/.config/ottla. Its settings have
+librdkafka's names.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ _NAME = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
 @dataclass(slots=True)
 class Profiles:
-    """What the file holds. `chosen`: the one that `ottla profile use` has named."""
+    """The content of the profile file; `chosen` is the default profile, set by `ottla profile use`."""
 
     chosen: str | None = None
     settings: dict[str, dict[str, str]] = field(default_factory=dict, repr=False)
 
     def of(self, name: str) -> dict[str, str]:
-        """The settings of one. Raises CommandFailed."""
+        """Return the settings of a profile. Raises CommandFailed if there is no such profile."""
         if name not in self.settings:
             meant = nearest(name, self.settings)
             hint = f"did you mean {meant!r}?" if meant else f"there are {', '.join(self.settings) or 'none'}"
@@ -41,20 +41,20 @@ class Profiles:
 
 
 def path_of(environ: Mapping[str, str]) -> Path:
-    """Where the file is."""
+    """Return the path of the profile file."""
     if folder := environ.get("OTTLA_CONFIG_DIR"):
         return Path(folder) / FILE
     return Path(environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "ottla" / FILE
 
 
 def check_name(name: str) -> None:
-    """Raises UsageError."""
+    """Raise UsageError if a profile cannot have this name."""
     if not _NAME.fullmatch(name):
         raise UsageError(f"a profile is named by 1 to 64 of a-z, A-Z, 0-9, '.', '_' and '-', not {name!r}")
 
 
 def load(path: Path) -> Profiles:
-    """Read the file; nothing where there is none. Raises CommandFailed if it is damaged."""
+    """Read the profile file; a missing file holds no profiles. Raises CommandFailed if it is damaged."""
     try:
         with path.open(encoding="utf-8") as file:
             mode = os.fstat(file.fileno()).st_mode
@@ -81,12 +81,12 @@ def load(path: Path) -> Profiles:
 
 
 def _text(value: object) -> str:
-    """A value as it stands in the file: numbers are read as texts, and true is no True."""
+    """Return a value as the file writes it: numbers stay text, and `true` does not become `True`."""
     return value if isinstance(value, str) else json.dumps(value)
 
 
 def save(profiles: Profiles, path: Path) -> None:
-    """Replace the file as a whole, readable by its owner alone."""
+    """Replace the file atomically; only its owner can read it."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     text = json.dumps({"chosen": profiles.chosen, "profiles": profiles.settings}, indent=2)
     write_atomically(path, text + "\n", mode=0o600)

@@ -1,1 +1,1 @@
-"""What commands show to people and read from them: safe text, tables, records, and the question before they destroy."""
+"""Input and output of commands on a terminal: safe text, tables, records, and confirmations."""

@@ -1,4 +1,4 @@
-"""The question before a command destroys something."""
+"""The confirmation before a destructive action."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from .text import note
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Ask on the terminal, and return after a yes. Scripts, whose standard input is no terminal, are not asked.
+    """Ask on the terminal, and return after a yes.
 
-    Raises CommandFailed if the answer was no.
+    Scripts, whose standard input is no terminal, are not asked. Raises CommandFailed after a no.
     """
     if yes or sys.stdin is None or not sys.stdin.isatty():
         return

@@ -1,4 +1,4 @@
-"""What commands print: tables for people, JSON for machines."""
+"""Output of commands: tables for people, JSON for machines."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from .text import json_escaped, say, say_lines, visible
 
 
 def print_json(value: object) -> None:
-    """One JSON document on standard output."""
+    """Print a JSON document on standard output."""
     say_lines(json_escaped(json.dumps(value, indent=2, ensure_ascii=False)) + "\n")
 
 
 def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """A table with headings; in a pipe, tab-separated lines with the headings first."""
+    """Print a table with headings; in a pipe, print tab-separated lines with the headings first."""
     if not sys.stdout.isatty():
         for row in (columns, *rows):
             say("\t".join(str(cell) for cell in row))
@@ -37,12 +37,12 @@ def print_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Non
 
 
 def numbers(values: Sequence[int]) -> str:
-    """Broker ids as people write them: `1,2,3`."""
+    """Format broker ids: `1,2,3`."""
     return ",".join(str(value) for value in values)
 
 
 def bytes_text(count: int) -> str:
-    """A number of bytes as people read it: `1.5 MB`."""
+    """Format a number of bytes: `1.5 MB`."""
     amount = float(count)
     for unit in ("B", "kB", "MB", "GB", "TB"):
         if amount < 1000 or unit == "TB":

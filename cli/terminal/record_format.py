@@ -1,4 +1,4 @@
-"""How records look in a terminal or a pipe: kcat's patterns, for printing and for reading lines. Pure."""
+"""Formats of records in a terminal or a pipe: kcat's patterns, for printing and for reading lines. Pure functions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Headers = tuple[tuple[str, bytes | None], ...]
 
 @dataclass(frozen=True, slots=True)
 class LineRecord:
-    """What a line says of the record it stands for; None where it says nothing."""
+    """The fields of a record that a line gives; None where the line gives none."""
 
     value: bytes | None
     key: bytes | None = None
@@ -39,17 +39,16 @@ class LineRecord:
 
 
 def unescape(text: str) -> bytes:
-    """A delimiter as people type it: `\\n` is a newline."""
+    """Return the bytes of a delimiter as people type it: `\\n` is a newline."""
     return b"".join(literal for literal, _ in _parts(text) if literal)
 
 
 def formatter(
     pattern: str, *, null: bytes = b"", shown: Callable[[bytes], bytes] = lambda exact: exact
 ) -> Printer:
-    """A function that prints a record by a pattern; `null` stands for keys and values that are null. `shown` is what
-    becomes of the texts of a record: a terminal does not get them as they are.
+    """Return a function that formats a record by a pattern; `null` stands for null keys and values.
 
-    Raises UsageError for an unknown token.
+    `shown` transforms the record's texts, to make them safe for a terminal. Raises UsageError for an unknown token.
     """
     fields: dict[bytes, Printer] = {
         b"t": lambda record: shown(record.topic.encode()),
@@ -78,10 +77,10 @@ def formatter(
 
 
 def line_reader(pattern: str) -> Callable[[bytes], LineRecord]:
-    """A function that reads a line by a pattern of %k, %s, %p, %T and %h; each field ends where the text behind
-    it begins, the last one with the line.
+    """Return a function that reads a line by a pattern of %k, %s, %p, %T and %h.
 
-    Raises UsageError for a pattern that cannot be read; so does the function for a line that does not fit.
+    Each field ends where the text after it begins, and the last field ends with the line. Raises UsageError for an
+    invalid pattern; the returned function raises it for a line that does not fit.
     """
     expression, seen = b"", []
     parts = _parts(pattern)
@@ -116,7 +115,7 @@ def line_reader(pattern: str) -> Callable[[bytes], LineRecord]:
 
 
 def headers_of(text: bytes) -> Headers:
-    """`name=value,name=value`. Raises UsageError."""
+    """Parse `name=value,name=value`. Raises UsageError."""
     found: list[tuple[str, bytes | None]] = []
     for part in text.split(b",") if text else ():
         name, equals, value = part.partition(b"=")
@@ -127,7 +126,7 @@ def headers_of(text: bytes) -> Headers:
 
 
 def json_line(record: ConsumerRecord) -> bytes:
-    """A record as one line of JSON; bytes that are no text appear as U+FFFD."""
+    """Return a record as one line of JSON; bytes that are no text appear as U+FFFD."""
     fields = {
         "topic": record.topic,
         "partition": record.partition,
@@ -142,7 +141,7 @@ def json_line(record: ConsumerRecord) -> bytes:
 
 
 def _parts(pattern: str) -> list[tuple[bytes, bytes | None]]:
-    """Literal text, or (nothing, token), in order; text that stands side by side is one."""
+    """Return pairs of literal text and None, or of nothing and a token, in order; adjacent text is joined."""
     raw = pattern.encode("utf-8", "surrogateescape")
     parts: list[tuple[bytes, bytes | None]] = []
     text, end = b"", 0

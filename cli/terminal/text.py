@@ -1,4 +1,4 @@
-"""Makes text from strangers safe for a terminal: names of topics, groups and clients, and records.
+"""Output that is safe for a terminal: names of topics, groups and clients, and records may come from any client.
 
 A terminal obeys what it prints: an escape sequence in a group's name could recolour, retitle or rewrite the screen. So
 control characters appear as escapes (`\\x1b`) wherever the output is a terminal. Files and pipes get the exact text.
@@ -10,7 +10,7 @@ import re
 import sys
 
 _DIRECTIONS = "\u200e\u200f\u202a-\u202e\u2066-\u2069"
-"""They turn text around, so that it shows in another order than it has."""
+"""Characters that reverse the direction of text, so that it appears in another order."""
 _LINES = "\u2028\u2029"
 _CONTROLS = re.compile(f"[\x00-\x1f\x7f-\x9f\ud800-\udfff{_DIRECTIONS}{_LINES}]")
 _CONTROLS_IN_TEXT = re.compile(f"[\x00-\x08\x0b-\x1f\x7f-\x9f\ud800-\udfff{_DIRECTIONS}{_LINES}]")
@@ -18,22 +18,22 @@ _SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 def visible(text: str) -> str:
-    """One line of text: no character of it moves the cursor or has any other effect on a terminal."""
+    """Return one line of text in which no character moves the cursor or affects the terminal otherwise."""
     return _CONTROLS.sub(_escape, text)
 
 
 def visible_lines(text: str) -> str:
-    """The same for text that may have several lines and columns: newlines and tabs stay."""
+    """Return text of several lines, made safe like `visible`; newlines and tabs stay."""
     return _CONTROLS_IN_TEXT.sub(_escape, text)
 
 
 def visible_bytes(data: bytes) -> bytes:
-    """Bytes that should be text, as `visible_lines`; those that are no UTF-8 appear as escapes, too."""
+    """Return bytes made safe like `visible_lines`; bytes that are no UTF-8 also appear as escapes."""
     return visible_lines(data.decode("utf-8", "backslashreplace")).encode()
 
 
 def json_escaped(text: str) -> str:
-    """A JSON document of the same meaning, with those characters escaped that JSON lets through."""
+    """Escape the control characters that JSON permits; the document keeps its meaning."""
     return _CONTROLS_IN_TEXT.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
@@ -50,13 +50,13 @@ def say_lines(text: str) -> None:
 
 
 def note(text: object, *, end: str = "\n") -> None:
-    """Print a line on standard error: what is not the result of the command."""
+    """Print a line on standard error, beside the result of the command."""
     sys.stderr.write((visible(str(text)) if sys.stderr.isatty() else str(text)) + end)
     sys.stderr.flush()
 
 
 def show_progress(text: str, *, last: bool = False) -> None:
-    """Write over the line of the progress before, if standard error is a terminal; `last` ends it."""
+    """Replace the line of progress, if standard error is a terminal; `last` ends the line."""
     if sys.stderr.isatty():
         sys.stderr.write(f"\r\x1b[K{visible(text)}" + ("\n" if last else ""))
         sys.stderr.flush()
@@ -65,6 +65,6 @@ def show_progress(text: str, *, last: bool = False) -> None:
 def _escape(found: re.Match[str]) -> str:
     character = found[0]
     code = ord(character)
-    if 0xDC80 <= code <= 0xDCFF:  # a byte that was no text, as Python keeps it in a string
+    if 0xDC80 <= code <= 0xDCFF:  # Python keeps an undecodable byte in a string as such a surrogate.
         code -= 0xDC00
     return _SHORT.get(character) or (f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}")
