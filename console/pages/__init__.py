@@ -1,7 +1,7 @@
 """The areas of the console, one module each.
 
-A module has a constant AREA (`ottla.console.area.Area`), and nobody lists it anywhere. Its functions that make what
-is shown of the cluster's answers are pure, and are tested without a cluster.
+A module has a constant AREA (`ottla.console.area.Area`) and is found without a list. The functions that turn the
+cluster's answers into models are pure, and are tested without a cluster.
 """
 
 from __future__ import annotations
@@ -13,6 +13,6 @@ from ..area import Area
 
 
 def all_areas() -> list[Area]:
-    """The AREA of each module here."""
+    """Return the AREA of each module here."""
     modules = [import_module(f".{one.name}", __package__) for one in pkgutil.iter_modules(__path__)]
     return [module.AREA for module in modules]

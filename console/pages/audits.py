@@ -1,4 +1,4 @@
-"""Audits: what clients have counted in each tier, compared by topic and time bucket, and the gap named."""
+"""The area "Audits": the counts of clients in each tier, compared by topic and time bucket, with gaps named."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ GRACES: Final = {"2m": 120_000, "5m": 300_000, "15m": 900_000, "1h": 3_600_000}
 
 @dataclass(frozen=True, slots=True)
 class TiersAsked:
-    """What a visitor wants compared. No `topic` stands for all. `span` and `grace` are keys of SPANS and GRACES."""
+    """The requested comparison.
+
+    An empty `topic` stands for all topics; `span` and `grace` are keys of SPANS and GRACES.
+    """
 
     audit_topic: str
     topic: str
@@ -35,11 +38,11 @@ class TiersAsked:
     only_gaps: bool
 
     def window(self, now_ms: int) -> AuditWindow:
-        """The buckets that are of interest now."""
+        """Return the window of buckets that are compared now."""
         return AuditWindow(now_ms - SPANS[self.span], now_ms, now_ms - GRACES[self.grace])
 
     def command(self) -> str:
-        """What compares the same on the command line."""
+        """Return the command that makes the same comparison."""
         words = ["audit", "--from", self.span, "--grace", self.grace]
         words += option("--topic", self.topic) if self.topic else []
         words += option("--audit-topic", self.audit_topic) if self.audit_topic != AUDIT_TOPIC else []
@@ -48,7 +51,7 @@ class TiersAsked:
 
 @dataclass(frozen=True, slots=True)
 class TierCount:
-    """What a tier has of a bucket. `difference` is None for the tier that others are compared with."""
+    """A tier's count of a bucket. `difference` is None for the reference tier."""
 
     tier: str
     records: int
@@ -57,7 +60,7 @@ class TierCount:
 
 @dataclass(frozen=True, slots=True)
 class BucketRow:
-    """A bucket in the table; the tier that others are compared with comes first."""
+    """A bucket in the table; the reference tier comes first."""
 
     topic: str
     bucket: str
@@ -67,7 +70,7 @@ class BucketRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AuditsPage:
-    """What the template shows. With `trouble` nothing was compared."""
+    """The model of the template. With `trouble` nothing was compared."""
 
     asked: TiersAsked
     spans: Sequence[str]
@@ -84,7 +87,7 @@ class AuditsPage:
 
 
 class ReportsTaken:
-    """Adds up the reports among the records that it is shown, and has none of them kept."""
+    """A record filter that adds up reports, and keeps no record."""
 
     def __init__(self) -> None:
         self.tally = Tally()
@@ -105,7 +108,7 @@ class ReportsTaken:
 
 
 def asked_of(visit: Visit) -> TiersAsked:
-    """What the address asks. Raises BadQuestion."""
+    """Return the comparison that the address asks for. Raises BadQuestion."""
     span, grace = visit.text("span", "1d"), visit.text("grace", "2m")
     for name, value, allowed in (("span", span, SPANS), ("grace", grace, GRACES)):
         if value not in allowed:
@@ -115,7 +118,8 @@ def asked_of(visit: Visit) -> TiersAsked:
 
 
 def compared(tally: Tally, topic: str, window: AuditWindow) -> tuple[list[Row], dict[str, str]]:
-    """The buckets of a topic, or of all, the newest first; and why topics were not compared."""
+    """Return the buckets of a topic, or of all topics, the newest first; and the reasons why topics were not
+    compared."""
     rows: list[Row] = []
     reasons = {}
     for name in [topic] if topic else tally.topics():
@@ -130,7 +134,7 @@ def compared(tally: Tally, topic: str, window: AuditWindow) -> tuple[list[Row], 
 
 
 def bucket_row(row: Row) -> BucketRow:
-    """A bucket as the table shows it."""
+    """Return the table row of a bucket."""
     tiers = [
         TierCount(tier, amount.records, None if tier == row.reference else row.difference(tier))
         for tier, amount in row.amounts.items()
@@ -139,7 +143,7 @@ def bucket_row(row: Row) -> BucketRow:
 
 
 def remarks_on(rows: Sequence[Row], reasons: Mapping[str, str], taken: ReportsTaken) -> list[str]:
-    """What else there is to know."""
+    """Return remarks on open buckets, unreadable reports and topics that were not compared."""
     found = []
     if count := sum(not one.closed for one in rows):
         found.append(f"{count:,} of {len(rows):,} buckets are open: they are judged after the grace")
@@ -149,7 +153,7 @@ def remarks_on(rows: Sequence[Row], reasons: Mapping[str, str], taken: ReportsTa
 
 
 async def show(visit: Visit) -> Rendered:
-    """The page. Reads the reports of the time that is asked for."""
+    """Return the page, after reading the reports of the requested time."""
     asked, now_ms = asked_of(visit), int(time.time() * 1000)
     window, taken = asked.window(now_ms), ReportsTaken()
     trouble = await _read_reports(visit, asked.audit_topic, window, taken)
@@ -182,7 +186,7 @@ def _rendered(page: AuditsPage) -> Rendered:
 
 
 async def _read_reports(visit: Visit, name: str, window: AuditWindow, taken: ReportsTaken) -> str:
-    """Why nothing can be compared; empty if all reports of the time were read."""
+    """Read the reports; return the reason if they could not all be read, or an empty text."""
     try:
         topic = await visit.topic(name)
     except NotThere as error:

@@ -1,4 +1,4 @@
-"""Mirrors of other clusters: how far each copy is, what stops it, the newest cut, and the promotion."""
+"""The area "Mirrors": the progress and faults of copies of other clusters, the newest cut, and the promotion."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ HOW: Final = (AT_CUT, AS_IT_IS)
 
 @dataclass(frozen=True, slots=True)
 class MirrorRow:
-    """A mirror in the list. What nobody told is None."""
+    """A mirror in the list. Unknown values are None."""
 
     name: str
     source: str
@@ -64,7 +64,7 @@ class CopyRow:
 
 @dataclass(frozen=True, slots=True)
 class MirrorPage:
-    """What the template of one mirror shows."""
+    """The model of the page of one mirror."""
 
     row: MirrorRow
     topics_pattern: str
@@ -80,7 +80,7 @@ class MirrorPage:
 
 
 def mirror_row(mirror: MirrorDescription) -> MirrorRow:
-    """A mirror as the list shows it."""
+    """Return the table row of a mirror."""
     faults = sum(len(topic.faults) for topic in mirror.topics)
     behind = [topic.behind_ms for topic in mirror.topics]
     known = [one for one in behind if one is not None]
@@ -100,7 +100,7 @@ def mirror_row(mirror: MirrorDescription) -> MirrorRow:
 
 
 def copy_row(topic: str, copy: MirrorPartitionDescription) -> CopyRow:
-    """A copy as the table shows it: those that have a fault say so."""
+    """Return the table row of a copy, with its fault if it has one."""
     fault = copy.trouble
     if copy.fault is not None:
         fault = f"{copy.fault.kind.name}: offsets {copy.fault.first:,} to {copy.fault.end - 1:,}"
@@ -117,7 +117,7 @@ def copy_row(topic: str, copy: MirrorPartitionDescription) -> CopyRow:
 
 
 async def show(visit: Visit) -> Rendered:
-    """All mirrors."""
+    """Return the page of all mirrors."""
     rows = [mirror_row(one) for one in await visit.admin.describe_mirrors()]
     return Rendered("Mirrors", "mirrors.html", visit.paged(rows))
 
@@ -131,7 +131,7 @@ async def mirror_named(admin: Admin, name: str) -> MirrorDescription:
 
 
 async def show_one(visit: Visit) -> Rendered:
-    """One mirror; copies with a fault first."""
+    """Return the page of one mirror; copies with a fault come first."""
     mirror = await mirror_named(visit.admin, visit.required("name"))
     copies = [(topic.name, copy) for topic in mirror.topics for copy in topic.partitions]
     copies.sort(key=lambda one: (one[1].fault is None, not one[1].trouble, one[0], one[1].partition))
@@ -158,7 +158,7 @@ async def show_one(visit: Visit) -> Rendered:
 
 
 async def promotion_form(visit: Visit) -> Form:
-    """How, and the name once more."""
+    """Return the form for the kind of promotion and the repeated name."""
     mirror = await mirror_named(visit.admin, visit.required("name"))
     return Form(
         f"Promote mirror {mirror.name}",
@@ -171,7 +171,7 @@ async def promotion_form(visit: Visit) -> Form:
 
 
 async def plan_promotion(visit: Visit) -> Change:
-    """What is left behind."""
+    """Plan a promotion; the preview names the records that stay behind."""
     mirror, how = await mirror_named(visit.admin, visit.required("name")), visit.text("how", AT_CUT)
     if how not in HOW:
         raise BadQuestion(f"'how' is one of {', '.join(HOW)}, not {how[:40]!r}")
@@ -201,7 +201,7 @@ async def plan_promotion(visit: Visit) -> Change:
 
 
 async def _promote(shown: MirrorDescription, how: str, visit: Visit) -> Done:
-    """Raises KafkaError."""
+    """Promote the mirror. Raises Outdated, and KafkaError."""
     name = shown.name
     now = await mirror_named(visit.admin, name)
     if _identity(now) != _identity(shown):

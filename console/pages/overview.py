@@ -1,4 +1,4 @@
-"""The overview: whether the cluster is well, what flows through it, and what happened last."""
+"""The area "Overview": the health of the cluster, its traffic, and the newest events."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ HAPPENINGS_SHOWN: Final = 30
 
 @dataclass(frozen=True, slots=True)
 class BrokerRow:
-    """A broker that takes part."""
+    """A live broker."""
 
     id: int
     address: str
@@ -52,7 +52,7 @@ class VoterRow:
 
 @dataclass(frozen=True, slots=True)
 class NeedyPartition:
-    """A partition that lacks replicas, or a leader."""
+    """A partition without a leader or with too few in-sync replicas."""
 
     topic: str
     name: str
@@ -84,7 +84,7 @@ class Chart:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Overview:
-    """What the template shows."""
+    """The model of the template."""
 
     brokers: Sequence[BrokerRow]
     fenced: Sequence[int]
@@ -104,12 +104,12 @@ class Overview:
 
     @property
     def commit_text(self) -> str:
-        """How long the quorum takes to commit."""
+        """The mean commit time of the quorum."""
         return UNKNOWN if self.commits is None else milliseconds(self.commits.mean_ms)
 
     @property
     def commit_note(self) -> str:
-        """Of how many, and how long the slow ones took."""
+        """The number of commits, and the time of the slowest percent."""
         if self.commits is None or (bound := self.commits.bound_of(0.99)) is None:
             return "none was seen"
         slow = f"99 % within {bound:g} ms" if bound < inf else "some took very long"
@@ -117,27 +117,30 @@ class Overview:
 
     @property
     def fenced_text(self) -> str:
-        """Behind the number of brokers."""
+        """The number of fenced brokers, shown after the number of brokers."""
         return f"{len(self.fenced)} fenced" if self.fenced else ""
 
     @property
     def needy_hidden(self) -> int:
-        """How many partitions in need are not in the table. One may lack both, a leader and replicas."""
+        """The number of partitions in need that are not in the table.
+
+        A partition without a leader is usually under-replicated, too.
+        """
         return max(0, self.under_replicated_total - len(self.needy))
 
     @property
     def records_in(self) -> float | None:
-        """Per second; None where nobody counts."""
+        """The records per second; None without a counter."""
         return self.rates.totals.get(TopicTraffic.RECORDS_IN)
 
     @property
     def bytes_in(self) -> str:
-        """Per second."""
+        """The bytes in per second."""
         return byte_rate(self.rates.totals.get(TopicTraffic.BYTES_IN))
 
     @property
     def bytes_out(self) -> str:
-        """Per second."""
+        """The bytes out per second."""
         return byte_rate(self.rates.totals.get(TopicTraffic.BYTES_OUT))
 
 
@@ -148,7 +151,10 @@ def overview(
     happenings: Iterable[Happening],
     commits: CommitReading | None = None,
 ) -> Overview:
-    """The cluster at a glance. `happenings` come with the newest first, `commits` are those that charts show."""
+    """Return the model of the overview.
+
+    `happenings` are the newest first; `commits` are those of the time that charts show.
+    """
     needy = dict(snapshot.leaderless) | dict(snapshot.under_replicated)
     return Overview(
         brokers=broker_rows(snapshot),
@@ -179,7 +185,7 @@ def overview(
 
 
 def broker_rows(snapshot: ClusterSnapshot) -> list[BrokerRow]:
-    """The brokers that take part, with what they hold."""
+    """Return the live brokers with the numbers of their replicas."""
     partitions = [one for topic in snapshot.topics for one in topic.partitions.values()]
     leads = Counter(one.leader for one in partitions)
     held = Counter(chain.from_iterable(one.replicas for one in partitions))
@@ -199,7 +205,7 @@ def broker_rows(snapshot: ClusterSnapshot) -> list[BrokerRow]:
 
 
 def voter_rows(snapshot: ClusterSnapshot) -> list[VoterRow]:
-    """The nodes of the quorum; none where the cluster tells nothing of it."""
+    """Return the nodes of the quorum; none if the cluster does not describe it."""
     quorum = snapshot.quorum
     if quorum is None:
         return []
@@ -215,7 +221,8 @@ def voter_rows(snapshot: ClusterSnapshot) -> list[VoterRow]:
 
 
 def charts_of(series: Callable[[str], Series], now_s: float) -> list[Chart]:
-    """Records and bytes per second, and partitions in need. What was never counted has no chart."""
+    """Return the charts of records, bytes, commit times, and partitions in need. Series without values have no
+    chart."""
     drawn = []
     for title, names, say in (
         ("records per second", (TopicTraffic.RECORDS_IN,), rate),
@@ -232,7 +239,7 @@ def charts_of(series: Callable[[str], Series], now_s: float) -> list[Chart]:
 
 
 def byte_rate(value: float | None) -> str:
-    """Bytes per second."""
+    """Format bytes per second."""
     return UNKNOWN if value is None else f"{size(value)}/s"
 
 
@@ -249,7 +256,7 @@ def _needy(name: TopicPartition, partition: PartitionInfo) -> NeedyPartition:
 
 
 async def show(visit: Visit) -> Rendered:
-    """The page."""
+    """Return the page."""
     sampler: Sampler = visit.sampler
     snapshot = await sampler.snapshot()
     charts = charts_of(sampler.series, snapshot.at_s)

@@ -1,7 +1,7 @@
-"""Spark queries: what the cluster knows of queries that write by Ottla's sink, and of groups that follow queries.
+"""The area "Spark": queries that write through Ottla's sink, and groups that follow queries.
 
-A query writes in transactions that are named after it, and the number of its last batch is their application version.
-Which group is the `progressGroup` of which query is written nowhere, so groups stand in a table of their own.
+A query's transactional id contains its id, and the number of its last batch is the application version. The cluster
+does not know which group is the `progressGroup` of which query, so groups stand in a separate table.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from .groups.listing import GroupRow, group_row, listed_groups, reports_of
 from .transactions.listing import described_ids, kind_of, listed_ids, open_for_s
 
 QUERIES_MAX: Final = 1_000
-"""Transactional ids that a page asks about."""
+"""The most transactional ids that a page describes."""
 _QUERY_ID: Final = "[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 _LISTED: Final = f"(?:.+-{_QUERY_ID}|spark-{_QUERY_ID}-.+)"
 _IN_FOREACH_BATCH = re.compile(f"spark-(?P<query>{_QUERY_ID})-(?P<name>.+)", re.DOTALL)
 _OF_THE_SINK = re.compile(f"(?P<name>.+)-(?P<query>{_QUERY_ID})", re.DOTALL)
 _DEFAULT_NAME: Final = "spark"
 _BATCH_JOB: Final = "spark-batch"
-"""`df.write` without an id of its own: a job, and no query."""
+"""The name of `df.write` without an id: a batch job, not a query."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueryName:
-    """A query, and what it writes under."""
+    """A query, the name that it writes under, and the Spark API (`way`) that it writes with."""
 
     query: str
     name: str
@@ -55,22 +55,22 @@ class SparkQueryRow:
 
 @dataclass(frozen=True, slots=True)
 class SparkPage:
-    """What the template shows. `left_out` ids were not asked about."""
+    """The model of the template. `left_out` is the number of ids that were not described."""
 
     paged: Paged[SparkQueryRow]
     left_out: int
     followers: Paged[GroupListing]
     groups: Sequence[GroupRow]
     silent: Mapping[int, str]
-    """By broker why it lists no transactional ids."""
+    """The errors of brokers that listed no transactional ids."""
     undescribed: str
-    """Why nothing is known of the ids that are listed."""
+    """The reason why the listed ids could not be described."""
     silent_groups: Mapping[int, str]
-    """By broker why it lists no groups."""
+    """The errors of brokers that listed no groups."""
 
 
 def query_name(transactional_id: str) -> QueryName | None:
-    """The query that writes under this id, as the sink and `ottla_sink` name them; None for ids of others."""
+    """Return the query that writes under this id, as the sink and `ottla_sink` name them; None for other ids."""
     found = _IN_FOREACH_BATCH.fullmatch(transactional_id)
     if found is not None:
         return QueryName(found["query"], found["name"], "foreachBatch")
@@ -81,8 +81,10 @@ def query_name(transactional_id: str) -> QueryName | None:
 
 
 def query_row(told: TransactionDescription, now_s: float) -> SparkQueryRow | None:
-    """A query as the table shows it. Others end their ids in such a number, too: without a batch only those whose name
-    is Spark's count."""
+    """Return the table row of a query, or None.
+
+    Other programs' ids may end in such a UUID, too: so an id without a batch counts only if its name is Spark's.
+    """
     named = query_name(told.transactional_id)
     if named is None:
         return None
@@ -103,7 +105,7 @@ def query_row(told: TransactionDescription, now_s: float) -> SparkQueryRow | Non
 
 
 async def show(visit: Visit) -> Rendered:
-    """The page. Lag is asked for as many groups as a page has rows."""
+    """Return the page. Lag is requested only for the groups on this page."""
     listed, silent = await listed_ids(visit, _LISTED)
     names = [one.transactional_id for one in listed]
     described, undescribed = await described_ids(visit, names[:QUERIES_MAX])

@@ -1,4 +1,4 @@
-"""Security: who may do what, users, certificates, and quotas with what may be changed of them."""
+"""The area "Security": permissions, users, certificates, and quotas, which can be changed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Security: who can log in, the ACLs, why something is denied, certificates, and quotas."""
+"""The page "Security": users, ACLs, decisions with their rules, certificates, and quotas."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from .quotas import QuotaRow, quota_rows
 
 T = TypeVar("T")
 EXPIRES_SOON_S: Final = 30 * 86_400.0
-"""With less time left a certificate is marked."""
+"""Seconds before its expiry at which a certificate is marked."""
 RESOURCES: Final[Mapping[str, AclResourceType]] = {
     "topic": AclResourceType.TOPIC,
     "group": AclResourceType.GROUP,
@@ -40,7 +40,7 @@ OPERATIONS: Final = tuple(one.name for one in AclOperation if one > AclOperation
 
 @dataclass(frozen=True, slots=True)
 class AclRow:
-    """A rule."""
+    """An ACL in the table."""
 
     permission: str
     principal: str
@@ -53,7 +53,7 @@ class AclRow:
 
 @dataclass(frozen=True, slots=True)
 class CertificateRow:
-    """The certificate of a listener. `kind` is "bad" for one that has to be renewed now."""
+    """The certificate of a listener in the table. `kind` is "bad" if it must be renewed now."""
 
     node: str
     listener: str
@@ -65,7 +65,7 @@ class CertificateRow:
 
 @dataclass(frozen=True, slots=True)
 class AccessVerdict:
-    """Whether something is allowed, and why: what stands behind that on the page."""
+    """A decision about access, and the rule behind it."""
 
     is_allowed: bool
     reason: str
@@ -73,7 +73,7 @@ class AccessVerdict:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AccessPage:
-    """What the template shows. A trouble says why a table is not there."""
+    """The model of the template. A trouble is the reason why a table is missing."""
 
     search: str
     users: Sequence[UserLogin]
@@ -92,7 +92,7 @@ class AccessPage:
 
 
 def acl_row(acl: Acl) -> AclRow:
-    """A rule as the table shows it."""
+    """Return the table row of an ACL."""
     return AclRow(
         name_of(AclPermission, acl.permission),
         acl.principal,
@@ -105,12 +105,12 @@ def acl_row(acl: Acl) -> AclRow:
 
 
 def matching(acls: Sequence[Acl], search: str) -> list[Acl]:
-    """The rules in whose text all words of the search stand."""
+    """Return the ACLs whose text contains all words of the search."""
     return [one for one in acls if has_words(str(one), search)]
 
 
 def certificate_rows(nodes: Mapping[str, NodeReading], now_s: float) -> list[CertificateRow]:
-    """Those that end first come first."""
+    """Return the rows of certificates, the earliest expiry first."""
     rows = []
     for node, reading in nodes.items():
         for one in reading.certificates:
@@ -124,7 +124,8 @@ def certificate_rows(nodes: Mapping[str, NodeReading], now_s: float) -> list[Cer
 
 
 async def why(visit: Visit) -> AccessVerdict | None:
-    """What brokers would decide of what the address asks; None if it asks nothing. Raises BadQuestion, KafkaError."""
+    """Return the brokers' decision on the access in the address; None if there is none. Raises BadQuestion,
+    KafkaError."""
     principal = visit.text("principal")
     if not principal:
         return None
@@ -150,7 +151,7 @@ async def why(visit: Visit) -> AccessVerdict | None:
 
 
 async def _told(question: Awaitable[T], otherwise: T) -> tuple[T, str]:
-    """The answer, or else why there is none: a table that is refused leaves the others as they are."""
+    """Return the answer, or `otherwise` and the reason: a table that is refused leaves the other tables unaffected."""
     try:
         return await question, ""
     except KafkaError as error:
@@ -158,7 +159,7 @@ async def _told(question: Awaitable[T], otherwise: T) -> tuple[T, str]:
 
 
 async def show(visit: Visit) -> Rendered:
-    """The page."""
+    """Return the page."""
     search, admin = visit.text("q"), visit.admin
     nobody: list[UserLogin] = []
     nothing: list[tuple[Entity, dict[str, float]]] = []

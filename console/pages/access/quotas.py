@@ -1,4 +1,4 @@
-"""Quotas: the limits of clients by user, client id and address, and what may be changed of them."""
+"""Quotas: the limits of clients by user, client id and address, and forms that change them."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ KEYS: Final = (
 FIELD: Final = "quotas"
 _RULE: Final = "a quota is key=number"
 _GROUPED: Final = re.compile(r"[0-9]{1,3}(,[0-9]{3})+(\.[0-9]+)?")
-"""Commas in other places are no separators of thousands: 1,5 is not 15."""
+"""Numbers with separators of thousands. Other commas are none: 1,5 is not 15."""
 _DEFAULT: Final = "default "
-"""In front of a kind: the field, and the part of an address, that means all who have no quota of their own."""
+"""A prefix of a kind: the name of the field, and of the query parameter, for all entities without their own quota."""
 
 
 @dataclass(frozen=True, slots=True)
 class QuotaRow:
-    """The quotas of one entity. `address` leads to the form that changes them."""
+    """The quotas of one entity; `address` leads to the form that changes them."""
 
     entity: str
     quotas: str
@@ -39,7 +39,7 @@ class QuotaRow:
 
 
 def quota_rows(found: Sequence[tuple[Entity, Mapping[str, float]]]) -> list[QuotaRow]:
-    """Quotas as the table shows them."""
+    """Return the table rows of quotas."""
     rows = [
         QuotaRow(
             entity_text(entity),
@@ -52,7 +52,7 @@ def quota_rows(found: Sequence[tuple[Entity, Mapping[str, float]]]) -> list[Quot
 
 
 def entity_text(entity: Entity) -> str:
-    """`client-id (any other), user ann`."""
+    """Return the text of an entity: `client-id (any other), user ann`."""
     return ", ".join(f"{kind} {name or '(any other)'}" for kind, name in sorted(entity.items()))
 
 
@@ -61,7 +61,7 @@ def _parts(entity: Entity) -> dict[str, str]:
 
 
 def entity_of(given: Mapping[str, str]) -> Entity:
-    """Whose quotas the fields of a form or an address mean. Raises BadQuestion."""
+    """Return the entity that the fields of a form or an address name. Raises BadQuestion."""
     entity: dict[str, str | None] = {}
     for kind in KINDS:
         name, is_default = given.get(kind, ""), given.get(_DEFAULT + kind) == "yes"
@@ -77,7 +77,7 @@ def entity_of(given: Mapping[str, str]) -> Entity:
 
 
 def quotas_of(text: str) -> dict[str, float]:
-    """Lines `key=number`. Raises BadQuestion."""
+    """Parse lines `key=number`. Raises BadQuestion."""
     return {key: _limit(key, value) for key, value in pairs_of(text, _RULE).items()}
 
 
@@ -94,7 +94,10 @@ def _limit(key: str, value: str) -> float:
 
 
 def quota_changes(before: Mapping[str, float], asked: Mapping[str, float | None]) -> dict[str, float | None]:
-    """Return those of the changes asked for that are any: None removes a quota. Raises BadQuestion without any."""
+    """Return the requested changes that differ from the present quotas; None removes a quota.
+
+    Raises BadQuestion if there is no difference.
+    """
     changes = {key: value for key, value in asked.items() if before.get(key) != value}
     if not changes:
         raise BadQuestion("the quotas are as they were: there is nothing to change")
@@ -102,7 +105,7 @@ def quota_changes(before: Mapping[str, float], asked: Mapping[str, float | None]
 
 
 def quota_command(entity: Entity, changes: Mapping[str, float | None]) -> str:
-    """The command, or two, that does the same."""
+    """Return the one or two commands for these changes."""
     whose = [word for kind, name in entity.items() for word in _flag(kind, name)]
     texts = {key: None if value is None else quota_text(value) for key, value in changes.items()}
     return set_and_unset(["quota", *whose], [], texts)
@@ -116,7 +119,7 @@ def _flag(kind: str, name: str | None) -> list[str]:
 
 
 async def new_form(visit: Visit) -> Form:
-    """Whose quotas, and which."""
+    """Return the form for an entity and its quotas."""
     fields = []
     for kind in KINDS:
         label = {"ip": "address"}.get(kind, kind)
@@ -135,13 +138,13 @@ def _quotas_fields(quotas: Mapping[str, float]) -> list[FormField]:
 
 
 async def _there(admin: Admin, entity: Entity) -> Mapping[str, float]:
-    """The quotas of exactly this entity."""
+    """Return the quotas of exactly this entity."""
     found = await admin.describe_quotas(entity)
     return next((quotas for whose, quotas in found if dict(whose) == dict(entity)), {})
 
 
 async def plan_new(visit: Visit) -> Change:
-    """Set some quotas; others stay. The cluster checks them."""
+    """Plan to set quotas and keep others. The cluster checks them."""
     entity = entity_of({name: text.strip() for name, text in visit.form.items()})
     before = await _there(visit.admin, entity)
     return await _plan(visit, entity, before, quotas_of(visit.form.get(FIELD, "")))
@@ -151,7 +154,7 @@ async def plan_new(visit: Visit) -> Change:
 
 
 async def altering_form(visit: Visit) -> Form:
-    """The quotas that an entity has, as text."""
+    """Return the form with the quotas of an entity as text."""
     entity = entity_of(visit.query)
     return Form(
         f"Quotas of {entity_text(entity)}",
@@ -161,7 +164,7 @@ async def altering_form(visit: Visit) -> Form:
 
 
 async def plan_altering(visit: Visit) -> Change:
-    """Set and remove quotas as the form was edited. The cluster checks them."""
+    """Plan to set and remove quotas as the form was edited. The cluster checks them."""
     entity = entity_of(visit.query)
     before = await _there(visit.admin, entity)
     return await _plan(visit, entity, before, edited(visit.form, FIELD, quotas_of, before))

@@ -1,4 +1,4 @@
-"""Brokers: their folders, replicas and settings, and what may be changed of them."""
+"""The area "Brokers": folders, replicas and settings of brokers, and changes of them."""
 
 from __future__ import annotations
 

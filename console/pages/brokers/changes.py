@@ -1,4 +1,4 @@
-"""What may be changed of brokers: settings, of one or of all, and which folders new replicas stay out of."""
+"""Changes of brokers: settings of one or all brokers, and the cordoning of folders against new replicas."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ from ...settings import SettingsChange, config_command, own_settings, settings_a
 from .page import broker_named
 
 ALL: Final = "all"
-"""In place of an id: the settings of all brokers, where a broker has none of its own."""
+"""The id that stands for the settings of all brokers."""
 CORDONED: Final = "cordoned.log.dirs"
 SOURCE: Final = "broker"
-"""Of a setting that one broker has of its own."""
+"""The source of settings that belong to one broker."""
 _SHOWN: Final = "cordoned as shown"
 """The field with the folders that were cordoned when the form was shown, one a line."""
 
 
 @dataclass(frozen=True, slots=True)
 class Brokers:
-    """Whose settings they are: of one broker, or with the empty name of all."""
+    """The owner of settings: one broker, or with an empty name all brokers."""
 
     name: str
     title: str
@@ -34,7 +34,7 @@ class Brokers:
 
 
 async def _brokers(visit: Visit) -> Brokers:
-    """Those that the address names. Raises BadQuestion and NotThere."""
+    """Return the brokers that the address names. Raises BadQuestion and NotThere."""
     if visit.required("id") == ALL:
         return Brokers("", "all brokers", "all brokers", "/brokers")
     number, _ = await broker_named(visit)
@@ -45,7 +45,7 @@ async def _brokers(visit: Visit) -> Brokers:
 
 
 async def settings_form(visit: Visit) -> Form:
-    """The settings that were set while brokers ran, as text."""
+    """Return the form with the dynamic settings as text."""
     brokers = await _brokers(visit)
     own = own_settings(await visit.admin.describe_configs(BROKER_RESOURCE, brokers.name), brokers.source)
     label = f"settings of {brokers.title} that were set by command"
@@ -57,7 +57,7 @@ async def settings_form(visit: Visit) -> Form:
 
 
 async def plan_settings(visit: Visit) -> Change:
-    """The cluster checks the new values."""
+    """Plan a change of settings. The cluster checks the new values."""
     brokers = await _brokers(visit)
     change = await settings_asked(visit.admin, BROKER_RESOURCE, brokers.name, brokers.source, visit.form)
     await change.check(visit.admin)
@@ -81,7 +81,7 @@ async def _alter_settings(
 
 
 async def folders_form(visit: Visit) -> Form:
-    """A box for each folder."""
+    """Return the form with a box for each folder."""
     number, _ = await broker_named(visit)
     folders = await _folders(visit.admin, number)
     boxes = [
@@ -102,7 +102,7 @@ async def folders_form(visit: Visit) -> Form:
 
 
 async def _folders(admin: Admin, number: int) -> Mapping[str, LogDirDescription]:
-    """The folders of a broker by the fields of the form. Raises KafkaError."""
+    """Return the folders of a broker by the fields of the form. Raises KafkaError."""
     told = (await admin.describe_log_dirs([number]))[number]
     if isinstance(told, KafkaError):
         raise told
@@ -110,7 +110,7 @@ async def _folders(admin: Admin, number: int) -> Mapping[str, LogDirDescription]
 
 
 def _wanted(form: Mapping[str, str], folders: Mapping[str, LogDirDescription]) -> set[str]:
-    """Return the fields of the folders that shall be cordoned: those of now, with the boxes that were changed."""
+    """Return the fields of the folders to cordon: the present ones, with the boxes that were changed."""
     there = {field for field, one in folders.items() if one.is_cordoned}
     boxes = {field for field in folders if form.get(field) == "yes"}
     shown = set(form[_SHOWN].splitlines()) if _SHOWN in form else there
@@ -122,7 +122,7 @@ def _word(*, is_cordoned: bool) -> str:
 
 
 async def plan_cordon(visit: Visit) -> Change:
-    """The cluster checks the setting."""
+    """Plan a change of cordoned folders. The cluster checks the setting."""
     number, _ = await broker_named(visit)
     folders = await _folders(visit.admin, number)
     wanted = _wanted(visit.form, folders)
@@ -146,7 +146,10 @@ async def plan_cordon(visit: Visit) -> Change:
 
 
 async def _setting(admin: Admin, number: int, paths: Sequence[str]) -> dict[str, str | None]:
-    """Return the setting for these folders. Without any it goes, unless others would be cordoned without it."""
+    """Return the setting for these folders.
+
+    Without folders the setting is removed, unless another source would then cordon folders.
+    """
     if paths:
         return {CORDONED: ",".join(paths)}
     entries = await admin.describe_configs(BROKER_RESOURCE, str(number))
@@ -167,7 +170,7 @@ def _cordoned(folders: Mapping[str, LogDirDescription]) -> set[str]:
 async def _cordon(
     number: int, shown: Collection[str], changes: Mapping[str, str | None], count: int, visit: Visit
 ) -> Done:
-    """Write the whole list, so none of it may have changed."""
+    """Write the whole list. Raises Outdated if any of it has changed."""
     now = _cordoned(await _folders(visit.admin, number))
     if now != shown:
         paths = ", ".join(sorted(now ^ set(shown)))

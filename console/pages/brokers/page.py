@@ -1,4 +1,4 @@
-"""Brokers: how full their folders are, what they hold, and their settings with where they come from."""
+"""The pages of brokers: usage of folders, replicas, and settings with their sources."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from ...live.snapshots import ClusterSnapshot
 from ...settings import SettingRow, setting_rows
 
 FULL: Final = 0.9
-"""From here on a folder is marked: retention may not make room in time."""
+"""The used part from which a folder is marked: retention may not make room in time."""
 
 
 @dataclass(frozen=True, slots=True)
 class FolderRow:
-    """A data folder. Bytes are None where the broker does not tell them."""
+    """A data folder. Numbers of bytes are None if the broker does not report them."""
 
     broker: int
     path: str
@@ -32,23 +32,23 @@ class FolderRow:
 
     @property
     def used(self) -> float | None:
-        """The part of the volume that is taken, by whatever it is."""
+        """The used part of the volume, by any files."""
         return None if not self.total or self.free is None else 1 - self.free / self.total
 
     @property
     def used_text(self) -> str:
-        """In percent."""
+        """The used part in percent."""
         return "" if self.used is None else f"{self.used:.0%}"
 
     @property
     def is_full(self) -> bool:
-        """Whether somebody should look."""
+        """True if the folder is marked as full."""
         return self.used is not None and self.used >= FULL
 
 
 @dataclass(frozen=True, slots=True)
 class BrokersPage:
-    """What the list shows. `silent`: why a broker did not tell of its folders."""
+    """The model of the list. `silent` maps brokers to the reason why they did not report folders."""
 
     folders: Sequence[FolderRow]
     silent: Mapping[int, str]
@@ -67,7 +67,7 @@ class ReplicaRow:
 
 @dataclass(frozen=True, slots=True)
 class BrokerPage:
-    """What the page of one broker shows."""
+    """The model of the page of one broker."""
 
     id: int
     address: str
@@ -80,7 +80,7 @@ class BrokerPage:
 
 
 def folder_rows(broker: int, folders: Sequence[LogDirDescription]) -> list[FolderRow]:
-    """The folders of a broker as tables show them."""
+    """Return the table rows of a broker's folders."""
     return [
         FolderRow(
             broker,
@@ -97,7 +97,7 @@ def folder_rows(broker: int, folders: Sequence[LogDirDescription]) -> list[Folde
 
 
 def replica_rows(folders: Sequence[LogDirDescription]) -> list[ReplicaRow]:
-    """All replicas of a broker, the largest first."""
+    """Return the table rows of all replicas of a broker, the largest first."""
     rows = [
         ReplicaRow(name.topic, f"{name.topic}-{name.partition}", one.path, size)
         for one in folders
@@ -107,7 +107,7 @@ def replica_rows(folders: Sequence[LogDirDescription]) -> list[ReplicaRow]:
 
 
 def addresses_of(snapshot: ClusterSnapshot) -> dict[int, str]:
-    """Where brokers listen; empty for those that take no part."""
+    """Return the brokers' addresses; empty for brokers that are fenced."""
     live = {one.id: f"{one.host}:{one.port}" for one in snapshot.cluster.brokers}
     return dict(sorted((live | dict.fromkeys(snapshot.cluster.fenced, "")).items()))
 
@@ -115,7 +115,7 @@ def addresses_of(snapshot: ClusterSnapshot) -> dict[int, str]:
 def brokers_page(
     snapshot: ClusterSnapshot, told: Mapping[int, Sequence[LogDirDescription] | KafkaError]
 ) -> BrokersPage:
-    """All folders, by broker."""
+    """Return the model of the list, with all folders by broker."""
     folders: list[FolderRow] = []
     silent: dict[int, str] = {}
     for broker, answer in sorted(told.items()):
@@ -127,14 +127,14 @@ def brokers_page(
 
 
 async def show(visit: Visit) -> Rendered:
-    """The list."""
+    """Return the page with the list."""
     snapshot = await visit.sampler.snapshot()
     told = await visit.admin.describe_log_dirs()
     return Rendered("Brokers", "brokers.html", brokers_page(snapshot, told))
 
 
 async def broker_named(visit: Visit) -> tuple[int, str]:
-    """Id and address of the broker that the address names. Raises BadQuestion and NotThere."""
+    """Return id and address of the broker that the address names. Raises BadQuestion and NotThere."""
     number = visit.number("id", least=0, most=2**31 - 1)
     addresses = addresses_of(await visit.sampler.snapshot())
     if number not in addresses:
@@ -143,7 +143,7 @@ async def broker_named(visit: Visit) -> tuple[int, str]:
 
 
 async def show_one(visit: Visit) -> Rendered:
-    """The page of one broker. Raises NotThere."""
+    """Return the page of one broker. Raises NotThere."""
     number, address = await broker_named(visit)
     told, settings = await asyncio.gather(
         visit.admin.describe_log_dirs([number]),
@@ -166,7 +166,7 @@ async def show_one(visit: Visit) -> Rendered:
 
 
 async def _or_refusal(visit: Visit, broker: int) -> list[ConfigEntry] | KafkaError:
-    """The settings of a broker, or why they are not told."""
+    """Return the settings of a broker, or the error."""
     try:
         return await visit.admin.describe_configs(BROKER_RESOURCE, str(broker))
     except KafkaError as error:

@@ -1,4 +1,4 @@
-"""Consumer groups, classic and KIP-848: who is in them, how far behind they are, and how to move them."""
+"""The area "Groups": members and lag of consumer groups, classic and KIP-848, and moves of their offsets."""
 
 from __future__ import annotations
 

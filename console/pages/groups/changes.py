@@ -1,4 +1,4 @@
-"""What may be done to groups: their offsets moved, and groups deleted."""
+"""Changes of groups: moved offsets and deleted groups."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ WHERE: Mapping[str, str] = {
     "back by": "shift",
     "time": "timestamp",
 }
-"""What a person chooses, and the kind of the target."""
+"""The choices of the form, each with the kind of its target."""
 
 
 # ------------------------------------------------------------ seek
 
 
 async def seek_form(visit: Visit) -> Form:
-    """Where to."""
+    """Return the form for the new offsets."""
     name = visit.exact("name")
     return Form(
         f"Move the offsets of {name}",
@@ -61,7 +61,7 @@ async def seek_form(visit: Visit) -> Form:
 
 
 def target_of(visit: Visit) -> Target:
-    """What the form says. Raises BadQuestion."""
+    """Return the target that the form names. Raises BadQuestion."""
     chosen = visit.text("to", "start")
     kind = WHERE.get(chosen)
     if kind is None:
@@ -82,7 +82,7 @@ def _time_ms(text: str) -> int:
 
 
 async def chosen_partitions(visit: Visit, known: Offsets) -> list[TopicPartition]:
-    """Return the partition of the form, else all of the topic, else all that the group has offsets of.
+    """Return the partition of the form, else all of the topic, else all for which the group has offsets.
 
     `kafka-consumer-groups.sh` has the same rule. Raises BadQuestion, and NotThere for a topic.
     """
@@ -107,7 +107,7 @@ async def _no_members(admin: Admin, group: str) -> None:
 
 
 def seek_differences(before: Offsets, after: Offsets) -> list[Difference]:
-    """Return the offsets of a group that are moved, as they are and as they will be."""
+    """Return the preview of the offsets that move, before and after."""
     return [
         Difference(
             f"{one.topic}-{one.partition}",
@@ -119,13 +119,13 @@ def seek_differences(before: Offsets, after: Offsets) -> list[Difference]:
 
 
 def seek_command(group: str, after: Offsets) -> str:
-    """The same on the command line."""
+    """Return the command that moves the offsets."""
     topics = [word for one in offset_words(after) for word in option("--topic", one)]
     return command("group", "seek", names=[group], options=topics)
 
 
 async def plan_seek(visit: Visit) -> Change:
-    """A dry run."""
+    """Plan new offsets of a group, without committing them."""
     group, target = visit.exact("name"), target_of(visit)
     before = await visit.admin.committed_offsets(group)
     await _no_members(visit.admin, group)
@@ -162,7 +162,7 @@ async def _seek(
 
 
 async def deletion_form(visit: Visit) -> Form:
-    """Its name once more."""
+    """Return the form that asks for the group's name."""
     name = visit.exact("name")
     return Form(
         f"Delete {name}",
@@ -172,7 +172,7 @@ async def deletion_form(visit: Visit) -> Form:
 
 
 async def plan_deletion(visit: Visit) -> Change:
-    """What goes."""
+    """Plan the deletion of a group."""
     name = visit.exact("name")
     visit.confirm(name)
     differences = await _deletion(visit.admin, name)
@@ -186,7 +186,8 @@ async def plan_deletion(visit: Visit) -> Change:
 
 
 async def _deletion(admin: Admin, name: str) -> list[Difference]:
-    """Return what goes with a group. Raises NotThere, BadQuestion for a group with members, and KafkaError."""
+    """Return the preview of a group's deletion. Raises NotThere, BadQuestion for a group with members, and
+    KafkaError."""
     if name not in {one.group_id for one in await admin.list_groups()}:
         raise NotThere(f"there is no group {name!r}")
     await _no_members(admin, name)
@@ -198,7 +199,7 @@ async def _deletion(admin: Admin, name: str) -> list[Difference]:
 
 
 async def _delete(name: str, shown: Sequence[Difference], visit: Visit) -> Done:
-    """Raises KafkaError where the cluster refused."""
+    """Delete the group. Raises KafkaError if the cluster refuses."""
     check_as_shown(shown, await _deletion(visit.admin, name))
     for refused in (await visit.admin.delete_groups([name])).values():
         if isinstance(refused, KafkaError):

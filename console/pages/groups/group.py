@@ -1,4 +1,4 @@
-"""One group: its members with what they own, and how far behind it is in each partition."""
+"""The page of one group: its members and their partitions, and the lag of each partition."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ from .listing import lag_text
 
 CHART_S: Final = 600.0
 REMEMBERED_MAX: Final = 100
-"""Groups whose lag is remembered: those that somebody looked at last."""
+"""The most groups whose lag is remembered: those shown most recently."""
 TOPICS_DRAWN_MAX: Final = 6
 
 
 @dataclass(frozen=True, slots=True)
 class MemberRow:
-    """A member. `partitions` names what it owns, topic by topic."""
+    """A member in the table; `partitions` lists its partitions topic by topic."""
 
     id: str
     instance: str
@@ -40,7 +40,7 @@ class MemberRow:
 
 @dataclass(frozen=True, slots=True)
 class LagRow:
-    """A partition in the table. Numbers are None where nobody told."""
+    """A partition in the table. Unknown numbers are None."""
 
     topic: str
     partition: int
@@ -52,7 +52,7 @@ class LagRow:
 
 @dataclass(frozen=True, slots=True)
 class GroupPage:
-    """What the template shows."""
+    """The model of the template."""
 
     name: str
     state: str
@@ -69,14 +69,14 @@ class GroupPage:
 
 
 class LagHistory:
-    """The lag of groups by topic, as pages saw it, within bounds."""
+    """The lag of groups by topic, as pages saw it, within limits."""
 
     def __init__(self, now: Callable[[], float] = time.time) -> None:
         self._now = now
         self._groups: OrderedDict[str, dict[str, deque[tuple[float, float | None]]]] = OrderedDict()
 
     def note(self, group: GroupReport) -> None:
-        """Remember what was just seen."""
+        """Add the lag of a group."""
         name, now_s = group.group.group_id, self._now()
         topics = self._groups.setdefault(name, {})
         self._groups.move_to_end(name)
@@ -86,18 +86,18 @@ class LagHistory:
             topics.setdefault(topic, deque(maxlen=SAMPLES_MAX)).append((now_s, lag))
 
     def series(self, name: str) -> list[Series]:
-        """One for each topic, the greatest lag first. So many can be told apart; the others are not drawn."""
+        """Return the series of the topics with the most lag. The chart cannot distinguish more lines."""
         topics = [Series(topic, tuple(points)) for topic, points in self._groups.get(name, {}).items()]
         topics.sort(key=lambda one: -(one.last or 0))
         return topics[:TOPICS_DRAWN_MAX]
 
 
 _HISTORIES: WeakKeyDictionary[Sampler, LagHistory] = WeakKeyDictionary()
-"""One for each console that runs in this process."""
+"""A history for each console in this process."""
 
 
 def member_row(member: GroupMember) -> MemberRow:
-    """A member as the table shows it."""
+    """Return the table row of a member."""
     topics: dict[str, list[int]] = {}
     for one in member.partitions:
         topics.setdefault(one.topic, []).append(one.partition)
@@ -113,13 +113,13 @@ def member_row(member: GroupMember) -> MemberRow:
 
 
 def lag_row(one: PartitionLag) -> LagRow:
-    """A partition as the table shows it."""
+    """Return the table row of a partition."""
     owner = "" if one.member is None else one.member.client_id or one.member.member_id
     return LagRow(*one.partition, one.current, one.end, one.lag, owner)
 
 
 async def show(visit: Visit) -> Rendered:
-    """The page."""
+    """Return the page."""
     name = visit.exact("name")
     (told,) = await report(visit.admin, [name])
     history = _HISTORIES.setdefault(visit.sampler, LagHistory())

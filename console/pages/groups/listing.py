@@ -15,7 +15,8 @@ from ...formats import UNKNOWN, count
 from ...searching import has_words
 
 DESCRIBED_TYPES: Final = ("classic", "consumer")
-"""Share and streams groups are listed; their offsets are kept in other ways."""
+"""The types of groups whose offsets are shown. Share and streams groups keep offsets differently and are only
+listed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,36 +34,36 @@ class GroupRow:
 
 @dataclass(frozen=True, slots=True)
 class GroupsPage:
-    """What the template shows."""
+    """The model of the template."""
 
     paged: Paged[GroupListing]
     rows: Sequence[GroupRow]
     search: str
     total: int
     silent: Mapping[int, str]
-    """By broker why it lists no groups."""
+    """The errors of brokers that listed no groups."""
 
 
 def matching(groups: Sequence[GroupListing], search: str) -> list[GroupListing]:
-    """The groups whose names have all words of the search in them."""
+    """Return the groups whose names contain all words of the search."""
     return [one for one in groups if has_words(one.group_id, search)]
 
 
 def lag_text(told: GroupReport | None) -> str:
-    """Return the lag of a group; `22+` if it is not known of all partitions, a dash if of none."""
+    """Return the lag of a group; `22+` if some partitions' lag is unknown, a dash if all of it is."""
     if told is None or told.total_lag is None:
         return UNKNOWN
     return f"{count(told.total_lag)}{'+' if told.unknown_lags else ''}"
 
 
 async def listed_groups(visit: Visit) -> tuple[list[GroupListing], dict[int, str]]:
-    """Return the groups in order of their names, and by broker why it lists none. Raises KafkaError."""
+    """Return the groups in order of their names, and the errors of brokers that listed none. Raises KafkaError."""
     groups, silent = joined(await visit.admin.list_groups_by_broker())
     return sorted({one.group_id: one for one in groups}.values(), key=lambda one: one.group_id), silent
 
 
 def group_row(group: GroupListing, reports: Mapping[str, GroupReport]) -> GroupRow:
-    """A group as the list shows it."""
+    """Return the table row of a group."""
     told = reports.get(group.group_id)
     return GroupRow(
         group.group_id,
@@ -76,19 +77,19 @@ def group_row(group: GroupListing, reports: Mapping[str, GroupReport]) -> GroupR
 
 
 async def reports_of(visit: Visit, groups: Sequence[GroupListing]) -> dict[str, GroupReport]:
-    """Members and lag of these groups. One that is gone meanwhile, or refuses, is left out."""
+    """Return members and lag of these groups. Groups that were deleted meanwhile, or refused, are left out."""
     found = {}
     for one in groups:
         if one.type in DESCRIBED_TYPES:
             try:
                 (found[one.group_id],) = await report(visit.admin, [one.group_id])
-            except KafkaError:  # the list is worth more than the lag of one group
+            except KafkaError:  # One group's error must not hide the list.
                 continue
     return found
 
 
 async def show(visit: Visit) -> Rendered:
-    """The page. Members and lag are asked for the groups on this page alone."""
+    """Return the page. Members and lag are requested only for the groups on this page."""
     groups, silent = await listed_groups(visit)
     search = visit.text("q")
     paged = visit.paged(matching(groups, search))

@@ -1,4 +1,5 @@
-"""Messages: the records of a topic by offset, time or as they come, filtered on the server, and one sent."""
+"""The area "Messages": a topic's records by offset, by time or live, filtered on the server; and sending of a
+record."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Which records are looked for: by a pattern in key or value, by a JSON path, by a header. Pure.
+"""Filters of records: by a pattern in key or value, by a JSON path, by a header. Pure.
 
-Patterns are RE2's, whose matching takes time linear in the text whatever somebody types.
+Patterns are RE2's, whose matching takes linear time for any pattern.
 """
 
 from __future__ import annotations
@@ -16,16 +16,16 @@ from ...schemas.decoding import Decoded
 
 PATTERN_BYTES_MAX: Final = 4096
 SEARCHED_BYTES_MAX: Final = 4 * 1024 * 1024
-"""Of a value: what lies behind is not looked at."""
+"""The most bytes of a value that are searched."""
 _STEP = re.compile(r"\.([A-Za-z0-9_$-]+)|\[(\d+)\]|\['([^']*)'\]")
 
 Test = Callable[[ConsumerRecord, Decoded | None], bool]
-"""Gets also what the value means by its schema, where it names one and somebody wants to know."""
+"""A test of a record; it also gets the value decoded by its schema, if it names one and decoding is wanted."""
 Path = Sequence[str | int]
 
 
 def filters_of(*, key: str, value: str, json: str, header: str) -> list[Test]:
-    """What a record must pass, all of it. Empty texts ask for nothing. Raises BadQuestion."""
+    """Return the tests that a record must pass. Empty texts add no test. Raises BadQuestion."""
     tests: list[Test] = []
     if key:
         in_key = _pattern(key, "the pattern of the key")
@@ -41,8 +41,10 @@ def filters_of(*, key: str, value: str, json: str, header: str) -> list[Test]:
 
 
 def path_of(text: str) -> Path:
-    """The steps of `$.order.items[0].sku`: names behind points or as `['any name']`, and places in lists. Raises
-    BadQuestion."""
+    """Parse the steps of `$.order.items[0].sku`: names after points or as `['any name']`, and places in lists.
+
+    Raises BadQuestion.
+    """
     if not text.startswith("$"):
         raise BadQuestion(f"a JSON path begins with $, as $.order.items[0].sku, not {text[:60]!r}")
     steps: list[str | int] = []
@@ -58,7 +60,7 @@ def path_of(text: str) -> Path:
 
 
 def found_at(document: Any, path: Path) -> list[Any]:
-    """Return all that is there: one thing or nothing, and several where names stand twice."""
+    """Return all values at the path: one or none, and several where names are duplicates."""
     found = [document]
     for step in path:
         found = [part for one in found for part in _parts_at(one, step)]
@@ -70,14 +72,16 @@ def _parts_at(document: Any, step: str | int) -> list[Any]:
         return [document[step]] if isinstance(document, list) and step < len(document) else []
     if isinstance(document, dict):
         return [document[step]] if step in document else []
-    if isinstance(document, tuple):  # an object with equal names
+    if isinstance(document, tuple):  # an object with duplicate names
         return [value for name, value in document if name == step]
     return []
 
 
 def _path_test(text: str) -> Test:
-    """Return the test of `$.path`, which is there, or of `$.path = value`, which is equal: as JSON, or else as text. A
-    decoded document goes before bytes."""
+    """Return the test of `$.path`, which must exist, or of `$.path = value`, which must be equal as JSON or as text.
+
+    A decoded document goes before the bytes.
+    """
     where, equals, wanted = text.partition("=")
     path, wanted = path_of(where.strip()), wanted.strip()
 
@@ -105,7 +109,7 @@ def _equals(found: Any, wanted: str) -> bool:
 
 
 def _header_test(text: str) -> Test:
-    """`name` is there, or `name = pattern` is found in one of that name."""
+    """Return the test of `name`, which must exist, or of `name = pattern`, which must match a header of that name."""
     name, equals, pattern = (part.strip() for part in text.partition("="))
     compiled = _pattern(pattern, "the pattern of the header") if equals else None
 

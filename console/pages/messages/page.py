@@ -1,4 +1,4 @@
-"""The page of messages: what was asked for, the records, and where it goes on."""
+"""The page of messages: the question, the records, and the address of further ones."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from .question import NEWEST, OFFSET, TIME, WHERE, Question, begin_at, question_
 from .reading import MessagesRead, outcomes_of, read
 
 YEAR_9999_MS: Final = 253_402_300_799_000
-"""Producers may claim any time; calendars end here."""
+"""The last time that calendars have; producers may send any time."""
 HEADERS_MAX: Final = 100
-"""Of one record: a megabyte has a hundred thousand headers."""
+"""The most headers of a record that are shown: a megabyte has a hundred thousand headers."""
 HEADER_CHARACTERS_MAX: Final = 64 * 1024
-"""Of the headers of one record, as they are shown."""
+"""The most characters that the shown headers of a record have."""
 DECODING_S: Final = 4.0
-"""For all that a page shows."""
+"""Seconds for decoding all values of a page."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +39,11 @@ class HeaderRow:
 
 @dataclass(frozen=True, slots=True)
 class MessageRow:
-    """A record. `mark` says what became of its transaction, if it is in one. `written_s` is None for a time that no
-    calendar has; `written_ms` is the number that is stored, -1 for none."""
+    """A record in the table.
+
+    `mark` describes its transaction, if it is in one. `written_s` is None for a time beyond the calendar; `written_ms`
+    is the stored number, -1 for none.
+    """
 
     partition: int
     offset: int
@@ -57,7 +60,7 @@ class MessageRow:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MessagesPage:
-    """What the template shows."""
+    """The model of the template."""
 
     topics: Sequence[str]
     question: Question | None
@@ -81,7 +84,7 @@ def message_row(
     key: Decoded | None = None,
     value: Decoded | None = None,
 ) -> MessageRow:
-    """A record as the table shows it; `key` and `value` are what those mean by their schemas."""
+    """Return the table row of a record; `key` and `value` are decoded by their schemas."""
     headers = _header_rows(record, shows_as)
     where = {"topic": record.topic, "partition": record.partition, "offset": record.offset}
     return MessageRow(
@@ -100,7 +103,7 @@ def message_row(
 
 
 def _header_rows(record: ConsumerRecord, shows_as: str) -> list[HeaderRow]:
-    """The first headers, within HEADERS_MAX and HEADER_CHARACTERS_MAX."""
+    """Return the first headers, within HEADERS_MAX and HEADER_CHARACTERS_MAX."""
     rows: list[HeaderRow] = []
     left = HEADER_CHARACTERS_MAX
     for name, value in record.headers[:HEADERS_MAX]:
@@ -113,7 +116,8 @@ def _header_rows(record: ConsumerRecord, shows_as: str) -> list[HeaderRow]:
 
 
 def mark_of(record: ConsumerRecord, outcomes: Sequence[TransactionOutcome]) -> str:
-    """What became of the transaction of a record, of those of its partition; empty for none, and if nobody knows."""
+    """Return the outcome of a record's transaction, found in its partition's outcomes; empty if there is none or it
+    is unknown."""
     place = bisect_right(outcomes, record.offset, key=lambda one: one.first_offset) - 1
     if place < 0 or record.offset >= outcomes[place].next_offset:
         return ""
@@ -126,7 +130,7 @@ def mark_of(record: ConsumerRecord, outcomes: Sequence[TransactionOutcome]) -> s
 
 
 def chosen(records: Sequence[ConsumerRecord], question: Question) -> list[ConsumerRecord]:
-    """Those that the page shows: the newest first where the newest were asked for."""
+    """Return the records of the page, the newest first if the newest were asked for."""
     ordered = sorted(records, key=lambda one: (one.timestamp_ms, one.partition, one.offset))
     if question.where == NEWEST:
         return ordered[: -question.count - 1 : -1]
@@ -134,12 +138,12 @@ def chosen(records: Sequence[ConsumerRecord], question: Question) -> list[Consum
 
 
 async def show(visit: Visit) -> Rendered:
-    """The page as it is now."""
+    """Return the page."""
     return await _shown(visit, is_live=False)
 
 
 async def show_live(visit: Visit) -> Rendered:
-    """The newest records, again and again."""
+    """Return the page of the newest records, which is refreshed."""
     return await _shown(visit, is_live=True)
 
 
@@ -175,7 +179,7 @@ async def _shown(visit: Visit, *, is_live: bool) -> Rendered:
     for record, key, value in zip(records, keys, values, strict=True):
         mark = mark_of(record, outcomes.get(TopicPartition(record.topic, record.partition), ()))
         rows.append(message_row(record, question.shows_as, mark, key=key, value=value))
-        await asyncio.sleep(0)  # others get a turn between two records
+        await asyncio.sleep(0)  # Let other tasks run between two records.
     model = MessagesPage(
         topics=topics,
         question=question,
@@ -194,7 +198,7 @@ async def _shown(visit: Visit, *, is_live: bool) -> Rendered:
 
 
 def further(question: Question, reading: MessagesRead, ends: Mapping[TopicPartition, int]) -> str:
-    """The address at which it goes on. Several partitions do not go on at one offset, so they have none."""
+    """Return the address of further records; empty for several partitions, which do not continue at one offset."""
     if question.where == NEWEST or question.partition is None:
         return ""
     ((partition, offset),) = reading.next.items() or (((None, 0)),)
@@ -204,7 +208,10 @@ def further(question: Question, reading: MessagesRead, ends: Mapping[TopicPartit
 
 
 async def partitions_of(visit: Visit, question: Question) -> list[TopicPartition]:
-    """Those that are read. Raises NotThere, BadQuestion. A consumer's question would create a topic."""
+    """Return the partitions to read.
+
+    The snapshot is used because a consumer's metadata request would create a topic. Raises NotThere, BadQuestion.
+    """
     topic = await visit.topic(question.topic)
     indexes = sorted(topic.partitions)
     if question.partition is not None:
@@ -220,7 +227,7 @@ Offsets = dict[TopicPartition, int]
 
 
 async def _bounds(visit: Visit, places: Sequence[TopicPartition]) -> tuple[Offsets, Offsets, Offsets]:
-    """Start, end and last stable offset of the partitions that tell them. Raises KafkaError if none does."""
+    """Return start, end and last stable offset of the partitions that report them. Raises KafkaError if none does."""
     starts = await visit.admin.list_offsets(dict.fromkeys(places, EARLIEST))
     ends = await visit.admin.list_offsets(dict.fromkeys(places, LATEST))
     stable = await visit.admin.list_offsets(dict.fromkeys(places, LATEST), read_committed=True)
@@ -244,7 +251,7 @@ def _numbers(found: Found, places: Sequence[TopicPartition]) -> Offsets:
 async def _decoded(
     visit: Visit, question: Question, records: Sequence[ConsumerRecord]
 ) -> tuple[Sequence[Decoded | None], Sequence[Decoded | None]]:
-    """What keys and values mean by their schemas, as far as somebody knows and wants to."""
+    """Return keys and values decoded by their schemas, as far as this is wanted and possible."""
     if visit.schemas is None or question.shows_as not in DECODED_AS:
         nothing = [None] * len(records)
         return nothing, nothing

@@ -1,4 +1,4 @@
-"""Bytes of keys, values and headers as pages show them: by their schema, JSON, text, or hex. Pure."""
+"""Bytes of keys, values and headers as pages show them: decoded by a schema, or as JSON, text, or hex. Pure."""
 
 from __future__ import annotations
 
@@ -12,17 +12,19 @@ from ...schemas.decoding import Decoded
 
 FORMATS: Final = ("auto", "text", "json", "hex")
 DECODED_AS: Final = ("auto", "json")
-"""Those for which a schema registry is asked."""
+"""The formats for which a schema registry is asked."""
 HEX_BYTES_MAX: Final = 4096
-"""Of more bytes a page of hex is of no use to people."""
+"""The most bytes that are shown as hex."""
 _HEX_LINE: Final = 32
 
 
 @dataclass(frozen=True, slots=True)
 class Payload:
-    """The part of some bytes that a page shows. `text` is None where there were none at all; `hidden` bytes are left
-    out. `note` says that a document is cut or not indented. `schema` names the schema that the bytes were read by, or
-    `trouble` says why that did not help."""
+    """The shown part of some bytes.
+
+    `text` is None for null; `hidden` bytes are left out. `note` says that a document is cut or not indented. `schema`
+    names the schema that decoded the bytes, or `trouble` says why decoding failed.
+    """
 
     kind: str
     text: str | None
@@ -34,8 +36,11 @@ class Payload:
 
 
 def payload(data: bytes | None, wanted: str = "auto", decoded: Decoded | None = None) -> Payload:
-    """Return bytes for a page. JSON and decoded documents are laid out, unless text or hex is wanted; other text is
-    UTF-8, and all else is hex. Raises BadQuestion for an unknown format."""
+    """Format bytes for a page.
+
+    JSON and decoded documents are laid out, unless text or hex is wanted; other text is UTF-8, and other bytes are hex.
+    Raises BadQuestion for an unknown format.
+    """
     if decoded is None or data is None or wanted not in DECODED_AS:
         return _as_bytes(data, wanted)
     if decoded.trouble:
@@ -67,12 +72,12 @@ def _as_bytes(data: bytes | None, wanted: str) -> Payload:
 
 
 def _may_be_json(data: bytes) -> bool:
-    """Whether it is an object or a list, if it is JSON, of a length that a page shows whole."""
+    """Return whether the bytes, if they are JSON, are an object or list that is short enough to be shown whole."""
     return len(data) <= PAYLOAD_BYTES_MAX and data.lstrip()[:1] in (b"{", b"[")
 
 
 def _as_text(data: bytes, wanted: str) -> Payload:
-    """Bytes as UTF-8 where they are that, else as hex."""
+    """Return bytes as UTF-8 if they are valid, else as hex."""
     if wanted != "hex":
         text = _text(data[:PAYLOAD_BYTES_MAX], is_whole=len(data) <= PAYLOAD_BYTES_MAX)
         if text is not None:
@@ -86,7 +91,7 @@ def _as_text(data: bytes, wanted: str) -> Payload:
 
 
 def _text(data: bytes, *, is_whole: bool) -> str | None:
-    """Text, unless there are bytes in it that people cannot read. A character may be cut at the end."""
+    """Return the text, unless it contains unreadable bytes. The last character may be cut."""
     try:
         text = data.decode()
     except UnicodeDecodeError as error:

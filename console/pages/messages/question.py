@@ -1,4 +1,4 @@
-"""What a visitor wants to see of a topic: where to begin, how much, and which records. Pure."""
+"""Questions about the records of a topic: where to begin, how many, and which records. Pure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ WHERE: Final = (NEWEST, START, OFFSET, TIME)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Question:
-    """`at` is an offset, or a time in ms since 1970; `texts` are the filters as they were typed."""
+    """A question: `at` is an offset, or a time in ms since 1970; `texts` are the filters as they were typed."""
 
     topic: str
     partition: int | None
@@ -35,11 +35,11 @@ class Question:
 
     @property
     def looks_into_values(self) -> bool:
-        """Whether a filter wants to know what values mean by their schemas."""
+        """True if a filter needs values decoded by their schemas."""
         return bool(self.texts.get("json"))
 
     def address(self, path: str = "/messages") -> str:
-        """That of the same question."""
+        """Return the address of this question."""
         given: dict[str, object] = {
             "topic": self.topic,
             "partition": self.partition,
@@ -53,7 +53,7 @@ class Question:
         return link(path, **given)
 
     def command(self) -> str:
-        """What reads the same on the command line, filters left out."""
+        """Return the command that reads the same records, without the filters."""
         where = {
             NEWEST: f"-{self.count}",
             START: "beginning",
@@ -68,7 +68,7 @@ class Question:
 
 
 def question_of(visit: Visit) -> Question:
-    """What the address asks. Raises BadQuestion."""
+    """Return the question in the address. Raises BadQuestion."""
     where = visit.text("from", NEWEST)
     if where not in WHERE:
         raise BadQuestion(f"'from' is one of {', '.join(WHERE)}, not {where[:40]!r}")
@@ -94,7 +94,7 @@ def question_of(visit: Visit) -> Question:
 
 
 def time_ms(text: str) -> int:
-    """A time as ISO 8601 writes it, UTC without a zone, or in ms since 1970. Raises BadQuestion."""
+    """Parse a time in ISO 8601, UTC without a zone, or in ms since 1970. Raises BadQuestion."""
     try:
         found = int(text) if text.isdecimal() and len(text) > 8 else iso_time_ms(text)
     except ValueError:
@@ -110,7 +110,7 @@ def begin_at(
     ends: Mapping[TopicPartition, int],
     by_time: Mapping[TopicPartition, int],
 ) -> dict[TopicPartition, int]:
-    """The offset at which each partition is read from on; those where nothing is left are left out."""
+    """Return the offset at which reading of each partition begins; partitions without records left are left out."""
     found = {}
     for one, end in ends.items():
         start = starts[one]

@@ -1,4 +1,4 @@
-"""Reads records for a page: within a number, a time and bytes, by a consumer of its own without a group."""
+"""Reading of records for a page, by a separate consumer without a group, within limits of number, time and bytes."""
 
 from __future__ import annotations
 
@@ -17,43 +17,43 @@ from ...schemas.decoding import Decoded
 from .filters import Test
 
 READERS_MAX: Final = 4
-"""Pages that read at a time; others wait for their turn."""
+"""The most pages that read at a time; other pages wait."""
 READ_S: Final = 8.0
 SCANNED_RECORDS_MAX: Final = 200_000
 SCANNED_BYTES_MAX: Final = 256 * 1024 * 1024
 KEPT_BYTES_MAX: Final = 64 * 1024 * 1024
-"""Of records that pass: what a page keeps until it is rendered."""
+"""The most bytes of matching records that a page keeps until it is rendered."""
 OUTCOMES_S: Final = 3.0
 OUTCOMES_BYTES_MAX: Final = 64 * 1024 * 1024
-"""What is read for the markers of the transactions of one page."""
+"""The most bytes that are read to find the markers of one page's transactions."""
 _FETCH_BYTES: Final = 1024 * 1024
-"""Of one partition at a time."""
+"""The most bytes of one partition per fetch."""
 _FETCHES_BYTES: Final = 4 * _FETCH_BYTES
-"""Of all partitions that a broker leads."""
+"""The most bytes per fetch from a broker."""
 _POLL_MS: Final = 500
 
 Decode = Callable[[bytes | None], Awaitable[Decoded | None]]
 
 _TURNS: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
-"""One for each console, whoever is signed in there: each has an event loop of its own."""
+"""The limits of concurrent readers, one for each console, which has its own event loop."""
 
 
 @dataclass(slots=True)
 class MessagesRead:
-    """What was read. `next` is where each partition goes on; `trouble` says why it ended early, if it did."""
+    """The result of reading. `next` maps partitions to the next offset; `trouble` is the reason for an early end."""
 
     records: list[ConsumerRecord] = field(default_factory=list)
     scanned: int = 0
     next: dict[TopicPartition, int] = field(default_factory=dict)
     trouble: str = ""
     undecoded: int = 0
-    """Values that their schemas did not help with, so that no filter found anything in them."""
+    """The number of values that could not be decoded, so that filters found nothing in them."""
     first_undecoded: str = ""
     _scanned_bytes: int = 0
     _kept_bytes: int = 0
 
     def take(self, one: ConsumerRecord, tests: Sequence[Test], decoded: Decoded | None = None) -> None:
-        """Keep it if it passes."""
+        """Count a record, and keep it if it passes the tests."""
         if decoded is not None and decoded.trouble:
             self.undecoded += 1
             self.first_undecoded = self.first_undecoded or f"{decoded.label}: {decoded.trouble}"
@@ -68,7 +68,7 @@ class MessagesRead:
 
     @property
     def bound_reached(self) -> str:
-        """Which bound says that it is enough; empty while none does."""
+        """The limit that was reached, as text; empty while there is none."""
         if self.scanned >= SCANNED_RECORDS_MAX:
             return f"stopped after {SCANNED_RECORDS_MAX:,} records"
         if self._scanned_bytes >= SCANNED_BYTES_MAX:
@@ -88,9 +88,9 @@ async def read(
     is_committed_only: bool = False,
     decode: Decode | None = None,
 ) -> MessagesRead:
-    """From `begin` on, up to `ends`: at most `count` records that pass, or all of them. Raises KafkaError.
+    """Read from `begin` up to `ends`: at most `count` records that pass, or all of them.
 
-    With `decode` the tests get what values mean by their schemas.
+    With `decode` the tests get values decoded by their schemas. Raises KafkaError.
     """
     turns = _TURNS.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(READERS_MAX))
     reading = MessagesRead(next=dict(begin))
@@ -122,7 +122,8 @@ async def read(
 async def outcomes_of(
     connection: Mapping[str, Any], records: Sequence[ConsumerRecord]
 ) -> dict[TopicPartition, list[TransactionOutcome]]:
-    """What became of the transactions of these records, as far as it is found within a time and bytes."""
+    """Return the outcomes of the transactions of these records, as far as they are found within limits of time and
+    bytes."""
     stretches: dict[TopicPartition, tuple[int, int]] = {}
     for one in records:
         place = TopicPartition(one.topic, one.partition)
@@ -140,7 +141,7 @@ async def outcomes_of(
             ) as consumer,
         ):
             return await consumer.transaction_outcomes(stretches, bytes_max=OUTCOMES_BYTES_MAX)
-    except (TimeoutError, KafkaError):  # the records are worth more than what became of them
+    except (TimeoutError, KafkaError):  # Missing outcomes must not hide the records.
         return {}
 
 
@@ -161,5 +162,5 @@ async def _read_on(
                     break
                 reading.take(one, tests, None if decode is None else await decode(one.value))
         reading.trouble = reading.bound_reached
-        # Markers and what compaction took have offsets, and no records.
+        # Markers and compacted records have offsets, but no records are returned for them.
         left = {one for one in left if await consumer.position(one) < ends[one]}

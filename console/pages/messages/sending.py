@@ -1,4 +1,4 @@
-"""Sends one record."""
+"""The form that sends a record."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from ...formats import link
 
 BYTES_AS = ("text", "base64", "nothing")
 COMMAND_MAX: Final = 64 * 1024
-"""Characters of a command that is shown. A longer one is none for a terminal."""
+"""The most characters of a shown command; a longer one does not suit a terminal."""
 
 
 async def send_form(visit: Visit) -> Form:
-    """What the record has."""
+    """Return the form for a record."""
     return Form(
         "Send a record",
         (
@@ -36,7 +36,7 @@ async def send_form(visit: Visit) -> Form:
 
 
 def bytes_of(visit: Visit, name: str) -> bytes | None:
-    """Key or value as the form says. Raises BadQuestion."""
+    """Return key or value as the form gives it. Raises BadQuestion."""
     kind, text = visit.text(f"{name}_as", "text"), visit.form.get(name, "")
     if kind not in BYTES_AS:
         raise BadQuestion(f"'{name}_as' is one of {', '.join(BYTES_AS)}, not {kind[:40]!r}")
@@ -53,7 +53,7 @@ def bytes_of(visit: Visit, name: str) -> bytes | None:
 
 
 def headers_of(text: str) -> list[tuple[str, bytes]]:
-    """Lines `name=value`. A name may stand there again. Raises BadQuestion."""
+    """Parse lines `name=value`. A name may occur several times. Raises BadQuestion."""
     found = []
     for line in filter(None, text.split("\n")):
         name, equals, value = line.partition("=")
@@ -65,7 +65,7 @@ def headers_of(text: str) -> list[tuple[str, bytes]]:
 
 @dataclass(frozen=True, slots=True)
 class OneRecord:
-    """A record as it will be sent. Without a partition the producer chooses one by the key."""
+    """A record to send. Without a partition the producer chooses one by the key."""
 
     partition: int | None
     key: bytes | None
@@ -73,9 +73,9 @@ class OneRecord:
     headers: Sequence[tuple[str, bytes]]
 
     def command(self, topic: str) -> str:
-        """Return the line for a shell that sends the same; nothing for a record that such a line cannot have.
+        """Return the shell command that sends the same record; empty if no command can.
 
-        No word has a zero byte, and `--null` would take an empty key for none as well.
+        No word can have a zero byte, and `--null` would also turn an empty key into null.
         """
         has_zero = any(b"\0" in (part or b"") for part in (self.key, self.value))
         if has_zero or (self.key == b"" and self.value is None):
@@ -92,7 +92,7 @@ class OneRecord:
 
 
 async def plan_sending(visit: Visit) -> Change:
-    """What is sent. Raises NotThere: sending would create the topic."""
+    """Plan to send a record. Raises NotThere for an unknown topic, which sending would create."""
     topic = await visit.topic(visit.required("topic"), age_max_s=0)
     record = OneRecord(
         visit.number("partition") if visit.text("partition") else None,
@@ -129,7 +129,7 @@ def _told(data: bytes | None) -> str:
 
 
 async def _send(topic: TopicInfo, record: OneRecord, visit: Visit) -> Done:
-    """Send it, and wait until all in-sync replicas have it."""
+    """Send the record, and wait until all in-sync replicas have it."""
     await visit.topics_as_shown(topic)
     async with Producer(**visit.connection, acks="all") as producer:
         placed = await producer.send_and_wait(

@@ -1,4 +1,4 @@
-"""The whole key or value of one record, for a file."""
+"""The download of the whole key or value of one record."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from .reading import read
 
 
 async def show(visit: Visit) -> Download:
-    """The bytes as they are in the log."""
+    """Return the bytes as stored in the log."""
     topic, part = visit.required("topic"), visit.text("part", "value")
     if part not in ("key", "value"):
         raise BadQuestion(f"'part' is key or value, not {part[:40]!r}")

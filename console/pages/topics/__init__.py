@@ -1,4 +1,4 @@
-"""Topics: the list of them, one topic with its partitions and settings, and what may be changed."""
+"""The area "Topics": the list of topics, the page of a topic with its partitions and settings, and changes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What may be done to topics: the forms, what would change, and the change."""
+"""Changes of topics: their forms, previews and execution."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from .topic import known, topic_named
 
 PARTITIONS_MAX = 100_000
 SOURCE = "topic"
-"""Of a setting that the topic has of its own."""
+"""The source of settings that belong to the topic."""
 
 
 # ------------------------------------------------------------ create
 
 
 async def creation_form(visit: Visit) -> Form:
-    """What a new topic needs."""
+    """Return the form for a new topic."""
     return Form(
         "Create a topic",
         (
@@ -49,7 +49,7 @@ async def creation_form(visit: Visit) -> Form:
 
 
 def new_topic(visit: Visit) -> NewTopic:
-    """What the form describes. Raises BadQuestion."""
+    """Return the topic that the form describes. Raises BadQuestion."""
     partitions = (
         visit.number("partitions", -1, least=1, most=PARTITIONS_MAX) if visit.text("partitions") else -1
     )
@@ -60,7 +60,7 @@ def new_topic(visit: Visit) -> NewTopic:
 
 
 async def plan_creation(visit: Visit) -> Change:
-    """The cluster checks it."""
+    """Plan the creation of a topic. The cluster checks it."""
     topic = new_topic(visit)
     await visit.admin.create_topics([topic], validate_only=True)
     words: list[str] = []
@@ -91,14 +91,14 @@ async def _create(topic: NewTopic, visit: Visit) -> Done:
 
 
 async def settings_form(visit: Visit) -> Form:
-    """The settings that the topic has of its own, as text."""
+    """Return the form with the topic's own settings as text."""
     topic = await topic_named(visit, age_max_s=0)
     own = own_settings(await visit.admin.describe_configs(TOPIC_RESOURCE, topic.name), SOURCE)
     return Form(f"Settings of {topic.name}", settings_fields("settings of this topic", own))
 
 
 async def plan_settings(visit: Visit) -> Change:
-    """The cluster checks the new values."""
+    """Plan a change of settings. The cluster checks the new values."""
     topic = await topic_named(visit, age_max_s=0)
     change = await settings_asked(visit.admin, TOPIC_RESOURCE, topic.name, SOURCE, visit.form)
     await change.check(visit.admin)
@@ -126,7 +126,7 @@ async def _alter_settings(
 
 
 async def partitions_form(visit: Visit) -> Form:
-    """How many there shall be."""
+    """Return the form for the number of partitions."""
     topic = await topic_named(visit, age_max_s=0)
     return Form(
         f"More partitions for {topic.name}",
@@ -144,7 +144,7 @@ async def partitions_form(visit: Visit) -> Form:
 
 
 async def plan_partitions(visit: Visit) -> Change:
-    """The cluster checks it."""
+    """Plan to add partitions. The cluster checks the number."""
     topic, total = await topic_named(visit, age_max_s=0), visit.number("total", least=1, most=PARTITIONS_MAX)
     await visit.admin.create_partitions(topic.name, total, validate_only=True)
     return Change(
@@ -171,7 +171,7 @@ async def _add_partitions(topic: TopicInfo, total: int, visit: Visit) -> Done:
 
 
 async def trim_form(visit: Visit) -> Form:
-    """Where the records shall begin."""
+    """Return the form for the new start of the topic."""
     topic = await topic_named(visit, age_max_s=0)
     return Form(
         f"Trim {topic.name}",
@@ -184,7 +184,7 @@ async def trim_form(visit: Visit) -> Form:
 
 
 async def _trimmed(visit: Visit) -> tuple[TopicInfo, dict[TopicPartition, int], list[Difference]]:
-    """Return the topic, the offset for each partition, and what that changes."""
+    """Return the topic, the offset for each partition, and the preview."""
     topic = await topic_named(visit, age_max_s=0)
     indexes = sorted(topic.partitions)
     if visit.text("partition"):
@@ -205,10 +205,10 @@ def trim_plan(
     ends: Mapping[TopicPartition, int | KafkaError],
     below: int,
 ) -> tuple[dict[TopicPartition, int], list[Difference]]:
-    """Return where each partition will begin. Partitions that begin there already, or later, are left alone.
+    """Return the new start of each partition. Partitions that start there already, or later, are left out.
 
-    The end is the one that is shown: what is written after it stays. Raises BadQuestion for a partition that does not
-    tell its offsets, or that ends before the offset.
+    The end is the one that is shown: records written after it stay. Raises BadQuestion for a partition that does not
+    report its offsets, or that ends before the offset.
     """
     before: dict[TopicPartition, int] = {}
     differences = []
@@ -234,7 +234,7 @@ def trim_plan(
 
 
 async def plan_trim(visit: Visit) -> Change:
-    """What goes."""
+    """Plan the deletion of the oldest records."""
     topic, before, differences = await _trimmed(visit)
     return Change(
         title=f"Trim {topic.name}",
@@ -246,7 +246,7 @@ async def plan_trim(visit: Visit) -> Change:
 
 
 async def _trim(topic: TopicInfo, before: Mapping[TopicPartition, int], visit: Visit) -> Done:
-    """Delete what lies below these offsets. Raises KafkaError for a partition that refused."""
+    """Delete the records below these offsets. Raises KafkaError for a partition that refused."""
     await visit.topics_as_shown(topic)
     results = await visit.admin.delete_records(before)
     for refused in results.values():
@@ -259,7 +259,7 @@ async def _trim(topic: TopicInfo, before: Mapping[TopicPartition, int], visit: V
 
 
 async def deletion_form(visit: Visit) -> Form:
-    """Its name once more."""
+    """Return the form that asks for the topic's name."""
     topic = await topic_named(visit, age_max_s=0)
     return Form(
         f"Delete {topic.name}",
@@ -269,7 +269,7 @@ async def deletion_form(visit: Visit) -> Form:
 
 
 async def plan_deletion(visit: Visit) -> Change:
-    """What goes."""
+    """Plan the deletion of a topic."""
     topic = await topic_named(visit, age_max_s=0)
     visit.confirm(topic.name)
     return Change(

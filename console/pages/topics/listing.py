@@ -15,8 +15,11 @@ from ...searching import has_words
 
 @dataclass(frozen=True, slots=True)
 class TopicRow:
-    """A topic in the list. `size` is that of its largest replicas, None where no broker tells. `is_size_part`: some
-    partitions are not in it."""
+    """A topic in the list.
+
+    `size` is that of its largest replicas; None if no broker reports it. `is_size_part` is True if some partitions are
+    not included.
+    """
 
     name: str
     is_internal: bool
@@ -31,7 +34,7 @@ class TopicRow:
 
 @dataclass(frozen=True, slots=True)
 class TopicsPage:
-    """What the template shows."""
+    """The model of the template."""
 
     paged: Paged[TopicInfo]
     rows: Sequence[TopicRow]
@@ -41,7 +44,7 @@ class TopicsPage:
 
 
 def matching(topics: Sequence[TopicInfo], search: str, *, shows_internal: bool) -> list[TopicInfo]:
-    """The topics whose names have all words of the search in them, in order of their names."""
+    """Return the topics whose names contain all words of the search, in order of their names."""
     return [
         one
         for one in sorted(topics, key=lambda one: one.name)
@@ -50,7 +53,7 @@ def matching(topics: Sequence[TopicInfo], search: str, *, shows_internal: bool) 
 
 
 def topic_row(topic: TopicInfo, sizes: Mapping[TopicPartition, int], rates: Rates) -> TopicRow:
-    """A topic as the list shows it."""
+    """Return the table row of a topic."""
     state = state_of(topic)
     known = [sizes[key] for index in topic.partitions if (key := TopicPartition(topic.name, index)) in sizes]
     return TopicRow(
@@ -67,7 +70,7 @@ def topic_row(topic: TopicInfo, sizes: Mapping[TopicPartition, int], rates: Rate
 
 
 def state_of(topic: TopicInfo) -> str:
-    """What is wrong with it; empty when all is well."""
+    """Return the problems of a topic; empty if there is none."""
     partitions = topic.partitions.values()
     leaderless = sum(1 for one in partitions if one.leader == NO_LEADER)
     behind = sum(1 for one in partitions if len(one.isr) < len(one.replicas))
@@ -78,20 +81,20 @@ def state_of(topic: TopicInfo) -> str:
 
 
 def replication_of(topic: TopicInfo) -> str:
-    """The number of replicas, `1 to 3` where partitions differ."""
+    """Return the number of replicas; `1 to 3` where partitions differ."""
     numbers = sorted({len(one.replicas) for one in topic.partitions.values()})
     return " to ".join(map(str, dict.fromkeys((numbers[0], numbers[-1])))) if numbers else ""
 
 
 async def show(visit: Visit) -> Rendered:
-    """The page. Sizes are asked for the rows of this page alone."""
+    """Return the page. Sizes are requested only for the rows of this page."""
     snapshot = await visit.sampler.snapshot()
     search, shows_internal = visit.text("q"), visit.text("internal") == "yes"
     paged = visit.paged(matching(snapshot.topics, search, shows_internal=shows_internal))
     partitions = [TopicPartition(one.name, index) for one in paged.rows for index in one.partitions]
     try:
         sizes = await visit.admin.partition_sizes(partitions) if partitions else {}
-    except KafkaError:  # the list is worth more than the sizes
+    except KafkaError:  # Missing sizes must not hide the list.
         sizes = {}
     rows = [topic_row(one, sizes, visit.sampler.rates) for one in paged.rows]
     model = TopicsPage(paged, rows, search, shows_internal, len(snapshot.topics))

@@ -1,4 +1,4 @@
-"""One topic: its partitions with leaders, in-sync sets, offsets and sizes; its settings and where they come from."""
+"""The page of a topic: leaders, in-sync sets, offsets and sizes of its partitions; settings with their sources."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Offsets = Mapping[TopicPartition, int | KafkaError]
 
 @dataclass(frozen=True, slots=True)
 class PartitionRow:
-    """A partition in the table. Offsets and size are None where nobody told."""
+    """A partition in the table. Unknown offsets and sizes are None."""
 
     index: int
     leader: str
@@ -38,13 +38,13 @@ class PartitionRow:
 
     @property
     def records(self) -> int | None:
-        """Offsets between start and end: at most so many records."""
+        """The number of offsets between start and end, which is at least the number of records."""
         return None if self.start is None or self.end is None else self.end - self.start
 
 
 @dataclass(frozen=True, slots=True)
 class TopicPage:
-    """What the template shows."""
+    """The model of the template."""
 
     name: str
     is_internal: bool
@@ -65,7 +65,7 @@ def partition_row(
     ends: Offsets,
     sizes: Mapping[TopicPartition, int],
 ) -> PartitionRow:
-    """A partition as the table shows it."""
+    """Return the table row of a partition."""
     name = TopicPartition(topic, partition.index)
     return PartitionRow(
         partition.index,
@@ -82,17 +82,17 @@ def partition_row(
 
 
 def known(offset: int | KafkaError | None) -> int | None:
-    """An offset, if the leader told it."""
+    """Return an offset if the leader reported it."""
     return offset if isinstance(offset, int) and offset >= 0 else None
 
 
 async def topic_named(visit: Visit, *, age_max_s: float = WATCHED_S) -> TopicInfo:
-    """The topic that the address names. Raises as `Visit.topic`, and BadQuestion."""
+    """Return the topic that the address names. Raises BadQuestion, and the errors of `Visit.topic`."""
     return await visit.topic(visit.required("name"), age_max_s=age_max_s)
 
 
 async def show(visit: Visit) -> Rendered:
-    """The page. Offsets and sizes are asked for the partitions on this page alone."""
+    """Return the page. Offsets and sizes are requested only for the partitions on this page."""
     topic = await topic_named(visit)
     paged = visit.paged(sorted(topic.partitions.values(), key=lambda one: one.index))
     names = [TopicPartition(topic.name, one.index) for one in paged.rows]

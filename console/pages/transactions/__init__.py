@@ -1,4 +1,4 @@
-"""Transactions: the transactional ids, what each has open, what hangs, and cuts through all partitions."""
+"""The area "Transactions": transactional ids, their open and hanging transactions, and cuts through all partitions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What may be done to transactions: one aborted, and a transactional id deleted."""
+"""Changes of transactions: abort of a transaction, and deletion of a transactional id."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .transaction import described
 
 
 async def abort_form(visit: Visit) -> Form:
-    """Its name once more."""
+    """Return the form that asks for the id."""
     told = await described(visit.admin, visit.exact("id"))
     return Form(
         f"Abort the transaction of {told.transactional_id}",
@@ -25,7 +25,7 @@ async def abort_form(visit: Visit) -> Form:
 
 
 async def _abortable(visit: Visit) -> TransactionDescription:
-    """Raises BadQuestion where nothing is open, or the form names another one."""
+    """Return the open transaction. Raises BadQuestion if none is open, or if the form does not repeat the id."""
     told = await _confirmed(visit)
     if told.state != OPEN:
         raise BadQuestion(f"{told.transactional_id} has no open transaction: it is {told.state}")
@@ -33,7 +33,7 @@ async def _abortable(visit: Visit) -> TransactionDescription:
 
 
 async def plan_abort(visit: Visit) -> Change:
-    """What goes."""
+    """Plan the abort of a transaction."""
     told = await _abortable(visit)
     return Change(
         title=f"Abort the transaction of {told.transactional_id}",
@@ -49,8 +49,10 @@ async def plan_abort(visit: Visit) -> Change:
 
 
 async def _abort(shown: TransactionDescription, visit: Visit) -> Done:
-    """Abort the transaction that was shown: it may have got more partitions. Raises VersionUnsupported of clusters that
-    are not of Ottla."""
+    """Abort the transaction that was shown, even if it has more partitions by now.
+
+    Raises VersionUnsupported on clusters other than Ottla.
+    """
     name = shown.transactional_id
     now = await described(visit.admin, name)
     if now.state != OPEN:
@@ -62,7 +64,7 @@ async def _abort(shown: TransactionDescription, visit: Visit) -> Done:
 
 
 async def deletion_form(visit: Visit) -> Form:
-    """Its name once more."""
+    """Return the form that asks for the id."""
     told = await described(visit.admin, visit.exact("id"))
     return Form(
         f"Delete the transactional id {told.transactional_id}",
@@ -72,7 +74,10 @@ async def deletion_form(visit: Visit) -> Form:
 
 
 async def _deletable(visit: Visit) -> TransactionDescription:
-    """Raises BadQuestion where a transaction has not ended, or the form names another one."""
+    """Return the transactional id's state.
+
+    Raises BadQuestion if a transaction has not ended, or if the form does not repeat the id.
+    """
     told = await _confirmed(visit)
     if told.state in (OPEN, *DECIDED):
         raise BadQuestion(f"{told.transactional_id} is {told.state}: its transaction has to end first")
@@ -80,7 +85,7 @@ async def _deletable(visit: Visit) -> TransactionDescription:
 
 
 async def plan_deletion(visit: Visit) -> Change:
-    """What goes."""
+    """Plan the deletion of a transactional id."""
     told = await _deletable(visit)
     version = UNKNOWN if told.app_version < 0 else str(told.app_version)
     return Change(
@@ -96,7 +101,7 @@ async def plan_deletion(visit: Visit) -> Change:
 
 
 async def _delete(shown: TransactionDescription, visit: Visit) -> Done:
-    """Raises VersionUnsupported of clusters that are not of Ottla."""
+    """Delete the transactional id. Raises VersionUnsupported on clusters other than Ottla."""
     name = shown.transactional_id
     now = await described(visit.admin, name)
     if replace(now, coordinator=shown.coordinator) != shown:
@@ -110,7 +115,7 @@ def _again(label: str) -> FormField:
 
 
 async def _confirmed(visit: Visit) -> TransactionDescription:
-    """Raises BadQuestion where the form names another one."""
+    """Return the transactional id's state. Raises BadQuestion if the form does not repeat the id."""
     told = await described(visit.admin, visit.exact("id"))
     visit.confirm(told.transactional_id, "id")
     return told

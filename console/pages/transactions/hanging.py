@@ -1,4 +1,5 @@
-"""Open transactions in partitions that no transactional id has open there: nobody will end them."""
+"""Hanging transactions: open in a partition, though no transactional id has them open, so that no producer ends
+them."""
 
 from __future__ import annotations
 
@@ -14,12 +15,12 @@ from ...area import BadQuestion, Paged, Rendered, Visit
 from ...commands import command
 
 PARTITIONS_MAX: Final = 5_000
-"""Partitions that one search looks at: more take longer than a page may."""
+"""The most partitions of one search: more would take longer than a page may."""
 
 
 @dataclass(frozen=True, slots=True)
 class HangingRow:
-    """One of them. `command` ends it, for whoever has the cluster's secret."""
+    """A hanging transaction. `command` ends it, given the cluster's secret."""
 
     topic: str
     partition: int
@@ -32,7 +33,7 @@ class HangingRow:
 
 @dataclass(frozen=True, slots=True)
 class HangingPage:
-    """What the template shows. `looked_at` is the number of partitions; None before anybody has asked."""
+    """The model of the template. `looked_at` is the number of searched partitions; None before a search."""
 
     topic: str
     minutes: int
@@ -42,7 +43,7 @@ class HangingPage:
 
 
 def hanging_row(one: HangingTransaction, now_s: float) -> HangingRow:
-    """One of them as the table shows it."""
+    """Return the table row of a hanging transaction."""
     producer = one.producer
     return HangingRow(
         *one.partition,
@@ -60,7 +61,7 @@ def hanging_row(one: HangingTransaction, now_s: float) -> HangingRow:
 
 
 async def show(visit: Visit) -> Rendered:
-    """The page. It searches only when asked to: each leader is asked for all its producers."""
+    """Return the page. It searches only on request, since each leader must return all its producers."""
     minutes = visit.number("minutes", MAX_TRANSACTION_TIMEOUT_MS // 60_000, most=10**6)
     topic = visit.text("topic")
     if visit.text("search") != "yes":

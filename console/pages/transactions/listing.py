@@ -1,4 +1,4 @@
-"""The list of transactional ids, with a search and by state."""
+"""The list of transactional ids, with a search and a filter by state."""
 
 from __future__ import annotations
 
@@ -20,13 +20,13 @@ from ...searching import has_words
 OPEN: Final = "Ongoing"
 DECIDED: Final = ("PrepareCommit", "PrepareAbort")
 DESCRIBE_S: Final = 4.0
-"""A page waits so long for the details of its rows. Coordinators that load are asked again meanwhile."""
+"""Seconds that a page waits for the details of its rows. Coordinators that are loading are asked again meanwhile."""
 STATES: Final = ("Empty", OPEN, *DECIDED, "CompleteCommit", "CompleteAbort")
 
 
 @dataclass(frozen=True, slots=True)
 class TransactionRow:
-    """A transactional id in the list. What nobody told is None."""
+    """A transactional id in the list. Unknown values are None."""
 
     id: str
     state: str
@@ -41,13 +41,13 @@ class TransactionRow:
 
     @property
     def is_late(self) -> bool:
-        """Whether it has been open for longer than its producer allowed."""
+        """True if the transaction has been open for longer than its producer allowed."""
         return self.open_s is not None and self.timeout_s is not None and self.open_s > self.timeout_s
 
 
 @dataclass(frozen=True, slots=True)
 class TransactionsPage:
-    """What the template shows. `cut` is the newest cut of all topics; None where there are none."""
+    """The model of the template. `cut` is the newest cut of all topics; None if there is none."""
 
     paged: Paged[TransactionListing]
     rows: Sequence[TransactionRow]
@@ -58,27 +58,27 @@ class TransactionsPage:
     total: int
     cut: int | None
     silent: Mapping[int, str]
-    """By broker why it lists no transactional ids."""
+    """The errors of brokers that listed no transactional ids."""
     undescribed: str
-    """Why nothing is known of the rows but what the list has."""
+    """The reason why the rows have no details."""
 
 
 def kind_of(state: str) -> str:
-    """The colour of a state."""
+    """Return the colour of a state."""
     if state == OPEN:
         return "news"
     return "bad" if state in DECIDED else ""
 
 
 def matching(found: Sequence[TransactionListing], search: str, state: str) -> list[TransactionListing]:
-    """Those in this state, or in any, whose ids have all words of the search in them."""
+    """Return the ids in this state, or in any, that contain all words of the search."""
     return [
         one for one in found if (not state or one.state == state) and has_words(one.transactional_id, search)
     ]
 
 
 def transaction_row(listed: TransactionListing, described: Described, now_s: float) -> TransactionRow:
-    """A transactional id as the list shows it."""
+    """Return the table row of a transactional id."""
     told = described.get(listed.transactional_id)
     if not isinstance(told, TransactionDescription):
         state, nothing = listed.state, (None, None, None, None, None)
@@ -100,7 +100,10 @@ def transaction_row(listed: TransactionListing, described: Described, now_s: flo
 
 
 def open_for_s(told: TransactionDescription, now_s: float) -> float | None:
-    """How long its transaction has been open, or decided without all markers; None if it has none."""
+    """Return the seconds since the start of an unfinished transaction; None if there is none.
+
+    A transaction that is decided but still waits for markers counts as unfinished.
+    """
     if told.started_ms < 0 or told.state not in (OPEN, *DECIDED):
         return None
     return max(0.0, now_s - told.started_ms / 1000)
@@ -109,14 +112,15 @@ def open_for_s(told: TransactionDescription, now_s: float) -> float | None:
 async def listed_ids(
     visit: Visit, pattern: str | None = None
 ) -> tuple[list[TransactionListing], dict[int, str]]:
-    """Return transactional ids in their order, and by broker why it lists none. Raises KafkaError."""
+    """Return transactional ids in order, and the errors of brokers that listed none. Raises KafkaError."""
     found, silent = joined(await visit.admin.list_transactions_by_broker(pattern=pattern))
     by_name = {(one.transactional_id, one.producer_id): one for one in found}
     return [by_name[key] for key in sorted(by_name)], silent
 
 
 async def described_ids(visit: Visit, names: Sequence[str]) -> tuple[Described, str]:
-    """Return the newest transaction of each id, and why none is known. The list is worth more than its details."""
+    """Return the newest transaction of each id, or the reason why none is known, so that the list is shown in any
+    case."""
     try:
         async with asyncio.timeout(DESCRIBE_S):
             return await visit.admin.describe_transactions(names), ""
@@ -127,8 +131,10 @@ async def described_ids(visit: Visit, names: Sequence[str]) -> tuple[Described, 
 
 
 async def newest_cut(visit: Visit) -> int | None:
-    """The commit index up to which every decided transaction has its markers in all topics. None where the cluster
-    knows no cuts, or has none now."""
+    """Return the commit index up to which every decided transaction has its markers in all topics.
+
+    None if the cluster does not support cuts, or has none now.
+    """
     snapshot = await visit.sampler.snapshot()
     places = [
         TopicPartition(topic.name, index)
@@ -140,13 +146,13 @@ async def newest_cut(visit: Visit) -> int | None:
         return None
     try:
         cut = await visit.admin.find_cut(places)
-    except KafkaError:  # the list is worth more than the cut
+    except KafkaError:  # A missing cut must not hide the list.
         return None
     return None if cut.commit_index < 0 else cut.commit_index
 
 
 async def show(visit: Visit) -> Rendered:
-    """The page. Transactions are described for the rows of this page alone."""
+    """Return the page. Transactions are described only for the rows of this page."""
     search, state = visit.text("q"), visit.text("state")
     if state and state not in STATES:
         raise BadQuestion(f"'state' is one of {', '.join(STATES)}, not {state[:40]!r}")

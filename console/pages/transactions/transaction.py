@@ -1,4 +1,4 @@
-"""One transactional id: its newest transaction, and what the leaders of its partitions know of the producer."""
+"""The page of a transactional id: its newest transaction, and the producer as the partitions' leaders know it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ from .listing import OPEN, TransactionRow, transaction_row
 
 @dataclass(frozen=True, slots=True)
 class OpenPartition:
-    """A partition without a marker yet. None: its leader did not tell, or knows no open transaction of the producer."""
+    """A partition without a marker yet.
+
+    Fields are None if its leader did not answer, or knows no open transaction of the producer.
+    """
 
     topic: str
     partition: int
@@ -27,7 +30,7 @@ class OpenPartition:
 
 @dataclass(frozen=True, slots=True)
 class TransactionPage:
-    """What the template shows."""
+    """The model of the template."""
 
     row: TransactionRow
     started_s: float | None
@@ -37,7 +40,7 @@ class TransactionPage:
 
 
 def open_partition(name: TopicPartition, producer_id: int, told: Producers) -> OpenPartition:
-    """A partition as the table shows it."""
+    """Return the table row of a partition."""
     producers = told.get(name)
     found = None
     if not isinstance(producers, KafkaError) and producers is not None:
@@ -62,7 +65,7 @@ async def described(admin: Admin, name: str) -> TransactionDescription:
 
 
 async def show(visit: Visit) -> Rendered:
-    """The page. Leaders are asked for the partitions on this page alone."""
+    """Return the page. Leaders are asked only about the partitions on this page."""
     told = await described(visit.admin, visit.exact("id"))
     paged = visit.paged(sorted(told.partitions))
     producers = await visit.admin.describe_producers(paged.rows) if paged.rows else {}
