@@ -1,9 +1,9 @@
-"""The console: pages for operators, rendered on the server, of any cluster that speaks Kafka's protocol.
+"""The console: server-rendered pages for operators of any cluster that speaks Kafka's protocol.
 
-`serving` opens the clients and listens, `app` puts the parts together. An area of the console is one module in
-`pages/`: `area` has what such a module is written with, `routes` makes addresses of it. `live/` samples the cluster
-and sends what has changed to open pages. `security` decides who is let in, `guard` asks it about every request.
+`serving` opens the clients and listens, `app` assembles the parts. Each area of the console is one module in `pages/`:
+`area` holds the classes that such a module uses, `routes` turns areas into addresses. `live/` samples the cluster and
+sends changes to open pages. `security` decides which requests are admitted, and `guard` applies that to every request.
 
-One rule: the console is a client like others. It knows nothing that `ottla.Admin`, `ottla.Consumer`, `ottla.Producer`
-and the metrics endpoints do not tell, and brokers do not know that it exists.
+The console is an ordinary client. It knows only what `ottla.Admin`, `ottla.Consumer`, `ottla.Producer` and the metrics
+endpoints report, and brokers do not know that it exists.
 """

@@ -1,7 +1,7 @@
-"""What brokers would decide, and by which rule: for the page about rights and for `ottla acl check`.
+"""Decisions of brokers about access, and the rules behind them: for the page about rights and for `ottla acl check`.
 
-It stands here since clients and brokers know each other only over the wire: the console asks as a client, and decides
-with the code of brokers.
+This package is the place since clients and brokers know each other only over the wire: the console sends requests as a
+client, and decides with the code of brokers.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from ..dataplane.security.authorization.decision import Decision
 
 EVERYTHING_OPEN: Final = "NoAuthorizer"
-"""The rule of a cluster in which everybody may do everything."""
+"""The rule of a cluster without an authorizer, in which every client may do everything."""
 
 
 async def decide(
     admin: Admin, kind: AclResourceType, name: str, operation: AclOperation, *, principal: str, host: str
 ) -> Decision:
-    """By the ACLs and the settings of the brokers, as they decide it. Raises KafkaError."""
-    # Loaded late: what decides in brokers, and nothing else of them.
+    """Decide by the ACLs and the settings of the brokers, as brokers decide. Raises KafkaError."""
+    # Loaded late: this imports the authorizer of brokers, and no other part of them.
     from ..client.admin import BROKER_RESOURCE
     from ..dataplane.security.authorization.authorizer import Authorizer, requester_at
     from ..dataplane.security.authorization.decision import Decision

@@ -1,15 +1,15 @@
-"""Addresses of those who connect, put together to networks that one stranger holds. Pure."""
+"""Networks of client addresses: each groups the addresses that one host can hold. Pure."""
 
 from __future__ import annotations
 
 import ipaddress
 
 _IPV6_PREFIX = 64
-"""A host of IPv6 has so many addresses of its own."""
+"""The prefix length of an IPv6 network, all of whose addresses one host can hold."""
 
 
 def network_of(address: str) -> str:
-    """Return the address itself, or its /64 network in IPv6. A text that is no address stands for itself."""
+    """Return the address itself, or its /64 network in IPv6. Text that is no address is returned unchanged."""
     try:
         found = ipaddress.ip_address(address)
     except ValueError:

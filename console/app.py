@@ -1,4 +1,4 @@
-"""Puts the console together: what each part gets stands here, and nowhere else."""
+"""The assembly of the console: the only place where parts get their dependencies."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def build(
     templates: Templates,
     schemas: Decoder | None = None,
 ) -> ASGIApp:
-    """The application. `entrance` decides as whom a browser asks."""
+    """Return the application; `entrance` returns the session of each request."""
     parts = ConsoleParts(may_change=may_change, templates=templates, notices=Notices(), schemas=schemas)
     routes = Routes(parts)
 
@@ -41,7 +41,7 @@ def build(
         return RedirectResponse(HOME, status_code=303)
 
     def is_of_nobody(request: Request) -> bool:
-        """Files are for all, also for those without a session, whose pages cannot be made."""
+        """Return whether the request is for a file. Files are public, and their errors need no session for a page."""
         return bool(request.url.path.startswith(STATIC_PATH))
 
     async def no_page(request: Request, error: Exception) -> Response:

@@ -1,9 +1,8 @@
-"""What an area of the console is written with.
+"""The interface between the console and an area of it.
 
-A module in `pages/` has a constant AREA. The console finds it, gives it addresses and a place in the navigation. Its
-views are functions `async (Visit) -> Rendered`: they ask `visit.admin`, and a pure function makes of the answers what
-the template shows. Its actions are two functions: the form, and the preview, which has the change in it that was
-decided.
+A module in `pages/` has a constant AREA. The console finds it and gives it addresses and a place in the navigation.
+Views are functions `async (Visit) -> Rendered`: they ask `visit.admin`, and a pure function turns the answers into the
+template's model. An action is two functions: one returns the form, the other plans the change and returns its preview.
 """
 
 from __future__ import annotations
@@ -24,20 +23,20 @@ T = TypeVar("T")
 
 
 class BadQuestion(ValueError):
-    """The address or the form asks for something that there cannot be. The message says what is allowed."""
+    """The address or the form asks for something impossible. The message says what is allowed."""
 
 
 class NotThere(Exception):
-    """What the address names does not exist."""
+    """The thing that the address names does not exist."""
 
 
 class Outdated(Exception):
-    """A change is refused, since something is not as its preview showed it. The message names it."""
+    """A change is refused, since the state differs from its preview. The message names the difference."""
 
 
 @dataclass(frozen=True, slots=True)
 class Paged(Generic[T]):
-    """One page of a long table. `address` makes the address of another page."""
+    """One page of a long table; `address` returns the address of another page."""
 
     rows: Sequence[T]
     number: int
@@ -48,7 +47,7 @@ class Paged(Generic[T]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Visit:
-    """One request, and whom to ask for an answer."""
+    """A request, with the clients that answer it."""
 
     admin: Admin
     sampler: Sampler
@@ -57,42 +56,45 @@ class Visit:
     may_change: bool
     path: str
     schemas: Decoder | None = None
-    """Where the console was told of a schema registry."""
+    """The decoder of values; None without a schema registry."""
     query: Mapping[str, str] = field(default_factory=dict)
     form: Mapping[str, str] = field(default_factory=dict)
-    """The fields of a form that was sent; the last one of a name counts."""
+    """The fields of a submitted form; the last value of a name counts."""
 
     @property
     def address(self) -> str:
-        """Where this is: path and query."""
+        """The path and query of this page."""
         return link(self.path, **self.query)
 
     def text(self, name: str, default: str = "") -> str:
-        """A value of the form, or else of the address, without spaces around it."""
+        """Return a value of the form, or else of the address, without surrounding spaces."""
         return self.form.get(name, self.query.get(name, default)).strip()
 
     def required(self, name: str) -> str:
-        """The same for one that must be there. Raises BadQuestion."""
+        """Return a value that must not be empty. Raises BadQuestion."""
         if not (value := self.text(name)):
             raise BadQuestion(f"{name!r} is missing")
         return value
 
     def exact(self, name: str) -> str:
-        """A name as the address has it. Spaces around it count: without them it would name another thing. Raises
-        BadQuestion."""
+        """Return a name exactly as the address has it.
+
+        Surrounding spaces count: without them the name would mean another thing. Raises BadQuestion.
+        """
         if not (value := self.query.get(name, "")):
             raise BadQuestion(f"{name!r} is missing")
         return value
 
     def confirm(self, name: str, what: str = "name") -> None:
-        """Raises BadQuestion unless the field `again` of the form has this name."""
+        """Raise BadQuestion unless the field `again` of the form repeats this name."""
         again = self.form.get("again", "")
         if name not in (again, again.strip()):
             raise BadQuestion(f"the {what} is {name}, and {again!r} stands there")
 
     async def topic(self, name: str, *, age_max_s: float = WATCHED_S) -> TopicInfo:
-        """The topic of this name, as it was at most so long ago. Raises NotThere, and KafkaError."""
-        for age_s in (age_max_s, 0.0):  # it may be younger than the snapshot
+        """Return the topic of this name from a snapshot that is at most `age_max_s` old. Raises NotThere, and
+        KafkaError."""
+        for age_s in (age_max_s, 0.0):  # The topic may be younger than the snapshot.
             snapshot = await self.sampler.snapshot(age_max_s=age_s)
             for topic in snapshot.topics:
                 if topic.name == name:
@@ -100,7 +102,10 @@ class Visit:
         raise NotThere(f"there is no topic {name!r}")
 
     async def topics_as_shown(self, *shown: TopicInfo) -> list[TopicInfo]:
-        """Return topics as they are now. Raises Outdated for another topic of the same name, and KafkaError."""
+        """Return the present state of these topics.
+
+        Raises Outdated if a topic was replaced by another one of the same name, and KafkaError.
+        """
         topics = await self.admin.describe_topics([one.name for one in shown])
         for before, topic in zip(shown, topics, strict=True):
             if topic.id != before.id:
@@ -108,7 +113,7 @@ class Visit:
         return topics
 
     def number(self, name: str, default: int | None = None, *, least: int = 0, most: int = 2**63 - 1) -> int:
-        """A whole number of the form or the address. Raises BadQuestion."""
+        """Return a whole number of the form or the address. Raises BadQuestion."""
         value = self.text(name)
         if not value and default is not None:
             return default
@@ -121,7 +126,7 @@ class Visit:
         return number
 
     def paged(self, items: Sequence[T], *, parameter: str = "page", rows_max: int = ROWS_MAX) -> Paged[T]:
-        """The part of a table that the address asks for; the last one if it asks for more."""
+        """Return the part of a table that the address asks for, or the last part if it asks for more."""
         pages = max(1, -(-len(items) // rows_max))
         number = min(self.number(parameter, 1, least=1), pages)
         others = {name: value for name, value in self.query.items() if name != parameter}
@@ -145,7 +150,7 @@ class Rendered:
 
 @dataclass(frozen=True, slots=True)
 class Download:
-    """Bytes for a file of the user's. A browser never shows them."""
+    """Bytes for the user to save as a file. Browsers never display them."""
 
     content: bytes | AsyncIterator[bytes]
     filename: str
@@ -153,7 +158,10 @@ class Download:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """A page of an area. With `refresh_s` its fragments are made anew so often while somebody looks at it."""
+    """A page of an area.
+
+    With `refresh_s` its fragments are rendered again at this interval while a browser has it open.
+    """
 
     path: str
     show: Callable[[Visit], Awaitable[Rendered | Download]]
@@ -162,7 +170,7 @@ class View:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FormField:
-    """A field of a form. `kind` is text, number, lines, choice, check or hidden."""
+    """A field of a form; `kind` is text, number, lines, choice, check or hidden."""
 
     name: str
     label: str
@@ -175,7 +183,7 @@ class FormField:
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """What an action asks its user for."""
+    """The form that an action shows to its user."""
 
     title: str
     fields: Sequence[FormField]
@@ -184,7 +192,7 @@ class Form:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A line of a preview. None: there was nothing before, or will be nothing after."""
+    """A line of a preview. `before` is None if nothing exists yet, `after` is None if nothing will remain."""
 
     what: str
     before: str | None
@@ -193,7 +201,7 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """What an action did, and the address where its effect is seen."""
+    """The result of an action, and the address of a page that shows it."""
 
     notice: str
     address: str
@@ -201,11 +209,13 @@ class Done:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """A change that was decided. `command` does the same on the command line, `warning` names what cannot be undone.
+    """A change that was decided.
 
-    `carry_out` does what `differences` show and nothing else, whatever the state has become: its arguments are bound
-    when the change is decided, and the form is not read again. It raises Outdated where `differences` are not true any
-    more, and KafkaError.
+    `command` does the same on the command line, `warning` names effects that cannot be undone.
+
+    `carry_out` does exactly what `differences` show, even if the state has changed: its arguments are bound when the
+    change is decided, and the form is not read again. It raises Outdated if `differences` no longer hold, and
+    KafkaError.
     """
 
     title: str
@@ -216,7 +226,7 @@ class Change:
 
 
 def check_as_shown(shown: Sequence[Difference], now: Sequence[Difference]) -> None:
-    """Raise Outdated for the first line of a preview that is not true any more."""
+    """Raise Outdated for the first line of a preview that no longer holds."""
     for before, after in zip_longest(shown, now):
         if before != after:
             line = before or after
@@ -232,9 +242,10 @@ def _in_words(line: Difference | None) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Action:
-    """A change of something. `plan` asks the cluster whether it would work, and changes nothing.
+    """A change that users can request.
 
-    `form` and `plan` raise BadQuestion for a form that is wrong, and KafkaError with the cluster's answer.
+    `plan` asks the cluster whether the change would work, and changes nothing. `form` and `plan` raise BadQuestion for
+    an invalid form, and KafkaError with the cluster's answer.
     """
 
     path: str
@@ -244,10 +255,10 @@ class Action:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Area:
-    """A part of the console, with one entry in the navigation: its first view.
+    """A part of the console with one entry in the navigation, which leads to its first view.
 
-    All its paths are `/name` or begin with `/name/`. `place` orders the navigation. `probe` asks the cluster for what
-    only some clusters offer: where that is not supported, the area is hidden.
+    All its paths are `/name` or begin with `/name/`. `place` orders the navigation. `probe` asks for a feature that
+    only some clusters have: the area is hidden where the cluster does not support it.
     """
 
     name: str

@@ -1,52 +1,52 @@
-"""How much one browser may ask for. Whatever goes over a bound is cut off, and the page says so."""
+"""Limits on the requests of a browser. Content beyond a limit is cut off, and the page says so."""
 
 from __future__ import annotations
 
 from typing import Final
 
 ROWS_MAX: Final = 50
-"""Rows of a table on one page."""
+"""The most rows of a table on one page."""
 PAYLOAD_BYTES_MAX: Final = 64 * 1024
-"""Bytes of a key or value that a page shows; a link has the whole."""
+"""The most bytes of a key or value that a page shows; a link has the whole."""
 FORM_BYTES_MAX: Final = 1024 * 1024
 FIELDS_MAX: Final = 400
 QUESTION_S: Final = 15.0
-"""How long the cluster may take for everything that one page asks."""
+"""Seconds for all answers of the cluster that a page needs."""
 STREAMS_MAX: Final = 64
-"""Event streams that are open at a time: one for each page that somebody looks at."""
+"""The most open event streams: one for each page that is open in a browser."""
 SEND_S: Final = 10.0
-"""How long a browser may leave an event unread, once all buffers on the way are full."""
+"""Seconds that a browser may leave an event unread, once all buffers are full."""
 SILENCE_S: Final = 15.0
-"""An event stream without news says so, so that a connection that is dead is noticed."""
+"""Seconds without news after which an event stream sends a comment, so that a dead connection is noticed."""
 CONNECTIONS_MAX: Final = 256
 CONNECTIONS_OF_NETWORK_MAX: Final = 128
-"""From one address, or one /64 network in IPv6. A proxy has one address for all."""
+"""The most connections from one address, or one /64 network in IPv6. A proxy has one address for all its clients."""
 HEAD_S: Final = 10.0
-"""How long a connection may take until a request's head is there."""
+"""Seconds within which a connection must send a request's head."""
 SESSIONS_MAX: Final = 16
-"""People who are signed in at a time: each has clients, and a snapshot of the cluster, of their own."""
+"""The most sessions at a time: each has separate clients and a separate snapshot of the cluster."""
 SESSIONS_OF_USER_MAX: Final = 4
-"""Of one user. Whoever signs in once more ends the one that was not used for longest."""
+"""The most sessions of one user. A further session ends the one that was unused for longest."""
 IDLE_S: Final = 30 * 60.0
-"""Without a request for so long a session ends."""
+"""Seconds without a request after which a session ends."""
 SESSION_S: Final = 12 * 3600.0
-"""A session ends after so long however much it is used."""
+"""Seconds after which a session ends even if it is used."""
 ATTEMPTS_S: Final = 300.0
-"""So long after the last failed attempt to sign in the failures are forgotten."""
+"""Seconds after the last failed login after which the failures are forgotten."""
 ATTEMPTS_WITHOUT_PAUSE: Final = 5
-"""Failures of one user from one network. From then on pauses grow: 1, 2, 4 seconds and so on."""
+"""The number of failures of a user from a network after which pauses begin: 1, 2, 4 seconds and so on."""
 PAUSE_MAX_S: Final = 30.0
 NAMES_REMEMBERED_MAX: Final = 2_000
-"""Users with their networks whose failures are counted."""
+"""The most pairs of user and network whose failures are counted."""
 LOGINS_AT_A_TIME: Final = 4
 NOTICES_MAX: Final = 200
 PREVIEWS_MAX: Final = 32
-"""Changes of a session that were shown and may be carried out. The oldest goes first."""
+"""The most previews of a session that may still be carried out. The oldest is dropped first."""
 PREVIEW_S: Final = 30 * 60.0
-"""A preview that is older is shown again before its change is carried out."""
+"""Seconds after which a preview must be shown again before its change is carried out."""
 SAMPLES_MAX: Final = 450
-"""Points of each series that are remembered."""
+"""The most points of each series that are remembered."""
 HAPPENINGS_MAX: Final = 200
 PARTITIONS_SAMPLED_MAX: Final = 5_000
-"""Of more partitions the end offsets are not asked for again and again."""
+"""The most partitions whose end offsets are sampled; larger clusters are not sampled."""
 EXPOSITION_BYTES_MAX: Final = 64 * 1024 * 1024

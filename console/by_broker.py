@@ -1,4 +1,4 @@
-"""Lists that brokers tell of each by itself: a page shows those that came, and names the brokers of which none came.
+"""Lists that each broker reports for itself, with the errors of brokers that reported none.
 
 Pure.
 """
@@ -15,7 +15,7 @@ T = TypeVar("T")
 
 
 def joined(answers: Mapping[int, Sequence[T] | KafkaError]) -> tuple[list[T], dict[int, str]]:
-    """Return all that was listed, and by broker why it listed nothing. Raises KafkaError if none of them answered."""
+    """Return all listed items, and by broker the error instead of a list. Raises KafkaError if no broker answered."""
     listed, failures = split(answers)
     if failures and len(failures) == len(answers):
         raise next(iter(failures.values()))

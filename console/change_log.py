@@ -1,4 +1,4 @@
-"""One line of JSON in the log for each change and each login: who, from where, what, and what became of it."""
+"""A log line in JSON for each change and each login: who, from where, what, and the result."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from .settings import without_secrets
 logger = logging.getLogger(__name__)
 
 TEXT_MAX: Final = 1000
-"""Characters of a field that are kept: somebody may send a record of a megabyte."""
+"""The most characters of a logged field: a form may contain a record of a megabyte."""
 
 
 class ChangeLog:
-    """Tells of one change that somebody asked for."""
+    """The log line of a requested change."""
 
     def __init__(self, request: Request, action: str, visit: Visit) -> None:
         self._event = {
@@ -31,11 +31,11 @@ class ChangeLog:
         }
 
     def tell(self, result: str) -> None:
-        """What became of it. It is a warning, so that it is seen at the level at which the console logs."""
+        """Log the result. The level is warning, so that the line appears at the console's default log level."""
         logger.warning(json.dumps(self._event | {"result": result}))
 
 
 def tell_login(request: Request, user: str, result: str) -> None:
-    """Somebody signed in, tried to, or signed out."""
+    """Log a login, a failed login or a logout."""
     who = request.client.host if request.client else ""
     logger.warning(json.dumps({"event": "login", "who": who, "user": user[:TEXT_MAX], "result": result}))

@@ -1,6 +1,6 @@
-"""Charts as SVG, drawn on the server. Pure: series come in, markup goes out.
+"""Charts as SVG, drawn on the server from series. Pure.
 
-There is no colour and no style in it: classes are, and the style sheet says what they look like in dark and in light.
+The markup contains no colours and no styles, only classes: the style sheet defines their look for light and dark mode.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from .formats import UNKNOWN, duration
 from .formats import count as plain
 
 COLOURS = 6
-"""Lines that the style sheet tells apart."""
+"""The number of lines that the style sheet distinguishes."""
 LEAST = 1e-9
-"""What is smaller is drawn as 0."""
+"""The value below which values are drawn as 0."""
 _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 8, 10, 22
 
 
@@ -44,7 +44,7 @@ def line_chart(
     height: int = 180,
     say: Callable[[float], str] = plain,
 ) -> Markup:
-    """The last `span_s` seconds of these series, with 0 at the bottom. `say` writes a value."""
+    """Draw the last `span_s` seconds of these series, with 0 at the bottom; `say` formats a value."""
     known = [
         (at_s, value)
         for one in series
@@ -75,7 +75,7 @@ def line_chart(
 
 
 def legend(series: Sequence[Series], say: Callable[[float], str] = plain) -> Markup:
-    """The names of the lines beside their newest values."""
+    """Return the names of the lines with their newest values."""
     entries = "".join(
         f'<li><span class="key c{number % COLOURS}"></span>{escape(one.name)} '
         f"<b>{escape(say(one.last) if one.last is not None else UNKNOWN)}</b></li>"
@@ -85,7 +85,7 @@ def legend(series: Sequence[Series], say: Callable[[float], str] = plain) -> Mar
 
 
 def ceiling(value: float) -> float:
-    """The least of 1, 2, 5, 10, 20, ... that is not below the value; fractions are taken as well."""
+    """Return the least of 1, 2, 5, 10, 20, ... (also fractions such as 0.5) that is not below the value."""
     if value <= LEAST or not math.isfinite(value):
         return 1.0
     power = 10.0 ** math.floor(math.log10(value))
@@ -93,7 +93,7 @@ def ceiling(value: float) -> float:
 
 
 def _runs(series: Series, from_s: float, to_s: float) -> Iterator[list[tuple[float, float]]]:
-    """The pieces of a line between its gaps."""
+    """Yield the pieces of a line between its gaps."""
     run: list[tuple[float, float]] = []
     for at_s, value in series.points:
         if value is not None and math.isfinite(value) and from_s <= at_s <= to_s:
@@ -106,7 +106,7 @@ def _runs(series: Series, from_s: float, to_s: float) -> Iterator[list[tuple[flo
 
 
 def _points(run: Sequence[tuple[float, float]], place: Callable[[float, float], tuple[float, float]]) -> str:
-    """A single point becomes a short line: it would be invisible."""
+    """Return the points of a line. A single point becomes a short line, since it would be invisible."""
     places = [place(at_s, value) for at_s, value in run]
     if len(places) == 1:
         (x, y) = places[0]
@@ -118,7 +118,7 @@ def _grid(top: float, span_s: float, width: int, height: int, say: Callable[[flo
     for part in (0, 0.5, 1):
         y = _TOP + (height - _TOP - _BOTTOM) * (1 - part)
         if part == 0.5 and say(top * part) in (say(0.0), say(top)):
-            continue  # between two whole numbers there may be none
+            continue  # There may be no whole number between two adjacent ones.
         yield f'<line class="grid" x1="{_LEFT}" x2="{width - _RIGHT}" y1="{y:.1f}" y2="{y:.1f}"/>'
         yield f'<text class="tick right" x="{_LEFT - 6}" y="{y + 4:.1f}">{escape(say(top * part))}</text>'
     base = height - 6

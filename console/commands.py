@@ -1,6 +1,6 @@
-"""Commands that do the same as the console, written for a shell. Pure.
+"""Commands for a shell that do the same as the console. Pure.
 
-Names are chosen by strangers: each word is quoted, and none is taken for an option.
+Any client can choose names: so each word is quoted, and no name can pass for an option.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ def command(*words: str, names: Sequence[str] = (), options: Sequence[str | byte
 
 
 def option(flag: str, value: str) -> list[str]:
-    """Return an option with its value: in one word where the value looks like an option itself."""
+    """Return an option with its value, in one word if the value looks like an option itself."""
     return [f"{flag}={value}"] if value.startswith("-") else [flag, value]
 
 
 def quoted(word: str | bytes) -> str:
-    """Return a word that a shell reads back as it is.
+    """Return a word quoted for a shell, which reads it back unchanged.
 
-    Characters without a shape, and bytes that are no text, are escaped as bash and zsh read them. A page would show
-    them otherwise, and a terminal would act on them.
+    Unprintable characters, and bytes that are no text, are escaped in the syntax of bash and zsh. A page could not show
+    them, and a terminal could obey them.
     """
     text = word if isinstance(word, str) else word.decode("utf-8", "surrogateescape")
     if text.isprintable():
@@ -45,7 +45,7 @@ def _escaped(character: str) -> str:
 
 
 def offset_words(offsets: Mapping[TopicPartition, int]) -> list[str]:
-    """Return offsets by partition as the command line takes them: `orders:0,2-4=50`."""
+    """Return offsets by partition in the syntax of the command line: `orders:0,2-4=50`."""
     partitions: dict[tuple[str, int], list[int]] = {}
     for one, offset in sorted(offsets.items()):
         partitions.setdefault((one.topic, offset), []).append(one.partition)
@@ -53,7 +53,7 @@ def offset_words(offsets: Mapping[TopicPartition, int]) -> list[str]:
 
 
 def _ranges(indexes: Iterable[int]) -> str:
-    """Return numbers in order as `0,2-4`."""
+    """Return ascending numbers as `0,2-4`."""
     ordered = list(indexes)
     begins = [0, *(place for place, (one, other) in enumerate(pairwise(ordered), 1) if other > one + 1)]
     spans = [ordered[begin:end] for begin, end in pairwise([*begins, len(ordered)])]

@@ -1,8 +1,8 @@
-"""HTTP connections within bounds of time, and of number by network: silent ones keep nobody out.
+"""HTTP connections with limits on time, and on number per network, so that silent connections block no others.
 
-A connection waits while no request is under way. When there are too many, the one that waits for longest goes, of the
-network that has most. A connection goes as well when its request's head does not arrive in time, and when its browser
-reads nothing of an answer.
+A connection waits while no request is under way. When there are too many connections, the one that has waited longest
+is closed, among those of the network that has most. A connection is also closed when its request's head does not arrive
+in time, and when its browser does not read an answer.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .bounds import CONNECTIONS_MAX, CONNECTIONS_OF_NETWORK_MAX, HEAD_S, SEND_S
 
 
 class BoundedHttp(H11Protocol):
-    """One connection. Uvicorn has a timeout for a connection that is idle after an answer, and none for others."""
+    """A connection. Uvicorn has a timeout only for connections that are idle after an answer."""
 
     _network = ""
     _waits_since_s = 0.0
@@ -27,7 +27,7 @@ class BoundedHttp(H11Protocol):
 
     @property
     def is_waiting(self) -> bool:
-        """Whether no request is under way."""
+        """True if no request is under way."""
         return self.cycle is None or self.cycle.response_complete
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -35,7 +35,7 @@ class BoundedHttp(H11Protocol):
         self._network = network_of(self.client[0]) if self.client else ""
         self._expect_head()
         if not self._make_room():
-            self.limit_concurrency = 0  # so it is answered with 503
+            self.limit_concurrency = 0  # The connection is then answered with 503.
 
     def connection_lost(self, exc: Exception | None) -> None:
         super().connection_lost(exc)
@@ -49,7 +49,7 @@ class BoundedHttp(H11Protocol):
             self._deadline.cancel()
 
     def on_response_complete(self) -> None:
-        super().on_response_complete()  # it may begin with the next request, which has arrived already
+        super().on_response_complete()  # This may start the next request, if it has arrived already.
         if self.is_waiting:
             self._expect_head()
 
@@ -65,7 +65,7 @@ class BoundedHttp(H11Protocol):
     # ------------------------------------------------------------ number
 
     def _make_room(self) -> bool:
-        """Drop a waiting connection where there are too many with this one. False if there is none."""
+        """Close a waiting connection if there are too many. Returns False if no connection is waiting."""
         others = [one for one in cast("set[BoundedHttp]", self.connections) if one is not self]
         counts = Counter(one._network for one in others)
         if counts[self._network] >= CONNECTIONS_OF_NETWORK_MAX:
@@ -77,7 +77,9 @@ class BoundedHttp(H11Protocol):
             return False
         victim = min(waiting, key=lambda one: (-counts[one._network], one._waits_since_s))
         victim.transport.abort()
-        self.connections.discard(victim)  # at once: many connections may come in one turn of the loop
+        self.connections.discard(
+            victim
+        )  # Removed at once: many connections may arrive in one turn of the event loop.
         return True
 
     # ------------------------------------------------------------ time
@@ -89,14 +91,15 @@ class BoundedHttp(H11Protocol):
         self._deadline = self.loop.call_later(HEAD_S, self._head_is_late)
 
     def _head_is_late(self) -> None:
-        if self.transport.get_write_buffer_size():  # a slow browser still reads the answer
+        if self.transport.get_write_buffer_size():  # A slow browser is still reading the answer.
             self._expect_reading()
         self.transport.close()
 
     def _expect_reading(self) -> None:
-        """Drop the connection if its browser reads nothing for SEND_S, of what is written and not sent.
+        """Close the connection if its browser reads no buffered data for SEND_S.
 
-        It is looked at twice: a console that was held up itself finds no progress once, though the browser waits.
+        Progress is checked twice: a console that was held up itself may find no progress once, though the browser is
+        ready to read.
         """
         if self._stall is not None:
             self._stall.cancel()

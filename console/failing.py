@@ -1,4 +1,4 @@
-"""What a page says instead, when it cannot show what was asked for: a status, and plain words."""
+"""Failures as pages show them: a status, and plain words."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .area import BadQuestion, NotThere
 from .bounds import QUESTION_S
 
 EXPECTED = (KafkaError, BadQuestion, NotThere, TimeoutError)
-"""What pages may raise. All else is a fault of the console."""
+"""Errors that pages may raise. Other errors are faults of the console."""
 _MISSING = {
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
     ErrorCode.GROUP_ID_NOT_FOUND,
@@ -26,7 +26,7 @@ _MISSING = {
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """Status of the answer, a heading, and why."""
+    """A failure: the status of the answer, a heading, and the reason."""
 
     status: int
     heading: str
@@ -34,7 +34,7 @@ class Failure:
 
 
 def failure_of(error: Exception) -> Failure:
-    """What a person is told of an exception that is one of EXPECTED."""
+    """Describe an exception that is one of EXPECTED for people."""
     match error:
         case BadQuestion():
             return Failure(400, "This was not understood", str(error))

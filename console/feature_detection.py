@@ -1,4 +1,4 @@
-"""What this cluster offers: areas of which it knows nothing are hidden."""
+"""Detection of the cluster's features: areas that the cluster does not support are hidden."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ logger = logging.getLogger(__name__)
 
 PROBE_S: Final = 3.0
 KNOWN_FOR_S: Final = 60.0
-"""Brokers may be upgraded while the console runs."""
+"""Seconds for which a result holds, since brokers may be upgraded while the console runs."""
 
 
 class ClusterFeatures:
-    """Asks the probes of areas, and remembers what they found."""
+    """The areas of which the cluster has the features, found by their probes."""
 
     def __init__(
         self, areas: Sequence[Area], admin: Admin, *, now: Callable[[], float] = time.monotonic
@@ -32,14 +32,14 @@ class ClusterFeatures:
         self._asked_s: float | None = None
 
     async def areas(self) -> list[Area]:
-        """Those that the navigation shows, in order."""
+        """Return the areas of the navigation in order."""
         if self._asked_s is None or self._now() - self._asked_s > KNOWN_FOR_S:
             self._asked_s = self._now()
             await asyncio.gather(*(self._ask(one) for one in self._areas))
         return [one for one in self._areas if self._offered.get(one.name, True)]
 
     async def _ask(self, area: Area) -> None:
-        """An area is hidden only where the cluster says that it does not know such a thing."""
+        """Ask the cluster. An area is hidden only where the cluster answers that it does not support the request."""
         if area.probe is None:
             return
         try:

@@ -11,7 +11,7 @@ from urllib.parse import urlencode
 from markupsafe import Markup, escape
 
 UNKNOWN: Final = "\u2013"
-"""What stands where nobody told."""
+"""The sign for an unknown value."""
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _CONTROLS = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\ud800-\udfff\u200e\u200f\u202a-\u202e\u2066-\u2069\u2028\u2029]"
@@ -19,19 +19,19 @@ _CONTROLS = re.compile(
 
 
 def shown(value: object) -> object:
-    """What a template puts in: characters without a shape, and those that turn text around, become escapes."""
+    """Format a value for a template: characters without a shape, and those that reverse text, become escapes."""
     if isinstance(value, Markup) or not isinstance(value, str):
         return "" if value is None else value
     return _CONTROLS.sub(_escape, value)
 
 
 def exact(value: object) -> Markup:
-    """What a browser sends back, as it is: `shown` would change it."""
+    """Escape a value that the browser sends back unchanged, which `shown` would alter."""
     return escape("" if value is None else value)
 
 
 def size(count: float | None) -> str:
-    """Bytes: `1.5 MiB`; a dash where nobody told."""
+    """Format a number of bytes: `1.5 MiB`; a dash for an unknown number."""
     if count is None or count < 0:
         return UNKNOWN
     amount, unit = float(count), 0
@@ -41,28 +41,28 @@ def size(count: float | None) -> str:
 
 
 def count(number: float | None) -> str:
-    """Return `12,345`, an integer with all its digits; a dash for an unknown number."""
+    """Format a number: `12,345`, an integer with all its digits; a dash for an unknown number."""
     if number is None:
         return UNKNOWN
     return f"{number:,}" if isinstance(number, int) else f"{number:,.0f}"
 
 
 def rate(number: float | None) -> str:
-    """Something per second: `1,234/s`, with a decimal where it is small."""
+    """Format a number per second: `1,234/s`, with a decimal if it is small."""
     if number is None:
         return UNKNOWN
     return f"{number:,.1f}/s" if 0 < number < 10 else f"{number:,.0f}/s"
 
 
 def milliseconds(number: float | None) -> str:
-    """`0.8 ms`, `12 ms`; a dash where nobody told."""
+    """Format milliseconds: `0.8 ms`, `12 ms`; a dash for an unknown number."""
     if number is None:
         return UNKNOWN
     return f"{number:.1f} ms" if 0 < number < 10 else f"{number:,.0f} ms"
 
 
 def duration(seconds: float | None) -> str:
-    """`3 s`, `5 min`, `2 h`, `4 d`: the largest unit alone."""
+    """Format seconds in their largest unit: `3 s`, `5 min`, `2 h`, `4 d`."""
     if seconds is None:
         return UNKNOWN
     for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60)):
@@ -72,7 +72,7 @@ def duration(seconds: float | None) -> str:
 
 
 def moment(seconds: float | None) -> str:
-    """A time since 1970 in UTC: `2026-01-31 12:00:05`; a dash where nobody told, or for one that no calendar has."""
+    """Format a time since 1970 in UTC: `2026-01-31 12:00:05`; a dash if it is unknown or beyond the calendar."""
     try:
         return UNKNOWN if seconds is None else f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%d %H:%M:%S}"
     except (ValueError, OverflowError, OSError):
@@ -80,12 +80,12 @@ def moment(seconds: float | None) -> str:
 
 
 def numbers(values: Iterable[int]) -> str:
-    """`1, 2, 3`; a dash for none."""
+    """Format numbers: `1, 2, 3`; a dash for no numbers."""
     return ", ".join(map(str, values)) or UNKNOWN
 
 
 def link(path: str, /, **query: object) -> str:
-    """An address of the console. What is None is left out; names may have any characters."""
+    """Return an address of the console. Values that are None are left out; names may have any characters."""
     given = {name: str(value) for name, value in query.items() if value is not None}
     return f"{path}?{urlencode(given)}" if given else path
 

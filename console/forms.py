@@ -1,4 +1,4 @@
-"""The fields of a form that a browser has sent, within bounds."""
+"""The fields of a submitted form, within limits."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from .bounds import FIELDS_MAX, FORM_BYTES_MAX, QUESTION_S
 
 
 async def fields_of(request: Request) -> dict[str, str]:
-    """The fields of a form. Raises BadQuestion for what is none, or does not arrive whole in time."""
+    """Return the fields of a form. Raises BadQuestion for a malformed form, or one that does not arrive whole in
+    time."""
     try:
         async with asyncio.timeout(QUESTION_S):
             return await _fields_of(request)

@@ -1,4 +1,4 @@
-"""Stands in front of all pages: lets in whom an entrance knows, and gives each answer its headers."""
+"""The guard before all pages: it admits requests by an entrance, and adds headers to each answer."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ _FORMS: Final = "application/x-www-form-urlencoded"
 
 
 class Entrance(Protocol):
-    """How browsers come in."""
+    """The admission of browsers."""
 
     async def admit(self, request: Request) -> Session | Response:
-        """The session of the request, or what a browser gets that has none."""
+        """Return the session of the request, or the answer to a browser that has none."""
 
 
 class Guard:
-    """An ASGI application around another one."""
+    """An ASGI application that guards another one."""
 
     def __init__(self, inner: ASGIApp, door: Door, entrance: Entrance) -> None:
         self._inner, self._door, self._entrance = inner, door, entrance
@@ -51,7 +51,7 @@ class Guard:
         await answer(scope, receive, send_with_headers)
 
     async def _answer(self, request: Request, *, is_static: bool) -> ASGIApp:
-        """Who answers: the pages, or a refusal."""
+        """Return the application that answers: the pages, or a refusal."""
         if not self._door.knows_host(request.headers.get("host", "")):
             return plain(403, "this is not an address of the console; use the one that it printed")
         if request.method not in ("GET", "HEAD", "POST"):
@@ -68,7 +68,7 @@ class Guard:
 
 
 def refused_form(door: Door, headers: Headers) -> Response | None:
-    """Why a form is not read; None if it may be."""
+    """Return the refusal of a form that must not be read; None if it may be read."""
     if not door.is_own_page(headers):
         logger.warning("a form from %r was refused", headers.get("origin", ""))
         return plain(403, "changes come from pages of the console alone")
@@ -81,11 +81,14 @@ def refused_form(door: Door, headers: Headers) -> Response | None:
 
 
 def cookies_of(headers: Headers) -> dict[str, str]:
-    """All cookies of a request. Browsers send those of all programs on this host, whatever their ports, so one that is
-    written oddly hides no other."""
+    """Return all cookies of a request.
+
+    Browsers send the cookies of all programs on this host, whatever their ports, so a malformed cookie must not hide
+    others.
+    """
     return cookie_parser(headers.get("cookie", ""))
 
 
 def plain(status: int, text: str) -> Response:
-    """An answer that is no page."""
+    """Return an answer in plain text."""
     return PlainTextResponse(f"{text}\n", status_code=status)

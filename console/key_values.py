@@ -1,7 +1,7 @@
-"""Lines `key=value` of a form: what they mean, which keys a change sets and takes back, and the command for it. Pure.
+"""Lines `key=value` of a form: parsing, the keys that a change sets and removes, and the command for it. Pure.
 
-A form has the lines a second time, as it showed them. Only what differs from these is changed: somebody else may have
-set other keys since.
+A hidden field keeps the lines as the form showed them. Only lines that differ are changed, because another user may
+have set other keys meanwhile.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ V = TypeVar("V")
 
 
 def pairs_of(text: str, rule: str) -> dict[str, str]:
-    """Each key once. Raises BadQuestion, which quotes the `rule`: `a setting is key=value`."""
+    """Parse lines `key=value`; each key may occur once. Raises BadQuestion, which quotes the `rule`: `a setting is
+    key=value`."""
     pairs: dict[str, str] = {}
     for line in filter(None, map(str.strip, text.splitlines())):
         key, equals, value = (part.strip() for part in line.partition("="))
@@ -29,13 +30,13 @@ def pairs_of(text: str, rule: str) -> dict[str, str]:
 
 
 def altered(before: Mapping[str, V], after: Mapping[str, V]) -> dict[str, V | None]:
-    """What has to be set, and with None what has to be taken back."""
+    """Return the values to set; None marks a key to remove."""
     changed: dict[str, V | None] = {key: value for key, value in after.items() if before.get(key) != value}
     return changed | {key: None for key in before if key not in after}
 
 
 def lines_fields(name: str, label: str, pairs: Mapping[str, str], hint: str) -> list[FormField]:
-    """Return a field with the lines that there are, and a hidden one that keeps them as they were shown."""
+    """Return a field with the present lines, and a hidden field that keeps them as they were shown."""
     lines = "\n".join(f"{key}={value}" for key, value in pairs.items())
     return [
         FormField(name=name, label=label, kind="lines", value=lines, hint=hint),
@@ -46,9 +47,9 @@ def lines_fields(name: str, label: str, pairs: Mapping[str, str], hint: str) -> 
 def edited(
     form: Mapping[str, str], name: str, parse: Callable[[str], Mapping[str, V]], there: Mapping[str, V]
 ) -> dict[str, V | None]:
-    """Return the keys that a form with `lines_fields` sets, and with None those that it takes back.
+    """Return the values that a form with `lines_fields` sets; None marks a key to remove.
 
-    A form that does not have the lines as they were shown is compared with what is `there` now. Raises BadQuestion.
+    A form without the hidden field is compared with the present values `there`. Raises BadQuestion.
     """
     shown = form.get(_shown(name))
     return altered(there if shown is None else parse(shown), parse(form.get(name, "")))
@@ -59,7 +60,7 @@ def _shown(name: str) -> str:
 
 
 def set_and_unset(words: Sequence[str], names: Sequence[str], changes: Mapping[str, str | None]) -> str:
-    """Return the command, or two, that does the same: `ottla config set` and `unset`.
+    """Return the one or two commands for these changes: `ottla config set` and `unset`.
 
     The first of `words` stands before the verb, the others after it.
     """

@@ -1,4 +1,4 @@
-"""The two ways into the console: its token, or a user and a password of the cluster."""
+"""The two logins of the console: its token, or a user and a password of the cluster."""
 
 from __future__ import annotations
 
@@ -34,19 +34,19 @@ logger = logging.getLogger(__name__)
 LOGIN: Final = "/login"
 LOGOUT: Final = "/logout"
 _SLASHES: Final = "/\\"
-"""Two of them in front of a path would lead to another host."""
+"""Characters of which two at the start of a path would lead to another host."""
 _OF_LINKS: Final = re.compile(r"[!-\[\]-~]*")
-"""Printable ASCII without spaces and backslashes: `link` writes all else with a percent sign."""
+"""The characters of the console's links: printable ASCII without spaces and backslashes. `link` escapes all others."""
 
 
 class TokenLogin:
-    """Whoever shows the token of the printed address is let in. All share one session."""
+    """Admission by the token of the printed address. All browsers share one session."""
 
     def __init__(self, door: Door, session: Session, templates: Templates) -> None:
         self._door, self._session, self._templates = door, session, templates
 
     async def admit(self, request: Request) -> Session | Response:
-        """See `Entrance`."""
+        """Implement `Entrance.admit`."""
         query = _query(request)
         if (token := query.pop("token", None)) is not None and request.method == "GET":
             return self._entry(token, request.headers, link(quote(request.scope["path"]), **query))
@@ -67,7 +67,7 @@ class TokenLogin:
 
 
 class PasswordLogin:
-    """Whoever signs in is let in, and what they do is done as their user."""
+    """Admission by a user and a password of the cluster; each user's requests are made as that user."""
 
     def __init__(
         self,
@@ -78,14 +78,15 @@ class PasswordLogin:
         *,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`open_session` logs in to the cluster. Raises AuthenticationFailed, KafkaError and ValueError."""
+        """Keep the parts; `open_session` logs in to the cluster, and raises AuthenticationFailed, KafkaError and
+        ValueError."""
         self._door, self._sessions, self._open, self._templates = door, sessions, open_session, templates
         self._now = now
         self._attempts = LoginLimits()
         self._turns = asyncio.Semaphore(LOGINS_AT_A_TIME)
 
     async def admit(self, request: Request) -> Session | Response:
-        """See `Entrance`."""
+        """Implement `Entrance.admit`."""
         number = cookies_of(request.headers).get(self._door.cookie, "")
         session = self._sessions.find(number)
         path, query = request.scope["path"], _query(request)
@@ -121,7 +122,7 @@ class PasswordLogin:
     async def _tried(
         self, request: Request, wanted: str, user: str, password: Secret, attempt: CountedLogin
     ) -> Response:
-        """The cluster decides. What it could not judge is no failed attempt."""
+        """Let the cluster decide. An attempt that the cluster could not judge does not count as failed."""
         try:
             async with asyncio.timeout(QUESTION_S), self._turns:
                 session = await self._open(user, password)
@@ -188,7 +189,7 @@ def _query(request: Request) -> dict[str, str]:
 
 
 def _own(address: str) -> str:
-    """Return a path that browsers resolve to the console itself, whatever somebody has written into a link.
+    """Return a path that browsers resolve to the console itself, whatever a link contains.
 
     Browsers drop tabs and line breaks, and take a backslash for a slash, before they look for a host. So an address
     with a character that links of the console never have leads to the first page.

@@ -1,8 +1,9 @@
-"""How often somebody may try to sign in. Pure: the time is given.
+"""Limits on login attempts. Pure: the time is an argument.
 
-Failures are counted by user and network together, so a stranger elsewhere keeps nobody out. From some failures on each
-next attempt waits, twice as long as the one before, up to a bound. An attempt counts from its beginning, so that many
-at a time are no way around the pause. An attempt that succeeds, or that nobody could judge, is taken back.
+Failures are counted by user and network together, so a client elsewhere cannot lock a user out. After some failures
+each next attempt must wait, twice as long as the one before, up to a limit. An attempt counts from its beginning, so
+that concurrent attempts cannot avoid the pause. An attempt that succeeds, or that the cluster could not judge, is taken
+back.
 """
 
 from __future__ import annotations
@@ -16,26 +17,29 @@ from .addresses import network_of
 from .bounds import ATTEMPTS_S, ATTEMPTS_WITHOUT_PAUSE, NAMES_REMEMBERED_MAX, PAUSE_MAX_S
 
 _COUNTED_MAX: Final = ATTEMPTS_WITHOUT_PAUSE + 16
-"""Failures beyond make no pause longer."""
+"""The most failures that are counted; more would make no pause longer."""
 Name = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
 class CountedLogin:
-    """An attempt that was let through, of a user from a network."""
+    """An admitted attempt of a user from a network."""
 
     at_s: float
     name: Name
 
 
 class LoginLimits:
-    """Failed attempts. They are forgotten ATTEMPTS_S after the last, and the oldest beyond NAMES_REMEMBERED_MAX."""
+    """The failed attempts.
+
+    They are forgotten ATTEMPTS_S after the last one. Beyond NAMES_REMEMBERED_MAX the oldest are forgotten.
+    """
 
     def __init__(self) -> None:
         self._failed: OrderedDict[Name, deque[float]] = OrderedDict()
 
     def begin(self, user: str, address: str, now_s: float) -> CountedLogin | int:
-        """Count an attempt, or return the number of seconds after which there may be one."""
+        """Count an attempt, or return the seconds until the next one is allowed."""
         self._forget_old(now_s)
         name = (user, network_of(address))
         times = self._failed.get(name, deque(maxlen=_COUNTED_MAX))
@@ -49,7 +53,7 @@ class LoginLimits:
         return CountedLogin(now_s, name)
 
     def take_back(self, attempt: CountedLogin) -> None:
-        """Count an attempt no more: it was no failure."""
+        """Remove an attempt from the count, because it did not fail."""
         if (times := self._failed.get(attempt.name)) is not None and attempt.at_s in times:
             times.remove(attempt.at_s)
             if not times:
@@ -64,6 +68,7 @@ class LoginLimits:
 
 
 def pause_s(failures: int) -> float:
-    """Return the pause after so many failures: none, then 1, 2, 4 seconds and so on, up to PAUSE_MAX_S."""
+    """Return the pause after this number of failures: none at first, then 1, 2, 4 seconds and so on, up to
+    PAUSE_MAX_S."""
     over = failures - ATTEMPTS_WITHOUT_PAUSE
     return 0.0 if over < 0 else min(2.0**over, PAUSE_MAX_S)

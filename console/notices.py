@@ -1,5 +1,7 @@
-"""What a change did, told once on the page that it leads to. The address has only a number: strangers cannot write
-it."""
+"""Notices about the results of changes, each shown on the page that the change leads to.
+
+The address contains only a number, so links cannot make up a notice.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ class Notices:
         self._texts: OrderedDict[str, str] = OrderedDict()
 
     def keep(self, text: str) -> str:
-        """The number under which the text is found."""
+        """Keep a text and return its number."""
         number = secrets.token_hex(8)
         self._texts[number] = text
         while len(self._texts) > NOTICES_MAX:
@@ -24,5 +26,5 @@ class Notices:
         return number
 
     def text(self, number: str) -> str:
-        """Empty for one that is not known."""
+        """Return the text of a number; empty if it is unknown."""
         return self._texts.get(number, "")

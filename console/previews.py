@@ -1,7 +1,7 @@
-"""Previews that a session has shown. Each keeps the change that was decided, until a form says to carry it out.
+"""Previews that a session has shown. Each keeps its planned change until a form asks to carry it out.
 
-The page has the number of its preview, and the change itself stays here. So a form can neither alter a change nor ask
-for one that no preview has shown.
+The page contains only the number of its preview, and the change itself stays here. So a form can neither alter a change
+nor ask for one that no preview has shown.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Previews:
         self._kept: OrderedDict[str, _Kept] = OrderedDict()
 
     def keep(self, change: Change, visit: Visit) -> str:
-        """Return the number under which the change is found: by a form with the same address and fields."""
+        """Keep a change and return its number, which is valid only with the same address and form fields."""
         number = secrets.token_urlsafe(16)
         self._kept[number] = _Kept(change, _digest(visit), self._now())
         while len(self._kept) > PREVIEWS_MAX:
@@ -58,6 +58,6 @@ class Previews:
 
 
 def _digest(visit: Visit) -> bytes:
-    """The digest of the address and the fields of a form. It keeps a megabyte of fields out of memory."""
+    """Return a digest of the address and the fields of a form, so that a megabyte of fields need not be kept."""
     shown = json.dumps([visit.path, dict(visit.query), dict(visit.form)], sort_keys=True)
     return hashlib.sha256(shown.encode()).digest()

@@ -1,8 +1,7 @@
-"""Templates: what a page looks like. Everything that is put in is escaped, and what stands in `parts.html` is known
-to all.
+"""Templates of pages. Every value in them is escaped, and the macros in `parts.html` are available in all.
 
-A block whose name begins with `live_` is a fragment. It holds one element of the same id, which news of the page
-replaces.
+A block whose name begins with `live_` is a fragment. It holds one element with an equal id, which news of the page
+replace.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ _PARTS: Final = "parts.html"
 
 
 class Templates:
-    """Renders pages, and the fragments of pages."""
+    """A renderer of pages, and of their fragments."""
 
     def __init__(self, folder: Path = HERE / "templates") -> None:
         self._environment = Environment(
@@ -56,14 +55,14 @@ class Templates:
         }
 
     def page(self, template: str, context: Mapping[str, object]) -> str:
-        """A whole page."""
+        """Return a whole page."""
         return self._environment.get_template(template).render(context)
 
     def fragments(self, template: str, context: Mapping[str, object]) -> dict[str, str]:
-        """What changes while the page is open: markup by id."""
+        """Return the fragments that change while the page is open: markup by id."""
         found = self._environment.get_template(template)
         known = found.new_context(dict(context))
-        # Before its first text a template sets and defines what stands outside of its blocks.
+        # Before its first text a template runs the definitions outside its blocks.
         next(found.root_render_func(known), None)
         return {
             name: Markup("").join(map(Markup, block(known))).strip()

@@ -1,4 +1,4 @@
-"""What the console needs beside Ottla, and what somebody without it is told."""
+"""The console's dependencies beside Ottla, and the error for missing ones."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Final
 
 EXTRA: Final = ("starlette", "uvicorn", "jinja2")
 OF_SCHEMAS: Final = ("avro", "google.protobuf")
-"""What it needs beside these to read values by their schemas."""
+"""The further dependencies for values with schemas."""
 
 
 def require_extra(*, with_schemas: bool = False) -> None:
-    """Raises ModuleNotFoundError that says how to install what is missing."""
+    """Raise ModuleNotFoundError, which says how to install missing modules."""
     missing = [name for name in EXTRA + (OF_SCHEMAS if with_schemas else ()) if not _is_there(name)]
     if missing:
         raise ModuleNotFoundError(

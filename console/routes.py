@@ -1,4 +1,4 @@
-"""Makes addresses of areas: asks views and actions within bounds, and renders what they answer."""
+"""Addresses of areas: views and actions run within limits, and their results are rendered."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from .schemas.decoding import Decoder
 from .sessions import session_of
 
 EVENTS: Final = "/events"
-"""In front of the path of a page: its event stream."""
+"""The prefix of a page's path for its event stream."""
 APPLY: Final = "apply"
-"""The field `step` of a form whose preview was seen."""
+"""The value of the field `step` in a form whose preview was seen."""
 FORM_VALUE: Final = "form_value"
 PREVIEW: Final = "preview"
 """The field with the number of the preview that was seen."""
@@ -40,7 +40,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsoleParts:
-    """What all pages need, whoever asks for them."""
+    """The parts that all pages need, independent of the session."""
 
     may_change: bool
     templates: Templates
@@ -50,7 +50,7 @@ class ConsoleParts:
 
 @dataclass(frozen=True, slots=True)
 class PreviewPage:
-    """A preview as its template shows it. `outdated` says why an earlier one was not carried out."""
+    """A preview for its template. `outdated` is the reason why an earlier preview was not carried out."""
 
     change: Change
     number: str
@@ -58,13 +58,13 @@ class PreviewPage:
 
 
 class Routes:
-    """Answers requests for the parts of areas."""
+    """The handlers of the parts of areas."""
 
     def __init__(self, parts: ConsoleParts) -> None:
         self._parts = parts
 
     def routes(self, areas: Sequence[Area]) -> list[BaseRoute]:
-        """All addresses of these areas."""
+        """Return all routes of these areas."""
         routes: list[BaseRoute] = []
         for area in areas:
             for part in area.parts:
@@ -80,7 +80,7 @@ class Routes:
         return routes
 
     async def refused(self, request: Request, failure: Failure, area: Area | None = None) -> Response:
-        """A page that says why there is no other."""
+        """Return a page with the reason of a failure."""
         visit = self._visit(request, request.url.path)
         rendered = Rendered(failure.heading, "failure.html", failure)
         return await self._page(request, area, visit, rendered, status=failure.status)
@@ -158,7 +158,7 @@ class Routes:
     async def _previewed(
         self, request: Request, area: Area, action: Action, visit: Visit, outdated: str = ""
     ) -> Response:
-        """Show the change that is decided now; `outdated` says why an earlier one was refused."""
+        """Plan the change now and show its preview; `outdated` is the reason why an earlier one was refused."""
         change = await _bounded(action.plan(visit))
         shown = PreviewPage(change, session_of(request).previews.keep(change, visit), outdated)
         rendered = Rendered(change.title, "preview.html", shown)
@@ -178,7 +178,7 @@ class Routes:
     async def _carried_out(
         self, request: Request, area: Area, action: Action, visit: Visit, number: str
     ) -> Response:
-        """Carry out the change of a preview. Each attempt leaves a line in the log, also one that was refused."""
+        """Carry out the change of a preview. Each attempt, even a refused one, leaves a line in the log."""
         log = ChangeLog(request, action.path, visit)
         try:
             change = session_of(request).previews.take(number, visit)
@@ -245,7 +245,10 @@ async def _bounded(question: Awaitable[T]) -> T:
 def _understood(
     produce: Callable[[], Awaitable[Mapping[str, str]]],
 ) -> Callable[[], Awaitable[Mapping[str, str]]]:
-    """What a live page says of a question that has become wrong, say of a topic that was deleted meanwhile."""
+    """Wrap the rendering of a live page, so that a question that has become invalid shows its reason.
+
+    An example is a topic that was deleted meanwhile.
+    """
 
     async def made() -> Mapping[str, str]:
         try:

@@ -1,12 +1,12 @@
-"""Who is let in. Pure: headers come in, and a verdict goes out.
+"""Admission of requests, decided by their headers. Pure.
 
-A console on loopback is reached by every page that a browser on this machine shows. So three things are checked:
+Every page that a browser on this machine shows can reach a console on loopback. So three things are checked:
 
-- The Host header names an address at which the console is known. A stranger's name that resolves to this machine (DNS
-  rebinding) does not.
-- A cookie carries what only the address that the console printed could give, or the number of a session that began
-  with a user and a password of the cluster.
-- A change comes from a page of the console: by its Origin, and by a value that only such pages have in their forms.
+- The Host header names an address of the console. A foreign name that resolves to this machine (DNS rebinding) fails
+  this check.
+- A cookie holds a value that only the printed address gives, or the number of a session that began with a user and a
+  password of the cluster.
+- A change comes from a page of the console: by its Origin, and by a value that only forms of such pages contain.
 """
 
 from __future__ import annotations
@@ -24,25 +24,25 @@ HEADERS: Final = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
     "connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'",
     "x-content-type-options": "nosniff",
-    "referrer-policy": "same-origin",  # without any, browsers send forms with the origin null
+    "referrer-policy": "same-origin",  # Without a policy browsers send forms with the origin null.
     "cross-origin-opener-policy": "same-origin",
     "cross-origin-resource-policy": "same-origin",
     "cache-control": "no-store",
 }
-"""Of every answer."""
+"""The headers of every answer."""
 _DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 @dataclass(frozen=True, slots=True)
 class ListenAddress:
-    """Where the console listens; port 0 takes a free one."""
+    """The address at which the console listens; port 0 takes a free port."""
 
     host: str
     port: int
 
     @property
     def is_loopback(self) -> bool:
-        """Whether only this machine reaches it."""
+        """True if only this machine can reach the address."""
         if self.host == "localhost":
             return True
         try:
@@ -52,7 +52,7 @@ class ListenAddress:
 
     @property
     def origins(self) -> tuple[str, ...]:
-        """How browsers name it."""
+        """The origins under which browsers reach the address."""
         if self.is_loopback:
             hosts = {self.host, "localhost"}
         elif self.host in ("0.0.0.0", "::"):
@@ -64,43 +64,43 @@ class ListenAddress:
 
 @dataclass(frozen=True, slots=True)
 class Door:
-    """What a request must show. `origins`: the addresses of the console, as `http://127.0.0.1:9280`."""
+    """The checks of a request. `origins` are the addresses of the console, such as `http://127.0.0.1:9280`."""
 
     origins: frozenset[str]
     token: str
     cookie: str
 
     def knows_host(self, host: str) -> bool:
-        """Whether a Host header names the console."""
+        """Return whether a Host header names the console."""
         return any(host.lower() == urlsplit(one).netloc for one in self.origins)
 
     def is_own_page(self, headers: Mapping[str, str]) -> bool:
-        """Whether the request comes from a page of the console that has the same address as the request."""
+        """Return whether the request comes from a page of the console with the same address as the request."""
         origin = headers.get("origin", "").lower()
         if origin not in self.origins or urlsplit(origin).netloc != headers.get("host", "").lower():
             return False
         return headers.get("sec-fetch-site", "same-origin") == "same-origin"
 
     def opens_with(self, token: str) -> bool:
-        """Whether this is the token of the printed address."""
+        """Return whether this is the token of the printed address."""
         return same(token, self.token)
 
     def has_entered(self, cookies: Mapping[str, str]) -> bool:
-        """Whether the browser has shown the token before."""
+        """Return whether the browser has shown the token before."""
         return same(cookies.get(self.cookie, ""), self.entered)
 
     @property
     def entered(self) -> str:
-        """The cookie of who has shown the token."""
+        """The cookie of browsers that have shown the token."""
         return self._derived("cookie")
 
     @property
     def form_value(self) -> str:
-        """What forms have in them that are for those who came by the token."""
+        """The value in the forms of the session that the token admits to."""
         return self._derived("form")
 
     def set_cookie(self, host: str, value: str) -> str:
-        """The header that has a browser keep it until it is closed; an empty one takes it back."""
+        """Return the header that sets the cookie until the browser is closed; an empty value removes the cookie."""
         secure = "; Secure" if f"https://{host.lower()}" in self.origins else ""
         ends = "" if value else "; Max-Age=0"
         return f"{self.cookie}={value}; Path=/; HttpOnly; SameSite=Strict{secure}{ends}"
@@ -110,9 +110,9 @@ class Door:
 
 
 def door_of(listen: ListenAddress, public: Iterable[str] = (), token: str | None = None) -> Door:
-    """The door of a console that listens there. `public`: other addresses under which browsers reach it.
+    """Return the door of a console with a token; `public` are further addresses under which browsers reach it.
 
-    Raises ValueError when strangers could reach it, and nobody has said by which name, or by which token.
+    Raises ValueError if other machines can reach it and no name, or no token, is given.
     """
     if token is not None and len(token) < TOKEN_LENGTH_MIN:
         raise ValueError(f"the token has {len(token)} characters; {TOKEN_LENGTH_MIN} is the least")
@@ -125,8 +125,7 @@ def door_of(listen: ListenAddress, public: Iterable[str] = (), token: str | None
 
 
 def door_of_logins(listen: ListenAddress, public: Iterable[str] = ()) -> Door:
-    """The door of a console where people sign in. Raises ValueError where their passwords would be readable on the
-    way."""
+    """Return the door of a console with logins. Raises ValueError if passwords would cross a network unencrypted."""
     named = [origin_of(one) for one in public]
     for origin in named:
         if not origin.startswith("https://"):
@@ -148,7 +147,7 @@ def _door(listen: ListenAddress, origins: Sequence[str], token: str | None) -> D
 
 
 def listen_address(text: str) -> ListenAddress:
-    """`HOST:PORT`, `[::1]:PORT` or a port alone. Raises ValueError."""
+    """Parse `HOST:PORT`, `[::1]:PORT` or a port alone. Raises ValueError."""
     host, _, port = text.rpartition(":")
     host = (host or "127.0.0.1").removeprefix("[").removesuffix("]")
     if not port.isascii() or not port.isdigit() or int(port) > 65535:
@@ -157,7 +156,7 @@ def listen_address(text: str) -> ListenAddress:
 
 
 def origin_of(address: str) -> str:
-    """`scheme://host[:port]` as browsers send it. Raises ValueError."""
+    """Return an address as the `scheme://host[:port]` that browsers send. Raises ValueError."""
     parts = urlsplit(address)
     if parts.scheme not in _DEFAULT_PORTS or not parts.hostname or parts.path not in ("", "/") or parts.query:
         raise ValueError(f"a public address is http://HOST[:PORT] or https://HOST[:PORT], not {address!r}")
@@ -171,5 +170,5 @@ def _in_address(host: str) -> str:
 
 
 def same(one: str, other: str) -> bool:
-    """Whether they are equal, told in a time that says nothing of where they differ."""
+    """Compare two texts in constant time."""
     return hmac.compare_digest(one.encode(), other.encode())

@@ -1,4 +1,4 @@
-"""Runs the console: opens its client, listens, and says where, until it is told to stop."""
+"""The console's process: it opens clients, listens, announces its address, and serves until it is stopped."""
 
 from __future__ import annotations
 
@@ -40,39 +40,39 @@ from .sessions import Session, Sessions
 
 HEAD_BYTES_MAX = 16 * 1024
 REQUEST_MS = 10_000
-"""A broker that hangs is given up before the page that asks it."""
+"""Milliseconds before a hanging broker is given up, less than a page may take."""
 END_S = 3
-"""How long answers under way may take once the console is told to stop."""
+"""Seconds that open answers may take once the console stops."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ConsoleSettings:
-    """What an operator says of a console."""
+    """The operator's settings of a console."""
 
     connection: Mapping[str, Any]
     """Keyword arguments of a client."""
     listen: ListenAddress
     public: Sequence[str] = ()
-    """Other addresses under which browsers reach it."""
+    """Further addresses under which browsers reach it."""
     token: str | None = field(default=None, repr=False)
-    """A random one without it."""
+    """The token; a random one is made if it is None."""
     has_login: bool = False
-    """People sign in with a user and a password of the cluster, and there is no token."""
+    """True if people sign in with a user and a password of the cluster; there is no token then."""
     may_change: bool = False
     metrics: Sequence[str] = ()
-    """Addresses of the brokers' metrics endpoints."""
+    """The addresses of the brokers' metrics endpoints."""
     metrics_token: str | None = field(default=None, repr=False)
     schema_registry: str | None = None
-    """Its address."""
+    """The address of the schema registry."""
     schema_registry_login: str | None = field(default=None, repr=False)
-    """`USER:PASSWORD`, where it wants one."""
+    """`USER:PASSWORD` for the schema registry, if it needs a login."""
 
 
 async def serve(settings: ConsoleSettings, tell: Callable[[str], None]) -> None:
-    """Serve until SIGINT or SIGTERM; `tell` gets the address that lets a browser in.
+    """Serve until SIGINT or SIGTERM; call `tell` with the address that admits a browser.
 
-    Raises NoBrokerReachable when there is no cluster, OSError when the address is taken, ValueError for settings that
-    do not go together.
+    Raises NoBrokerReachable if there is no cluster, OSError if the address is taken, ValueError for settings that
+    contradict each other.
     """
     _door(settings, settings.listen)
     schemas = _schemas(settings)
@@ -119,7 +119,7 @@ def _door(settings: ConsoleSettings, listen: ListenAddress) -> Door:
 
 
 def check_login(connection: Mapping[str, Any]) -> None:
-    """Whether people could sign in over such connections. Raises ValueError."""
+    """Check that people can sign in over such connections. Raises ValueError."""
     protocol, mechanism = connection.get("security_protocol", "PLAINTEXT"), connection.get("sasl_mechanism")
     if not protocol.startswith("SASL_") or mechanism not in ("PLAIN", *SCRAM_MECHANISMS):
         raise ValueError(
@@ -147,7 +147,7 @@ async def _opened(
     form_value: str,
     user: str = "",
 ) -> Session:
-    """A session with clients of its own. Raises NoBrokerReachable and AuthenticationFailed."""
+    """Open a session with separate clients. Raises NoBrokerReachable and AuthenticationFailed."""
     admin = Admin(**{"client_id": "ottla-console", "request_timeout_ms": REQUEST_MS, **connection})
     await admin.start()
     return Session(
@@ -161,7 +161,7 @@ async def _opened(
 
 
 def http_config(app: ASGIApp) -> uvicorn.Config:
-    """Return how an application is served: within bounds, and without what an operator does not need."""
+    """Return the server's configuration: within limits, and without features that an operator does not need."""
     return uvicorn.Config(
         app,
         http=BoundedHttp,
@@ -177,7 +177,7 @@ def http_config(app: ASGIApp) -> uvicorn.Config:
 
 
 class _Server(uvicorn.Server):
-    """Ends with exit code 0 at a signal, as other commands that stay do."""
+    """A server that ends with exit code 0 at a signal, like other commands that run until a signal."""
 
     def __init__(self, config: uvicorn.Config, end_news: Callable[[], None]) -> None:
         super().__init__(config)
@@ -185,7 +185,7 @@ class _Server(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Event streams would keep the server from ending."""
+        """End the event streams at a signal; otherwise they would keep the server from ending."""
         loop = asyncio.get_running_loop()
         handled = (signal.SIGINT, signal.SIGTERM)
         for number in handled:
@@ -213,7 +213,9 @@ def _listening(listen: ListenAddress) -> Iterator[socket.socket]:
         except OSError as error:
             reason = os.strerror(error.errno or 0)
             raise OSError(f"--listen {listen.host}:{listen.port}: {reason}") from None
-        bound.listen(CONNECTIONS_MAX)  # who opens the address at once waits, and is not refused
+        bound.listen(
+            CONNECTIONS_MAX
+        )  # Browsers that connect at once wait in the backlog instead of being refused.
         yield bound
 
 
@@ -235,7 +237,7 @@ def _schemas(settings: ConsoleSettings) -> Decoder | None:
 
 
 def _tls(settings: ConsoleSettings, addresses: Sequence[str]) -> ssl.SSLContext | None:
-    """The authorities of the cluster's connection are believed by all that the console asks over HTTPS."""
+    """Return a TLS context that trusts the authorities of the cluster's connection; None if no address needs TLS."""
     if not any(one.startswith("https:") for one in addresses):
         return None
     return ssl.create_default_context(cafile=settings.connection.get("ssl_cafile"))

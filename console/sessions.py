@@ -1,6 +1,6 @@
-"""As whom the console asks the cluster: one session for all who have shown its token, or one for each who signed in.
+"""Sessions of the console: one for all browsers with its token, or one for each login.
 
-What a session has learned is shown to nobody else. So it has clients, a sampler and feeds of its own.
+Results of a session are shown to no other user. So each session has separate clients, sampler and feeds.
 """
 
 from __future__ import annotations
@@ -31,12 +31,12 @@ _PLACE: Final = "ottla.console.session"
 
 
 class TooManySessions(Exception):
-    """So many people are signed in that nobody else can be."""
+    """The number of sessions is at its limit."""
 
 
 @dataclass(frozen=True, eq=False, slots=True, kw_only=True)
 class Session:
-    """Everything that depends on who asks."""
+    """The state of a session: clients, and everything that depends on the user."""
 
     admin: Admin
     sampler: Sampler
@@ -46,18 +46,18 @@ class Session:
     feeds: Feeds = field(default_factory=Feeds)
     previews: Previews = field(default_factory=Previews)
     form_value: str = field(repr=False)
-    """What every form of this session has in it."""
+    """The value in every form of this session."""
     user: str = ""
-    """Who signed in; empty where the token lets in."""
+    """The user who signed in; empty with a token."""
     ended: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set: open pages get no news any more."""
+    """An event that ends the news of open pages."""
 
     def is_own_form(self, value: str) -> bool:
-        """Whether a form came from a page of this session."""
+        """Return whether a form came from a page of this session."""
         return same(value, self.form_value)
 
     async def end(self) -> None:
-        """Close its clients, and with them goes the password."""
+        """Close the session's clients, and so forget the password."""
         self.ended.set()
         self.feeds.end()
         try:
@@ -67,14 +67,14 @@ class Session:
 
 
 def session_of(request: Request) -> Session:
-    """That of a request which was let in."""
+    """Return the session of an admitted request."""
     session = request.scope[_PLACE]
     assert isinstance(session, Session)
     return session
 
 
 def let_in(request: Request, session: Session) -> None:
-    """From here on the request is one of this session."""
+    """Attach the session to the request."""
     request.scope[_PLACE] = session
 
 
@@ -89,7 +89,7 @@ class _Kept:
 
 
 class Sessions:
-    """Those of people who signed in, by a number that only their browsers have. It is kept as a digest."""
+    """The sessions of people who signed in, by the digest of a number that only their browsers have."""
 
     def __init__(self, *, now: Callable[[], float] = time.monotonic) -> None:
         self._now = now
@@ -100,23 +100,23 @@ class Sessions:
         return len(self._kept)
 
     def start(self) -> None:
-        """Begin to end those that nobody uses."""
+        """Start ending unused sessions."""
         self._task = asyncio.create_task(self._run(), name="sessions of the console")
 
     async def stop(self) -> None:
-        """End all."""
+        """End all sessions."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
         await self._end(list(self._kept))
 
     def end_news(self) -> None:
-        """Open pages get no news any more, as the console ends."""
+        """End the news of open pages, as the console stops."""
         for one in self._kept.values():
             one.session.ended.set()
 
     def find(self, number: str) -> Session | None:
-        """The session of a browser, which is used by that."""
+        """Return the session of a browser and mark it as used; None if there is none."""
         kept, now_s = self._kept.get(_digest(number)), self._now()
         if kept is None or kept.is_over(now_s):
             return None
@@ -124,7 +124,7 @@ class Sessions:
         return kept.session
 
     async def add(self, session: Session) -> str:
-        """The number for the browser. Raises TooManySessions."""
+        """Add a session and return the number for the browser. Raises TooManySessions."""
         await self.end_unused()
         own = [key for key, one in self._kept.items() if one.session.user == session.user]
         if len(own) >= SESSIONS_OF_USER_MAX:
@@ -136,11 +136,11 @@ class Sessions:
         return number
 
     async def end(self, number: str) -> None:
-        """Its browser signs out."""
+        """End the session of a browser that signs out."""
         await self._end([_digest(number)])
 
     async def end_unused(self) -> None:
-        """End those whose time is over."""
+        """End expired sessions."""
         now_s = self._now()
         await self._end([key for key, one in self._kept.items() if one.is_over(now_s)])
 

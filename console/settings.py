@@ -1,4 +1,4 @@
-"""Settings of topics and brokers: as tables show them, as forms take them, and what a change does."""
+"""Settings of topics and brokers: table rows, form fields, and changes."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from .key_values import edited, lines_fields, pairs_of, set_and_unset
 
 HINT: Final = "one setting a line: retention.ms=86400000"
 FIELD: Final = "settings"
-"""The field of forms that has settings."""
+"""The form field with settings."""
 
 
 @dataclass(frozen=True, slots=True)
 class SettingRow:
-    """A setting. `hidden_values` are those that would apply without this one."""
+    """A setting in the table. `hidden_values` are the values that would apply without this one."""
 
     name: str
     value: str
@@ -28,7 +28,7 @@ class SettingRow:
 
 
 def setting_rows(entries: Sequence[ConfigEntry], *, shows_all: bool) -> list[SettingRow]:
-    """Settings in order; those that are no defaults alone unless `shows_all`. Secrets have no value here."""
+    """Return the rows of settings in order, without defaults unless `shows_all`. Secrets have no value."""
     return [
         SettingRow(
             one.name,
@@ -45,13 +45,13 @@ def setting_rows(entries: Sequence[ConfigEntry], *, shows_all: bool) -> list[Set
 
 
 def settings_fields(label: str, own: Mapping[str, str], hint: str = HINT) -> list[FormField]:
-    """Return the fields of a form that changes the settings that there are."""
+    """Return the fields of a form that changes these settings."""
     hint = f"{hint}. A line that is taken out goes back to what applies without it"
     return lines_fields(FIELD, label, own, hint)
 
 
 def settings_of(text: str) -> dict[str, str]:
-    """Lines `key=value`. Raises BadQuestion, also for secrets: forms are shown again, and logged."""
+    """Parse lines `key=value`. Raises BadQuestion, also for secrets, since forms are shown again and logged."""
     settings = pairs_of(text, "a setting is key=value")
     if (secret := next(filter(is_secret, settings), None)) is not None:
         raise BadQuestion(f"{secret} is a secret, which forms do not take")
@@ -59,7 +59,7 @@ def settings_of(text: str) -> dict[str, str]:
 
 
 def without_secrets(text: str) -> str:
-    """Lines of a form as a log may have them."""
+    """Return the lines of a form without secrets, for a log."""
     return "\n".join(
         f"{line.partition('=')[0]}=[hidden]" if is_secret(line.partition("=")[0]) else line
         for line in text.splitlines()
@@ -67,7 +67,7 @@ def without_secrets(text: str) -> str:
 
 
 def own_settings(entries: Sequence[ConfigEntry], source: str) -> dict[str, str]:
-    """What was set for the resource itself, which `source` names. Secrets are left out."""
+    """Return the resource's own settings, which have this source. Secrets are left out."""
     return {
         one.name: one.value or ""
         for one in sorted(entries, key=lambda one: one.name)
@@ -77,9 +77,9 @@ def own_settings(entries: Sequence[ConfigEntry], source: str) -> dict[str, str]:
 
 @dataclass(frozen=True, slots=True)
 class SettingsChange:
-    """A change of settings that was decided: with None a setting goes back to what applies without it.
+    """A planned change of settings; None returns a setting to the value that applies without it.
 
-    `kind` and `name` are those of the resource, and `source` names it as the source of its own settings.
+    `kind` and `name` are those of the resource, and `source` is the source of its own settings.
     """
 
     kind: int
@@ -88,16 +88,16 @@ class SettingsChange:
     changes: Mapping[str, str | None]
 
     async def differences(self, admin: Admin) -> list[Difference]:
-        """Return what applies now and what would. Raises KafkaError."""
+        """Return the present and the future values. Raises KafkaError."""
         entries = await admin.describe_configs(self.kind, self.name)
         return setting_differences(entries, self.changes, self.source)
 
     async def check(self, admin: Admin) -> None:
-        """Ask the cluster whether it takes the values. Raises KafkaError."""
+        """Ask the cluster whether it accepts the values. Raises KafkaError."""
         await admin.alter_configs(self.kind, self.name, self.changes, validate_only=True)
 
     async def carry_out(self, admin: Admin, shown: Sequence[Difference]) -> None:
-        """Change these settings and no others. Raises Outdated, and KafkaError."""
+        """Change only these settings. Raises Outdated, and KafkaError."""
         check_as_shown(shown, await self.differences(admin))
         await admin.alter_configs(self.kind, self.name, self.changes)
 
@@ -117,7 +117,7 @@ async def settings_asked(
 def setting_differences(
     entries: Sequence[ConfigEntry], changes: Mapping[str, str | None], source: str
 ) -> list[Difference]:
-    """What applies now and what will, each with its source."""
+    """Return the present and the future value of each changed setting, with its source."""
     by_name = {one.name: one for one in entries}
     found = []
     for key, value in changes.items():
@@ -132,5 +132,5 @@ def setting_differences(
 
 
 def config_command(kind: str, name: str, changes: Mapping[str, str | None]) -> str:
-    """The command, or two, that does the same."""
+    """Return the one or two commands for these changes."""
     return set_and_unset(["config"], [kind, name], changes)

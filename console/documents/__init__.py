@@ -1,4 +1,4 @@
-"""JSON documents of strangers: read without a loss (`exact`), and laid out within bounds (`layout`).
+"""JSON documents from any client: parsed without loss (`exact`), and formatted within limits (`layout`).
 
-The rule: a page shows the digits that are stored, and never writes a number anew.
+Pages show the stored digits of a number and never reformat it.
 """

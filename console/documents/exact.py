@@ -1,4 +1,4 @@
-"""JSON documents whose numbers keep their digits, and whose objects keep names that stand twice. Pure."""
+"""JSON documents whose numbers keep their digits, and whose objects keep duplicate names. Pure."""
 
 from __future__ import annotations
 
@@ -9,13 +9,17 @@ from typing import Any, Final
 
 _NUMBER: Final = re.compile(r"(-?)([0-9]+)(?:\.([0-9]+))?(?:[eE]([+-]?[0-9]+))?")
 _INTEGER_DIGITS_MAX: Final = 18
-"""Longer integers are `Number`: Python refuses to read 4,301 digits, and reads many slowly."""
+"""The most digits of a Python integer. Longer ones are `Number`: Python refuses 4,301 digits, and parses many digits
+slowly."""
 _SINGLE: Final = struct.Struct("<f")
 
 
 class Number:
-    """A number by its digits. Numbers are equal if their values are: 1, 1.0 and 10e-1. `is_text`: JSON has it as a
-    string."""
+    """A number with its original digits.
+
+    Numbers are equal if their values are: 1, 1.0 and 10e-1. `is_text` is True for a number that is written as a string
+    in JSON.
+    """
 
     __slots__ = ("is_text", "text")
 
@@ -36,30 +40,34 @@ class Number:
 
 
 def parsed(data: bytes | str) -> Any:
-    """Return a document of Python's types. Numbers with a fraction, an exponent or more than 18 digits are `Number`. An
-    object with equal names is a tuple of its pairs. Raises ValueError, RecursionError."""
+    """Parse a document into Python's types.
+
+    Numbers with a fraction, an exponent or more than 18 digits are `Number`. An object with duplicate names is a tuple
+    of its pairs. Raises ValueError, RecursionError.
+    """
     return json.loads(data, parse_float=Number, parse_int=_integer, object_pairs_hook=_object)
 
 
 def is_same(found: Any, wanted: Any) -> bool:
-    """Return whether two values of documents are equal: numbers by value, and true is no 1. Raises RecursionError."""
+    """Return whether two values of documents are equal: numbers by value, and true is not 1. Raises RecursionError."""
     if isinstance(found, bool) or isinstance(wanted, bool):
         return found is wanted
     if isinstance(found, list) and isinstance(wanted, list):
         return len(found) == len(wanted) and all(map(is_same, found, wanted))
     if isinstance(found, dict) and isinstance(wanted, dict):
         return found.keys() == wanted.keys() and all(is_same(found[name], wanted[name]) for name in found)
-    if isinstance(found, tuple) and isinstance(
-        wanted, tuple
-    ):  # objects with equal names: (name, value) in order
+    # Objects with duplicate names are tuples of (name, value) in order.
+    if isinstance(found, tuple) and isinstance(wanted, tuple):
         return len(found) == len(wanted) and all(map(is_same, found, wanted))
     return bool(found == wanted)
 
 
 def shortest_single(value: float) -> float:
-    """Return the number of fewest digits that a 32-bit float cannot tell from this one, as Java and protoc write it:
-    0.1, where a 64-bit float next to it is 0.10000000149011612."""
-    if value - value != 0:  # infinite, or no number
+    """Return the number with the fewest digits that is the same 32-bit float, as Java and protoc write it.
+
+    For example 0.1, where the equal 64-bit float is 0.10000000149011612.
+    """
+    if value - value != 0:  # Infinite, or not a number.
         return value
     stored = _SINGLE.pack(value)
     return next(
@@ -69,16 +77,17 @@ def shortest_single(value: float) -> float:
 
 
 def decimal_text(unscaled: int, scale: int) -> str:
-    """Return a decimal of that many digits after its point, none left out: 1250 with scale 2 is 12.50."""
+    """Return a decimal with exactly `scale` digits after its point: 1250 with scale 2 is 12.50."""
     digits = f"{abs(unscaled):0{scale + 1}d}"
     whole, fraction = digits[: len(digits) - scale], digits[len(digits) - scale :]
     return ("-" if unscaled < 0 else "") + whole + (f".{fraction}" if scale else "")
 
 
 def _value(text: str) -> tuple[str, str, int]:
-    """Sign, digits without zeros around them, and the exponent of the last digit; one form for each value."""
+    """Return sign, digits without surrounding zeros, and the exponent of the last digit; each value has one such
+    form."""
     found = _NUMBER.fullmatch(text)
-    if found is None:  # infinite, or no number
+    if found is None:  # Infinite, or not a number.
         return ("", text, 0)
     sign, whole, fraction, exponent = found[1], found[2], found[3] or "", int(found[4] or "0")
     digits = (whole + fraction).lstrip("0")

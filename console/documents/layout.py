@@ -1,4 +1,4 @@
-"""JSON as pages lay it out: white space between tokens changes, and nothing else. Time and size are linear. Pure."""
+"""JSON formatted for pages: only white space between tokens changes. Time and size are linear. Pure."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ from typing import Any, Final
 from .exact import Number, parsed
 
 DEPTH_MAX: Final = 64
-"""Deeper documents are not indented: each level adds two spaces to each line, so size grows with depth squared."""
+"""The deepest level that is indented. Each level adds two spaces to each line, so size grows with the square of
+depth."""
 NESTED_MAX: Final = 1_000
-"""Deeper documents are not shown as such. Python's reader of JSON has a similar bound."""
+"""The deepest level of a document that is formatted. Python's JSON parser has a similar limit."""
 _TOKEN: Final = re.compile(r'"[^"\\]*(?:\\.[^"\\]*)*"|[^][{},:" \t\r\n]+|[][{},:]', re.DOTALL)
 _OPEN: Final = frozenset("[{")
 _CLOSE: Final = frozenset("]}")
@@ -25,19 +26,21 @@ _LINES: Final = tuple("\n" + "  " * depth for depth in range(DEPTH_MAX + 1))
 
 @dataclass(frozen=True, slots=True)
 class LaidOut:
-    """A document as text. `note` says in which way it is not shown whole and indented."""
+    """A formatted document. `note` says why it is not whole or not indented."""
 
     text: str
     note: str = ""
 
 
 class _Written(str):
-    """A token as it stands in the document."""
+    """A token in its original form."""
 
 
 def text_laid_out(data: bytes, size_max: int) -> LaidOut:
-    """Return JSON with a line for each value, or as it stands where this were too deep or too long. Raises ValueError
-    for what is no JSON, RecursionError for what is nested too deep to tell."""
+    """Return JSON with a line for each value, or unchanged if that would be too deep or too long.
+
+    Raises ValueError for invalid JSON, RecursionError for a document nested too deep to parse.
+    """
     parsed(data)
     text = data.decode(json.detect_encoding(data), "surrogatepass")  # as `json.loads` does
     indented = _indented((found[0] for found in _TOKEN.finditer(text)), size_max)
@@ -45,13 +48,15 @@ def text_laid_out(data: bytes, size_max: int) -> LaidOut:
         return indented
     if len(text) <= size_max:
         return LaidOut(text, indented)
-    # A number with half its digits would be another one.
+    # Half the digits of a number would be another number.
     return LaidOut(text[:size_max].rstrip(_OF_NUMBERS), f"{indented}; cut after {size_max:,} characters")
 
 
 def document_laid_out(document: Any, size_max: int) -> LaidOut:
-    """Return a document of Python's types, which has no text yet, in the same way. It is cut before it is built. Raises
-    RecursionError beyond NESTED_MAX levels."""
+    """Format a document of Python's types like `text_laid_out`.
+
+    It is cut while it is built. Raises RecursionError beyond NESTED_MAX levels.
+    """
     indented = _indented(_tokens_of(document), size_max)
     if isinstance(indented, LaidOut):
         return indented
@@ -69,7 +74,7 @@ def document_laid_out(document: Any, size_max: int) -> LaidOut:
 
 
 def _indented(tokens: Iterable[str], size_max: int) -> LaidOut | str:
-    """The text, or why there is none."""
+    """Return the indented text, or the reason why there is none."""
     parts: list[str] = []
     size, depth, before = 0, 0, ""
     for token in tokens:
@@ -93,7 +98,7 @@ def _indented(tokens: Iterable[str], size_max: int) -> LaidOut | str:
 
 
 def _tokens_of(document: Any) -> Iterator[str]:
-    """The tokens of a document, by a stack of what is left of each open list and object."""
+    """Yield the tokens of a document, by a stack of the remaining parts of each open list and object."""
     left: list[Iterator[Any]] = [iter((document,))]
     while left:
         if len(left) > NESTED_MAX:

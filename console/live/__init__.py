@@ -1,7 +1,7 @@
-"""What moves: samples of the cluster with a bounded history, and the streams that bring news to open pages.
+"""Live data: samples of the cluster with a bounded history, and streams that bring news to open pages.
 
 `sampler` asks the cluster, once for all pages. `counters` and `happenings` compare two answers, and are pure. `feeds`
-makes the fragments of a page anew while anybody looks at it, once for all who look. `streams` sends them.
+renders the fragments of a page while browsers have it open, once for all of them. `streams` sends the fragments.
 
-One rule: a browser that does not read holds nothing up. It misses what was in between and gets the newest.
+A slow browser delays no other. It misses intermediate states and gets the newest.
 """

@@ -1,4 +1,4 @@
-"""What is counted in the cluster, and the rates between two readings. Pure."""
+"""Counters of the cluster, and the rates between two readings. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Final
 
 
 class TopicTraffic(StrEnum):
-    """Things that are counted for each topic."""
+    """The kinds of counters per topic."""
 
     RECORDS_IN = "records in"
     BYTES_IN = "bytes in"
@@ -23,11 +23,11 @@ METRICS: Final = {
     "kafka_server_brokertopicmetrics_bytesinpersec": TopicTraffic.BYTES_IN,
     "kafka_server_brokertopicmetrics_bytesoutpersec": TopicTraffic.BYTES_OUT,
 }
-"""Names at the metrics endpoint of brokers."""
+"""The metric names at the brokers' endpoints."""
 _LINE = re.compile(r'(\w+)\{([^}]*topic="((?:[^"\\]|\\.)*)"[^}]*)\} (\S+)')
 
 Key = tuple[str, TopicTraffic, str]
-"""Who counts, what, and of which topic."""
+"""The source that counts, the kind of the counter, and the topic."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,18 +40,18 @@ class CounterReading:
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """Per second, of the whole cluster and by topic. What nobody counts is missing."""
+    """Rates per second, of the whole cluster and by topic. Kinds without a counter are missing."""
 
     totals: Mapping[TopicTraffic, float] = field(default_factory=dict)
     topics: Mapping[TopicTraffic, Mapping[str, float]] = field(default_factory=dict)
 
     def of_topic(self, topic: str, what: TopicTraffic) -> float | None:
-        """None where nobody counts it."""
+        """Return the rate of a topic; None without a counter of this kind."""
         return self.topics[what].get(topic, 0.0) if what in self.topics else None
 
 
 def counters_of(source: str, exposition: str) -> dict[Key, float]:
-    """What an endpoint in Prometheus' text format says of topics."""
+    """Return the topic counters of an endpoint's page in Prometheus' text format."""
     found: dict[Key, float] = {}
     for name, topic, value in _readings(exposition):
         try:
@@ -62,8 +62,11 @@ def counters_of(source: str, exposition: str) -> dict[Key, float]:
 
 
 def rates_between(before: CounterReading, after: CounterReading) -> Rates:
-    """A counter that fell was begun anew by a broker that restarted, and counts from 0. So does one that is new, where
-    its source is not."""
+    """Return the rates between two readings.
+
+    A counter that fell was reset by a broker's restart, and counts from 0. A new counter also counts from 0, if its
+    source is not new.
+    """
     seconds = after.at_s - before.at_s
     if seconds <= 0:
         return Rates()
@@ -82,7 +85,9 @@ def rates_between(before: CounterReading, after: CounterReading) -> Rates:
 
 
 def _readings(exposition: str) -> Iterator[tuple[str, str, str]]:
-    for line in exposition.split("\n"):  # nothing else ends a line: a group's name may have all else in it
+    for line in exposition.split(
+        "\n"
+    ):  # Only a newline ends a line: group names may contain other line separators.
         name = line.partition("{")[0]
         if name in METRICS and (found := _LINE.match(line)) is not None:
             yield name, re.sub(r"\\(.)", r"\1", found[3]), found[4]

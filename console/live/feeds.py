@@ -1,4 +1,4 @@
-"""Fragments of pages that are made anew while somebody looks: once for all who look at one address."""
+"""Fragments of pages, rendered while browsers have the page open, once for all browsers at one address."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ from ..bounds import STREAMS_MAX
 logger = logging.getLogger(__name__)
 
 Produce = Callable[[], Awaitable[Mapping[str, str]]]
-"""Makes the fragments of a page, by name. Raises KafkaError or TimeoutError when the cluster does not tell."""
+"""A function that renders the fragments of a page, by name. Raises KafkaError or TimeoutError if the cluster does
+not answer."""
 
 
 class TooManyStreams(Exception):
-    """So many pages are open that no other one is kept up to date."""
+    """The number of open pages is at its limit, so another page gets no updates."""
 
 
 class Feed:
-    """The fragments of one address as they are now. Each has the number of the round in which it last changed."""
+    """The present fragments of one address. Each fragment has the number of the round in which it last changed."""
 
     def __init__(self, produce: Produce, refresh_s: float) -> None:
         self._produce, self._refresh_s = produce, refresh_s
@@ -32,8 +33,10 @@ class Feed:
         self.readers = 0
 
     async def news(self, seen: int) -> tuple[int, dict[str, str], str | None]:
-        """Wait for what has changed since the round `seen`: the round, the fragments, and the trouble if that changed;
-        it is empty when all is well again."""
+        """Wait for changes since the round `seen`.
+
+        Returns the round, the changed fragments, and the trouble if it changed; it is empty when the trouble is over.
+        """
         async with self._changed:
             await self._changed.wait_for(lambda: self._round > seen)
         fragments = {name: text for name, (since, text) in self._fragments.items() if since > seen}
@@ -41,7 +44,7 @@ class Feed:
         return self._round, fragments, trouble if since > seen else None
 
     def end(self) -> None:
-        """Make nothing any more."""
+        """Stop rendering."""
         self._task.cancel()
 
     async def _run(self) -> None:
@@ -78,31 +81,31 @@ class Feed:
 
 
 class FeedReader:
-    """One browser that looks at a feed."""
+    """A browser that reads a feed."""
 
     def __init__(self, feed: Feed, close: Callable[[], None]) -> None:
         self._feed, self.close = feed, close
         self._seen = 0
 
     async def news(self) -> tuple[dict[str, str], str | None]:
-        """Wait for what this browser does not know yet, as `Feed.news`."""
+        """Wait for changes that this browser has not seen yet, as in `Feed.news`."""
         self._seen, fragments, trouble = await self._feed.news(self._seen)
         return fragments, trouble
 
 
 class Feeds:
-    """All feeds, by address. One without readers ends."""
+    """All feeds, by address. A feed without readers ends."""
 
     def __init__(self) -> None:
         self._feeds: dict[str, Feed] = {}
 
     @property
     def readers(self) -> int:
-        """How many browsers look."""
+        """The number of browsers that read feeds."""
         return sum(feed.readers for feed in self._feeds.values())
 
     def open(self, address: str, produce: Produce, refresh_s: float) -> FeedReader:
-        """Look at an address until `Reader.close`. Raises TooManyStreams."""
+        """Read the feed of an address until `FeedReader.close`. Raises TooManyStreams."""
         if self.readers >= STREAMS_MAX:
             raise TooManyStreams(f"{STREAMS_MAX} pages are kept up to date already; close some")
         feed = self._feeds.get(address)

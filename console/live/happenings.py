@@ -1,4 +1,4 @@
-"""What happened between two snapshots: leaders, in-sync sets, brokers and the quorum. Pure."""
+"""Events between two snapshots: leaders, in-sync sets, brokers, moves and the quorum. Pure."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from ...client.connections.metadata import NO_LEADER, PartitionInfo
 from .snapshots import ClusterSnapshot
 
 TOLD_MAX: Final = 8
-"""Partitions of one kind of change that are named; the others are counted."""
+"""The most partitions that are named for one kind of change; further ones are counted."""
 
 
 @dataclass(frozen=True, slots=True)
 class Happening:
-    """A line of the time line. `kind` is "bad", "good" or "news"."""
+    """A line of the time line; `kind` is "bad", "good" or "news"."""
 
     at_s: float
     kind: str
@@ -24,7 +24,7 @@ class Happening:
 
 
 def happenings_between(before: ClusterSnapshot, after: ClusterSnapshot) -> list[Happening]:
-    """In the order in which people look for causes: quorum, brokers, leaders, in-sync sets, moves."""
+    """Return the events in the order in which people look for causes: quorum, brokers, leaders, in-sync sets, moves."""
     found = [
         *_of_quorum(before, after),
         *_of_brokers(before, after),
@@ -56,7 +56,7 @@ def _of_brokers(before: ClusterSnapshot, after: ClusterSnapshot) -> Iterator[tup
 def _of_partitions(before: ClusterSnapshot, after: ClusterSnapshot) -> Iterator[tuple[str, str]]:
     told: Counter[str] = Counter()
     topics = {one.name: one.partitions for one in before.topics}
-    for topic in sorted(after.topics, key=lambda one: one.is_internal):  # people ask for their own first
+    for topic in sorted(after.topics, key=lambda one: one.is_internal):  # Users' own topics come first.
         known = topics.get(topic.name, {})
         for new in topic.partitions.values():
             old = known.get(new.index)

@@ -1,4 +1,4 @@
-"""What metrics endpoints tell of their nodes: how long certificates are valid, and how long the quorum takes to commit.
+"""Values that metrics endpoints report of their nodes: validity of certificates, and the quorum's commit times.
 Pure."""
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _LABEL = re.compile(r'(\w+)="((?:[^"\\]|\\.)*)"')
 
 @dataclass(frozen=True, slots=True)
 class CertificateReading:
-    """A listener's certificate, and the seconds until it expires, below 0 if it has."""
+    """A listener's certificate, and the seconds until it expires; below 0 if it has expired."""
 
     listener: str
     left_s: float
@@ -30,24 +30,26 @@ class CertificateReading:
 
 @dataclass(frozen=True, slots=True)
 class CommitReading:
-    """Entries that the quorum has committed: in how many milliseconds altogether, and how many of them in at most so
-    many milliseconds each."""
+    """A histogram of the quorum's commit times.
+
+    `total_ms` is their sum; `within` maps a bound in milliseconds to the number of commits that took at most as long.
+    """
 
     total_ms: float = 0.0
     within: Mapping[float, float] = field(default_factory=dict)
 
     @property
     def count(self) -> float:
-        """How many."""
+        """The number of commits."""
         return self.within.get(inf, 0.0)
 
     @property
     def mean_ms(self) -> float | None:
-        """None of none."""
+        """The mean commit time in milliseconds; None without commits."""
         return self.total_ms / self.count if self.count > 0 else None
 
     def bound_of(self, part: float) -> float | None:
-        """The least bound, in milliseconds, within which that part of them was committed; None of none."""
+        """Return the least bound in milliseconds for this part of the commits; None without commits."""
         if self.count <= 0:
             return None
         return min(bound for bound, number in self.within.items() if number >= part * self.count)
@@ -56,7 +58,7 @@ class CommitReading:
         return self._joined(other, 1)
 
     def since(self, before: CommitReading) -> CommitReading:
-        """What came after that. A node that restarted counts from 0."""
+        """Return the commits after an earlier reading. A node that restarted counts from 0."""
         return self if before.count > self.count else self._joined(before, -1)
 
     def _joined(self, other: CommitReading, sign: int) -> CommitReading:
@@ -69,19 +71,20 @@ class CommitReading:
 
 @dataclass(frozen=True, slots=True)
 class NodeReading:
-    """One endpoint. `commits` is None where it is of no quorum node."""
+    """The values of one endpoint. `commits` is None unless it belongs to a quorum node."""
 
     certificates: tuple[CertificateReading, ...] = ()
     commits: CommitReading | None = None
 
 
 def node_reading(exposition: str) -> NodeReading:
-    """What an endpoint in Prometheus' text format says of its node."""
+    """Return the values of an endpoint's page in Prometheus' text format."""
     certificates = []
     for found in CERTIFICATES.finditer(exposition):
         labels = _labels(found["labels"])
         name = labels.pop("listener", "")
-        others = ", ".join(f"{label} {value}" for label, value in labels.items())  # one page of several nodes
+        # Other labels occur where one page covers several nodes.
+        others = ", ".join(f"{label} {value}" for label, value in labels.items())
         listener = ("the quorum's " if found["of"] else "") + name + (f" ({others})" if others else "")
         if (left_s := _number(found["value"])) is not None:
             certificates.append(CertificateReading(listener, left_s))
@@ -91,7 +94,8 @@ def node_reading(exposition: str) -> NodeReading:
 def commits_between(
     before: Mapping[str, NodeReading], after: Mapping[str, NodeReading]
 ) -> CommitReading | None:
-    """What was committed meanwhile by nodes that were there before; None where no endpoint is that of a quorum node."""
+    """Return the commits between two readings, of nodes that are in both; None if no endpoint belongs to a quorum
+    node."""
     found: CommitReading | None = None
     for source, node in after.items():
         if node.commits is None:
@@ -103,7 +107,7 @@ def commits_between(
 
 
 def all_commits(readings: Iterable[CommitReading]) -> CommitReading:
-    """All of them together."""
+    """Return the sum of these readings."""
     return sum(readings, CommitReading())
 
 

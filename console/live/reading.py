@@ -1,4 +1,4 @@
-"""Where counters are read: at the metrics endpoints of brokers, or from end offsets where there are none."""
+"""Sources of counters: the metrics endpoints of brokers, or end offsets if there are no endpoints."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ SAME_FOR_S = 1.0
 
 
 class CounterSource(Protocol):
-    """Tells counters."""
+    """A source of counters."""
 
     async def read(self, snapshot: ClusterSnapshot) -> Mapping[Key, float]:
-        """The counters now; none where they cannot be had."""
+        """Return the present counters; none if they are unavailable."""
 
     async def nodes(self) -> Mapping[str, NodeReading]:
-        """What each endpoint says of its node, by its host and port; none where there is no endpoint."""
+        """Return the values of each endpoint, by its host and port; none without endpoints."""
 
 
 class MetricsEndpoints:
-    """Asks brokers over HTTP. One that does not answer is missing in the sums."""
+    """The brokers' metrics endpoints, read over HTTP. The sums omit endpoints that do not answer."""
 
     def __init__(
         self, addresses: Sequence[str], *, token: str | None = None, tls: ssl.SSLContext | None = None
@@ -49,19 +49,19 @@ class MetricsEndpoints:
         self._fetching = asyncio.Lock()
 
     async def read(self, snapshot: ClusterSnapshot) -> Mapping[Key, float]:
-        """The counters of all that answer."""
+        """Return the counters of all endpoints that answer."""
         found: dict[Key, float] = {}
         for address, text in (await self._fetch_all()).items():
             found |= counters_of(address, text)
         return found
 
     async def nodes(self) -> Mapping[str, NodeReading]:
-        """The nodes that answer."""
+        """Return the values of all endpoints that answer."""
         texts = await self._fetch_all()
         return {urlsplit(one).netloc: node_reading(text) for one, text in texts.items() if text}
 
     async def _fetch_all(self) -> Mapping[str, str]:
-        """All endpoints at once, in threads: they are few. Whoever asks again soon gets the same."""
+        """Read all endpoints at once, in a few threads. Repeated calls within SAME_FOR_S get the same pages."""
         async with self._fetching:
             if time.monotonic() - self._fetched_s > SAME_FOR_S:
                 asked = (asyncio.to_thread(self._fetch, one) for one in self._addresses)
@@ -80,17 +80,18 @@ class MetricsEndpoints:
 
 
 class EndOffsets:
-    """Asks leaders for the ends of their partitions. Bytes are not known then."""
+    """The end offsets of partitions, read from their leaders. They give no rates of bytes."""
 
     def __init__(self, admin: Admin) -> None:
         self._admin = admin
 
     async def nodes(self) -> Mapping[str, NodeReading]:
-        """Leaders do not tell."""
+        """Return nothing: leaders do not report these values."""
         return {}
 
     async def read(self, snapshot: ClusterSnapshot) -> Mapping[Key, float]:
-        """None in a cluster with so many partitions that asking would be a load of its own."""
+        """Return the end offsets; none in a cluster with too many partitions, where the requests would be a
+        considerable load."""
         led = [name for name, one in snapshot.partitions() if one.leader >= 0]
         if len(led) > PARTITIONS_SAMPLED_MAX:
             return {}

@@ -1,7 +1,7 @@
-"""Asks the cluster again and again, once for all pages, and remembers a bounded history.
+"""Periodic samples of the cluster, taken once for all pages, with a bounded history.
 
-While somebody looks it samples each WATCHED_S. Otherwise it only keeps the history going, each IDLE_S or less often, so
-that it takes at most IDLE_CPU of a core, and without end offsets.
+While a browser looks, it samples every WATCHED_S. Otherwise it only continues the history, every IDLE_S or less often,
+so that it takes at most IDLE_CPU of a core, and without end offsets.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ WATCHED_S: Final = 2.0
 IDLE_S: Final = 15.0
 IDLE_CPU: Final = 0.005
 LOOKS_FOR_S: Final = 30.0
-"""How long after the last question somebody counts as looking."""
+"""Seconds after the last request for which a browser counts as looking."""
 UNDER_REPLICATED: Final = "under-replicated"
 LEADERLESS: Final = "without a leader"
 COMMIT_MS: Final = "quorum commit"
 
 
 class Sampler:
-    """The newest snapshot of the cluster, its rates, and what came before."""
+    """The newest snapshot of the cluster, its rates, and their history."""
 
     def __init__(
         self,
@@ -44,7 +44,7 @@ class Sampler:
         *,
         now: Callable[[], float] = time.time,
     ) -> None:
-        """`ask` takes a snapshot, given the time; `source` tells counters."""
+        """Keep the sources: `ask` takes a snapshot, given the time; `source` reads counters."""
         self._ask, self._source, self._now = ask, source, now
         self._latest: ClusterSnapshot | None = None
         self._asking: asyncio.Task[ClusterSnapshot] | None = None
@@ -56,24 +56,24 @@ class Sampler:
         self._task: asyncio.Task[None] | None = None
         self._series: dict[str, deque[tuple[float, float | None]]] = {}
         self.rates = Rates()
-        """Between the two newest readings."""
+        """The rates between the two newest readings."""
         self.happenings: deque[Happening] = deque(maxlen=HAPPENINGS_MAX)
-        """The newest last."""
+        """The events, the newest last."""
 
     def start(self, *, samples_unwatched: bool = True) -> None:
-        """Begin to sample: also while nobody looks, or only then when somebody does."""
+        """Start sampling. Without `samples_unwatched`, sample only while a browser looks."""
         idle_s = IDLE_S if samples_unwatched else None
         self._task = asyncio.create_task(self._run(idle_s), name="sampler of the console")
 
     async def stop(self) -> None:
-        """End it."""
+        """Stop sampling."""
         for task in (self._task, self._asking):
             if task is not None:
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
 
     async def snapshot(self, *, age_max_s: float = WATCHED_S) -> ClusterSnapshot:
-        """One that is no older than that. All who ask at a time get the same. Raises KafkaError."""
+        """Return a snapshot that is at most `age_max_s` old. Concurrent callers get the same one. Raises KafkaError."""
         self._looked_s = self._now()
         self._wake.set()
         if self._latest is not None and self._now() - self._latest.at_s <= age_max_s:
@@ -81,15 +81,16 @@ class Sampler:
         return await self._renewed()
 
     def series(self, name: str) -> Series:
-        """What was sampled under that name: one of `TopicTraffic`, UNDER_REPLICATED, LEADERLESS, COMMIT_MS."""
+        """Return the series of that name: one of `TopicTraffic`, UNDER_REPLICATED, LEADERLESS, COMMIT_MS."""
         return Series(name, tuple(self._series.get(name, ())))
 
     async def nodes(self) -> Mapping[str, NodeReading]:
-        """What the metrics endpoints say of their nodes now."""
+        """Return the values that the metrics endpoints report of their nodes now."""
         return await self._source.nodes()
 
     def commits(self, span_s: float) -> CommitReading | None:
-        """What the quorum has committed in that time while somebody looked; None where nobody tells."""
+        """Return the quorum's commits within the last `span_s` while a browser looked; None if no endpoint reports
+        them."""
         found = [one for at_s, one in self._commits if at_s >= self._now() - span_s]
         return all_commits(found) if found else None
 
@@ -163,11 +164,11 @@ class Sampler:
 
 
 def pause_s(idle_s: float, used_s: float) -> float:
-    """How long to wait, while nobody looks, after a sample that took so much CPU."""
+    """Return the pause, while no browser looks, after a sample that took `used_s` of CPU time."""
     return max(idle_s, used_s / IDLE_CPU)
 
 
 def _retrieve(task: asyncio.Task[ClusterSnapshot]) -> None:
-    """A snapshot that failed and that nobody waits for any more is no news."""
+    """Retrieve the error of a failed snapshot for which no caller waits any more, so that asyncio does not log it."""
     if not task.cancelled():
         task.exception()

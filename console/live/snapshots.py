@@ -1,4 +1,4 @@
-"""The cluster as its metadata shows it at one moment, and the questions that make such a snapshot."""
+"""The cluster's metadata at one moment, and the requests that make such a snapshot."""
 
 from __future__ import annotations
 
@@ -16,15 +16,17 @@ from ...protocol.errors import KafkaError
 
 AnswerT = TypeVar("AnswerT")
 QUORUM_TIMEOUT_MS: Final = 3_000
-"""A quorum without a leader lets brokers wait, and the page would wait with them."""
+"""Milliseconds to wait for the quorum: a broker waits for a quorum without a leader, and the page would wait, too."""
 TRIES, PAUSE_S = 4, 0.25
-"""For topics that are about to have a leader."""
+"""The attempts for topics that are about to get a leader."""
 
 
 @dataclass(frozen=True)
 class ClusterSnapshot:
-    """Brokers, topics, the quorum and what moves. Where the quorum does not answer, `quorum` is None and
-    `quorum_trouble` says why."""
+    """Brokers, topics, the quorum and moves at one moment.
+
+    If the quorum does not answer, `quorum` is None and `quorum_trouble` is the reason.
+    """
 
     at_s: float
     cluster: ClusterDescription
@@ -34,24 +36,24 @@ class ClusterSnapshot:
     moving: Mapping[TopicPartition, OngoingReassignment]
 
     def partitions(self) -> Iterator[tuple[TopicPartition, PartitionInfo]]:
-        """All partitions."""
+        """Yield all partitions."""
         for topic in self.topics:
             for partition in topic.partitions.values():
                 yield TopicPartition(topic.name, partition.index), partition
 
     @cached_property
     def under_replicated(self) -> list[tuple[TopicPartition, PartitionInfo]]:
-        """Partitions whose ISR lacks replicas."""
+        """The partitions whose ISR is smaller than their set of replicas."""
         return [(name, one) for name, one in self.partitions() if len(one.isr) < len(one.replicas)]
 
     @cached_property
     def leaderless(self) -> list[tuple[TopicPartition, PartitionInfo]]:
-        """Partitions that nobody leads."""
+        """The partitions without a leader."""
         return [(name, one) for name, one in self.partitions() if one.leader == NO_LEADER]
 
 
 async def take_snapshot(admin: Admin, at_s: float) -> ClusterSnapshot:
-    """Ask the cluster. Raises KafkaError where it tells nothing of its brokers and topics."""
+    """Ask the cluster. Raises KafkaError if it does not describe its brokers and topics."""
     cluster, topics, quorum, moving = await asyncio.gather(
         admin.describe_cluster(),
         _all_topics(admin),
@@ -69,7 +71,8 @@ async def take_snapshot(admin: Admin, at_s: float) -> ClusterSnapshot:
 
 
 async def _all_topics(admin: Admin) -> list[TopicInfo]:
-    """A topic that is just being created makes Kafka's brokers say that it has no leader yet."""
+    """Return all topics. Kafka's brokers report no leader for a topic that is just being created, so this tries
+    again."""
     for _ in range(TRIES - 1):
         try:
             return await admin.describe_topics()
@@ -81,7 +84,7 @@ async def _all_topics(admin: Admin) -> list[TopicInfo]:
 
 
 async def _or_trouble(question: Coroutine[object, object, AnswerT]) -> AnswerT | KafkaError:
-    """What may be refused to this user, or not be offered by this cluster, while the rest is answered."""
+    """Return the answer, or the error if this user or cluster is refused it while other answers succeed."""
     try:
         return await question
     except KafkaError as error:

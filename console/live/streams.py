@@ -1,4 +1,4 @@
-"""Sends the news of a feed to one browser as server-sent events, and drops a browser that does not read them."""
+"""Server-sent events with the news of a feed, for one browser; a browser that does not read them is dropped."""
 
 from __future__ import annotations
 
@@ -15,9 +15,10 @@ logger = logging.getLogger(__name__)
 
 
 class EventStream:
-    """An answer that goes on until the browser leaves, is dropped, or the console stops.
+    """An answer that continues until the browser leaves, is dropped, or the console stops.
 
-    `fragment` has a fragment's id and markup, `trouble` why there is no news; it is empty when there is again.
+    The event `fragment` has a fragment's id and markup. The event `trouble` has the reason why there is no news; it is
+    empty when the trouble is over.
     """
 
     def __init__(self, reader: FeedReader, stopping: asyncio.Event, *, send_s: float = SEND_S) -> None:
@@ -46,7 +47,7 @@ class EventStream:
         await send({"type": "http.response.start", "status": 200, "headers": headers})
         while True:
             text = await self._next()
-            # `send` waits for the browser once the buffers on the way are full.
+            # `send` waits for the browser once all buffers are full.
             async with asyncio.timeout(self._send_s):
                 await send({"type": "http.response.body", "body": text.encode(), "more_body": True})
 
@@ -68,5 +69,5 @@ async def _until_gone(receive: Receive) -> None:
 
 
 def _event(name: str, data: dict[str, str]) -> str:
-    """JSON has no line breaks, which would end the event."""
+    """Return an event. JSON has no line breaks, which would end the event."""
     return f"event: {name}\ndata: {json.dumps(data)}\n\n"

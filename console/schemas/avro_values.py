@@ -1,6 +1,7 @@
-"""Avro values as JSON has them, read by Apache's own library.
+"""Avro values as JSON has them, decoded by Apache's own library.
 
-It is plain Python, so that a value that is nested too deep is an error. The faster library in C ends the process then.
+The library is plain Python, so that a value that is nested too deep is an error. The faster library in C would then end
+the process.
 """
 
 from __future__ import annotations
@@ -20,19 +21,22 @@ from ..documents.exact import Number, decimal_text, shortest_single
 from .framing import Undecodable
 
 VALUES_MAX: Final = 30_000
-"""In one value: arrays of nothing have any length in a few bytes."""
+"""The most values in one value: an array of nulls may have any length in a few bytes."""
 DECIMAL_BYTES_MAX: Final = 64
-"""Making digits of a longer number takes time that grows with its square."""
+"""The most bytes of a decimal: conversion to digits takes time that grows with the square of the length."""
 
 SCALE_MAX: Final = 1_000
-"""Each place after the point is written."""
+"""The most places after the point, each of which is written."""
 _BEYOND_CALENDARS = (OverflowError, ValueError)
 T = TypeVar("T")
 
 
 def avro_reader(text: str, imports: Sequence[tuple[str, str]]) -> Callable[[bytes], tuple[str, Any]]:
-    """What reads values of a schema: the name of what it read, and the document. `imports` are what it refers to, by
-    name and text, in an order in which each knows those before it. Raises whatever the library does."""
+    """Return a function that decodes values of a schema into its name and the document.
+
+    `imports` are the schemas that it refers to, by name and text; each comes after those that it refers to itself.
+    Raises any error of the library.
+    """
     names = Names(validate_names=False)
     for _, imported in imports:
         _parsed(imported, names)
@@ -40,7 +44,7 @@ def avro_reader(text: str, imports: Sequence[tuple[str, str]]) -> Callable[[byte
     name = str(getattr(schema, "fullname", schema.type))
 
     def read(body: bytes) -> tuple[str, Any]:
-        if schema.type == "bytes":  # serializers write them without a length, where they are the whole value
+        if schema.type == "bytes":  # Serializers write bytes that are the whole value without a length.
             return name, body.hex()
         source = BytesIO(body)
         document = _Reader(schema).read(_Decoder(source))
@@ -56,17 +60,17 @@ def _parsed(text: str, names: Names) -> Schema:
 
 
 class _Decoder(BinaryDecoder):
-    """Numbers, dates and times as they are stored, and none that are too long.
+    """A decoder with exact numbers, with dates and times where Python has them, and limits on decimals.
 
-    Python's calendar has the years 1 to 9999, and its day has 24 hours. Another date or time is the number that is
-    stored, and the rest of the record is read on.
+    Python's calendar has the years 1 to 9999, and its day has 24 hours. Other dates and times become the stored number,
+    and decoding continues.
     """
 
     def read_float(self) -> float:
         return shortest_single(super().read_float())
 
     def read_decimal_from_fixed(self, precision: int, scale: int, size: int) -> Any:
-        """All digits, also more than `precision`: the library would round."""
+        """Return all digits, even more than `precision`, where the library would round."""
         if not 0 < size <= DECIMAL_BYTES_MAX:
             raise Undecodable(f"a decimal has 1 to {DECIMAL_BYTES_MAX} bytes, not {size}")
         if not 0 <= scale <= SCALE_MAX:
@@ -98,7 +102,7 @@ class _Decoder(BinaryDecoder):
 
 
 class _Reader(DatumReader):
-    """Counts what it reads, and makes of each value what JSON has for it."""
+    """A reader that counts the values, and converts each to a JSON value."""
 
     def __init__(self, schema: Schema) -> None:
         super().__init__(schema, schema)

@@ -1,4 +1,4 @@
-"""Decodes values by the schemas that they name, and remembers schemas: few, small, and for a time."""
+"""Decoding of values by the schemas that they name, with a bounded memory of schemas."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ from .registry import AVRO, JSON, PROTOBUF, NoSchema, RegisteredSchema
 DECODED_BYTES_MAX: Final = 256 * 1024
 SCHEMAS_MAX: Final = 200
 SCHEMAS_BYTES_MAX: Final = 4 * 1024 * 1024
-"""Of the texts of all schemas that are remembered."""
+"""The most characters of all remembered schemas."""
 FAILED_S: Final = 30.0
-"""A schema that could not be had is not asked for again so long."""
+"""Seconds before an unavailable schema is requested again."""
 SILENT_S: Final = 10.0
-"""After no answer nothing is asked so long."""
+"""Seconds without requests after the registry did not answer."""
 ASKED_MAX: Final = 120
-"""Schemas that are asked for within ASKED_S: bytes of strangers may name any."""
+"""The most requests for schemas within ASKED_S, since bytes from any client may name any schema."""
 ASKED_S: Final = 60.0
 _KINDS = {AVRO: "Avro", PROTOBUF: "Protobuf", JSON: "JSON"}
 
@@ -31,16 +31,18 @@ Reader = Callable[[bytes], tuple[str, Any]]
 
 
 class Schemas(Protocol):
-    """Tells schemas."""
+    """A source of schemas."""
 
     async def schema(self, schema_id: int) -> RegisteredSchema:
-        """The schema of this id. Raises NoSchema."""
+        """Return the schema of this id. Raises NoSchema."""
 
 
 @dataclass(frozen=True, slots=True)
 class Decoded:
-    """A value by its schema, which `label` names; with `trouble` there is no document, and it says why. `text` is the
-    document where the value is JSON itself."""
+    """A value decoded by the schema that `label` names.
+
+    With `trouble`, the reason of a failure, there is no document. `text` is the document if the value is JSON itself.
+    """
 
     label: str
     document: Any = None
@@ -50,7 +52,7 @@ class Decoded:
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """A schema as it was told. `read` is None where none can be had. `is_json`: values are JSON themselves."""
+    """A remembered schema. `read` is None if it is unavailable. `is_json` is True if its values are JSON themselves."""
 
     label: str
     read: Reader | None
@@ -61,7 +63,7 @@ class _Known:
 
 
 class Decoder:
-    """Asks for a schema once, and for one at a time: pages have few, and a registry is no part of the cluster."""
+    """A decoder that requests each schema once, and one at a time, since pages have few."""
 
     def __init__(self, schemas: Schemas, *, now: Callable[[], float] = time.monotonic) -> None:
         self._schemas, self._now = schemas, now
@@ -71,7 +73,7 @@ class Decoder:
         self._turn = asyncio.Lock()
 
     async def decoded(self, data: bytes | None) -> Decoded | None:
-        """None for bytes that name no schema."""
+        """Return the decoded value; None for bytes that name no schema."""
         found = framed(data)
         if found is None:
             return None
@@ -81,11 +83,11 @@ class Decoder:
         known = await self._schema(found.schema_id)
         if known.read is None:
             return Decoded(label, trouble=known.trouble)
-        await asyncio.sleep(0)  # others get a turn between two values
+        await asyncio.sleep(0)  # Let other tasks run between two values.
         return _read(known, known.read, found)
 
     async def all_decoded(self, values: Sequence[bytes | None], within_s: float) -> list[Decoded | None]:
-        """Each of them. What is not decoded in time says so."""
+        """Decode all values. Values that are not decoded in time have a trouble that says so."""
         late = f"not decoded: the schemas of this page took longer than {within_s:g} s"
         named = [framed(one) for one in values]
         found = [None if one is None else Decoded(f"schema {one.schema_id}", trouble=late) for one in named]
@@ -102,7 +104,7 @@ class Decoder:
         if known is not None:
             return known
         async with self._turn:
-            known = self._remembered(schema_id)  # somebody else may have asked meanwhile
+            known = self._remembered(schema_id)  # Another task may have requested the schema meanwhile.
             if known is None:
                 known = await self._ask(schema_id)
             return known
@@ -142,7 +144,7 @@ class Decoder:
             read = _reader_of(schema)
         except Undecodable as error:
             return self._failed(str(error))
-        except Exception as error:  # a schema of strangers may fail a library in any way
+        except Exception as error:  # A schema from any client may make a library fail in any way.
             return self._failed(f"the registry's schema is not understood: {_reason(error)}")
         label = f"{_KINDS[schema.kind]}, schema {schema_id}"
         return _Known(label, read, "", schema.size, float("inf"), schema.kind == JSON)
@@ -162,7 +164,7 @@ class Decoder:
 
 
 def _reader_of(schema: RegisteredSchema) -> Reader:
-    """Libraries are loaded with the first schema that needs them."""
+    """Return the reader of a schema. Libraries are imported with the first schema that needs them."""
     if schema.kind == AVRO:
         from .avro_values import avro_reader
 
@@ -179,7 +181,7 @@ def _read(known: _Known, read: Reader, found: Framed) -> Decoded:
         name, document = read(found.body)
     except Undecodable as error:
         return Decoded(known.label, trouble=f"it is not as its schema says: {error}")
-    except Exception as error:  # bytes of strangers may fail a library in any way
+    except Exception as error:  # Bytes from any client may make a library fail in any way.
         return Decoded(known.label, trouble=f"it is not as its schema says: {_reason(error)}")
     label = f"{known.label}: {name}" if name else known.label
     return Decoded(label, document, text=found.body if known.is_json else None)

@@ -1,4 +1,4 @@
-"""How Confluent's serializers name the schema of a value: a zero, four bytes of id, and then the value. Pure."""
+"""The frame of Confluent's serializers: a zero, four bytes of schema id, and then the value. Pure."""
 
 from __future__ import annotations
 
@@ -8,22 +8,25 @@ from typing import Final, NamedTuple
 _HEAD: Final = struct.Struct(">bi")
 _VARINT_BYTES_MAX: Final = 5
 _INDEXES_MAX: Final = 100
-"""How deep a message may be declared within others."""
+"""The deepest nesting of a message's declaration within others."""
 
 
 class Undecodable(Exception):
-    """The bytes do not mean anything by their schema; the text says why."""
+    """The bytes cannot be decoded by their schema; the message is the reason."""
 
 
 class Framed(NamedTuple):
-    """The value that follows the id of its schema."""
+    """A value, with the id of its schema."""
 
     schema_id: int
     body: bytes
 
 
 def framed(data: bytes | None) -> Framed | None:
-    """None for bytes that name no schema. Ids begin with 1, so a small number in eight bytes names none."""
+    """Return the framed value; None for bytes that name no schema.
+
+    Ids begin with 1, so eight bytes of a small number name none.
+    """
     if data is None or len(data) < _HEAD.size:
         return None
     magic, schema_id = _HEAD.unpack_from(data)
@@ -31,7 +34,10 @@ def framed(data: bytes | None) -> Framed | None:
 
 
 def message_of(body: bytes) -> tuple[list[int], bytes]:
-    """Which message of a Protobuf schema it is, as places from the outermost in, and its bytes. Raises Undecodable."""
+    """Return the place of a Protobuf message in its schema, from the outermost message in, and its bytes.
+
+    Raises Undecodable.
+    """
     count, at = _varint(body, 0)
     if not 0 <= count <= _INDEXES_MAX:
         raise Undecodable(f"it names a message {count} levels deep, where 1 to {_INDEXES_MAX} are possible")
@@ -43,7 +49,7 @@ def message_of(body: bytes) -> tuple[list[int], bytes]:
 
 
 def _varint(body: bytes, at: int) -> tuple[int, int]:
-    """A number in zigzag, and where it ends."""
+    """Return a number in zigzag encoding, and the position after it."""
     number = 0
     for place, byte in enumerate(body[at : at + _VARINT_BYTES_MAX]):
         number |= (byte & 0x7F) << (7 * place)

@@ -1,7 +1,7 @@
-"""Protobuf messages as JSON documents, by the rules of ProtoJSON, within a number of values.
+"""Protobuf messages as JSON documents, by the rules of ProtoJSON, within a limit on values.
 
-The library's own printer refuses a whole message for one time beyond the calendar, and writes each field that a message
-lacks: a schema with many fields makes gigabytes of a small value.
+The library's own printer refuses a whole message for one time beyond the calendar. It also writes each absent field, so
+that a schema with many fields makes gigabytes of a small value.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ from ..documents.exact import shortest_single
 from .framing import Undecodable
 
 VALUES_MAX: Final = 100_000
-"""In one message, with the fields that it lacks."""
+"""The most values in one message, including its absent fields."""
 _PACKAGE: Final = "google.protobuf."
 _WRAPPERS: Final = frozenset(
     f"{_PACKAGE}{kind}Value"
     for kind in ("Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes")
 )
 _WRITTEN: Final = frozenset(_PACKAGE + name for name in ("Timestamp", "Duration", "FieldMask"))
-"""The library has a text for each."""
+"""The types that the library writes as text."""
 _LONG: Final = frozenset({FieldDescriptor.CPPTYPE_INT64, FieldDescriptor.CPPTYPE_UINT64})
 
 
 class _Field(NamedTuple):
-    """A field as documents have it. `is_always_written`: also where a message lacks it."""
+    """A field of a document. `is_always_written` is True if it is written even when the message does not have it."""
 
     name: str
     is_map: bool
@@ -39,7 +39,7 @@ class _Field(NamedTuple):
 
 
 class MessageDocuments:
-    """Makes documents of the messages of one descriptor pool."""
+    """A converter of the messages of one descriptor pool into documents."""
 
     def __init__(self, pool: Any) -> None:
         self._pool = pool
@@ -111,7 +111,7 @@ class MessageDocuments:
     # ------------------------------------------------------------ types that JSON has in another form
 
     def _any(self, message: Any) -> dict[str, Any]:
-        """A message of any type; its bytes where the schema does not have the type."""
+        """Return the document of a message of any type; its bytes if the schema does not have the type."""
         if not message.ListFields():
             return {}
         document: dict[str, Any] = {"@type": message.type_url}
@@ -136,7 +136,7 @@ class MessageDocuments:
         return self._single(message.DESCRIPTOR.fields_by_name["value"], message.value)
 
     def _written(self, message: Any) -> Any:
-        """A text, or the fields where there is none: of a time beyond the years 1 to 9999."""
+        """Return a value's text, or its fields if there is no text, as for a time beyond the years 1 to 9999."""
         try:
             return message.ToJsonString()
         except (ValueError, OverflowError):
@@ -165,7 +165,7 @@ class MessageDocuments:
 def _kind(field: Any) -> _Field:
     inner = field.message_type
     is_map = inner is not None and inner.has_options and inner.GetOptions().map_entry
-    # Newer libraries warn about `label`, older ones lack `is_repeated`.
+    # Newer libraries warn about `label`; older ones do not have `is_repeated`.
     is_repeated = (
         field.is_repeated if hasattr(field, "is_repeated") else field.label == FieldDescriptor.LABEL_REPEATED
     )

@@ -1,4 +1,4 @@
-"""Protobuf values as JSON has them, by descriptors that the registry has made of its schemas."""
+"""Protobuf values as JSON has them, decoded by descriptors that the registry makes of its schemas."""
 
 from __future__ import annotations
 
@@ -42,13 +42,15 @@ _WELL_KNOWN = {
         wrappers_pb2,
     )
 }
-"""Files that no registry needs to tell."""
+"""The well-known files, which no registry has to supply."""
 
 
 def protobuf_reader(text: str, imports: Sequence[tuple[str, str]]) -> Callable[[bytes], tuple[str, Any]]:
-    """What reads values of a schema: the name of the message, and the document. Texts are file descriptors in base64;
-    `imports` are by name, in an order in which each knows those before it. Raises Undecodable, and whatever the library
-    does."""
+    """Return a function that decodes values of a schema into the message's name and the document.
+
+    Texts are file descriptors in base64. `imports` are by name; each comes after those that it imports itself. Raises
+    Undecodable, and any error of the library.
+    """
     pool = descriptor_pool.DescriptorPool()
     added: set[str] = set()
     for name, imported in imports:
@@ -77,7 +79,7 @@ def _file_of(text: str, name: str) -> Any:
 
 
 def _add(pool: Any, added: set[str], file: Any) -> None:
-    """With what it imports, where that is known to everybody."""
+    """Add a file and its well-known imports to the pool. Raises Undecodable for an unknown import."""
     for name in file.dependency:
         if name in added:
             continue

@@ -1,4 +1,4 @@
-"""Asks a schema registry for schemas, as Confluent's API has them."""
+"""Requests to a schema registry, by Confluent's API."""
 
 from __future__ import annotations
 
@@ -15,16 +15,17 @@ from ...network.http_get import DocumentUnavailable, get_document
 
 REQUEST_S: Final = 3.0
 SCHEMA_S: Final = 6.0
-"""For a schema and all that it refers to."""
+"""Seconds for a schema and all that it refers to."""
 IMPORTS_MAX: Final = 50
 SCHEMA_BYTES_MAX: Final = 512 * 1024
-"""Of a schema together with all that it refers to."""
+"""The most bytes of a schema together with all that it refers to."""
 AVRO, PROTOBUF, JSON = "AVRO", "PROTOBUF", "JSON"
 _NOT_FOUND: Final = 404
 
 
 class NoSchema(Exception):
-    """There is none to be had; the text says why. `is_silent`: the registry told nothing at all, of any schema."""
+    """The schema is unavailable; the message is the reason. `is_silent` is True if the registry gave no answer at
+    all."""
 
     def __init__(self, reason: str, *, is_silent: bool = False) -> None:
         super().__init__(reason)
@@ -33,7 +34,8 @@ class NoSchema(Exception):
 
 @dataclass(frozen=True, slots=True)
 class RegisteredSchema:
-    """`imports` are what it refers to, by name and text, each behind those that it needs itself."""
+    """A schema; `imports` are the schemas that it refers to, by name and text, each after those that it needs
+    itself."""
 
     kind: str
     text: str
@@ -41,20 +43,20 @@ class RegisteredSchema:
 
     @property
     def size(self) -> int:
-        """Characters of all its texts."""
+        """The number of characters of all texts."""
         return len(self.text) + sum(len(text) for _, text in self.imports)
 
 
 @dataclass(slots=True)
 class _Imports:
-    """What was found of the schemas that a schema refers to."""
+    """The imports of a schema that were found so far."""
 
     texts: dict[str, str] = field(default_factory=dict)
-    _asked: int = -1  # the schema itself is none of them
+    _asked: int = -1  # The schema itself does not count as an import.
     _size: int = 0
 
     def take(self, text: str) -> None:
-        """Raises NoSchema over the bounds, which schemas that refer to each other in a circle get to, too."""
+        """Count a schema. Raises NoSchema beyond the limits, which schemas with circular references reach, too."""
         self._asked += 1
         self._size += len(text)
         if self._size > SCHEMA_BYTES_MAX:
@@ -64,16 +66,16 @@ class _Imports:
 
 
 class SchemaRegistry:
-    """One registry. `login` is `USER:PASSWORD`, which nobody is told."""
+    """A schema registry. `login` is `USER:PASSWORD`, which no message contains."""
 
     def __init__(self, address: str, *, login: str | None = None, tls: ssl.SSLContext | None = None) -> None:
-        """Raises ValueError if the address is none."""
+        """Keep the connection settings. Raises ValueError if the address is invalid."""
         self._address = registry_address(address)
         self._authorization = None if login is None else f"Basic {b64encode(login.encode()).decode()}"
         self._tls = tls
 
     async def schema(self, schema_id: int) -> RegisteredSchema:
-        """The schema of this id, with all that it refers to. Raises NoSchema."""
+        """Return the schema of this id, with all that it refers to. Raises NoSchema."""
         try:
             async with asyncio.timeout(SCHEMA_S):
                 return await self._whole(schema_id)
@@ -94,9 +96,11 @@ class SchemaRegistry:
         return RegisteredSchema(kind, text, tuple(found.texts.items()))
 
     async def _serialized(self, path: str, fields: Mapping[str, Any]) -> Mapping[str, Any]:
-        """A schema of Protobuf as a file descriptor. Confluent's own registry keeps texts, and serializes when asked.
-        Others keep what they were given, which is serialized already by clients in Python and .NET, and Apicurio fails
-        to serialize that once more."""
+        """Return a schema of Protobuf as a file descriptor.
+
+        Confluent's own registry keeps texts, and serializes on request. Other registries keep what they were given.
+        Clients in Python and .NET give them a serialized schema, and Apicurio fails to serialize it once more.
+        """
         return fields if is_serialized(_text(fields)) else await self._asked(f"{path}?format=serialized")
 
     async def _import(self, fields: Mapping[str, Any], kind: str, found: _Imports) -> None:
@@ -126,7 +130,7 @@ class SchemaRegistry:
         except DocumentUnavailable as error:
             if error.status == _NOT_FOUND:
                 raise NoSchema("the registry does not know it") from None
-            # A status is of this schema alone: Karapace fails at some.
+            # Other statuses concern this schema alone: Karapace fails for some schemas.
             is_silent = error.status is None or error.status in (401, 403, 429)
             raise NoSchema(f"the registry: {error}", is_silent=is_silent) from None
         try:
@@ -139,7 +143,7 @@ class SchemaRegistry:
 
 
 def registry_address(text: str) -> str:
-    """The address without a slash at its end. Raises ValueError, whose text holds no password."""
+    """Return the address without a slash at its end. Raises ValueError, whose text contains no password."""
     parts = urlsplit(text)
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment:
         raise ValueError("a schema registry is http://HOST:PORT or https://HOST:PORT, perhaps with a path")
@@ -147,12 +151,12 @@ def registry_address(text: str) -> str:
         raise ValueError("the address of a schema registry has no user and no password: a file has the login")
     if not text.isascii() or not text.isprintable() or " " in text:
         raise ValueError("the address of a schema registry is in ASCII, without spaces")
-    _ = parts.port  # ValueError for one that is no number
+    _ = parts.port  # Raises ValueError for an invalid port.
     return text.rstrip("/")
 
 
 def is_serialized(text: str) -> bool:
-    """Whether a schema of Protobuf is a file descriptor in base64. A `.proto` text has spaces in it."""
+    """Return whether a Protobuf schema is a file descriptor in base64. A `.proto` text has spaces in it."""
     try:
         return len(b64decode(text, validate=True)) > 0
     except ValueError:
