@@ -1,8 +1,8 @@
 """An authenticated and encrypted connection on the event loop: handshake, frames, bounded buffers, back-pressure.
 
-A `NodeConnection` is the asyncio side of `ottla.protocol.session.handshake` and `ottla.protocol.session.frames`. It calls a
-`NodeConnectionHandler` once the handshake is done. Until then the other end has one deadline and may only send messages
-of the handshake's size. The role that a client names chooses the handler of its link.
+A `NodeConnection` is the asyncio side of `ottla.protocol.session.handshake` and `ottla.protocol.session.frames`. It
+calls a `NodeConnectionHandler` once the handshake is done. Until then the other end has one deadline and may only send
+messages of the handshake's size. The role that a client names chooses the handler of its connection.
 """
 
 from __future__ import annotations

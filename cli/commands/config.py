@@ -213,7 +213,6 @@ def _without_effect(kind: int, key: str) -> str:
 
     Kafka keeps unknown settings for plugins; Ottla has no plugins.
     """
-    from ...protocol.config_keys import NODE_KEYS, node_key, why_ignored
     from ...protocol.nearest import nearest
     from ...protocol.settings.config_keys import NODE_KEYS, node_key, why_ignored
 

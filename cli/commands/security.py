@@ -184,7 +184,6 @@ class _Quorum:
 
     def submit(self, command: Command[ResultT]) -> ResultT:
         """Find the leader, submit the command, and return its result. Raises CommandFailed."""
-        from ...protocol.handshake import HandshakeError
         from ...protocol.messages.quorum_commands import decode_result
         from ...protocol.messages.quorum_session import CommandStatus
         from ...protocol.session.handshake import HandshakeError
@@ -224,9 +223,6 @@ class _Quorum:
 
         Raises HandshakeError if authentication fails.
         """
-        from ...protocol.codec import MalformedMessage
-        from ...protocol.frames import FrameError
-        from ...protocol.handshake import LinkSecurity, Role
         from ...protocol.messages.quorum_commands import encode_command
         from ...protocol.messages.quorum_session import CommandReply, SubmitCommand
         from ...protocol.session.frames import FrameError

@@ -329,7 +329,7 @@ def _usable(directory: Path) -> Path:
 def _overrides(words: list[str]) -> dict[str, str]:
     """Parse the --set settings. Raises UsageError for an unknown setting and for one that `ottla up` determines
     itself."""
-    from ...protocol.config_keys import ConfigError, Scope, check_properties
+    from ...protocol.settings.config_keys import ConfigError, Scope, check_properties
 
     overrides = parse_overrides(words)
     check_visible(overrides)

@@ -188,7 +188,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def known_variables(environ: Mapping[str, str]) -> dict[str, str]:
     """Return the settings in KAFKA_ variables; log a warning for unknown ones."""
-    from ...protocol.config_keys import node_key, why_ignored
+    from ...protocol.settings.config_keys import node_key, why_ignored
 
     found = {}
     for name, value in environment_settings(environ).items():

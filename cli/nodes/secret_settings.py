@@ -21,7 +21,7 @@ def check_visible(overrides: Mapping[str, str]) -> None:
 
 def remark_on_file(file: Path, settings: Mapping[str, str]) -> str:
     """Return a warning for a file with secrets that every user can read; empty if there is no fault."""
-    from ...protocol.node_secrets import others_may_read
+    from ...protocol.session.node_secrets import others_may_read
 
     name = next(iter(_secrets(settings)), None)
     if name is None or not others_may_read(file):
@@ -31,7 +31,7 @@ def remark_on_file(file: Path, settings: Mapping[str, str]) -> str:
 
 def _secrets(settings: Mapping[str, str]) -> list[str]:
     """Return the names of secrets that are given by value, not by reference."""
-    from ...protocol.config_keys import is_sensitive
+    from ...protocol.settings.config_keys import is_sensitive
 
     return [
         name for name, text in settings.items() if text and is_sensitive(name) and not has_reference(text)
