@@ -282,9 +282,11 @@ class BrokerMetrics:
 
     def _logins(self) -> Iterator[Family]:
         counts = {listener: settings.counts for listener, settings in self._authentication.items()}
-        yield Family(LOGINS, [((listener,), one.successes) for listener, one in counts.items()])
-        yield Family(FAILED_LOGINS, [((listener,), one.failures) for listener, one in counts.items()])
-        yield Family(EXPIRED_CONNECTIONS, [((listener,), one.expired) for listener, one in counts.items()])
+        yield Family(LOGINS, [((listener,), count.successes) for listener, count in counts.items()])
+        yield Family(FAILED_LOGINS, [((listener,), count.failures) for listener, count in counts.items()])
+        yield Family(
+            EXPIRED_CONNECTIONS, [((listener,), count.expired) for listener, count in counts.items()]
+        )
         by_url = {source.url: keys for source, keys in self._bearer_keys.items()}
         yield Family(OAUTH_KEYS, [((url,), len(keys)) for url, keys in by_url.items()])
         ages = {url: keys.age_s for url, keys in by_url.items()}

@@ -85,24 +85,28 @@ class AclHandlers:
         audit = self._enabled().audit
         entries = [
             commands.AclEntry(
-                resource_type=one.resource_type,
-                resource_name=one.resource_name,
-                pattern_type=one.resource_pattern_type,
-                principal=one.principal,
-                host=one.host,
-                operation=one.operation,
-                permission=one.permission_type,
+                resource_type=creation.resource_type,
+                resource_name=creation.resource_name,
+                pattern_type=creation.resource_pattern_type,
+                principal=creation.principal,
+                host=creation.host,
+                operation=creation.operation,
+                permission=creation.permission_type,
             )
-            for one in message.creations
+            for creation in message.creations
         ]
-        _check_size(f"{one.resource_name}{one.principal}{one.host}" for one in message.creations)
+        _check_size(
+            f"{creation.resource_name}{creation.principal}{creation.host}" for creation in message.creations
+        )
         outcome = await self._quorum.submit(commands.CreateAcls(acls=entries), author=request.session)
         results = list(zip(entries, outcome.results, strict=True))
-        audit.changed(request, "created", [Acl.of(one) for one, result in results if not result.error_code])
+        audit.changed(
+            request, "created", [Acl.of(entry) for entry, result in results if not result.error_code]
+        )
         return CreateAclsResponse(
             results=[
-                AclCreationResult(error_code=one.error_code, error_message=one.error_message or None)
-                for one in outcome.results
+                AclCreationResult(error_code=result.error_code, error_message=result.error_message or None)
+                for result in outcome.results
             ]
         )
 
@@ -111,15 +115,16 @@ class AclHandlers:
         """Remove the ACLs that match any filter, all at once."""
         audit = self._enabled().audit
         _check_size(
-            f"{one.resource_name_filter}{one.principal_filter}{one.host_filter}" for one in message.filters
+            f"{given.resource_name_filter}{given.principal_filter}{given.host_filter}"
+            for given in message.filters
         )
         outcome = await self._quorum.submit(
-            commands.DeleteAcls(filters=[_filter_entry(one) for one in message.filters]),
+            commands.DeleteAcls(filters=[_filter_entry(given) for given in message.filters]),
             author=request.session,
         )
         removed = dict.fromkeys(Acl.of(acl) for result in outcome.results for acl in result.acls)
         audit.changed(request, "removed", list(removed))
-        return DeleteAclsResponse(filter_results=[_filter_result(one) for one in outcome.results])
+        return DeleteAclsResponse(filter_results=[_filter_result(result) for result in outcome.results])
 
 
 def _check_size(texts: Iterable[str]) -> None:

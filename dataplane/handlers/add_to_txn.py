@@ -56,10 +56,10 @@ def _refused(message: AddPartitionsToTxnRequest, error: KafkaError) -> AddPartit
         results_by_topic_v3_and_below=_results(message.v3_and_below_topics, lambda _: error.code),
         results_by_transaction=[
             AddPartitionsToTxnResult(
-                transactional_id=one.transactional_id,
-                topic_results=_results(one.topics, lambda _: error.code),
+                transactional_id=transaction.transactional_id,
+                topic_results=_results(transaction.topics, lambda _: error.code),
             )
-            for one in message.transactions
+            for transaction in message.transactions
         ],
     )
 
@@ -106,20 +106,27 @@ class AddToTxnHandlers:
         request.access.check_cluster(AclOperation.CLUSTER_ACTION)
         return AddPartitionsToTxnResponse(
             results_by_transaction=[
-                await self._one_of_many(request, one) async for one in in_time_slices(message.transactions)
+                await self._one_of_many(request, transaction)
+                async for transaction in in_time_slices(message.transactions)
             ]
         )
 
     async def _one_of_many(
-        self, request: ClientRequest, one: AddPartitionsToTxnTransaction
+        self, request: ClientRequest, transaction: AddPartitionsToTxnTransaction
     ) -> AddPartitionsToTxnResult:
-        who = TransactionalProducer(one.transactional_id, one.producer_id, one.producer_epoch)
+        who = TransactionalProducer(
+            transaction.transactional_id, transaction.producer_id, transaction.producer_epoch
+        )
         if not who.transactional_id:
             return AddPartitionsToTxnResult(
-                topic_results=_results(one.topics, lambda _: ErrorCode.INVALID_REQUEST)
+                topic_results=_results(transaction.topics, lambda _: ErrorCode.INVALID_REQUEST)
             )
-        found = self._verified(who, one) if one.verify_only else await self._added(request, who, one.topics)
-        return AddPartitionsToTxnResult(transactional_id=one.transactional_id, topic_results=found)
+        found = (
+            self._verified(who, transaction)
+            if transaction.verify_only
+            else await self._added(request, who, transaction.topics)
+        )
+        return AddPartitionsToTxnResult(transactional_id=transaction.transactional_id, topic_results=found)
 
     async def _added(
         self, request: ClientRequest, who: TransactionalProducer, topics: list[AddPartitionsToTxnTopic]

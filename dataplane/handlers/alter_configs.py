@@ -177,35 +177,37 @@ class AlterConfigsHandlers:
         validate_only: bool,
     ) -> list[KafkaError | None]:
         """Return the outcome of each resource. Resources that are wrong in themselves do not reach the quorum."""
-        times = Counter((one.resource_type, one.resource_name) for one in resources)
+        times = Counter((resource.resource_type, resource.resource_name) for resource in resources)
         errors: list[KafkaError | None] = []
-        async for one in in_time_slices(resources):
+        async for resource in in_time_slices(resources):
             try:
-                if times[one.resource_type, one.resource_name] > 1:
+                if times[resource.resource_type, resource.resource_name] > 1:
                     raise _refusal("Each resource must appear at most once.")
-                if one.resource_type not in kinds:
-                    raise _refusal(f"Unknown resource type {one.resource_type}")
+                if resource.resource_type not in kinds:
+                    raise _refusal(f"Unknown resource type {resource.resource_type}")
                 check_config_right(
-                    request.access, AclOperation.ALTER_CONFIGS, one.resource_type, one.resource_name
+                    request.access, AclOperation.ALTER_CONFIGS, resource.resource_type, resource.resource_name
                 )
-                self._check(one)
-                await self._check_listeners(one)
-                if one.resource_type == ResourceType.CLIENT_METRICS:
-                    await _check_client_metrics(one)
+                self._check(resource)
+                await self._check_listeners(resource)
+                if resource.resource_type == ResourceType.CLIENT_METRICS:
+                    await _check_client_metrics(resource)
                 errors.append(None)
             except KafkaError as error:
                 errors.append(error)
-        sound = [one for one, error in zip(resources, errors, strict=True) if error is None]
+        sound = [resource for resource, error in zip(resources, errors, strict=True) if error is None]
         if not validate_only:
-            for one in sound:
-                if one.resource_type == _BROKER_LOGGER:
-                    self._loggers.change(one.changes)
-        kept = [one for one in sound if one.resource_type != _BROKER_LOGGER]
+            for resource in sound:
+                if resource.resource_type == _BROKER_LOGGER:
+                    self._loggers.change(resource.changes)
+        kept = [resource for resource in sound if resource.resource_type != _BROKER_LOGGER]
         if kept:
             failures = await self._submit(request.session, kept, validate_only=validate_only)
-            errors = [error or failures.get(id(one)) for one, error in zip(resources, errors, strict=True)]
+            errors = [
+                error or failures.get(id(resource)) for resource, error in zip(resources, errors, strict=True)
+            ]
             if not validate_only and self._tls_reloads is not None:
-                done = [one for one, error in zip(resources, errors, strict=True) if error is None]
+                done = [resource for resource, error in zip(resources, errors, strict=True) if error is None]
                 await self._reload_listeners(self._tls_reloads, done)
         return errors
 
@@ -239,8 +241,8 @@ class AlterConfigsHandlers:
         self, reloads: TlsReloads, resources: Sequence[config_commands.ConfigResource]
     ) -> None:
         """Reload the changed listeners, even if a setting got the value that it had: in Kafka that reloads a file."""
-        own = [one for one in resources if one.resource_name == str(self._broker.broker_id)]
-        for name in {listener_of(change.name) for one in own for change in _of_listeners(one)}:
+        own = [resource for resource in resources if resource.resource_name == str(self._broker.broker_id)]
+        for name in {listener_of(change.name) for resource in own for change in _of_listeners(resource)}:
             if name is not None:
                 await reloads.reload_named(name)
 
@@ -263,9 +265,9 @@ class AlterConfigsHandlers:
                     refused = error
                 else:
                     found = zip(some, outcome.resources, strict=True)
-                    failures |= {id(one): refusal(result) for one, result in found}
+                    failures |= {id(resource): refusal(result) for resource, result in found}
             if refused is not None:
-                failures |= {id(one): refused for one in some}
+                failures |= {id(resource): refused for resource in some}
         return failures
 
     def _check(self, resource: config_commands.ConfigResource) -> None:

@@ -197,7 +197,7 @@ def _topics_of(group: ConsumerGroup) -> set[str]:
         for member in group.members.values()
         for topic_id, _ in member.assigned | group.target.get(member.member_id, frozenset())
     )
-    return subscribed | {group.topics.names[one] for one in held if one in group.topics.names}
+    return subscribed | {group.topics.names[topic_id] for topic_id in held if topic_id in group.topics.names}
 
 
 def _named(held: Partitions, names: Mapping[bytes, str]) -> described.Assignment:

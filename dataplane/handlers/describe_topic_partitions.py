@@ -132,4 +132,8 @@ class _View:
             )
 
     def _offline(self, state: PartitionState) -> list[int]:
-        return [one for one in state.replicas if one not in self._live or one in state.offline_replicas]
+        return [
+            replica
+            for replica in state.replicas
+            if replica not in self._live or replica in state.offline_replicas
+        ]

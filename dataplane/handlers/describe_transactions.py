@@ -93,17 +93,17 @@ class DescribeTransactionsHandlers:
                 code = refused[name]
             elif found is None:
                 code = ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-            elif (one := found.get(name)) is not None:
-                states.append(await self._described(request.access, one))
+            elif (transaction := found.get(name)) is not None:
+                states.append(await self._described(request.access, transaction))
                 continue
             else:
                 code = ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
             states.append(DescribedTransaction(transactional_id=name, error_code=code))
         return DescribeTransactionsResponse(transaction_states=states)
 
-    async def _described(self, access: Access, one: TransactionTold) -> DescribedTransaction:
+    async def _described(self, access: Access, transaction: TransactionTold) -> DescribedTransaction:
         topics: dict[str, set[int]] = {}
-        places = (place for writer in one.writers for place in places_of(writer.topics))
+        places = (place for writer in transaction.writers for place in places_of(writer.topics))
         async for topic_id, index in in_time_slices(places):
             topic = self._quorum.image.topics_by_id.get(topic_id)
             if topic is not None and access.allows(
@@ -111,17 +111,17 @@ class DescribeTransactionsHandlers:
             ):
                 topics.setdefault(topic.name, set()).add(index)
         return DescribedTransaction(
-            transactional_id=one.transactional_id,
-            transaction_state=STATES[Phase(one.phase)],
-            transaction_timeout_ms=one.timeout_ms,
-            transaction_start_time_ms=one.started_ms,
-            producer_id=one.producer_id,
-            producer_epoch=one.producer_epoch,
+            transactional_id=transaction.transactional_id,
+            transaction_state=STATES[Phase(transaction.phase)],
+            transaction_timeout_ms=transaction.timeout_ms,
+            transaction_start_time_ms=transaction.started_ms,
+            producer_id=transaction.producer_id,
+            producer_epoch=transaction.producer_epoch,
             topics=[
                 DescribedTransactionTopic(topic=name, partitions=sorted(topics[name]))
                 for name in sorted(topics)
             ],
-            app_version=one.app_version,
+            app_version=transaction.app_version,
         )
 
     @handles(
@@ -158,23 +158,26 @@ class DescribeTransactionsHandlers:
         if found is None:
             raise KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
         visible = [
-            one
-            async for one in in_time_slices(found)
-            if self._tells_of(one.transactional_id)
+            transaction
+            async for transaction in in_time_slices(found)
+            if self._tells_of(transaction.transactional_id)
             and request.access.allows(
-                AclOperation.DESCRIBE, AclResourceType.TRANSACTIONAL_ID, one.transactional_id, quiet=True
+                AclOperation.DESCRIBE,
+                AclResourceType.TRANSACTIONAL_ID,
+                transaction.transactional_id,
+                quiet=True,
             )
         ]
         if pattern is not None:
-            matched = set(await matching(pattern, [one.transactional_id for one in visible]))
-            visible = [one for one in visible if one.transactional_id in matched]
+            matched = set(await matching(pattern, [transaction.transactional_id for transaction in visible]))
+            visible = [transaction for transaction in visible if transaction.transactional_id in matched]
         response.transaction_states = [
             ListedTransaction(
-                transactional_id=one.transactional_id,
-                producer_id=one.producer_id,
-                transaction_state=STATES[Phase(one.phase)],
+                transactional_id=transaction.transactional_id,
+                producer_id=transaction.producer_id,
+                transaction_state=STATES[Phase(transaction.phase)],
             )
-            for one in visible
+            for transaction in visible
         ]
         return response
 

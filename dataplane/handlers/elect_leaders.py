@@ -109,12 +109,12 @@ class ElectLeadersHandlers:
                     raise
                 found += [
                     partition_commands.ElectedPartition(
-                        topic_id=one.topic_id,
-                        partition=one.partition,
+                        topic_id=partition.topic_id,
+                        partition=partition.partition,
                         error_code=error.code,
                         error_message=error.message,
                     )
-                    for one in wanted[len(found) :]
+                    for partition in wanted[len(found) :]
                 ]
                 break
             found += outcome.partitions

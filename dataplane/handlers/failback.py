@@ -178,12 +178,12 @@ def _told(topic: PlannedTopic) -> FailedBackTopic:
         name=topic.name,
         partitions=[
             FailedBackPartition(
-                partition=one.partition,
-                common_offset=one.common_offset,
-                log_end_offset=one.log_end_offset,
-                lost=one.lost,
+                partition=partition.partition,
+                common_offset=partition.common_offset,
+                log_end_offset=partition.log_end_offset,
+                lost=partition.lost,
             )
-            for one in topic.partitions
+            for partition in topic.partitions
         ],
     )
 
@@ -194,12 +194,12 @@ def _returning(topic: PlannedTopic) -> ReturningTopic:
         source_topic_id=topic.source_topic_id,
         partitions=[
             ReturningPartition(
-                partition=one.partition,
-                leader_epoch=one.leader_epoch,
-                common_offset=one.common_offset,
-                lineage=[SourceEpoch(epoch=epoch, start_offset=start) for epoch, start in one.lineage],
+                partition=partition.partition,
+                leader_epoch=partition.leader_epoch,
+                common_offset=partition.common_offset,
+                lineage=[SourceEpoch(epoch=epoch, start_offset=start) for epoch, start in partition.lineage],
             )
-            for one in topic.partitions
+            for partition in topic.partitions
         ],
     )
 
@@ -221,13 +221,14 @@ def _refusal(told: Sequence[FailedBackTopic]) -> KafkaError | None:
 
 def _loss(topics: Iterable[PlannedTopic]) -> KafkaError | None:
     """Return an error that lists the records that would be lost; None if there are none."""
-    parts = [(topic.name, one) for topic in topics for one in topic.partitions if one.cuts]
+    parts = [(topic.name, partition) for topic in topics for partition in topic.partitions if partition.cuts]
     if not parts:
         return None
-    total = sum(one.lost for _, one in parts)
+    total = sum(partition.lost for _, partition in parts)
     each = _listed(
-        f"{name}-{one.partition} {one.lost:,} (offsets {one.common_offset} to {one.log_end_offset - 1})"
-        for name, one in parts
+        f"{name}-{partition.partition} {partition.lost:,} "
+        f"(offsets {partition.common_offset} to {partition.log_end_offset - 1})"
+        for name, partition in parts
     )
     return KafkaError(
         ErrorCode.POLICY_VIOLATION,

@@ -189,7 +189,7 @@ class FetchHandlers:
 
     def _read_in_time_slices(self, fetch: ClientFetch) -> None:
         waiting = self._waiting_of(fetch.request.connection)
-        waiting[LongFetch(fetch, self._reader, self._answer_long, lambda one: waiting.pop(one, None))] = None
+        waiting[LongFetch(fetch, self._reader, self._answer_long, lambda key: waiting.pop(key, None))] = None
 
     # Sessions
 

@@ -95,7 +95,7 @@ class MetadataHandlers:
             items, told = len(named), self._existing(named)
         if items > ITEMS_PER_TURN:
             return True
-        return items + sum(len(one.partitions) // _PARTITIONS_OF_ITEM for one in told) > ITEMS_PER_TURN
+        return items + sum(len(topic.partitions) // _PARTITIONS_OF_ITEM for topic in told) > ITEMS_PER_TURN
 
     def _existing(self, topics: list[MetadataRequestTopic]) -> Iterator[TopicState]:
         """Yield the topics that exist among these."""

@@ -147,8 +147,8 @@ class SharedTransactionHandlers:
             commits=message.committed,
             bumps_epoch=True,
             writers=[
-                ChosenWriter(producer_id=one.producer_id, producer_epoch=one.producer_epoch)
-                for one in message.writers
+                ChosenWriter(producer_id=writer.producer_id, producer_epoch=writer.producer_epoch)
+                for writer in message.writers
             ],
             number=message.number,
             app_version=message.app_version,

@@ -54,7 +54,7 @@ class CompletionWaits:
         names = (
             list(self._waiting)
             if leaders_changed
-            else [one for one in transactional_ids if one in self._waiting]
+            else [name for name in transactional_ids if name in self._waiting]
         )
         for name in names:
             self._tell(name)

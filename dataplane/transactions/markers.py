@@ -117,7 +117,11 @@ class Markers:
         place = (partition.topic_id, partition.index)
         here = self._image().transactions.at(place)
         decided = sorted(
-            ((one.commit_index, producer_id) for producer_id, one in here.items() if one.phase.is_decided)
+            (
+                (transaction.commit_index, producer_id)
+                for producer_id, transaction in here.items()
+                if transaction.phase.is_decided
+            )
         )
         uncleanly = self._was_elected_uncleanly(place)
         if uncleanly:
@@ -169,7 +173,8 @@ class Markers:
         found = [known[name] for name in self._changed if name in known]
         self._changed.clear()
         decided = sorted(
-            (one for one in found if one.phase.is_decided), key=lambda transaction: transaction.commit_index
+            (transaction for transaction in found if transaction.phase.is_decided),
+            key=lambda transaction: transaction.commit_index,
         )
         for transaction in decided:
             for writer, place in transaction.outstanding:
@@ -304,7 +309,9 @@ class Markers:
         if partition.leader is None:
             return
         known = self._image().transactions.at(self._place(partition))
-        for producer_id in [one for one in partition.log.transactions.open if one not in known]:
+        for producer_id in [
+            producer_id for producer_id in partition.log.transactions.open if producer_id not in known
+        ]:
             try:
                 self.abort_unknown(partition, producer_id)
             except KafkaError as error:
@@ -407,5 +414,7 @@ def _written(reported: _Reported, writers: dict[int, int]) -> WrittenMarkers:
         topic_id=topic_id,
         partition=index,
         leader_epoch=leader_epoch,
-        writers=[WrittenMarker(producer_id=one, number=number) for one, number in writers.items()],
+        writers=[
+            WrittenMarker(producer_id=producer_id, number=number) for producer_id, number in writers.items()
+        ],
     )

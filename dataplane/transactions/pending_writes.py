@@ -284,13 +284,13 @@ class PendingTransactionWrites:
         Writes of another epoch are from another client instance, and judged separately, as duplicates are.
         """
 
-        def falls(one: _Write) -> bool:
-            if first.is_duplicate or one.is_duplicate:
-                return one is first
-            return one.producer_epoch == first.producer_epoch
+        def falls(write: _Write) -> bool:
+            if first.is_duplicate or write.is_duplicate:
+                return write is first
+            return write.producer_epoch == first.producer_epoch
 
-        refused = [one for one in queue.writes if falls(one)]
-        queue.writes = deque(one for one in queue.writes if not falls(one))
+        refused = [write for write in queue.writes if falls(write)]
+        queue.writes = deque(write for write in queue.writes if not falls(write))
         for write in refused:
             _release(write, error)
 
