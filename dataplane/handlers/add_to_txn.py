@@ -35,7 +35,7 @@ from ..security.authorization.needs import group, handler_asks, transactional_id
 from ..server.handler import ClientRequest, handles
 from ..transactions.announced_offsets import AnnouncedOffsets
 from ..transactions.argument_checks import check_transactional_id
-from ..transactions.client_commands import ClientOrigins, told_to_the_client
+from ..transactions.client_commands import ClientOrigins, errors_for_client
 
 _FIRST_WITH_PRODUCER_FENCED = 2
 _FIRST_WITH_MANY = 4
@@ -205,7 +205,7 @@ class AddToTxnHandlers:
             topics=by_topic(places),
             origin=self._origins.of(request),
         )
-        with told_to_the_client(request, knows_fenced=_knows_fenced(request), knows_abortable=False):
+        with errors_for_client(request, knows_fenced=_knows_fenced(request), knows_abortable=False):
             await self._quorum.submit(command)
 
     def _place(self, topic: str, index: int) -> Place | None:

@@ -21,8 +21,8 @@ from ..transactions.argument_checks import check_transactional_id
 from ..transactions.client_commands import (
     END_TIMEOUT_S,
     ClientOrigins,
-    not_told_of_the_next_epoch,
-    told_to_the_client,
+    errors_for_client,
+    unreportable_epoch,
 )
 from ..transactions.completion_waits import CompletionWaits
 
@@ -61,10 +61,10 @@ class EndTxnHandlers:
         )
         bumps = command.bumps_epoch
         knows_fenced = request.api_version >= _FIRST_WITH_PRODUCER_FENCED
-        with told_to_the_client(request, knows_fenced=knows_fenced, knows_abortable=bumps):
+        with errors_for_client(request, knows_fenced=knows_fenced, knows_abortable=bumps):
             ended = await self._quorum.submit(command)
             await self._completion_waits.over(command.transactional_id, ended.number, END_TIMEOUT_S)
         moved_on = (ended.producer_id, ended.producer_epoch) != (message.producer_id, message.producer_epoch)
         if moved_on and not bumps and request.api_version < _FIRST_THAT_RECOVERS:
-            raise not_told_of_the_next_epoch(message.transactional_id)
+            raise unreportable_epoch(message.transactional_id)
         return EndTxnResponse(producer_id=ended.producer_id, producer_epoch=ended.producer_epoch)

@@ -18,7 +18,7 @@ from ..security.authorization.needs import handler_asks
 from ..server.handler import ClientRequest, handles
 from ..transactions.access import check_idempotent_write
 from ..transactions.argument_checks import check_timeout, check_transactional_id
-from ..transactions.client_commands import ClientOrigins, told_to_the_client
+from ..transactions.client_commands import ClientOrigins, errors_for_client
 from ..transactions.producer_ids import ProducerIds
 
 _FIRST_THAT_RECOVERS = 3
@@ -84,7 +84,7 @@ class InitProducerIdHandlers:
             recovers=request.api_version >= _FIRST_THAT_RECOVERS,
             origin=self._origins.of(request),
         )
-        with told_to_the_client(request, knows_fenced=request.api_version >= _FIRST_WITH_PRODUCER_FENCED):
+        with errors_for_client(request, knows_fenced=request.api_version >= _FIRST_WITH_PRODUCER_FENCED):
             found = await self._quorum.submit(command)
         return InitProducerIdResponse(
             producer_id=found.producer_id,

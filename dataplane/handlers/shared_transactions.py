@@ -32,7 +32,7 @@ from ..security.authorization.needs import handler_asks, transactional_id
 from ..server.handler import ClientRequest, handles
 from ..transactions.access import check_idempotent_write
 from ..transactions.argument_checks import check_app_version, check_timeout, check_transactional_id
-from ..transactions.client_commands import END_TIMEOUT_S, ClientOrigins, told_to_the_client
+from ..transactions.client_commands import END_TIMEOUT_S, ClientOrigins, errors_for_client
 from ..transactions.completion_waits import CompletionWaits
 from ..transactions.tokens import JoinableTransaction, TransactionTokens
 
@@ -72,7 +72,7 @@ class SharedTransactionHandlers:
             producer_epoch=epoch,
             origin=self._origins.of(request),
         )
-        with told_to_the_client(request):
+        with errors_for_client(request):
             begun = await self._quorum.submit(command)
         token = self._tokens.issue(JoinableTransaction(name, producer_id, epoch, begun.number))
         return BeginTransactionResponse(
@@ -94,7 +94,7 @@ class SharedTransactionHandlers:
             timeout_ms=message.timeout_ms,
             now_ms=self._origins.wall_ms(),
         )
-        with told_to_the_client(request):
+        with errors_for_client(request):
             found = await self._quorum.submit(command)
         if found.was_committed:
             return BeginTransactionResponse(was_committed=True)
@@ -125,7 +125,7 @@ class SharedTransactionHandlers:
             number=transaction.number,
         )
         # The command has no origin: the connection does not matter, as no client waits for the writer by its name.
-        with told_to_the_client(request):
+        with errors_for_client(request):
             joined = await self._quorum.submit(command)
         return JoinTransactionResponse(
             transactional_id=transaction.transactional_id,
@@ -154,7 +154,7 @@ class SharedTransactionHandlers:
             app_version=message.app_version,
             origin=self._origins.of(request),
         )
-        with told_to_the_client(request):
+        with errors_for_client(request):
             ended = await self._quorum.submit(command)
             await self._completion_waits.over(command.transactional_id, ended.number, END_TIMEOUT_S)
         return CommitTransactionResponse(

@@ -41,7 +41,7 @@ class ClientOrigins:
 
 
 @contextmanager
-def told_to_the_client(
+def errors_for_client(
     request: ClientRequest, *, knows_fenced: bool = True, knows_abortable: bool = True
 ) -> Iterator[None]:
     """Turn each KafkaError of the quorum into an error that the client can act upon.
@@ -65,7 +65,7 @@ def told_to_the_client(
         raise
 
 
-def not_told_of_the_next_epoch(transactional_id: str) -> KafkaError:
+def unreportable_epoch(transactional_id: str) -> KafkaError:
     """Return the error for an aborted transaction in a version of the request that has no field for the next epoch.
 
     A client that knows KIP-360 asks for the epoch upon this error.
