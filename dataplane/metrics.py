@@ -198,7 +198,7 @@ class _Survey:
 
     held: _Labelled = field(default_factory=_Labelled)
     led: _Labelled = field(default_factory=_Labelled)
-    lacking_replicas: int = 0
+    under_replicated: int = 0
     below_min_isr: int = 0
     offline_logs: int = 0
     by_topic: dict[str, list[int]] = field(default_factory=dict)
@@ -255,7 +255,7 @@ class BrokerMetrics:
         for some in pieces(list(self._replicas), _SURVEYED_AT_ONCE):
             yield None
             for partition in filter(self._replicas.holds, some):
-                self._look_at(partition, survey)
+                self._count(partition, survey)
         yield from self._partitions(survey.led)
         yield from _counts(survey)
         yield from _traffic(survey.by_topic)
@@ -302,7 +302,7 @@ class BrokerMetrics:
         yield Family(METADATA_OFFSET, [((), image.offset)])
         yield Family(NO_ROOM, [((), len(self._replicas.unwritable))])
 
-    def _look_at(self, partition: Partition, survey: _Survey) -> None:
+    def _count(self, partition: Partition, survey: _Survey) -> None:
         labels = labelled(_PARTITION, (partition.topic, partition.index))
         survey.held.add(partition, labels)
         survey.offline_logs += partition.log.failure is not None
@@ -310,7 +310,7 @@ class BrokerMetrics:
         if partition.leader is not None:
             survey.led.add(partition, labels)
             state = self._state(partition)
-            survey.lacking_replicas += len(state.isr) < len(state.replicas)
+            survey.under_replicated += len(state.isr) < len(state.replicas)
             survey.below_min_isr += len(state.isr) < partition.settings.min_in_sync
 
     def _partitions(self, led: _Labelled) -> Iterator[Family]:
@@ -321,7 +321,7 @@ class BrokerMetrics:
         yield _of_led(IN_SYNC, led, lambda p: len(self._state(p).isr))
         yield _of_led(REPLICAS, led, lambda p: len(self._state(p).replicas))
         yield _of_led(PREFERRED, led, lambda p: self._state(p).replicas[:1] == (broker_id,))
-        yield _of_led(UNDER_REPLICATED, led, self._lacks_replicas)
+        yield _of_led(UNDER_REPLICATED, led, self._is_under_replicated)
 
     def _logs(self, held: _Labelled) -> Iterator[Family]:
         yield self._of_held(LOG_SIZE, held, lambda p: p.log.size)
@@ -338,7 +338,7 @@ class BrokerMetrics:
         state = None if topic is None else topic.partitions.get(partition.index)
         return _GONE if state is None else state
 
-    def _lacks_replicas(self, partition: Partition) -> bool:
+    def _is_under_replicated(self, partition: Partition) -> bool:
         state = self._state(partition)
         return len(state.isr) < len(state.replicas)
 
@@ -384,7 +384,7 @@ def _committed(shards: list[Shard]) -> Iterator[tuple[tuple[str, str, int], int]
 def _counts(survey: _Survey) -> Iterator[Family]:
     yield Family(LEADER_COUNT, [((), len(survey.led))])
     yield Family(PARTITION_COUNT, [((), len(survey.held))])
-    yield Family(UNDER_REPLICATED_COUNT, [((), survey.lacking_replicas)])
+    yield Family(UNDER_REPLICATED_COUNT, [((), survey.under_replicated)])
     yield Family(UNDER_MIN_ISR_COUNT, [((), survey.below_min_isr)])
     yield Family(OFFLINE_LOGS, [((), survey.offline_logs)])
 

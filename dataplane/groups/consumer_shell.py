@@ -27,7 +27,7 @@ from .records import KeyValue, group_record
 from .writes import ShardWrites
 
 HeartbeatTicket = Callable[[HeartbeatReply | KafkaError], None]
-Told = Callable[[ErrorCode], None]
+Settled = Callable[[ErrorCode], None]
 
 
 class ConsumerGroups:
@@ -47,7 +47,7 @@ class ConsumerGroups:
         self._dependencies, self._now_ms, self._new_member_id = dependencies, now_ms, new_member_id
         self._answer = answer
         # Answers that wait for the latest write of their group: they must not overtake it.
-        self._waiting: dict[str, list[Told]] = {}
+        self._waiting: dict[str, list[Settled]] = {}
 
     # ------------------------------------------------------------ the consumer protocol
 
@@ -192,7 +192,7 @@ class ConsumerGroups:
         if member is not None:
             self._table.no_later(group, member.deadline_ms)
 
-    def _settle(self, group: ConsumerGroup, then: Told, member_id: str | None = None) -> None:
+    def _settle(self, group: ConsumerGroup, then: Settled, member_id: str | None = None) -> None:
         """Write the group's changes. `then` gets NONE once all changes so far are committed, or else the error.
 
         `member_id` is the member that sent the request, if any.
@@ -222,8 +222,8 @@ class ConsumerGroups:
                 del self._waiting[group_id]
             if code is not ErrorCode.NONE:
                 group.changes = {**dict.fromkeys(changes), **group.changes}
-            for told in waiting:
-                told(code)
+            for answer in waiting:
+                answer(code)
 
         self._writes.write(records, written, insist=ends)
         self._table.schedule(group)

@@ -83,7 +83,7 @@ class DescribeTransactionsHandlers:
                 refused[name] = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
             elif not name:
                 refused[name] = ErrorCode.INVALID_REQUEST
-            elif not self._tells_of(name):
+            elif not self._answers_for(name):
                 refused[name] = ErrorCode.NOT_COORDINATOR
         ours = [name for name in message.transactional_ids if name not in refused]
         found = await self._questions.describe(ours, ANSWER_TIMEOUT_S) if ours else {}
@@ -160,7 +160,7 @@ class DescribeTransactionsHandlers:
         visible = [
             transaction
             async for transaction in in_time_slices(found)
-            if self._tells_of(transaction.transactional_id)
+            if self._answers_for(transaction.transactional_id)
             and request.access.allows(
                 AclOperation.DESCRIBE,
                 AclResourceType.TRANSACTIONAL_ID,
@@ -181,5 +181,5 @@ class DescribeTransactionsHandlers:
         ]
         return response
 
-    def _tells_of(self, name: str) -> bool:
+    def _answers_for(self, name: str) -> bool:
         return coordinator_of(name, self._quorum.image) == self._broker_id

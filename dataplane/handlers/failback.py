@@ -73,12 +73,12 @@ class FailbackHandlers:
             if not name.startswith(OF_THE_BROKERS)
             and request.access.allows(AclOperation.DESCRIBE, AclResourceType.TOPIC, name, quiet=True)
         ]
-        told = []
+        topics = []
         async for name in in_time_slices(await matching(pattern, visible)):
             topic = self._quorum.image.topics.get(name)
             if topic is not None:
-                told.append(self._topic(topic))
-        return DescribeLineagesResponse(cluster_id=image.cluster_id, topics=told)
+                topics.append(self._topic(topic))
+        return DescribeLineagesResponse(cluster_id=image.cluster_id, topics=topics)
 
     def _topic(self, topic: TopicState) -> LineageTopic:
         mirrors = self._quorum.image.mirrors
@@ -116,17 +116,17 @@ class FailbackHandlers:
                 reached.source, reached.metadata, with_offsets=bool(message.groups)
             )
         topics: list[PlannedTopic] = []
-        told: list[FailedBackTopic] = []
+        answers: list[FailedBackTopic] = []
         for name, topic in ours.items():
             try:
                 plan = planned(topic, theirs.get(name), self._quorum.image.cluster_id)
             except KafkaError as error:
-                told.append(FailedBackTopic(name=name, error_code=error.code, error_message=error.message))
+                answers.append(FailedBackTopic(name=name, error_code=error.code, error_message=error.message))
             else:
                 topics.append(plan)
-                told.append(_told(plan))
-        answer = FailBackMirrorResponse(source_cluster_id=reached.cluster_id, topics=told)
-        refusal = _refusal(told) or (None if message.discards else _loss(topics))
+                answers.append(_failed_back(plan))
+        answer = FailBackMirrorResponse(source_cluster_id=reached.cluster_id, topics=answers)
+        refusal = _refusal(answers) or (None if message.discards else _loss(topics))
         if refusal is not None:
             if not message.validate_only:
                 answer.error_code, answer.error_message = refusal.code, refusal.message
@@ -154,26 +154,26 @@ def _lineage(partition: Partition, copy: MirrorPartition) -> DescribedLineage:
 
     The leadership has to be settled, since a leader that is being replaced may be wrong.
     """
-    told = DescribedLineage(partition=partition.index)
+    lineage = DescribedLineage(partition=partition.index)
     try:
         leader = partition.leading()
         if leader.high_watermark < leader.epoch_start_offset:
             raise KafkaError(ErrorCode.OFFSET_NOT_AVAILABLE)
         partition.log.check_usable()
     except KafkaError as error:
-        told.error_code = as_kafka_error(error, repr(partition)).code
-        return told
+        lineage.error_code = as_kafka_error(error, repr(partition)).code
+        return lineage
     log = partition.log
     epochs = log.leader_epochs.entries
-    told.leader_epoch = leader.leader_epoch
-    told.log_start_offset, told.log_end_offset = log.log_start_offset, log.log_end_offset
-    told.epochs = [SourceEpoch(epoch=epoch, start_offset=start) for epoch, start in epochs]
-    told.lineage = [SourceEpoch(epoch=epoch, start_offset=start) for epoch, start in copy.lineage]
-    told.promoted_offset = promoted_offset(epochs, copy.promoted_epoch)
-    return told
+    lineage.leader_epoch = leader.leader_epoch
+    lineage.log_start_offset, lineage.log_end_offset = log.log_start_offset, log.log_end_offset
+    lineage.epochs = [SourceEpoch(epoch=epoch, start_offset=start) for epoch, start in epochs]
+    lineage.lineage = [SourceEpoch(epoch=epoch, start_offset=start) for epoch, start in copy.lineage]
+    lineage.promoted_offset = promoted_offset(epochs, copy.promoted_epoch)
+    return lineage
 
 
-def _told(topic: PlannedTopic) -> FailedBackTopic:
+def _failed_back(topic: PlannedTopic) -> FailedBackTopic:
     return FailedBackTopic(
         name=topic.name,
         partitions=[
@@ -204,14 +204,14 @@ def _returning(topic: PlannedTopic) -> ReturningTopic:
     )
 
 
-def _refusal(told: Sequence[FailedBackTopic]) -> KafkaError | None:
+def _refusal(answers: Sequence[FailedBackTopic]) -> KafkaError | None:
     """Return the reason why a topic cannot become a copy; None if all can."""
-    if not told:
+    if not answers:
         return KafkaError(
             ErrorCode.INVALID_REQUEST,
             "no topic here matches: a new mirror is made with 'ottla mirror create'",
         )
-    refused = [topic for topic in told if topic.error_code]
+    refused = [topic for topic in answers if topic.error_code]
     if not refused:
         return None
     code = ErrorCode.of(refused[0].error_code)

@@ -90,12 +90,12 @@ class MetadataHandlers:
     def _is_long(self, version: int, message: MetadataRequest) -> bool:
         topics, named = self._quorum.image.topics, _named(version, message)
         if named is None:
-            items, told = len(topics), iter(topics.values())
+            items, found = len(topics), iter(topics.values())
         else:
-            items, told = len(named), self._existing(named)
+            items, found = len(named), self._existing(named)
         if items > ITEMS_PER_TURN:
             return True
-        return items + sum(len(topic.partitions) // _PARTITIONS_OF_ITEM for topic in told) > ITEMS_PER_TURN
+        return items + sum(len(topic.partitions) // _PARTITIONS_OF_ITEM for topic in found) > ITEMS_PER_TURN
 
     def _existing(self, topics: list[MetadataRequestTopic]) -> Iterator[TopicState]:
         """Yield the topics that exist among these."""
@@ -163,21 +163,21 @@ class MetadataHandlers:
         """Yield the requested topics, each once; None for a topic that the client may not see."""
         image, version = self._quorum.image, request.api_version
         view = self._views.of(image, request.listener, version)
-        told = _Told(request.access, view, message.include_topic_authorized_operations)
+        answers = _TopicAnswers(request.access, view, message.include_topic_authorized_operations)
         named = _named(version, message)
         if named is None:
             topics = list(image.topics.values())
             names = [topic.name for topic in topics]
             describable = request.access.allows_each(AclOperation.DESCRIBE, AclResourceType.TOPIC, names)
-            for topic, is_told in zip(topics, describable, strict=True):
-                yield told.topic(topic) if is_told else None
+            for topic, is_visible in zip(topics, describable, strict=True):
+                yield answers.topic(topic) if is_visible else None
             return
         for name, topic_id in dict.fromkeys((topic.name, topic.topic_id) for topic in named):
             if topic_id != ZERO_UUID:
-                yield told.by_id(image.topics_by_id.get(topic_id), topic_id)
+                yield answers.by_id(image.topics_by_id.get(topic_id), topic_id)
             else:
                 assert name is not None, "a request with neither name nor id has been refused"
-                yield told.by_name(image.topics.get(name), name, creation_errors.get(name))
+                yield answers.by_name(image.topics.get(name), name, creation_errors.get(name))
 
     def _respond(
         self, request: ClientRequest, message: MetadataRequest, topics: list[bytes]
@@ -185,7 +185,7 @@ class MetadataHandlers:
         image = self._quorum.image
         reachable = list(live_endpoints(image, request.listener)) or self._own_endpoint(request.listener)
         listed = (registered_endpoint(broker, request.listener) for broker in self._listed.in_order(image))
-        told = {found.broker_id: found for found in (*listed, *reachable) if found is not None}
+        brokers = {found.broker_id: found for found in (*listed, *reachable) if found is not None}
         operations = OPERATIONS_NOT_ASKED_FOR
         if message.include_cluster_authorized_operations:
             operations = cluster_operations(request.access) & CLUSTER_OPERATIONS
@@ -194,7 +194,7 @@ class MetadataHandlers:
                 MetadataResponseBroker(
                     node_id=found.broker_id, host=found.host, port=found.port, rack=found.rack
                 )
-                for found in told.values()
+                for found in brokers.values()
             ],
             cluster_id=image.cluster_id,
             controller_id=controller_id(reachable, self._own_broker_id),
@@ -237,7 +237,7 @@ def _check_identifiers(version: int, message: MetadataRequest) -> None:
             raise KafkaError(ErrorCode.INVALID_REQUEST, f"topic ids are not supported in version {version}")
 
 
-class _Told:
+class _TopicAnswers:
     """The view of topics that one request gets."""
 
     def __init__(self, access: Access, view: TopicView, with_operations: bool) -> None:

@@ -253,19 +253,19 @@ def _without_offsets(known: MirrorPartition, state: PartitionState, is_lost: boo
 def _partition(
     index: int, known: MirrorPartition, leader: int, copy: Copy | None
 ) -> DescribedMirrorPartition:
-    told = DescribedMirrorPartition(
+    described = DescribedMirrorPartition(
         partition=index,
         promoted_epoch=known.promoted_epoch,
         lineage=[SourceEpoch(epoch=epoch, start_offset=start) for epoch, start in known.lineage],
         leader=leader,
     )
     if known.fault is not None:
-        told.fault, told.fault_reason = known.fault.kind, known.fault.reason
-        told.fault_first, told.fault_end = known.fault.first, known.fault.end
+        described.fault, described.fault_reason = known.fault.kind, known.fault.reason
+        described.fault_first, described.fault_end = known.fault.first, known.fault.end
     if copy is not None and copy.is_led:
-        told.is_told, told.trouble = True, copy.trouble
-        told.log_end_offset, told.high_watermark = copy.log_end, copy.partition.high_watermark
+        described.is_told, described.trouble = True, copy.trouble
+        described.log_end_offset, described.high_watermark = copy.log_end, copy.partition.high_watermark
         if copy.source_high_watermark >= 0:
-            told.source_high_watermark, told.lag_bytes = copy.source_high_watermark, copy.lag_bytes
-            told.behind_ms = copy.behind_ms(monotonic_ms())
-    return told
+            described.source_high_watermark, described.lag_bytes = copy.source_high_watermark, copy.lag_bytes
+            described.behind_ms = copy.behind_ms(monotonic_ms())
+    return described

@@ -197,8 +197,8 @@ class ProduceHandlers:
                     answer = PartitionProduceResponse(index=data.index)
                 except Exception as error:
                     failed = True
-                    told = as_kafka_error(error, f"a batch for {topic.name}-{data.index}")
-                    answer = failure(data.index, in_version(told, request.api_version), partition)
+                    refusal = as_kafka_error(error, f"a batch for {topic.name}-{data.index}")
+                    answer = failure(data.index, in_version(refusal, request.api_version), partition)
                 answers.append(answer)
             response.responses.append(
                 TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers)

@@ -39,7 +39,7 @@ _FIRST_WITH_ABORTABLE = 4
 _FIRST_THAT_ADDS = 5
 _FIRST_WITH_TOPIC_IDS = 6
 
-_AS_TOLD = {
+_COORDINATOR_ERRORS = {
     ErrorCode.NOT_ENOUGH_REPLICAS: ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
     ErrorCode.NOT_LEADER_OR_FOLLOWER: ErrorCode.NOT_COORDINATOR,
     ErrorCode.UNKNOWN_TOPIC_OR_PARTITION: ErrorCode.NOT_COORDINATOR,
@@ -157,7 +157,7 @@ class TxnOffsetCommitHandlers:
         offsets: SortedCommit,
         error: KafkaError,
     ) -> None:
-        code = _AS_TOLD.get(error.code, error.code)
+        code = _COORDINATOR_ERRORS.get(error.code, error.code)
         if isinstance(error, TransactionGone):
             # Clients give up at an INVALID_PRODUCER_EPOCH of a group's coordinator; with these errors they abort.
             abortable = request.api_version >= _FIRST_WITH_ABORTABLE

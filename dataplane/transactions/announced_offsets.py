@@ -25,7 +25,7 @@ class AnnouncedOffsets:
     def added(self, connection: ClientConnection) -> None:
         """Watch a connection, whose client has added the offsets of a group and is about to send them."""
         if connection not in self._timers:
-            self._look_after(connection, SILENCE_S)
+            self._check_later(connection, SILENCE_S)
 
     def ending(self, connection: ClientConnection) -> None:
         """Stop to watch a connection, whose client ends its transaction."""
@@ -33,16 +33,16 @@ class AnnouncedOffsets:
         if timer is not None:
             timer.cancel()
 
-    def _look_after(self, connection: ClientConnection, delay_s: float) -> None:
+    def _check_later(self, connection: ClientConnection, delay_s: float) -> None:
         loop = asyncio.get_running_loop()
-        self._timers[connection] = loop.call_later(delay_s, self._look, connection)
+        self._timers[connection] = loop.call_later(delay_s, self._check, connection)
 
-    def _look(self, connection: ClientConnection) -> None:
+    def _check(self, connection: ClientConnection) -> None:
         del self._timers[connection]
         if connection.closed:
             return
         left_s = connection.last_activity + SILENCE_S - asyncio.get_running_loop().time()
         if left_s > 0 or connection.owes_replies:
-            self._look_after(connection, max(left_s, 0.1 * SILENCE_S))
+            self._check_later(connection, max(left_s, 0.1 * SILENCE_S))
         else:
             connection.close()

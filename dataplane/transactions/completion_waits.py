@@ -33,19 +33,19 @@ class CompletionWaits:
         """
         if self._is_over(transactional_id, number, at):
             return
-        told: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        completed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         waiting = self._waiting.setdefault(transactional_id, [])
-        waiting.append((number, at, told))
+        waiting.append((number, at, completed))
         try:
             async with asyncio.timeout(timeout_s):
-                await told
+                await completed
         except TimeoutError:
             raise KafkaError(
                 ErrorCode.CONCURRENT_TRANSACTIONS,
                 f"transaction {number} of {transactional_id!r} is decided, and its markers are not all written yet",
             ) from None
         finally:
-            waiting.remove((number, at, told))
+            waiting.remove((number, at, completed))
             if not waiting:
                 self._waiting.pop(transactional_id, None)
 
@@ -73,9 +73,9 @@ class CompletionWaits:
             self._tell(transactional_id)
 
     def _tell(self, transactional_id: str) -> None:
-        for number, at, told in self._waiting.get(transactional_id, ()):
-            if not told.done() and self._is_over(transactional_id, number, at):
-                told.set_result(None)
+        for number, at, completed in self._waiting.get(transactional_id, ()):
+            if not completed.done() and self._is_over(transactional_id, number, at):
+                completed.set_result(None)
 
     def _is_decided(self, transactional_id: str, number: int) -> bool:
         transaction = self._image().transactions.by_id.get(transactional_id)

@@ -365,23 +365,25 @@ class Markers:
         """Report markers to the quorum, all that have gathered meanwhile in one command."""
         self._report_begins = False
         while self._unreported:
-            told, self._unreported = self._unreported, {}
+            reporting, self._unreported = self._unreported, {}
             command = ReportMarkers(
                 broker_id=self._broker_id,
                 broker_epoch=self._quorum.broker_epoch,
-                partitions=[_written(reported, writers) for reported, writers in told.items()],
+                partitions=[_written(reported, writers) for reported, writers in reporting.items()],
             )
             try:
                 await self._quorum.submit(command)
             except KafkaError as error:
                 if error.code is ErrorCode.STALE_BROKER_EPOCH:
                     return  # Another process has this broker's id: this one ends.
-                logger.info("the quorum does not know yet of %d partitions' markers: %s", len(told), error)
-                for reported, writers in told.items():
+                logger.info(
+                    "the quorum does not know yet of %d partitions' markers: %s", len(reporting), error
+                )
+                for reported, writers in reporting.items():
                     self._unreported[reported] = writers | self._unreported.get(reported, {})
                 await asyncio.sleep(RETRY_S)
                 continue
-            for (place, leader_epoch), writers in told.items():
+            for (place, leader_epoch), writers in reporting.items():
                 self._underway.difference_update(
                     (place, leader_epoch, producer_id, number) for producer_id, number in writers.items()
                 )

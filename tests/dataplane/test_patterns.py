@@ -96,7 +96,7 @@ async def heartbeat(regex: str) -> int:
 async def list_transactions(regex: str) -> None:
     image = ClusterImage()
     handlers = DescribeTransactionsHandlers(1, cast(Any, SimpleNamespace(image=image)), cast(Any, Ids()), int)
-    handlers._tells_of = lambda _name: True  # type: ignore[method-assign]
+    handlers._answers_for = lambda _name: True  # type: ignore[method-assign]
     await handlers.list_ids(request(), ListTransactionsRequest(transactional_id_pattern=regex))
 
 
