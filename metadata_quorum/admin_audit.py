@@ -173,11 +173,13 @@ def _told(records: Sequence[Record]) -> Iterator[str]:
                 yield f"removed the delegation token {record.token_id}"
             case ClientQuotaRecord():
                 entity = ", ".join(
-                    f"{one.entity_type} {one.entity_name or '(default)'}" for one in record.entity
+                    f"{part.entity_type} {part.entity_name or '(default)'}" for part in record.entity
                 )
                 yield f"changed the quotas of {entity}"
     configs = [record for record in records if isinstance(record, ConfigRecord)]
-    for (kind, name), some in groupby(configs, key=lambda one: (one.resource_type, one.resource_name)):
+    for (kind, name), some in groupby(
+        configs, key=lambda record: (record.resource_type, record.resource_name)
+    ):
         yield _configured(kind, name, list(some))
 
 
@@ -194,7 +196,7 @@ def _told_of_mirror(command: Command[Any], records: Sequence[Record], image: Clu
             yield f"created the mirror {command.name} of {source}, topics {command.topics}{groups}"
         case FailBackMirror():
             source = f"{command.bootstrap_servers} (cluster {command.source_cluster_id})"
-            names = ", ".join(_names(image, (one.topic_id for one in command.copies)))
+            names = ", ".join(_names(image, (topic.topic_id for topic in command.copies)))
             what = ", and what the source does not have is discarded" if command.discards else ""
             yield f"failed back to {source} by the mirror {command.name}: {names} are copies from now on{what}"
         case AlterMirror():
@@ -228,8 +230,8 @@ def _names(image: ClusterImage, topic_ids: Iterable[bytes]) -> Iterator[str]:
 
 def _configured(kind: int, name: str, records: Sequence[ConfigRecord]) -> str:
     resource = ResourceType(kind).name.lower().replace("_", " ")
-    set_ = [one.config_name for one in records if one.value is not None]
-    removed = [one.config_name for one in records if one.value is None]
+    set_ = [record.config_name for record in records if record.value is not None]
+    removed = [record.config_name for record in records if record.value is None]
     parts = [f"set {', '.join(set_)}"] if set_ else []
     parts += [f"removed {', '.join(removed)}"] if removed else []
     return f"{' and '.join(parts)} of {resource} {name or '(default)'}"

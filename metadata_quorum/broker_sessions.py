@@ -293,9 +293,11 @@ class BrokerSessions:
         """Notify the brokers of these transactions' clients that all markers are written, so that the clients need not
         wait."""
         by_broker: dict[int, list[SettledTransaction]] = {}
-        for one in transactions:
-            told = SettledTransaction(transactional_id=one.transactional_id, number=one.number)
-            by_broker.setdefault(one.session[0], []).append(told)
+        for transaction in transactions:
+            told = SettledTransaction(
+                transactional_id=transaction.transactional_id, number=transaction.number
+            )
+            by_broker.setdefault(transaction.session[0], []).append(told)
         for broker_id, settled in by_broker.items():
             broker = image.brokers.get(broker_id)
             session = None if broker is None else self.of(broker_id, broker.incarnation)
@@ -318,7 +320,8 @@ class BrokerSessions:
         that receives data may get the processor at once.
         """
         for session in sorted(
-            self._sessions, key=lambda one: (one.broker_id not in first, not one.link.holds_something)
+            self._sessions,
+            key=lambda session: (session.broker_id not in first, not session.link.holds_something),
         ):
             session.push()
 

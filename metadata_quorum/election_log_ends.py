@@ -37,7 +37,7 @@ def _may_decide(
     usable: Collection[int],
     epochs: Mapping[int, int],
 ) -> bool:
-    able = [one for one in state.isr if one in usable and one not in state.offline_replicas]
+    able = [member for member in state.isr if member in usable and member not in state.offline_replicas]
     if not able:
         return True
     first = _end(known.get(able[0]), epochs)

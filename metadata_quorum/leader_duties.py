@@ -294,7 +294,7 @@ class LeaderDuties:
         image = self._image()
         if partitions is None:
             return [_log_end(entry) for entry in self.progress.of(_led_by(image, NO_LEADER))]
-        wanted = dict.fromkeys((one.topic_id, one.partition) for one in partitions)
+        wanted = dict.fromkeys((partition.topic_id, partition.partition) for partition in partitions)
         return [
             _log_end(entry) for entry in self.progress.of(key for key in wanted if _nobody_leads(image, key))
         ]

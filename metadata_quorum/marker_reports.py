@@ -44,7 +44,7 @@ class ToldMarkers:
                 self._told[name] = transaction.number, markers
             markers[producer_id, place] = leader_epoch(image, place)
             named[name] = transaction
-        return [one for one in named.values() if self._is_settled(one)]
+        return [transaction for transaction in named.values() if self._is_settled(transaction)]
 
     def changed(self, transactional_ids: Iterable[str]) -> None:
         """Drop transactions that the image now shows as complete."""

@@ -52,11 +52,11 @@ class TransactionClocks:
     def begin(self, table: TransactionTable, now: float) -> None:
         """Restart all timers, since this node leads from now on."""
         self._open = {
-            name: _Open(one.number, one.started_ms, now + one.timeout_ms / 1000)
-            for name, one in table.by_id.items()
-            if one.phase is Phase.ONGOING
+            name: _Open(transaction.number, transaction.started_ms, now + transaction.timeout_ms / 1000)
+            for name, transaction in table.by_id.items()
+            if transaction.phase is Phase.ONGOING
         }
-        self._looks = {name: one.due for name, one in self._open.items()}
+        self._looks = {name: timer.due for name, timer in self._open.items()}
         self._heap = [(due, name) for name, due in self._looks.items()]
         heapify(self._heap)
 
@@ -82,13 +82,13 @@ class TransactionClocks:
             if self._looks.get(name) != look:
                 continue  # an earlier check was planned after this one, and made
             del self._looks[name]
-            one = self._open.get(name)
-            if one is None:
+            timer = self._open.get(name)
+            if timer is None:
                 continue
-            if one.due <= now:
-                batch.add(name, one.number)
-                one.due = now + PROPOSED_AGAIN_S
-            self._look_at(name, one.due)
+            if timer.due <= now:
+                batch.add(name, timer.number)
+                timer.due = now + PROPOSED_AGAIN_S
+            self._look_at(name, timer.due)
         return ExpireTransactions(transactions=batch.transactions) if batch.transactions else None
 
     def _look_at(self, name: str, due: float) -> None:
@@ -117,7 +117,7 @@ class UnusedIds:
     def begin(self, table: TransactionTable, now: float) -> None:
         """Schedule the first check after an interval, since this node leads from now on."""
         self._next_check = now + self._check_interval_s
-        self._newest_ms = max((one.updated_ms for one in table.by_id.values()), default=-1)
+        self._newest_ms = max((transaction.updated_ms for transaction in table.by_id.values()), default=-1)
         self._left = []
 
     def changed(self, transaction: TransactionMetadata | None) -> None:
@@ -140,14 +140,14 @@ class UnusedIds:
         for _ in range(LOOKS_MAX):
             if batch.is_full or not self._left:
                 break
-            one = table.by_id.get(self._left.pop())
+            transaction = table.by_id.get(self._left.pop())
             if (
-                one is not None
-                and one.phase.is_over
-                and one.app_version < 0
-                and 0 <= one.updated_ms <= since_ms
+                transaction is not None
+                and transaction.phase.is_over
+                and transaction.app_version < 0
+                and 0 <= transaction.updated_ms <= since_ms
             ):
-                batch.add(one.transactional_id, one.number)
+                batch.add(transaction.transactional_id, transaction.number)
         if not batch.transactions:
             return None
         return ForgetTransactionalIds(transactions=batch.transactions, unused_since_ms=since_ms)

@@ -57,11 +57,16 @@ def largest_cut(table: TransactionTable, places: Iterable[Place]) -> int:
     here = [table.at(place) for place in wanted]
     least = table.next_commit_index
     if wanted and sum(map(len, here)) <= len(decided) * _EASIER_TO_LOOK_AT:
-        indexes = (one.commit_index for some in here for one in some.values() if one.phase.is_decided)
+        indexes = (
+            transaction.commit_index
+            for some in here
+            for transaction in some.values()
+            if transaction.phase.is_decided
+        )
         return min(indexes, default=least) - 1
-    for one in decided:
-        if one.commit_index < least and (not wanted or _is_outstanding(one, wanted)):
-            least = one.commit_index
+    for transaction in decided:
+        if transaction.commit_index < least and (not wanted or _is_outstanding(transaction, wanted)):
+            least = transaction.commit_index
     return least - 1
 
 
@@ -186,15 +191,15 @@ def _described(question: AskTransactions, table: TransactionTable) -> Transactio
             known = 0
             if answered == 0 and question.number == transaction.number:
                 known = min(question.writers_known, len(transaction.writers))
-            one = _told(transaction, known)
-            told.append(one)
+            description = _told(transaction, known)
+            told.append(description)
             for writer in islice(transaction.writers.values(), known, None):
                 room -= _WRITER_BYTES + _PLACE_BYTES * len(writer.outstanding)
                 places -= 1 + len(writer.outstanding)
-                if (one.writers or len(told) > 1) and (room < 0 or places < 0):
-                    one.more_writers = True
+                if (description.writers or len(told) > 1) and (room < 0 or places < 0):
+                    description.more_writers = True
                     return TransactionsTold(question=question.question, answered=answered, transactions=told)
-                one.writers.append(_writer(writer))
+                description.writers.append(_writer(writer))
         answered += 1
     return TransactionsTold(question=question.question, answered=answered, transactions=told)
 

@@ -57,9 +57,10 @@ async def _resolve(host: str, port: int) -> Sequence[Found]:
 def _in_turn(found: Sequence[Found]) -> list[Found]:
     """Return IPv6 and IPv4 addresses in alternation, each family in the order found."""
     families = [
-        [one for one in found if one[0] == family] for family in dict.fromkeys(one[0] for one in found)
+        [result for result in found if result[0] == family]
+        for family in dict.fromkeys(result[0] for result in found)
     ]
-    return [one for one in chain.from_iterable(zip_longest(*families)) if one is not None]
+    return [result for result in chain.from_iterable(zip_longest(*families)) if result is not None]
 
 
 async def _connect(found: Found, prepare: Callable[[socket.socket], None]) -> socket.socket:

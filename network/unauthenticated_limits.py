@@ -74,9 +74,9 @@ class UnauthenticatedPeers(Generic[_Peer]):
         evict."""
         addresses = self._of_address.values()
         if len(self._addresses) - self._progressing > _places_to_wait(self._most):
-            crowd = max(addresses, key=lambda one: len(one.waiting) - (newcomer in one.waiting))
+            crowd = max(addresses, key=lambda address: len(address.waiting) - (newcomer in address.waiting))
             return crowd.oldest(True)
-        return max(addresses, key=lambda one: len(one.progressing)).oldest(False)
+        return max(addresses, key=lambda address: len(address.progressing)).oldest(False)
 
     def progressed(self, peer: _Peer) -> None:
         """Note progress of a peer. Authenticated peers are ignored."""

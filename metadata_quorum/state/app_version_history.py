@@ -52,7 +52,9 @@ class AppVersionHistory:
     def __init__(self, table: TransactionTable, offset: int, changes_max: int = CHANGES_MAX) -> None:
         """`table` is the state at the metadata offset `offset`, from which changes are known."""
         self._now = {
-            name: one.app_version for name, one in table.by_id.items() if one.app_version != NO_VERSION
+            name: transaction.app_version
+            for name, transaction in table.by_id.items()
+            if transaction.app_version != NO_VERSION
         }
         self._next_index = table.next_commit_index
         # Invariant: all changes after this offset, and all commits above this index, are in `_changes`.
@@ -84,7 +86,9 @@ class AppVersionHistory:
         reached = later[0].offset - 1 if later else offset
         before = {change.transactional_id: change.before for change in reversed(later)}
         if self._offset <= told_offset <= offset:
-            names = {one.transactional_id for one in self._changes if told_offset < one.offset <= reached}
+            names = {
+                change.transactional_id for change in self._changes if told_offset < change.offset <= reached
+            }
             found = {name: before.get(name, self._now.get(name, NO_VERSION)) for name in names}
             return VersionsAtCut(found, False, max(reached, told_offset))
         then = self._now | before

@@ -66,7 +66,7 @@ def _check_features(work: Workspace, command: RegisterBroker) -> None:
     Raises KafkaError."""
     levels = finalized(work.image.features)
     for name in OURS:
-        known = max((one.most for one in command.features if one.name == name), default=0)
+        known = max((feature.most for feature in command.features if feature.name == name), default=0)
         if known < levels[name]:
             raise KafkaError(
                 ErrorCode.UNSUPPORTED_VERSION,

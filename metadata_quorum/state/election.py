@@ -134,7 +134,7 @@ def _elected(
         leader = furthest(was.last_known_elr, electorate, progress)
         if len(was.last_known_elr) > 1:
             epoch, _ = progress[leader]
-            alike = [one for one in replicas if progress.get(one, _NOTHING_KNOWN)[0] == epoch]
+            alike = [replica for replica in replicas if progress.get(replica, _NOTHING_KNOWN)[0] == epoch]
             leader = furthest([leader, *alike], electorate, progress)
         new = _with_isr(replicas, was, (leader,), electorate.min_isr)
         return new._replace(leader=leader, unclean=True)

@@ -71,7 +71,9 @@ def _check(update: FeatureLevel, levels: dict[str, int]) -> None:
 
 
 def _check_brokers(work: Workspace, feature: str, level: int) -> None:
-    unaware = sorted(one.broker_id for one in work.image.brokers.values() if one.level_of(feature) < level)
+    unaware = sorted(
+        broker.broker_id for broker in work.image.brokers.values() if broker.level_of(feature) < level
+    )
     if unaware:
         raise _refusal(
             f"Invalid update version {level} for feature {feature}. The program of broker {unaware[0]} does not "
@@ -137,7 +139,7 @@ def _check_mirrors(work: Workspace, level: int) -> None:
 
 
 def _check_placement(work: Workspace, level: int) -> None:
-    placed = sorted(one.broker_id for one in work.image.brokers.values() if one.host is not None)
+    placed = sorted(broker.broker_id for broker in work.image.brokers.values() if broker.host is not None)
     if level < PLACEMENT_BY_HOSTS and placed:
         raise _refusal(
             f"Invalid update version {level} for feature {PLACEMENT}. Broker {placed[0]} has a host: start it without "

@@ -119,7 +119,7 @@ def _mirror_of(work: Workspace, broker_id: int, told: ReachedCut) -> Mirror | No
     if copy is not None and copy.fault is not None:
         return None
     cuts = work.image.mirror_cuts.of(mirror.name)
-    is_asked = any(one.number == told.number for one in cuts.rounds)
+    is_asked = any(round_.number == told.number for round_ in cuts.rounds)
     return mirror if is_asked and cuts.offset(place, told.number) is None else None
 
 
@@ -149,8 +149,8 @@ def copies_came(work: Workspace, mirror: str, copies: Iterable[Place]) -> None:
     its cuts."""
     places = list(copies)
     if places:
-        for one in work.image.mirror_cuts.of(mirror).rounds:
-            work.emit(cut_reached_record(mirror, one.number, dict.fromkeys(places, 0)))
+        for round_ in work.image.mirror_cuts.of(mirror).rounds:
+            work.emit(cut_reached_record(mirror, round_.number, dict.fromkeys(places, 0)))
 
 
 def newest_whole(work: Workspace, mirror: Mirror) -> tuple[MirrorRound, Mapping[Place, int]]:

@@ -71,7 +71,7 @@ def fail_back(work: Workspace, command: FailBackMirror) -> PlainResult:
         work.emit(
             MirrorTopicRecord(topic_id=topic.id, mirror=mirror.name, source_topic_id=told.source_topic_id)
         )
-        for part in sorted(told.partitions, key=lambda one: one.partition):
+        for part in sorted(told.partitions, key=lambda partition: partition.partition):
             _becomes_copy(work, topic, part, kind)
     work.emit(mirror_record(mirror))
     return PlainResult()
@@ -139,7 +139,7 @@ def _becomes_copy(work: Workspace, topic: TopicState, part: ReturningPartition, 
     state = topic.partitions[part.partition]
     epoch = state.leader_epoch + 1
     copy = MirrorPartition(
-        lineage=tuple((one.epoch, one.start_offset) for one in part.lineage),
+        lineage=tuple((epoch_start.epoch, epoch_start.start_offset) for epoch_start in part.lineage),
         resumption=Resumption(epoch, part.common_offset, kind),
     )
     work.emit(mirror_partition_record(topic.id, part.partition, copy))

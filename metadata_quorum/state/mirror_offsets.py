@@ -71,7 +71,7 @@ def tell(work: Workspace, command: TellMirrorOffsets) -> PlainResult:
     )
     if found is None or not is_leader or command.partition in found[1].told:
         return PlainResult()
-    offsets = [one for one in command.offsets if one.offset >= 0]
+    offsets = [committed for committed in command.offsets if committed.offset >= 0]
     work.emit(
         MirrorOffsetsToldRecord(
             mirror=found[0], partition=command.partition, is_last=command.is_last, offsets=offsets
@@ -88,14 +88,14 @@ def taken(work: Workspace, command: ReportOffsetsTaken) -> PlainResult:
     if due is None or own is None or not due.told >= _leaders(work, due).keys():
         return PlainResult()
     partitions = []
-    for one in command.partitions:
-        state = _partition(work, own.id, one.partition)
+    for partition in command.partitions:
+        state = _partition(work, own.id, partition.partition)
         is_leader = state is not None and (state.leader, state.leader_epoch) == (
             command.broker_id,
-            one.leader_epoch,
+            partition.leader_epoch,
         )
-        if is_leader and one.partition not in due.taken:
-            partitions.append(one.partition)
+        if is_leader and partition.partition not in due.taken:
+            partitions.append(partition.partition)
     if partitions:
         work.emit(MirrorOffsetsTakenRecord(mirror=command.mirror, partitions=sorted(partitions)))
     if due.taken >= own.partitions.keys():

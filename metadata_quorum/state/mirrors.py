@@ -105,7 +105,7 @@ def _check_settings(work: Workspace, command: CreateMirror) -> None:
     if (
         not name
         or len(name) > NAME_LENGTH_MAX
-        or not all(one.isascii() and (one.isalnum() or one in "._-") for one in name)
+        or not all(character.isascii() and (character.isalnum() or character in "._-") for character in name)
     ):
         raise refused_for_mirror(
             f"a mirror is named by 1 to {NAME_LENGTH_MAX} ASCII letters, digits, '.', '_' and '-', not {name[:200]!r}"
@@ -174,7 +174,7 @@ def promote_at_cut(work: Workspace, command: PromoteMirrorAtCut) -> PromoteMirro
     mirror = known_mirror(work, command.name)
     if mirror.phase is MirrorPhase.PROMOTED:
         cuts = work.image.mirror_cuts.of(mirror.name)
-        at = next((one for one in cuts.rounds if one.number == mirror.promoted_round), None)
+        at = next((round_ for round_ in cuts.rounds if round_.number == mirror.promoted_round), None)
         if at is None:
             raise refused_for_mirror(f"mirror {mirror.name!r} is promoted already, at no cut")
     else:
@@ -363,10 +363,10 @@ def _reported(work: Workspace, told: MirrorPartitionReport, state: PartitionStat
 
 
 def _extended(lineage: tuple[tuple[int, int], ...], epochs: list[SourceEpoch]) -> tuple[tuple[int, int], ...]:
-    for one in epochs:
+    for started in epochs:
         last_epoch, last_start = lineage[-1] if lineage else (NO_EPOCH, 0)
-        if one.epoch > last_epoch and one.start_offset >= last_start:
-            lineage = (*lineage, (one.epoch, one.start_offset))
+        if started.epoch > last_epoch and started.start_offset >= last_start:
+            lineage = (*lineage, (started.epoch, started.start_offset))
     return lineage
 
 
@@ -412,7 +412,7 @@ def _pass_over(
     offset = fault.end
     if fault.kind is FaultKind.DIVERGED:
         offset = fault.first
-        copy = replace(copy, lineage=tuple(one for one in copy.lineage if one[1] < offset))
+        copy = replace(copy, lineage=tuple(pair for pair in copy.lineage if pair[1] < offset))
     elif fault.kind is FaultKind.MADE_ANEW:
         # The next look at the source yields the id of the new topic.
         topic = work.image.mirrors.topics[topic_id]

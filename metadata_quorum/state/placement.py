@@ -100,7 +100,9 @@ class Placement:
         on_host: Counter[int | str] = Counter()
         in_rack: Counter[str | None] = Counter()
         while len(chosen) < replication_factor:
-            best = min(left, key=lambda one: (on_host[self._host(one)], in_rack[self._racks[one]]))
+            best = min(
+                left, key=lambda broker_id: (on_host[self._host(broker_id)], in_rack[self._racks[broker_id]])
+            )
             left.remove(best)
             chosen.append(best)
             on_host[self._host(best)] += 1

@@ -244,7 +244,9 @@ def _placed(work: Workspace, name: str, partitions: range, factor: int, seed: in
             f"Unable to replicate the partition {factor} time(s): {reason}",
         )
     racks = {broker_id: broker.rack for broker_id, broker in work.image.brokers.items()}
-    hosts = {one.broker_id: one.host for one in work.image.brokers.values() if one.host is not None}
+    hosts = {
+        broker.broker_id: broker.host for broker in work.image.brokers.values() if broker.host is not None
+    }
     in_turns = finalized(work.image.features)[PLACEMENT] >= PLACEMENT_IN_TURNS
     return Placement(racks, work.usable, seed, name, hosts, in_turns=in_turns).replicas(partitions, factor)
 

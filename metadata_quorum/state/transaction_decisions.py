@@ -305,15 +305,15 @@ def _decide_as_asked(
 
 def _chosen(transaction: TransactionMetadata, writers: Iterable[ChosenWriter]) -> set[int]:
     chosen = set()
-    for one in writers:
-        writer = transaction.writers.get(one.producer_id)
-        if writer is None or writer.producer_epoch != one.producer_epoch:
+    for named in writers:
+        writer = transaction.writers.get(named.producer_id)
+        if writer is None or writer.producer_epoch != named.producer_epoch:
             raise KafkaError(
                 ErrorCode.INVALID_TXN_STATE,
-                f"nobody writes under producer id {one.producer_id}, epoch {one.producer_epoch} in transaction "
+                f"nobody writes under producer id {named.producer_id}, epoch {named.producer_epoch} in transaction "
                 f"{transaction.number} of {transaction.transactional_id!r}: nothing is decided",
             )
-        chosen.add(one.producer_id)
+        chosen.add(named.producer_id)
     return chosen
 
 
@@ -441,9 +441,12 @@ def verify(work: Workspace, command: VerifyTransaction) -> PlainResult:
 
 def expire(work: Workspace, command: ExpireTransactions) -> PlainResult:
     """Abort the given transactions if they are still open."""
-    for one in command.transactions:
-        transaction = work.image.transactions.by_id.get(one.transactional_id)
-        if transaction is not None and (transaction.number, transaction.phase) == (one.number, Phase.ONGOING):
+    for named in command.transactions:
+        transaction = work.image.transactions.by_id.get(named.transactional_id)
+        if transaction is not None and (transaction.number, transaction.phase) == (
+            named.number,
+            Phase.ONGOING,
+        ):
             abort_by_itself(work, transaction)
     return PlainResult()
 

@@ -37,10 +37,14 @@ def reported(image: ClusterImage, command: ReportMarkers) -> Iterator[tuple[Tran
         if state is None or (state.leader, state.leader_epoch) != (command.broker_id, written.leader_epoch):
             continue
         here = image.transactions.at(place)
-        for one in written.writers:
-            transaction = here.get(one.producer_id)
-            if transaction is not None and transaction.phase.is_decided and transaction.number == one.number:
-                yield transaction, one.producer_id, place
+        for writer in written.writers:
+            transaction = here.get(writer.producer_id)
+            if (
+                transaction is not None
+                and transaction.phase.is_decided
+                and transaction.number == writer.number
+            ):
+                yield transaction, writer.producer_id, place
 
 
 def leader_epoch(image: ClusterImage, place: Place) -> int:

@@ -17,16 +17,18 @@ def forget(work: Workspace, command: ForgetTransactionalIds) -> PlainResult:
     An id with an application version is kept: a client that commits that version again, however much later, must learn
     that it was committed.
     """
-    for one in command.transactions:
-        transaction = work.image.transactions.by_id.get(one.transactional_id)
+    for named in command.transactions:
+        transaction = work.image.transactions.by_id.get(named.transactional_id)
         if (
             transaction is not None
             and (
-                transaction.number == one.number and transaction.phase.is_over and transaction.app_version < 0
+                transaction.number == named.number
+                and transaction.phase.is_over
+                and transaction.app_version < 0
             )
             and transaction.updated_ms <= command.unused_since_ms
         ):
-            tell_all(work, TransactionalIdRemovedRecord(transactional_id=one.transactional_id))
+            tell_all(work, TransactionalIdRemovedRecord(transactional_id=named.transactional_id))
     return PlainResult()
 
 

@@ -80,7 +80,7 @@ def alternative_names(certificate: x509.Certificate) -> list[str]:
         return []
     return [
         *found.get_values_for_type(x509.DNSName),
-        *(str(one) for one in found.get_values_for_type(x509.IPAddress)),
+        *(str(address) for address in found.get_values_for_type(x509.IPAddress)),
     ]
 
 

@@ -79,11 +79,11 @@ def _context(protocol: ssl._SSLMethod, rules: TlsRules) -> ssl.SSLContext:
 
 
 def _set_ciphers(context: ssl.SSLContext, ciphers: str, rules: TlsRules) -> None:
-    for one in ciphers.split(":"):
+    for suite in ciphers.split(":"):
         try:
-            context.set_ciphers(one)  # given a list, OpenSSL ignores unknown suites
+            context.set_ciphers(suite)  # given a list, OpenSSL ignores unknown suites
         except ssl.SSLError:
-            raise TlsUnusable(f"{rules.suites_option}: this OpenSSL has no {one}") from None
+            raise TlsUnusable(f"{rules.suites_option}: this OpenSSL has no {suite}") from None
     context.set_ciphers(ciphers)
 
 
@@ -124,4 +124,4 @@ def _load_keys(context: ssl.SSLContext, keys: KeyStore) -> None:
 
 
 def _pem(certificates: Sequence[x509.Certificate]) -> str:
-    return "".join(one.public_bytes(Encoding.PEM).decode() for one in certificates)
+    return "".join(certificate.public_bytes(Encoding.PEM).decode() for certificate in certificates)

@@ -95,7 +95,7 @@ def _read_trusted(source: StoreSource) -> TrustStore:
             found = _pkcs12_certificates(source, data)
         else:
             store = _jks(source, data)
-            found = [x509.load_der_x509_certificate(one) for one in store.trusted.values()]
+            found = [x509.load_der_x509_certificate(encoded) for encoded in store.trusted.values()]
     if not found:
         raise TlsUnusable(f"{source}: there is no certificate in it to trust")
     return TrustStore(tuple(dict.fromkeys(found)), source, remarks)
@@ -165,20 +165,24 @@ def _matched(
 ) -> KeyStore:
     """Order the chain: the key's own certificate, then each time the signer of the last."""
     own = public_bytes(key)
-    leaf = next((one for one in certificates if public_bytes(one) == own), None)
+    leaf = next((certificate for certificate in certificates if public_bytes(certificate) == own), None)
     if leaf is None:
-        subjects = "; ".join(one.subject.rfc4514_string() or "an empty name" for one in certificates)
+        subjects = "; ".join(
+            certificate.subject.rfc4514_string() or "an empty name" for certificate in certificates
+        )
         raise TlsUnusable(
             f"{source}: no certificate in it belongs to its private key ({subjects or 'there is none at all'})"
         )
-    for one in certificates:
-        list(one.extensions)  # parsed only now
-    chain, left = [leaf], [one for one in dict.fromkeys(certificates) if one != leaf]
-    while (signer := next((one for one in left if _has_signed(one, chain[-1])), None)) is not None:
+    for certificate in certificates:
+        list(certificate.extensions)  # parsed only now
+    chain, left = [leaf], [certificate for certificate in dict.fromkeys(certificates) if certificate != leaf]
+    while (
+        signer := next((certificate for certificate in left if _has_signed(certificate, chain[-1])), None)
+    ) is not None:
         chain.append(signer)
         left.remove(signer)
     if left:
-        names = "; ".join(one.subject.rfc4514_string() for one in left)
+        names = "; ".join(certificate.subject.rfc4514_string() for certificate in left)
         remarks = (*remarks, f"{source}: certificates that do not belong to the chain are left out: {names}")
     return KeyStore(key, tuple(chain), source, remarks)
 
@@ -230,7 +234,7 @@ def _pkcs12_certificates(source: StoreSource, data: bytes) -> list[x509.Certific
 
 def _certificates_of(content: pkcs12.PKCS12KeyAndCertificates) -> list[x509.Certificate]:
     own = [] if content.cert is None else [content.cert.certificate]
-    return [*own, *(one.certificate for one in content.additional_certs)]
+    return [*own, *(found.certificate for found in content.additional_certs)]
 
 
 def _jks(source: StoreSource, data: bytes) -> jks.JavaKeyStore:
@@ -262,4 +266,4 @@ def _jks_key(source: StoreSource, data: bytes) -> tuple[PrivateKeyTypes, list[x5
         raise TlsUnusable(f"{source}: the entry {alias!r}: {error} ({hint})") from None
     except ValueError as error:
         raise TlsUnusable(f"{source}: the entry {alias!r} cannot be read: {error}") from None
-    return key, [x509.load_der_x509_certificate(one) for one in entry.chain]
+    return key, [x509.load_der_x509_certificate(encoded) for encoded in entry.chain]
