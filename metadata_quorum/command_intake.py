@@ -78,16 +78,16 @@ class CommandIntake:
         people: AdminAudit,
         image: Callable[[], ClusterImage],
         tell_settled: Callable[[Iterable[TransactionMetadata]], None],
-        foresee: Callable[[bytes, tuple[Session | None, Command[Any]]], None],
-        forget_foreseen: Callable[[bytes], None],
+        keep_decoded: Callable[[bytes, tuple[Session | None, Command[Any]]], None],
+        drop_decoded: Callable[[bytes], None],
     ) -> None:
         """Set the callbacks. `tell_settled` receives decided transactions that have all their markers.
 
-        `foresee` receives the decoded form of commands that go into the log unchanged; `forget_foreseen` receives
+        `keep_decoded` receives the decoded form of commands that go into the log unchanged; `drop_decoded` receives
         commands that failed here.
         """
-        self._foresee = foresee
-        self._forget_foreseen = forget_foreseen
+        self._keep_decoded = keep_decoded
+        self._drop_decoded = drop_decoded
         self._raft = raft
         self._replies = replies
         self._feed = feed
@@ -122,7 +122,7 @@ class CommandIntake:
         def done(applied: object, error: Exception | None) -> None:
             if error is not None:
                 # A repetition has different bytes, since it lists the results that have arrived since.
-                self._forget_foreseen(encoded)
+                self._drop_decoded(encoded)
             if isinstance(applied, Applied):
                 self._people.applied(session.broker_id, message, command, applied.changes)
             reply = self._replies.to_proposed(message.sequence, applied, error)
@@ -139,7 +139,7 @@ class CommandIntake:
                 self._reports.propose_behind(encoded, done)
 
         if isinstance(command, _DECODED_ONCE):
-            self._foresee(encoded, told)
+            self._keep_decoded(encoded, told)
         if isinstance(command, ReportMarkers):
             self._tell_settled(self._reports.take(command, encoded, done))
         elif self._history.lacks(message.reached_offset, message.reached_history):

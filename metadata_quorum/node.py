@@ -220,8 +220,8 @@ class QuorumNode:
             AdminAudit(self.config.authorizer, self.image),
             self.image,
             lambda settled: self.sessions.tell_settled(settled, self.image()),
-            self.controller.foresee,
-            self.controller.forget_foreseen,
+            self.controller.keep_decoded,
+            self.controller.drop_decoded,
         )
         return BrokerSessions(
             self.feed,

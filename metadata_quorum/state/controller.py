@@ -117,7 +117,7 @@ from .snapshot import cut, joined
 from .workspace import Scope, Workspace
 
 SNAPSHOT_VERSION = 1
-FORESEEN_MAX = 4096
+DECODED_MAX = 4096
 """Number of commands kept in decoded form: as many as a few brokers may have unanswered."""
 
 OnChanges = Callable[[Sequence[tuple[Scope, Change]], int], None]
@@ -188,22 +188,22 @@ class Controller:
         #: of this process only: it is in no snapshot, and no outcome depends on it
         self.app_versions = AppVersionHistory(self.image.transactions, self.image.offset)
         #: of this process only, too: commands that were decoded before they went into the log
-        self._foreseen: dict[bytes, tuple[Session | None, Command[Any]]] = {}
+        self._decoded: dict[bytes, tuple[Session | None, Command[Any]]] = {}
 
     @property
     def history(self) -> int:
         """History mark of the commands that made the image."""
         return self._history.mark
 
-    def foresee(self, encoded: bytes, decoded: tuple[Session | None, Command[Any]]) -> None:
+    def keep_decoded(self, encoded: bytes, decoded: tuple[Session | None, Command[Any]]) -> None:
         """Keep the decoded form of a command that will be applied soon. The caller must not change it afterwards."""
-        if len(self._foreseen) >= FORESEEN_MAX:
-            self._foreseen.clear()  # they were never applied, because their leader lost its leadership
-        self._foreseen[encoded] = decoded
+        if len(self._decoded) >= DECODED_MAX:
+            self._decoded.clear()  # they were never applied, because their leader lost its leadership
+        self._decoded[encoded] = decoded
 
-    def forget_foreseen(self, encoded: bytes) -> None:
+    def drop_decoded(self, encoded: bytes) -> None:
         """Drop the decoded form of a command that was not accepted or may never be committed."""
-        self._foreseen.pop(encoded, None)
+        self._decoded.pop(encoded, None)
 
     def apply(self, index: int, term: int, command: bytes) -> Applied:
         """Apply one committed command."""
@@ -220,7 +220,7 @@ class Controller:
 
     def _apply(self, encoded: bytes) -> Applied:
         try:
-            decoded = self._foreseen.pop(encoded, None)
+            decoded = self._decoded.pop(encoded, None)
             session, command = decode_command(encoded) if decoded is None else decoded
         except MalformedMessage:
             return Applied(CommandStatus.INVALID, self.image.offset, b"")

@@ -25,7 +25,7 @@ class Intake:
         anything = cast(Any, SimpleNamespace)
         raft = anything(is_leader=True, leader_id=None)
         self.on_their_way: list[Done] = []
-        self.foreseen: dict[bytes, object] = {}
+        self.decoded: dict[bytes, object] = {}
         self.replies: list[CommandReply] = []
         self._session = anything(broker_id=BROKER, reply=self.replies.append)
         self._intake = CommandIntake(
@@ -38,8 +38,8 @@ class Intake:
             anything(check=lambda *_: True),
             ClusterImage,
             lambda _: None,
-            self.foreseen.__setitem__,
-            lambda encoded: cast(None, self.foreseen.pop(encoded, None)),
+            self.decoded.__setitem__,
+            lambda encoded: cast(None, self.decoded.pop(encoded, None)),
         )
 
     def submit(self, sequence: int, acknowledged: int) -> None:
@@ -55,9 +55,9 @@ def test_what_was_decoded_ahead_is_not_kept_when_nothing_comes_of_it(error: Exce
     intake = Intake()
     for acknowledged in range(3):
         intake.submit(9, acknowledged)
-    assert len(intake.foreseen) == 3
+    assert len(intake.decoded) == 3
     for done in intake.on_their_way:
         done(None, error)
-    assert intake.foreseen == {}
+    assert intake.decoded == {}
     assert len(intake.replies) == 3
     assert CommandStatus.APPLIED not in {reply.status for reply in intake.replies}

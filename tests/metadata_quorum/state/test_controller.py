@@ -18,7 +18,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.metadata_quorum.state.controller import FORESEEN_MAX, Applied, Controller
+from ottla.metadata_quorum.state.controller import DECODED_MAX, Applied, Controller
 from ottla.metadata_quorum.state.election import Electorate, LeavingBroker
 from ottla.metadata_quorum.state.workspace import Workspace
 from ottla.protocol.cluster.cluster_image import ClusterImage, PartitionState
@@ -444,21 +444,21 @@ def test_long_histories_of_crashes(seed: int) -> None:
     assert history.compared > 0
 
 
-def test_a_command_that_was_foreseen_is_applied_as_it_was_decoded() -> None:
+def test_a_command_is_applied_in_its_decoded_form() -> None:
     cluster = ControllerWithBrokers(1)
     command = q.encode_command(None, FenceBroker(broker_id=1, broker_epoch=cluster.epoch(1)))
     other = FenceBroker(broker_id=9, broker_epoch=0)
-    cluster.machine.foresee(command, (None, other))
+    cluster.machine.keep_decoded(command, (None, other))
     cluster.machine.apply(1, 1, command)
     assert not cluster.machine.image.brokers[1].fenced, "the one that was decoded is another"
     cluster.machine.apply(2, 1, command)
     assert cluster.machine.image.brokers[1].fenced, "it is taken once"
 
 
-def test_what_is_foreseen_and_never_comes_is_forgotten() -> None:
+def test_decoded_commands_that_are_never_applied_are_dropped() -> None:
     cluster = ControllerWithBrokers(1)
     fence = FenceBroker(broker_id=1, broker_epoch=cluster.epoch(1))
-    for number in range(FORESEEN_MAX + 1):
-        cluster.machine.foresee(b"%d" % number, (None, fence))
+    for number in range(DECODED_MAX + 1):
+        cluster.machine.keep_decoded(b"%d" % number, (None, fence))
     assert cluster.machine.apply(1, 1, b"0").status is CommandStatus.INVALID
     assert not cluster.machine.image.brokers[1].fenced

@@ -54,7 +54,7 @@ class Transactions(ControllerWithBrokers):
         self.followers = {broker: ImageFollower(broker) for broker in (1, 2, 3)}
         self.images = {broker: follower.image for broker, follower in self.followers.items()}
         self.connections = count(1)
-        self._foresees = False
+        self._keeps_decoded = False
         super().__init__(3)
         self.create(assigned("t", *([index % 3 + 1, (index + 1) % 3 + 1] for index in range(partitions))))
 
@@ -63,10 +63,10 @@ class Transactions(ControllerWithBrokers):
         decoded: tuple[q.Session | None, Command[Any]] | None = None
         encoded = q.encode_command(session, command)
         if isinstance(command, t.AddToTransaction | t.EndTransaction | t.ReportMarkers):
-            self._foresees = not self._foresees
-            decoded = q.decode_command(encoded) if self._foresees else None
+            self._keeps_decoded = not self._keeps_decoded
+            decoded = q.decode_command(encoded) if self._keeps_decoded else None
         if decoded is not None:
-            self.machine.foresee(encoded, decoded)
+            self.machine.keep_decoded(encoded, decoded)
         applied = super().apply(command, session)
         assert decoded is None or decoded == q.decode_command(encoded), "nothing changes a command"
         for broker, follower in self.followers.items():
