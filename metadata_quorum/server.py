@@ -30,8 +30,8 @@ from .node_connection import NodeConnection, NodeConnectionHandler, NodeConnecti
 
 logger = logging.getLogger(__name__)
 
-STRANGERS_MAX = 256
-STRANGERS_PER_ADDRESS_MAX = 50
+UNAUTHENTICATED_MAX = 256
+UNAUTHENTICATED_PER_ADDRESS_MAX = 50
 _BACKLOG = 512
 _PORTS_TRIED = 16
 _ACCEPT_AGAIN_S = 0.1
@@ -55,8 +55,8 @@ class QuorumServer:
         *,
         limits: NodeConnectionLimits | None = None,
         tls: NodeTls | None = None,
-        strangers_max: int = STRANGERS_MAX,
-        strangers_per_address_max: int = STRANGERS_PER_ADDRESS_MAX,
+        unauthenticated_max: int = UNAUTHENTICATED_MAX,
+        unauthenticated_per_address_max: int = UNAUTHENTICATED_PER_ADDRESS_MAX,
     ) -> None:
         """`on_heartbeat` is called with authentic heartbeats, and returns whether to answer."""
         self._host = host
@@ -68,7 +68,7 @@ class QuorumServer:
         self._limits = limits or NodeConnectionLimits()
         self._tls = tls
         self._unauthenticated: UnauthenticatedPeers[NodeConnection] = UnauthenticatedPeers(
-            strangers_max, strangers_per_address_max
+            unauthenticated_max, unauthenticated_per_address_max
         )
         self._links: dict[NodeConnection, None] = {}
         #: the links of brokers, by the key id of their datagrams

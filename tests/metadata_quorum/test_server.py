@@ -11,7 +11,7 @@ import uvloop
 
 from ottla.metadata_quorum import server
 from ottla.metadata_quorum.node_connection import NodeConnection, NodeConnectionLimits, dial
-from ottla.metadata_quorum.server import STRANGERS_PER_ADDRESS_MAX, AddressInUse, QuorumServer
+from ottla.metadata_quorum.server import UNAUTHENTICATED_PER_ADDRESS_MAX, AddressInUse, QuorumServer
 from ottla.protocol.session.handshake import CHANCE_BYTES, ClientHandshake, Identity, LinkSecurity, Role
 from ottla.protocol.session.liveness_datagrams import DatagramHeartbeat, DatagramSeal, HeartbeatAnswer, Probe
 from ottla.protocol.session.node_secrets import Secrets
@@ -46,7 +46,7 @@ class Node:
     def __init__(
         self,
         timeout_ms: int = 3000,
-        strangers_max: int = 256,
+        unauthenticated_max: int = 256,
         security: LinkSecurity = SECURITY,
     ) -> None:
         self.brokers, self.peers = Recorder(), Recorder()
@@ -60,7 +60,7 @@ class Node:
             {Role.RAFT: lambda link: self.peers, Role.BROKER: lambda link: self.brokers},
             self._heard,
             limits=NodeConnectionLimits(handshake_timeout_ms=timeout_ms),
-            strangers_max=strangers_max,
+            unauthenticated_max=unauthenticated_max,
         )
 
     def _heard(self, heartbeat: DatagramHeartbeat) -> bool:
@@ -167,7 +167,7 @@ async def ended(connection: socket.socket) -> bool:
 
 def test_a_flood_of_strangers_is_bounded_and_ends_the_oldest() -> None:
     async def scenario() -> None:
-        async with Node(strangers_max=10) as node:
+        async with Node(unauthenticated_max=10) as node:
             flood = unauthenticated(node, 100)
             assert await ended(flood[0])
             assert await ended(flood[89])
@@ -186,7 +186,7 @@ def test_one_address_does_not_take_the_place_of_others() -> None:
             others = unauthenticated(node, 5, "127.84.21.8")
             flood = unauthenticated(node, 120, "127.84.21.7")
             assert await ended(flood[69])
-            assert node.server.unauthenticated == 5 + STRANGERS_PER_ADDRESS_MAX
+            assert node.server.unauthenticated == 5 + UNAUTHENTICATED_PER_ADDRESS_MAX
             for connection in (*others, *flood):
                 connection.close()
             await until(lambda: node.server.unauthenticated == 0)
