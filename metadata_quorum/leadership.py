@@ -13,7 +13,7 @@ from ..protocol.messages.quorum_commands import encode_command
 from .broker_probes import BrokerProbes
 from .broker_sessions import BrokerSessions
 from .leader_duties import LeaderCommand, LeaderDuties
-from .marker_reports import MarkerReports, ToldMarkers
+from .marker_reports import MarkerReports, ReportedMarkers
 from .raft.effects import Done, RoleChange
 
 logger = logging.getLogger(__name__)
@@ -29,7 +29,7 @@ class Leadership:
         node_id: int,
         duties: LeaderDuties,
         reports: MarkerReports,
-        told_markers: ToldMarkers,
+        reported_markers: ReportedMarkers,
         probes: BrokerProbes,
         sessions: BrokerSessions,
         publish: Callable[[], None],
@@ -43,7 +43,7 @@ class Leadership:
         self._node_id = node_id
         self._duties = duties
         self._reports = reports
-        self._told_markers = told_markers
+        self._reported_markers = reported_markers
         self._probes = probes
         self._sessions = sessions
         self._publish = publish
@@ -81,7 +81,7 @@ class Leadership:
     def _end(self) -> None:
         self.stop()
         self._reports.flush()
-        self._told_markers.clear()
+        self._reported_markers.clear()
 
     def _stop_upkeep(self) -> None:
         if self._upkeep is not None:

@@ -21,13 +21,13 @@ HOLD_S = 0.005
 """Longest time that a report waits for other commands."""
 
 
-class ToldMarkers:
+class ReportedMarkers:
     """Markers that leaders have reported and the image does not show yet. Pure."""
 
     def __init__(self, image: Callable[[], ClusterImage]) -> None:
         self._image = image
         #: by transactional id: the transaction's number, and the leader epoch of the report for each writer's partition
-        self._told: dict[str, tuple[int, dict[tuple[int, Place], int]]] = {}
+        self._markers: dict[str, tuple[int, dict[tuple[int, Place], int]]] = {}
 
     def note(self, command: ReportMarkers) -> list[TransactionMetadata]:
         """Note a report, and return the decided transactions that have their last marker with it."""
@@ -38,10 +38,10 @@ class ToldMarkers:
         named: dict[str, TransactionMetadata] = {}
         for transaction, producer_id, place in reported(image, command):
             name = transaction.transactional_id
-            number, markers = self._told.get(name, (-1, {}))
+            number, markers = self._markers.get(name, (-1, {}))
             if number != transaction.number:
                 markers = {}
-                self._told[name] = transaction.number, markers
+                self._markers[name] = transaction.number, markers
             markers[producer_id, place] = leader_epoch(image, place)
             named[name] = transaction
         return [transaction for transaction in named.values() if self._is_settled(transaction)]
@@ -50,12 +50,12 @@ class ToldMarkers:
         """Drop transactions that the image now shows as complete."""
         decided = self._image().transactions.decided
         for name in transactional_ids:
-            if name in self._told and name not in decided:
-                del self._told[name]
+            if name in self._markers and name not in decided:
+                del self._markers[name]
 
     def clear(self) -> None:
         """Drop everything, since this node no longer leads."""
-        self._told.clear()
+        self._markers.clear()
 
     def _is_settled(self, transaction: TransactionMetadata) -> bool:
         """Return whether all markers are written, according to the current leaders.
@@ -63,7 +63,7 @@ class ToldMarkers:
         A report of an earlier leadership does not count: the current leader may have been elected uncleanly without
         that marker, and reports its own markers.
         """
-        _, markers = self._told[transaction.transactional_id]
+        _, markers = self._markers[transaction.transactional_id]
         if len(markers) < sum(transaction.lacking.values()):
             return False
         image = self._image()
@@ -76,8 +76,8 @@ class ToldMarkers:
 class MarkerReports:
     """The reports that wait for the log. Only the event loop uses it."""
 
-    def __init__(self, told: ToldMarkers, propose: Callable[[bytes, Done], None]) -> None:
-        self._told = told
+    def __init__(self, markers: ReportedMarkers, propose: Callable[[bytes, Done], None]) -> None:
+        self._markers = markers
         self._propose = propose
         self._held: list[tuple[bytes, Done]] = []
         self._timer: asyncio.TimerHandle | None = None
@@ -90,7 +90,7 @@ class MarkerReports:
         self._held.append((encoded, done))
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(HOLD_S, self.flush)
-        return self._told.note(command)
+        return self._markers.note(command)
 
     def flush(self) -> None:
         """Propose all waiting reports now, because a following command or question must see them."""

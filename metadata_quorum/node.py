@@ -25,7 +25,7 @@ from .leader_answers import LeaderAnswers
 from .leader_duties import LeaderDuties
 from .leadership import Leadership, own_commands
 from .liveness import SessionTracker
-from .marker_reports import MarkerReports, ToldMarkers
+from .marker_reports import MarkerReports, ReportedMarkers
 from .metrics import quorum_families
 from .operator_sessions import OperatorSessions, log_recovery
 from .publication import Publication
@@ -74,8 +74,8 @@ class QuorumNode:
                 "formed just now takes first users (--add-scram)"
             )
         # The leader's own actions.
-        told_markers = ToldMarkers(self.image)
-        self._reports = MarkerReports(told_markers, self.raft.submit)
+        reported_markers = ReportedMarkers(self.image)
+        self._reports = MarkerReports(reported_markers, self.raft.submit)
         self.tracker = SessionTracker(config.broker_session_timeout_ms / 1000)
         self.duties = self._make_duties()
         self.probes = BrokerProbes(self.duties, self.image, believes_any_refusal=config.believes_any_refusal)
@@ -110,13 +110,13 @@ class QuorumNode:
         )
         # Reactions to changes.
         self._publication = Publication(
-            self.controller, self.raft, self.feed, marks, self.duties, told_markers, self.sessions, _now
+            self.controller, self.raft, self.feed, marks, self.duties, reported_markers, self.sessions, _now
         )
         self._leadership = Leadership(
             config.node_id,
             self.duties,
             self._reports,
-            told_markers,
+            reported_markers,
             self.probes,
             self.sessions,
             self._publication.publish,

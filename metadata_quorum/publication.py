@@ -16,7 +16,7 @@ from ..protocol.messages.transaction_records import (
 from .broker_sessions import BrokerSessions
 from .feed import FeedEntry, MetadataFeed
 from .leader_duties import LeaderDuties
-from .marker_reports import ToldMarkers
+from .marker_reports import ReportedMarkers
 from .quorum_status import OffsetMarks
 from .raft.node import RaftNode
 from .state.controller import Controller
@@ -37,7 +37,7 @@ class Publication:
         feed: MetadataFeed,
         marks: OffsetMarks,
         duties: LeaderDuties,
-        told_markers: ToldMarkers,
+        reported_markers: ReportedMarkers,
         sessions: BrokerSessions,
         now: Callable[[], float],
     ) -> None:
@@ -47,7 +47,7 @@ class Publication:
         self._feed = feed
         self._marks = marks
         self._duties = duties
-        self._told_markers = told_markers
+        self._reported_markers = reported_markers
         self._sessions = sessions
         self._now = now
         #: changes for the feed, which end at `_noted_end`
@@ -80,7 +80,7 @@ class Publication:
                 isinstance(record, TransactionalRecord) for record in records
             )
         self._duties.noted(records, self._now(), partitions)
-        self._told_markers.changed(
+        self._reported_markers.changed(
             record.transactional_id for record in records if isinstance(record, TransactionSettledRecord)
         )
         if self._duties.active:

@@ -7,7 +7,7 @@ from random import Random
 
 import pytest
 
-from ottla.metadata_quorum.marker_reports import MarkerReports, ToldMarkers
+from ottla.metadata_quorum.marker_reports import MarkerReports, ReportedMarkers
 from ottla.metadata_quorum.raft.effects import Done
 from ottla.protocol.cluster.transaction_table import Phase
 from ottla.protocol.messages import transaction_commands as t
@@ -20,7 +20,7 @@ class Reporting(Transactions):
 
     def __init__(self) -> None:
         super().__init__()
-        self.told = ToldMarkers(lambda: self.machine.image)
+        self.told = ReportedMarkers(lambda: self.machine.image)
 
     def report(
         self, index: int, producer_id: int, number: int, *, epoch_ago: int = 0, leader_ago: int = 0

@@ -11,7 +11,7 @@ from ottla.dataplane.log.old_segments import OldSegments
 from ottla.dataplane.replication.replica.partition import Partition
 from ottla.dataplane.transactions.markers import Markers
 from ottla.metadata_quorum import transaction_questions
-from ottla.metadata_quorum.marker_reports import ToldMarkers
+from ottla.metadata_quorum.marker_reports import ReportedMarkers
 from ottla.metadata_quorum.state import transaction_decisions
 from ottla.protocol.cluster.transaction_table import Place, TransactionMetadata, TransactionTable, Writer
 from tests.simulation.cluster.planting import mutant
@@ -28,10 +28,10 @@ def end_told_before_all_markers() -> Iterator[None]:
     """T has written to P and Q. P's leader reports its marker, and T's producer is told that T is committed. Whoever
     reads Q now gets to the last stable offset, which is below T, and finds nothing."""
 
-    def at_first(_self: ToldMarkers, _transaction: TransactionMetadata) -> bool:
+    def at_first(_self: ReportedMarkers, _transaction: TransactionMetadata) -> bool:
         return True
 
-    with patch.object(ToldMarkers, "_is_settled", at_first):
+    with patch.object(ReportedMarkers, "_is_settled", at_first):
         yield
 
 
