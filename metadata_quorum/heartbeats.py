@@ -70,7 +70,7 @@ class Heartbeats:
                 )
             )
         told_offset = message.metadata_offset if message.told_offset < 0 else message.told_offset
-        duties.progress.told(session.broker_id, message.broker_epoch, told_offset)
+        duties.progress.reported(session.broker_id, message.broker_epoch, told_offset)
         if duties.wishes(heartbeat, Wish(message.wants_unfence, message.wants_shutdown), now):
             session.send(ShutdownAllowed())
 

@@ -51,20 +51,20 @@ class LastKnownWatch:
         """Yield the replicas' log ends for each partition whose last known members can be compared."""
         if not self._waiting:
             return
-        told_up_to = {
-            broker_id: progress.told_up_to(broker_id, broker.broker_epoch)
+        reported_up_to = {
+            broker_id: progress.reported_up_to(broker_id, broker.broker_epoch)
             for broker_id, broker in image.brokers.items()
             if broker.usable
         }
         for key, (_, since) in self._waiting.items():
             state = image.topics_by_id[key[0]].partitions[key[1]]
-            if any(told_up_to.get(member, -1) < since for member in state.last_known_elr):
+            if any(reported_up_to.get(member, -1) < since for member in state.last_known_elr):
                 # this holds for very many partitions while a cluster comes back, and the following lines take long
                 continue
-            told = [entry for entry in progress.of([key]) if _counts(entry, since, image, progress)]
-            able = {entry.broker_id for entry in told}.difference(state.offline_replicas)
+            reported = [entry for entry in progress.of([key]) if _counts(entry, since, image, progress)]
+            able = {entry.broker_id for entry in reported}.difference(state.offline_replicas)
             if able.issuperset(state.last_known_elr):
-                yield told
+                yield reported
 
 
 def _waits(state: PartitionState) -> bool:
@@ -79,5 +79,5 @@ def _counts(entry: ReplicaProgress, since: int, image: ClusterImage, progress: P
         broker is not None
         and broker.usable
         and entry.broker_epoch == broker.broker_epoch
-        and progress.has_told(entry.broker_id, entry.broker_epoch, since)
+        and progress.has_reported(entry.broker_id, entry.broker_epoch, since)
     )

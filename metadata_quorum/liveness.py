@@ -241,13 +241,13 @@ class ProgressTable:
     #: topics with entries
     topics: set[bytes] = field(default_factory=set)
     #: by broker: its registration, and the offset of its image as of which it has reported all its logs
-    _told: dict[int, tuple[int, int]] = field(default_factory=dict)
+    _reported: dict[int, tuple[int, int]] = field(default_factory=dict)
 
     def clear(self) -> None:
         """Forget everything, since a new leader receives all reports again."""
         self._by_partition.clear()
         self.topics.clear()
-        self._told.clear()
+        self._reported.clear()
 
     def note(self, progress: ReplicaProgress) -> None:
         """Replace the entry for this replica."""
@@ -255,17 +255,17 @@ class ProgressTable:
         replicas = self._by_partition.setdefault((progress.topic_id, progress.partition), {})
         replicas[progress.broker_id] = progress
 
-    def told(self, broker_id: int, broker_epoch: int, metadata_offset: int) -> None:
+    def reported(self, broker_id: int, broker_epoch: int, metadata_offset: int) -> None:
         """Note that this broker has reported all its log ends as of an image at this offset or later."""
-        self._told[broker_id] = (broker_epoch, metadata_offset)
+        self._reported[broker_id] = (broker_epoch, metadata_offset)
 
-    def has_told(self, broker_id: int, broker_epoch: int, metadata_offset: int) -> bool:
+    def has_reported(self, broker_id: int, broker_epoch: int, metadata_offset: int) -> bool:
         """Return whether this registration has reported all its logs, as of an image at this offset or beyond."""
-        return self.told_up_to(broker_id, broker_epoch) >= metadata_offset
+        return self.reported_up_to(broker_id, broker_epoch) >= metadata_offset
 
-    def told_up_to(self, broker_id: int, broker_epoch: int) -> int:
+    def reported_up_to(self, broker_id: int, broker_epoch: int) -> int:
         """Return the offset of its image as of which this registration has reported all its logs; -1 if it has not."""
-        epoch, offset = self._told.get(broker_id, (-1, -1))
+        epoch, offset = self._reported.get(broker_id, (-1, -1))
         return offset if epoch == broker_epoch else -1
 
     def forget(self, topic_ids: Iterable[bytes]) -> None:

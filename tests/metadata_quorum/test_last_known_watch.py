@@ -83,7 +83,7 @@ class LooksAtAll:
                 if (broker := image.brokers.get(entry.broker_id)) is not None
                 and broker.usable
                 and broker.broker_epoch == entry.broker_epoch
-                and duties.progress.has_told(entry.broker_id, entry.broker_epoch, since)
+                and duties.progress.has_reported(entry.broker_id, entry.broker_epoch, since)
             }
             if told.difference(state.offline_replicas).issuperset(state.last_known_elr):
                 found |= {(topic_id, index, broker_id) for broker_id in told}
@@ -200,7 +200,7 @@ class Histories:
                         ReplicaProgress(topic_id, index, broker_id, 1, 7, broker.broker_epoch)
                     )
             offset = self.image.offset - self.chance.choice([0, 0, 0, 1, 5])
-            self.duties.progress.told(broker_id, broker.broker_epoch, offset)
+            self.duties.progress.reported(broker_id, broker.broker_epoch, offset)
 
     def step_offline(self, broker_id: int) -> None:
         lost = [
@@ -330,8 +330,8 @@ def test_while_brokers_tell_the_leader_looks_at_no_log_of_theirs() -> None:
         for broker_id in state.replicas:
             progress.note(ReplicaProgress(topic_id, index, broker_id, 1, 7, cluster.epoch(broker_id)))
     for broker_id in (1, 2):
-        progress.told(broker_id, cluster.epoch(broker_id), image.offset)
+        progress.reported(broker_id, cluster.epoch(broker_id), image.offset)
     assert list(watch.ready(image, progress)) == []
     assert progress.asked == 0
-    progress.told(3, cluster.epoch(3), image.offset)
+    progress.reported(3, cluster.epoch(3), image.offset)
     assert len(list(watch.ready(image, progress))) == 10

@@ -197,7 +197,7 @@ def tell(world: World, broker_id: int, end: int, *, offset: int | None = None, e
     """A heartbeat with progress."""
     epoch = epoch or broker_id
     world.duties.progress.note(ReplicaProgress(TOPIC, 0, broker_id, 3, end, epoch))
-    world.duties.progress.told(broker_id, epoch, world.image.offset if offset is None else offset)
+    world.duties.progress.reported(broker_id, epoch, world.image.offset if offset is None else offset)
 
 
 def elected(world: World) -> list[ElectLastKnown]:
