@@ -57,7 +57,7 @@ from ..protocol.messages.user_commands import AlterScramCredentials
 logger = logging.getLogger(__name__)
 
 _OF_ALTERING: Final = (CreateAcls, DeleteAcls, AlterScramCredentials)
-_TOLD: Final = (
+_LOGGED: Final = (
     *_OF_ALTERING,
     CreateDelegationToken,
     RenewDelegationToken,
@@ -124,15 +124,15 @@ class AdminAudit:
         changes: Sequence[tuple[object, Change]],
     ) -> None:
         """Log the changes that a command has made."""
-        if not isinstance(command, _TOLD) or not logger.isEnabledFor(logging.INFO):
+        if not isinstance(command, _LOGGED) or not logger.isEnabledFor(logging.INFO):
             return
         records = [record_of(change) for _, change in changes]
-        told = [*_told(records), *_told_of_mirror(command, records, self._image())] if records else []
-        if told:
-            more = f" and {len(told) - _NAMED_MAX} more" if len(told) > _NAMED_MAX else ""
+        texts = [*_change_texts(records), *_mirror_texts(command, records, self._image())] if records else []
+        if texts:
+            more = f" and {len(texts) - _NAMED_MAX} more" if len(texts) > _NAMED_MAX else ""
             logger.info(
                 "Principal = %s from host = %s, by way of broker %d: %s%s",
-                message.principal or "(none)", message.host, broker_id, "; ".join(told[:_NAMED_MAX]), more,
+                message.principal or "(none)", message.host, broker_id, "; ".join(texts[:_NAMED_MAX]), more,
             )  # fmt: skip
 
 
@@ -155,7 +155,7 @@ def _is_sealed_anew(command: Command[Any]) -> bool:
     return isinstance(command, AlterScramCredentials) and all(change.replaces for change in command.changes)
 
 
-def _told(records: Sequence[Record]) -> Iterator[str]:
+def _change_texts(records: Sequence[Record]) -> Iterator[str]:
     """Yield texts for changes, one for each resource. Values are left out, since some are secrets."""
     for record in records:
         match record:
@@ -183,7 +183,7 @@ def _told(records: Sequence[Record]) -> Iterator[str]:
         yield _configured(kind, name, list(some))
 
 
-def _told_of_mirror(command: Command[Any], records: Sequence[Record], image: ClusterImage) -> Iterator[str]:
+def _mirror_texts(command: Command[Any], records: Sequence[Record], image: ClusterImage) -> Iterator[str]:
     """Yield texts for the effects of a command on a mirror.
 
     Its options are left out, since some are secrets. The image may already include later commands.

@@ -43,23 +43,23 @@ class AppVersionAnswers:
         listing = self._listings.get(broker_id)
         if listing is None or listing.number != question.listing:
             return AppVersionsTold(question=question.question, began_elsewhere=True)
-        told = _page(question, listing)
-        if told.position < 0:
+        page = _page(question, listing)
+        if page.position < 0:
             del self._listings[broker_id]
-        return told
+        return page
 
 
 def _page(question: AskAppVersions, listing: _Listing) -> AppVersionsTold:
     first = max(question.position, 0)
-    told = AppVersionsTold(
+    page = AppVersionsTold(
         question=question.question, is_whole=listing.found.is_whole, next_offset=listing.found.next_offset
     )
     room = ANSWER_BYTES_MAX
     for name, version in islice(listing.versions, first, first + LISTED_MAX):
         room -= _FIXED_BYTES + _CHARACTER_BYTES_MAX * len(name)
-        if told.versions and room < 0:
+        if page.versions and room < 0:
             break
-        told.versions.append(AppVersionTold(transactional_id=name, app_version=version))
-    end = first + len(told.versions)
-    told.position = -1 if end >= len(listing.versions) else end
-    return told
+        page.versions.append(AppVersionTold(transactional_id=name, app_version=version))
+    end = first + len(page.versions)
+    page.position = -1 if end >= len(listing.versions) else end
+    return page

@@ -294,10 +294,10 @@ class BrokerSessions:
         wait."""
         by_broker: dict[int, list[SettledTransaction]] = {}
         for transaction in transactions:
-            told = SettledTransaction(
+            entry = SettledTransaction(
                 transactional_id=transaction.transactional_id, number=transaction.number
             )
-            by_broker.setdefault(transaction.session[0], []).append(told)
+            by_broker.setdefault(transaction.session[0], []).append(entry)
         for broker_id, settled in by_broker.items():
             broker = image.brokers.get(broker_id)
             session = None if broker is None else self.of(broker_id, broker.incarnation)

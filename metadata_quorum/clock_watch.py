@@ -53,8 +53,8 @@ class ClockWatch:
 
         Changes are detected after a full round of all brokers, since all clocks differ if this node's clock jumps.
         """
-        told = self._ahead_ms.setdefault(broker_id, deque(maxlen=_HEARTBEATS))
-        told.append(wall_ms - own_wall_ms)
+        differences = self._ahead_ms.setdefault(broker_id, deque(maxlen=_HEARTBEATS))
+        differences.append(wall_ms - own_wall_ms)
         self._heard.add(broker_id)
         if not self._heard >= self._ahead_ms.keys():
             return []
@@ -71,7 +71,9 @@ class ClockWatch:
     def skews_ms(self) -> dict[int, int]:
         """Return how far each clock is ahead of the median: the brokers' clocks and this node's."""
         ahead = {
-            broker_id: max(told) for broker_id, told in self._ahead_ms.items() if len(told) == _HEARTBEATS
+            broker_id: max(differences)
+            for broker_id, differences in self._ahead_ms.items()
+            if len(differences) == _HEARTBEATS
         }
         ahead[self._node_id] = 0
         middle = _middle(list(ahead.values()))

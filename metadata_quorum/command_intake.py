@@ -100,15 +100,15 @@ class CommandIntake:
 
     def submitted(self, session: BrokerSession, message: SubmitCommand) -> None:
         """Propose a command, if the broker submits it in its own name and this node leads."""
-        told = _speaks_for_itself(session, message.command)
-        if told is None:
+        decoded = _speaks_for_itself(session, message.command)
+        if decoded is None:
             session.reply(CommandReply(sequence=message.sequence, status=CommandStatus.INVALID))
             return
         if not self._raft.is_leader:
             session.reply(self._replies.not_leader(message.sequence))
             return
         encoded = message.command
-        sender, command = told
+        sender, command = decoded
         if isinstance(command, ElectLeaders) and command.election_type == ElectionType.UNCLEAN:
             # Brokers do not know the ends of other brokers' logs; this node knows them from heartbeats.
             command.progress = self._duties.leaderless_progress(command.partitions)
@@ -139,7 +139,7 @@ class CommandIntake:
                 self._reports.propose_behind(encoded, done)
 
         if isinstance(command, _DECODED_ONCE):
-            self._keep_decoded(encoded, told)
+            self._keep_decoded(encoded, decoded)
         if isinstance(command, ReportMarkers):
             self._tell_settled(self._reports.take(command, encoded, done))
         elif self._history.lacks(message.reached_offset, message.reached_history):

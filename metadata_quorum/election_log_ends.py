@@ -44,8 +44,8 @@ def _may_decide(
     return any(_end(known.get(other), epochs) != first for other in able[1:])
 
 
-def _end(told: ReplicaProgress | None, epochs: Mapping[int, int]) -> _End:
+def _end(reported: ReplicaProgress | None, epochs: Mapping[int, int]) -> _End:
     """Return the end as an election sees it: reports of a replaced process do not count."""
-    if told is None or told.broker_epoch not in (-1, epochs[told.broker_id]):
+    if reported is None or reported.broker_epoch not in (-1, epochs[reported.broker_id]):
         return None
-    return told.leader_epoch, told.log_end_offset
+    return reported.leader_epoch, reported.log_end_offset

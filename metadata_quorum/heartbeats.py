@@ -28,19 +28,21 @@ class Heartbeats:
         self._now = now
         self._wall_ms = wall_ms
 
-    def datagram(self, told: DatagramHeartbeat) -> bool:
+    def datagram(self, received: DatagramHeartbeat) -> bool:
         """Process a heartbeat over UDP. Return whether to answer it."""
         now = self._now()
         heartbeat = Heartbeat(
-            told.broker_id,
-            told.broker_epoch,
-            told.incarnation,
-            told.metadata_offset,
-            told.loop_age_ms / 1000,
-            told.counter,
-            told.answered,
+            received.broker_id,
+            received.broker_epoch,
+            received.incarnation,
+            received.metadata_offset,
+            received.loop_age_ms / 1000,
+            received.counter,
+            received.answered,
         )
-        return self._duties.heard(heartbeat, now) and self._duties.answers(told.broker_id, told.counter, now)
+        return self._duties.heard(heartbeat, now) and self._duties.answers(
+            received.broker_id, received.counter, now
+        )
 
     def heartbeat(self, session: BrokerSession, message: SessionHeartbeat) -> None:
         """Process a heartbeat over TCP, with the ends of the broker's logs and its wishes."""
@@ -80,9 +82,9 @@ class Heartbeats:
         elif wall_ms >= 0:
             self.clocks.keep(self._duties.taking_part())
             for remark in self.clocks.heard(broker_id, wall_ms, self._wall_ms()):
-                self._tell(remark)
+                self._log(remark)
 
-    def _tell(self, remark: ClockRemark) -> None:
+    def _log(self, remark: ClockRemark) -> None:
         who = "this quorum node" if remark.node_id == self._node_id else f"broker {remark.node_id}"
         if remark.is_wrong:
             logger.warning(

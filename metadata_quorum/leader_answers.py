@@ -72,7 +72,7 @@ class LeaderAnswers:
         received.
         """
         if self._raft.is_leader:
-            self._reports.once_applied(lambda: self._tell(session, question))
+            self._reports.once_applied(lambda: self._answer(session, question))
 
     def app_versions(self, session: BrokerSession, question: AskAppVersions) -> None:
         """Answer a question about application versions at a cut."""
@@ -87,7 +87,7 @@ class LeaderAnswers:
         self._transactions.forget(broker_id)
         self._app_versions.forget(broker_id)
 
-    def _tell(self, session: BrokerSession, question: TransactionQuestion) -> None:
+    def _answer(self, session: BrokerSession, question: TransactionQuestion) -> None:
         if self._raft.is_leader:
             image = self._image()
             session.send(

@@ -323,9 +323,9 @@ class LeaderDuties:
         """Elect one of the last known members in partitions where all of them are back and have reported their log
         ends."""
         ready = islice(self._last_known.ready(self._image(), self.progress), LAST_KNOWN_ELECTIONS_MAX)
-        told = list(chain.from_iterable(ready))
-        if told:
-            self._once("last known", -1, ElectLastKnown(progress=[_log_end(entry) for entry in told]))
+        log_ends = list(chain.from_iterable(ready))
+        if log_ends:
+            self._once("last known", -1, ElectLastKnown(progress=[_log_end(entry) for entry in log_ends]))
 
     def _end_transactions(self, now: float, wall_ms: int) -> None:
         """Propose to expire transactions and to remove unused ids. Nothing is taken from the timers while the last

@@ -339,8 +339,8 @@ class NodeConnection(asyncio.Protocol):
                 or is_sudden_end(error)
             )
         is_early = self._tls is not None and self._is_dialled and not self._handshake.has_heard
-        is_told = isinstance(error, ssl.SSLError) and not is_sudden_end(error)
-        self._lost(CLOSED_EARLY if is_early and not is_told else _reason(error))
+        is_explained = isinstance(error, ssl.SSLError) and not is_sudden_end(error)
+        self._lost(CLOSED_EARLY if is_early and not is_explained else _reason(error))
 
     def _lost(self, reason: str) -> None:
         if self.closed.done():

@@ -34,7 +34,7 @@ from .state.controller import RECOVERY_COMMANDS
 logger = logging.getLogger(__name__)
 
 SESSIONS_MAX = 4
-_TOLD_MAX = 20
+_LOGGED_MAX = 20
 
 
 class OperatorSession:
@@ -109,8 +109,8 @@ class OperatorSessions:
 
 def log_recovery(command: Command[Any]) -> None:
     """Log the effects of an operator's command on every node, without passwords."""
-    for number, what in enumerate(_told(command)):
-        if number == _TOLD_MAX:
+    for number, what in enumerate(_actions(command)):
+        if number == _LOGGED_MAX:
             logger.warning("an operator with the cluster secret does more, which is not told here")
             return
         logger.warning("an operator with the cluster secret %s", what)
@@ -124,7 +124,7 @@ def _may_be_taken(encoded: bytes) -> bool:
     return sender is None and isinstance(command, RECOVERY_COMMANDS)
 
 
-def _told(command: Command[Any]) -> Iterator[str]:
+def _actions(command: Command[Any]) -> Iterator[str]:
     match command:
         case AlterScramCredentials():
             for change in command.changes:
@@ -150,5 +150,5 @@ def _filter_text(entry: AclFilterEntry) -> str:
         "operation": entry.operation,
         "permission": entry.permission,
     }
-    told = [f"{name} {value}" for name, value in parts.items() if value is not None and value != 1]
-    return ", ".join(told) or "any principal and resource"
+    texts = [f"{name} {value}" for name, value in parts.items() if value is not None and value != 1]
+    return ", ".join(texts) or "any principal and resource"

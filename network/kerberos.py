@@ -44,9 +44,9 @@ def kerberos_principal(name: str) -> Any:
 def reason_of(error: Exception) -> str:
     """Return the messages of a GSSError of the library, in one line."""
     given: Any = error
-    told = given.get_all_statuses(given.min_code, False) if given.min_code else []
-    told = told or given.get_all_statuses(given.maj_code, True)
-    return "; ".join(told)[:1000]
+    messages = given.get_all_statuses(given.min_code, False) if given.min_code else []
+    messages = messages or given.get_all_statuses(given.maj_code, True)
+    return "; ".join(messages)[:1000]
 
 
 def is_of_system(error: Exception) -> bool:

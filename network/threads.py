@@ -38,17 +38,17 @@ async def in_thread(work: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> 
 
 
 def _in_own_thread(call: Callable[[], T]) -> asyncio.Future[T]:
-    told: Future[T] = Future()
-    told.set_running_or_notify_cancel()  # so that no caller can cancel it
+    outcome: Future[T] = Future()
+    outcome.set_running_or_notify_cancel()  # so that no caller can cancel it
 
     def run() -> None:
         try:
-            told.set_result(call())
+            outcome.set_result(call())
         except BaseException as error:
-            told.set_exception(error)
+            outcome.set_exception(error)
 
     try:
         Thread(target=run, daemon=True).start()
     except RuntimeError:
         run()
-    return asyncio.wrap_future(told)
+    return asyncio.wrap_future(outcome)

@@ -82,7 +82,7 @@ class Core:
         self._held: list[tuple[int, Message]] = []
         #: the latest vote request of each peer that waits for an answer
         self._asking: dict[int, PreVote | RequestVote] = {}
-        self._told = RoleChange(False, -1, None)
+        self._reported_role = RoleChange(False, -1, None)
         self._ticked_at = -inf
         self._stopped = False
         self._compactor = Compactor(
@@ -170,7 +170,7 @@ class Core:
             else:
                 self.commands.append_queued(self.consensus)
         self._sync()
-        self._tell_role()
+        self._report_role()
 
     def _is_tick_due(self) -> bool:
         """Return whether the library has work: entries to commit or apply, an election, or a timer that is due."""
@@ -461,12 +461,12 @@ class Core:
         for peer in sorted(self._connected):
             self._send(peer, message)
 
-    def _tell_role(self) -> None:
+    def _report_role(self) -> None:
         if self._has_news():
-            self._told = RoleChange(self.consensus.active, self.consensus.term, self.leader_id)
-            self._effects.role_changed(self._told)
+            self._reported_role = RoleChange(self.consensus.active, self.consensus.term, self.leader_id)
+            self._effects.role_changed(self._reported_role)
 
     def _has_news(self) -> bool:
-        told, consensus = self._told, self.consensus
-        known = told.leads, told.term, told.leader_id
+        reported, consensus = self._reported_role, self.consensus
+        known = reported.leads, reported.term, reported.leader_id
         return known != (consensus.active, consensus.term, consensus.leader_id)

@@ -77,7 +77,7 @@ class Replicator:
         #: last acknowledged index of each follower in this leadership, connected or not
         self._acknowledged: dict[int, int] = {}
         #: last index of each follower that was reported to the library
-        self._told: dict[int, int] = {}
+        self._reported: dict[int, int] = {}
 
     @property
     def acknowledged(self) -> dict[int, int]:
@@ -119,7 +119,7 @@ class Replicator:
         self._followers.clear()
         self._contacts.clear()
         self._acknowledged.clear()
-        self._told.clear()
+        self._reported.clear()
 
     def connected(self, peer: int) -> None:
         """Probe `peer` from the start, since it may have restarted."""
@@ -132,7 +132,7 @@ class Replicator:
         """Drop the progress of `peer`."""
         self._connected.discard(peer)
         self._followers.pop(peer, None)
-        self._told.pop(peer, None)
+        self._reported.pop(peer, None)
         self._end_transfer(peer)
 
     def replicate(self, *, heartbeat: bool = False) -> None:
@@ -152,7 +152,7 @@ class Replicator:
             if follower.mode is not Mode.SNAPSHOT:
                 follower.confirmed(reply.next_index)
             self._acknowledged[peer] = max(self._acknowledged.get(peer, 0), reply.next_index - 1)
-            self._tell_library(peer, follower)
+            self._report_to_library(peer, follower)
             if was_probing or follower.next_index <= self._journal.last_index:
                 self._feed(peer)
         else:
@@ -181,11 +181,11 @@ class Replicator:
     def synced(self) -> None:
         """Report more acknowledged entries to the library after this node's durable index has risen."""
         for peer, follower in self._followers.items():
-            if follower.durable_index > self._told.get(peer, 0):
-                self._tell_library(peer, follower)
+            if follower.durable_index > self._reported.get(peer, 0):
+                self._report_to_library(peer, follower)
 
-    def _tell_library(self, peer: int, follower: ReplicationProgress) -> None:
-        durable = self._told[peer] = min(follower.durable_index, self._journal.durable_index)
+    def _report_to_library(self, peer: int, follower: ReplicationProgress) -> None:
+        durable = self._reported[peer] = min(follower.durable_index, self._journal.durable_index)
         self._consensus.deliver(peer, syncobj.confirm(durable + 1))
 
     def _feed(self, peer: int, *, heartbeat: bool = False) -> None:

@@ -294,11 +294,11 @@ class RaftNode:
         if self._shell is not None:
             self._shell.wake()
 
-    def tell_role(self, change: RoleChange) -> None:
+    def report_role(self, change: RoleChange) -> None:
         """Report a change of role from the core to the owner."""
         self._on_role(change)
 
-    def tell_applied(self) -> None:
+    def report_applied(self) -> None:
         """Report a change of the machine from the core to the owner."""
         if self._on_applied is not None:
             self._on_applied()
@@ -383,11 +383,11 @@ class _Shell:
 
     def role_changed(self, change: RoleChange) -> None:
         """Report a role; see `effects.Effects`."""
-        self._node.tell_role(change)
+        self._node.report_role(change)
 
     def applied(self) -> None:
         """Report a change of the machine; see `effects.Effects`."""
-        self._node.tell_applied()
+        self._node.report_applied()
 
     def _pump_now(self) -> None:
         self._pump_is_due = False

@@ -25,7 +25,7 @@ from .workspace import Workspace
 CHANGES_MAX = 10_000
 """Largest number of ACLs that a command creates or removes."""
 
-_TOLD_CHARACTERS_MAX = 8 << 20
+_NAMED_CHARACTERS_MAX = 8 << 20
 """Limit for the total length of the texts of all ACLs in a result, which must fit a frame."""
 
 _COMPARISONS_MAX = 2_000_000
@@ -57,7 +57,7 @@ def delete_acls(work: Workspace, command: DeleteAcls) -> DeleteAclsResult:
     check_security(work, "ACLs need")
     results: list[DeletedAcls] = []
     removed: set[Acl] = set()
-    comparisons = told = 0
+    comparisons = named_characters = 0
     for entry in command.filters:
         result = DeletedAcls()
         try:
@@ -68,8 +68,10 @@ def delete_acls(work: Workspace, command: DeleteAcls) -> DeleteAclsResult:
                 raise _too_many(f"{len(command.filters)} filters are to be compared with all ACLs")
             found = _find(work, wanted)
             removed.update(found)
-            told += sum(len(acl.resource_name) + len(acl.principal) + len(acl.host) for acl in found)
-            if len(removed) > CHANGES_MAX or told > _TOLD_CHARACTERS_MAX:
+            named_characters += sum(
+                len(acl.resource_name) + len(acl.principal) + len(acl.host) for acl in found
+            )
+            if len(removed) > CHANGES_MAX or named_characters > _NAMED_CHARACTERS_MAX:
                 raise _too_many("the filters find more ACLs")
             result.acls = [AclEntry(**acl._asdict()) for acl in found]
         except KafkaError as error:

@@ -94,10 +94,12 @@ def report(work: Workspace, command: ReportMirrorCuts) -> PlainResult:
     """Record the offsets at which leaders have found a cut. Reports of former leaders and about stopped copies are
     ignored."""
     found: dict[tuple[str, int], dict[Place, int]] = defaultdict(dict)
-    for told in command.partitions:
-        mirror = _mirror_of(work, command.broker_id, told)
+    for reached_cut in command.partitions:
+        mirror = _mirror_of(work, command.broker_id, reached_cut)
         if mirror is not None:
-            found[mirror.name, told.number][told.topic_id, told.partition] = told.offset
+            found[mirror.name, reached_cut.number][reached_cut.topic_id, reached_cut.partition] = (
+                reached_cut.offset
+            )
     for (name, number), offsets in sorted(found.items()):
         work.emit(cut_reached_record(name, number, dict(sorted(offsets.items()))))
     for name in sorted({name for name, _ in found}):
@@ -105,22 +107,22 @@ def report(work: Workspace, command: ReportMirrorCuts) -> PlainResult:
     return PlainResult()
 
 
-def _mirror_of(work: Workspace, broker_id: int, told: ReachedCut) -> Mirror | None:
+def _mirror_of(work: Workspace, broker_id: int, reached_cut: ReachedCut) -> Mirror | None:
     """Return the mirror for which this report counts; None if it does not count."""
-    place = (told.topic_id, told.partition)
-    topic = work.image.topics_by_id.get(told.topic_id)
-    state = None if topic is None else topic.partitions.get(told.partition)
-    if state is None or (state.leader, state.leader_epoch) != (broker_id, told.leader_epoch):
+    place = (reached_cut.topic_id, reached_cut.partition)
+    topic = work.image.topics_by_id.get(reached_cut.topic_id)
+    state = None if topic is None else topic.partitions.get(reached_cut.partition)
+    if state is None or (state.leader, state.leader_epoch) != (broker_id, reached_cut.leader_epoch):
         return None
-    mirror = work.image.mirrors.mirror_of(told.topic_id)
-    if mirror is None or mirror.phase is not MirrorPhase.ACTIVE or told.offset < 0:
+    mirror = work.image.mirrors.mirror_of(reached_cut.topic_id)
+    if mirror is None or mirror.phase is not MirrorPhase.ACTIVE or reached_cut.offset < 0:
         return None
     copy = work.image.mirrors.partition(*place)
     if copy is not None and copy.fault is not None:
         return None
     cuts = work.image.mirror_cuts.of(mirror.name)
-    is_asked = any(round_.number == told.number for round_ in cuts.rounds)
-    return mirror if is_asked and cuts.offset(place, told.number) is None else None
+    is_asked = any(round_.number == reached_cut.number for round_ in cuts.rounds)
+    return mirror if is_asked and cuts.offset(place, reached_cut.number) is None else None
 
 
 def _trim(work: Workspace, mirror: str) -> None:

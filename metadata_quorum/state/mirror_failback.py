@@ -55,7 +55,7 @@ def fail_back(work: Workspace, command: FailBackMirror) -> PlainResult:
             acls=command.acls,
         ),
     )
-    returning = [(_topic(work, told), told) for told in command.copies]
+    returning = [(_topic(work, described), described) for described in command.copies]
     _check_number(command)
     if not command.discards:
         for topic, _ in returning:
@@ -66,25 +66,27 @@ def fail_back(work: Workspace, command: FailBackMirror) -> PlainResult:
     work.emit(mirror_record(replace(mirror, phase=MirrorPhase.PAUSED)))
     if command.awaits_cuts:
         mirror_cuts.await_first(work, mirror.name)
-    for topic, told in returning:
+    for topic, described in returning:
         _end_transactions(work, topic)
         work.emit(
-            MirrorTopicRecord(topic_id=topic.id, mirror=mirror.name, source_topic_id=told.source_topic_id)
+            MirrorTopicRecord(
+                topic_id=topic.id, mirror=mirror.name, source_topic_id=described.source_topic_id
+            )
         )
-        for part in sorted(told.partitions, key=lambda partition: partition.partition):
+        for part in sorted(described.partitions, key=lambda partition: partition.partition):
             _becomes_copy(work, topic, part, kind)
     work.emit(mirror_record(mirror))
     return PlainResult()
 
 
-def _topic(work: Workspace, told: ReturningTopic) -> TopicState:
+def _topic(work: Workspace, described: ReturningTopic) -> TopicState:
     """Return the topic if its leader epochs still equal those that were checked. Raises KafkaError."""
-    topic = work.image.topics_by_id.get(told.topic_id)
+    topic = work.image.topics_by_id.get(described.topic_id)
     if topic is None:
-        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic {told.topic_id.hex()} any more")
+        raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic {described.topic_id.hex()} any more")
     check_is_no_copy(work.image, topic)
-    seen = {part.partition: part.leader_epoch for part in told.partitions}
-    if len(seen) != len(told.partitions) or any(part.common_offset < 0 for part in told.partitions):
+    seen = {part.partition: part.leader_epoch for part in described.partitions}
+    if len(seen) != len(described.partitions) or any(part.common_offset < 0 for part in described.partitions):
         raise KafkaError(ErrorCode.INVALID_REQUEST, f"what is told of topic {topic.name!r} cannot be")
     if seen != {index: state.leader_epoch for index, state in topic.partitions.items()}:
         raise KafkaError(

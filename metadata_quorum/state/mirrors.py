@@ -333,33 +333,33 @@ def _take_over_settings(work: Workspace, wanted: MirroredTopic) -> None:
 
 def report(work: Workspace, command: ReportMirrorPartitions) -> PlainResult:
     """Record the reports of leaders. Reports of former leaders, and about inactive mirrors, are ignored."""
-    for told in command.partitions:
-        topic = work.image.topics_by_id.get(told.topic_id)
-        state = None if topic is None else topic.partitions.get(told.partition)
-        if state is None or (state.leader, state.leader_epoch) != (command.broker_id, told.leader_epoch):
+    for reported in command.partitions:
+        topic = work.image.topics_by_id.get(reported.topic_id)
+        state = None if topic is None else topic.partitions.get(reported.partition)
+        if state is None or (state.leader, state.leader_epoch) != (command.broker_id, reported.leader_epoch):
             continue
-        mirror = work.image.mirrors.mirror_of(told.topic_id)
+        mirror = work.image.mirrors.mirror_of(reported.topic_id)
         if mirror is not None and mirror.phase is MirrorPhase.ACTIVE:
-            _reported(work, told, state)
+            _reported(work, reported, state)
     return PlainResult()
 
 
-def _reported(work: Workspace, told: MirrorPartitionReport, state: PartitionState) -> None:
-    key = (told.topic_id, told.partition)
-    if told.fault:
-        if told.fault not in list(FaultKind) or not 0 <= told.fault_first <= told.fault_end:
+def _reported(work: Workspace, reported: MirrorPartitionReport, state: PartitionState) -> None:
+    key = (reported.topic_id, reported.partition)
+    if reported.fault:
+        if reported.fault not in list(FaultKind) or not 0 <= reported.fault_first <= reported.fault_end:
             return  # perhaps of a later version, which cannot be resumed
-        kind = FaultKind(told.fault)
-        reason = told.fault_reason[:MESSAGE_LENGTH_MAX]  # it may quote an unauthenticated peer
-        _stop(work, *key, MirrorFault(kind, told.fault_first, told.fault_end, reason))
+        kind = FaultKind(reported.fault)
+        reason = reported.fault_reason[:MESSAGE_LENGTH_MAX]  # it may quote an unauthenticated peer
+        _stop(work, *key, MirrorFault(kind, reported.fault_first, reported.fault_end, reason))
         return
     copy = _copy(work, *key)
-    lineage = _extended(copy.lineage, told.epochs)
+    lineage = _extended(copy.lineage, reported.epochs)
     if lineage != copy.lineage:
         copy = replace(copy, lineage=lineage)
         work.emit(mirror_partition_record(*key, copy))
-    if told.begins_at >= 0 and not copy.lineage:
-        _go_on_at(work, *key, state, copy, told.begins_at)
+    if reported.begins_at >= 0 and not copy.lineage:
+        _go_on_at(work, *key, state, copy, reported.begins_at)
 
 
 def _extended(lineage: tuple[tuple[int, int], ...], epochs: list[SourceEpoch]) -> tuple[tuple[int, int], ...]:

@@ -261,10 +261,10 @@ def _is_repeated(transaction: TransactionMetadata, command: EndTransaction) -> b
         return False
     if transaction.phase.commits != command.commits and not _was_committed(transaction, command):
         return False
-    told = (command.producer_id, command.producer_epoch)
-    if command.bumps_epoch or (not command.commits and transaction.may_recover(*told)):
-        return command.producer_epoch >= 0 and told == transaction.former_producer
-    return told == (transaction.producer_id, transaction.producer_epoch)
+    producer = (command.producer_id, command.producer_epoch)
+    if command.bumps_epoch or (not command.commits and transaction.may_recover(*producer)):
+        return command.producer_epoch >= 0 and producer == transaction.former_producer
+    return producer == (transaction.producer_id, transaction.producer_epoch)
 
 
 def _was_committed_in_an_earlier_life(transaction: TransactionMetadata, command: EndTransaction) -> bool:
@@ -273,9 +273,9 @@ def _was_committed_in_an_earlier_life(transaction: TransactionMetadata, command:
 
     Nothing changes and no record is emitted, so nodes that refuse this request keep the same state.
     """
-    told = (command.producer_id, command.producer_epoch)
+    producer = (command.producer_id, command.producer_epoch)
     asks = command.commits and not command.bumps_epoch and command.producer_epoch >= 0
-    return asks and transaction.phase.commits and told == transaction.former_producer
+    return asks and transaction.phase.commits and producer == transaction.former_producer
 
 
 def _was_committed(transaction: TransactionMetadata, command: EndTransaction) -> bool:
@@ -394,8 +394,8 @@ def find_or_begin(work: Workspace, command: FindOrBegin) -> FindOrBeginResult:
 def join(work: Workspace, command: JoinTransaction) -> JoinTransactionResult:
     """Return a producer id that a writer had before, with its next epoch, or a new producer id."""
     transaction = _known(work, command.transactional_id)
-    told = (command.producer_id, command.producer_epoch, command.number)
-    if told != (transaction.producer_id, transaction.producer_epoch, transaction.number):
+    producer = (command.producer_id, command.producer_epoch, command.number)
+    if producer != (transaction.producer_id, transaction.producer_epoch, transaction.number):
         raise KafkaError(
             ErrorCode.INVALID_TXN_STATE,
             f"transaction {command.number} of {transaction.transactional_id!r} is over, or its owner was replaced",

@@ -60,11 +60,11 @@ class Workspace:
         Reports of replaced processes are left out, because a crash of the machine may have shortened their logs.
         """
         table: dict[tuple[bytes, int], dict[int, LogEnd]] = {}
-        for told in progress:
-            broker = self.image.brokers.get(told.broker_id)
-            if broker is not None and told.broker_epoch in (-1, broker.broker_epoch):
-                ends = table.setdefault((told.topic_id, told.partition), {})
-                ends[told.broker_id] = (told.leader_epoch, told.log_end_offset)
+        for log_end in progress:
+            broker = self.image.brokers.get(log_end.broker_id)
+            if broker is not None and log_end.broker_epoch in (-1, broker.broker_epoch):
+                ends = table.setdefault((log_end.topic_id, log_end.partition), {})
+                ends[log_end.broker_id] = (log_end.leader_epoch, log_end.log_end_offset)
         return table
 
     def set_broker(self, state: BrokerState) -> None:

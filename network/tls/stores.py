@@ -55,7 +55,7 @@ class TrustStore:
 
 def load_key_store(source: StoreSource) -> KeyStore:
     """Read a private key and its chain. Raises TlsUnusable."""
-    with _telling_where(source):
+    with _naming_source(source):
         return _read_keys(source)
 
 
@@ -78,7 +78,7 @@ def _read_keys(source: StoreSource) -> KeyStore:
 
 def load_trust_store(source: StoreSource) -> TrustStore:
     """Read the trusted certificates. Raises TlsUnusable."""
-    with _telling_where(source):
+    with _naming_source(source):
         return _read_trusted(source)
 
 
@@ -102,14 +102,16 @@ def _read_trusted(source: StoreSource) -> TrustStore:
 
 
 @contextmanager
-def _telling_where(source: StoreSource) -> Iterator[None]:
+def _naming_source(source: StoreSource) -> Iterator[None]:
     """Turn errors of the certificate library into TlsUnusable: it parses lazily, so many faults are found late."""
     try:
         yield
     except TlsUnusable:
         raise
     except UNREADABLE as error:
-        raise TlsUnusable(f"{source}: a key or a certificate in it cannot be used: {_said(error)}") from None
+        raise TlsUnusable(
+            f"{source}: a key or a certificate in it cannot be used: {_first_line(error)}"
+        ) from None
 
 
 def public_bytes(holder: x509.Certificate | PrivateKeyTypes) -> bytes:
@@ -204,7 +206,7 @@ def _pkcs12(source: StoreSource, data: bytes) -> pkcs12.PKCS12KeyAndCertificates
             raise _outdated(source, error) from None
         hint = "is not given" if password is None else "may be wrong"
         raise TlsUnusable(
-            f"{source}: this PKCS12 file cannot be opened ({_said(error)}): {source.password_option} {hint}"
+            f"{source}: this PKCS12 file cannot be opened ({_first_line(error)}): {source.password_option} {hint}"
         ) from None
     except Exception as error:  # UnsupportedAlgorithm, or an error of OpenSSL without its legacy provider
         raise _outdated(source, error) from None
@@ -212,12 +214,12 @@ def _pkcs12(source: StoreSource, data: bytes) -> pkcs12.PKCS12KeyAndCertificates
 
 def _outdated(source: StoreSource, error: Exception) -> TlsUnusable:
     return TlsUnusable(
-        f"{source}: this PKCS12 file is encrypted in a way that is too old ({_said(error)}): re-export with modern "
-        "algorithms, like keytool -importkeystore of Java 17 does, or openssl pkcs12 -export of OpenSSL 3"
+        f"{source}: this PKCS12 file is encrypted in a way that is too old ({_first_line(error)}): re-export with "
+        "modern algorithms, like keytool -importkeystore of Java 17 does, or openssl pkcs12 -export of OpenSSL 3"
     )
 
 
-def _said(error: Exception) -> str:
+def _first_line(error: Exception) -> str:
     return str(error).splitlines()[0][:200] if str(error) else type(error).__name__
 
 
