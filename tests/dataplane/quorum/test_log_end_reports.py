@@ -54,7 +54,7 @@ def known(node: QuorumNode) -> dict[LogKey, int]:
 
 
 def has_told_all(node: QuorumNode, broker_epoch: int) -> Callable[[], bool]:
-    return lambda: node.duties.progress.has_told(1, broker_epoch, 1)
+    return lambda: node.duties.progress.has_reported(1, broker_epoch, 1)
 
 
 async def test_every_log_is_told_in_a_few_messages(tmp_path: Path, heard: list[SessionHeartbeat]) -> None:
