@@ -1,10 +1,10 @@
-/* Reading what TLS has decrypted, in C: what decrypted_reads_in_python.py has, under the same name, with the same
- * results. A peer decides how small the records of TLS are, and here one costs no Python frame and no slice.
+/* The reader of decrypted TLS data in C: the function of decrypted_reads_in_python.py, with the same results. A peer
+ * chooses the size of its TLS records, and here a record costs no Python frame and no slice.
  */
 #define PY_SSIZE_T_CLEAN
 #include <Python.h>
 
-/* The part of a buffer that is not filled yet. It lasts for one call of `read_decrypted`. */
+/* The unfilled part of a buffer, for one call of `read_decrypted`. */
 typedef struct {
     PyObject_HEAD
     Py_buffer space;
@@ -52,7 +52,7 @@ static Rest *rest_of(PyObject *module, PyObject *space, PyObject *taken)
     Rest *rest = PyObject_New(Rest, state->rest_type);
     if (rest == NULL)
         return NULL;
-    rest->space.obj = NULL; /* so that there is nothing to release */
+    rest->space.obj = NULL; /* nothing to release later */
     rest->taken = begin;
     if (PyObject_GetBuffer(space, &rest->space, PyBUF_WRITABLE) < 0) {
         Py_DECREF(rest);
@@ -66,7 +66,7 @@ static Rest *rest_of(PyObject *module, PyObject *space, PyObject *taken)
     return rest;
 }
 
-/* The OSError that was raised, no longer raised; NULL where something else was, which stays. */
+/* Take the raised OSError and clear it; NULL for another exception, which stays raised. */
 static PyObject *taken_error(void)
 {
     if (!PyErr_ExceptionMatches(PyExc_OSError))
@@ -79,7 +79,7 @@ static PyObject *taken_error(void)
     return error;
 }
 
-/* Read until the space is full: None, or why it is not. NULL with an exception that is none of reading. */
+/* Read until the space is full. Return None, or the error that stopped it; NULL with any other exception raised. */
 static PyObject *fill(PyObject *read, Rest *rest)
 {
     while (rest->taken < rest->space.len) {
