@@ -145,26 +145,26 @@ RECOVERY_COMMANDS = (AlterScramCredentials, CreateAcls, DeleteAcls)
 
 @data()
 class _Head(Message):
-    version: int = int32(default=SNAPSHOT_VERSION, about="Of this format.")
+    version: int = int32(default=SNAPSHOT_VERSION, about="Version of this format.")
     offset: int = int64(about="Metadata offset of the snapshot.")
-    history_mark: int = int64("0+", tag=0, about="Of the history up to the offset; 0 unknown.")
-    history_term: int = int64("0+", tag=1, default=-1, about="Raft term of the last command; -1 unknown.")
+    history_mark: int = int64("0+", tag=0, about="History mark at the offset; 0 if unknown.")
+    history_term: int = int64("0+", tag=1, default=-1, about="Raft term of the last command; -1 if unknown.")
     history_checksum: int = int64(
-        "0+", tag=2, default=-1, about="Of the commands of that term so far; -1 unknown."
+        "0+", tag=2, default=-1, about="Checksum of the commands of that term so far; -1 if unknown."
     )
 
 
 @data()
 class _KeptResult(Message):
-    sequence: int = int64(about="Of the command.")
-    metadata_offset: int = int64(about="After it.")
-    result: bytes = bytes_(about="Its result.")
+    sequence: int = int64(about="Sequence number of the command.")
+    metadata_offset: int = int64(about="Metadata offset after the command.")
+    result: bytes = bytes_(about="Result of the command.")
 
 
 @data()
 class _SessionState(Message):
-    broker_id: int = int32(about="Whose.")
-    broker_epoch: int = int64(about="Registration.")
+    broker_id: int = int32(about="Broker of the session.")
+    broker_epoch: int = int64(about="Broker epoch of the registration.")
     last: int = int64(about="Last sequence applied.")
     kept: int = int32(about="Number of results that follow.")
 
