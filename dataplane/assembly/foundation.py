@@ -85,8 +85,10 @@ async def lay_foundation(config: BrokerConfig) -> Foundation:
 
 
 def _acceptors(config: BrokerConfig) -> Mapping[KerberosSettings, KerberosAcceptor]:
-    mechanisms = (one for listener in config.listeners if listener.sasl for one in listener.sasl.mechanisms)
-    found = {one.kerberos for one in mechanisms if one.kerberos is not None}
+    mechanisms = (
+        mechanism for listener in config.listeners if listener.sasl for mechanism in listener.sasl.mechanisms
+    )
+    found = {mechanism.kerberos for mechanism in mechanisms if mechanism.kerberos is not None}
     if not found:
         return {}
     # A late import: only GSSAPI needs the module.

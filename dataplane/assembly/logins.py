@@ -55,10 +55,10 @@ class Logins:
 
     def settings(self, config: SaslConfig) -> AuthenticationSettings:
         """Return the settings of one listener."""
-        mechanisms = [self._mechanism(each) for each in config.mechanisms]
+        mechanisms = [self._mechanism(mechanism) for mechanism in config.mechanisms]
         return AuthenticationSettings(
             {mechanism.name: mechanism for mechanism in mechanisms},
-            {each.name: each.reauthentication_max_ms for each in config.mechanisms},
+            {mechanism.name: mechanism.reauthentication_max_ms for mechanism in config.mechanisms},
             config.failure_delay_ms,
             config.timeout_ms,
             config.request_max_bytes,

@@ -367,8 +367,12 @@ class BrokerParts:
             lambda: len(self.server.connections),
             lambda: self.session.fenced,
             lambda: bool(self.session.history_lost),
-            lambda: {str(each.path): cleaner.uncleanable_in(each.path) for each in self.logs.usable},
-            lambda: {str(each.path): cleaner.unreadable_in(each.path) for each in self.logs.usable},
+            lambda: {
+                str(directory.path): cleaner.uncleanable_in(directory.path) for directory in self.logs.usable
+            },
+            lambda: {
+                str(directory.path): cleaner.unreadable_in(directory.path) for directory in self.logs.usable
+            },
             lambda: self.server.handshakes.failures,
             lambda: self.server.handshakes.log.hang_ups,
             self.tls_reloads,

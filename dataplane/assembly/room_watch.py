@@ -44,7 +44,9 @@ class RoomWatch:
 
     def lack(self) -> str:
         """Return the reason why records cannot be written now; empty while they can."""
-        return "; ".join(one.lack.message for one in self._logs.usable if one.lack is not None)
+        return "; ".join(
+            directory.lack.message for directory in self._logs.usable if directory.lack is not None
+        )
 
     def _refused_in_any_thread(self, directory: LogDirectory, error: KafkaError) -> None:
         with contextlib.suppress(RuntimeError):  # The event loop has ended.
@@ -79,14 +81,18 @@ class RoomWatch:
             self._telling.cancel()
             self._telling = None
         keys = frozenset(self._logs.without_room())
-        if any(one.lack is not None for one in self._logs.usable):
+        if any(directory.lack is not None for directory in self._logs.usable):
             # Logs that could not be created are missing for the same reason.
             keys |= self._replicas.making.without_log
         self._replicas.cannot_write(keys)
 
     async def _watch(self) -> None:
         """Try to write in every affected folder until all have free space."""
-        while lacking := [one for one in self._logs.usable if one.lack is not None or one in self._doubted]:
+        while lacking := [
+            directory
+            for directory in self._logs.usable
+            if directory.lack is not None or directory in self._doubted
+        ]:
             for directory in lacking:
                 await self._try(directory)
             self._tell()

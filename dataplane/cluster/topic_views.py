@@ -106,7 +106,7 @@ class TopicView:
         live = self.reach.live
         replicas, isr, offline = state.replicas, state.isr, state.offline_replicas
         if offline or not live.issuperset(replicas):
-            offline = tuple(one for one in replicas if one not in live or one in offline)
+            offline = tuple(replica for replica in replicas if replica not in live or replica in offline)
         error, leader = ErrorCode.NONE, state.leader
         if leader not in live:
             error, leader = ErrorCode.LEADER_NOT_AVAILABLE, -1

@@ -164,12 +164,12 @@ class _Reader:
             raise ConfigError(f"{key} must name a file of this machine: file:///PATH")
         allowed = self._allowed("sasl.oauthbearer.allowed.files")
         real = path.resolve()
-        if allowed is not None and not any(real.is_relative_to(Path(each).resolve()) for each in allowed):
+        if allowed is not None and not any(real.is_relative_to(Path(folder).resolve()) for folder in allowed):
             raise ConfigError(f"{key} names {path}, which sasl.oauthbearer.allowed.files does not list")
 
     def _allowed(self, key: str) -> list[str] | None:
         text = self._properties.get(key)
-        return None if text is None else [each.strip() for each in text.split(",") if each.strip()]
+        return None if text is None else [part.strip() for part in text.split(",") if part.strip()]
 
     def _trusted(self) -> StoreSource | None:
         """Return the trust store for the server of the signing keys, from options with the names of listeners' keys."""

@@ -89,7 +89,7 @@ class _Listener:
 
     def config(self) -> SaslConfig:
         key, text = self._find("sasl.enabled.mechanisms")
-        names = [each.strip() for each in text.split(",") if each.strip()]
+        names = [part.strip() for part in text.split(",") if part.strip()]
         if not names:
             raise ConfigError(
                 f"sasl.enabled.mechanisms is missing: the listener {self._name} asks for a login; there are "

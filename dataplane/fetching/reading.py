@@ -238,8 +238,8 @@ class FetchReader:
                     self._replicas.found_damaged(replica, error)
                 raise
             data.aborted_transactions = [
-                AbortedTransaction(producer_id=one.producer_id, first_offset=one.first_offset)
-                for one in aborted
+                AbortedTransaction(producer_id=transaction.producer_id, first_offset=transaction.first_offset)
+                for transaction in aborted
             ]
         outcome.size = records.size
         found.size += records.size

@@ -71,22 +71,22 @@ class AclList:
 
     async def _reach(self, kind: int, answer: DescribeAclsResponse) -> Reach:
         pattern = self._patterns[kind]
-        names = [each.resource_name for each in answer.resources if each.resource_type == kind]
+        names = [resource.resource_name for resource in answer.resources if resource.resource_type == kind]
         return Reach(pattern.regex, set(await matching(pattern, names)))
 
     def _readable(self, answer: DescribeAclsResponse) -> Iterator[Acl]:
         for resource in answer.resources:
             if resource.resource_type not in self._patterns or self._is_of_this_cluster(resource):
                 continue
-            for one in resource.acls:
+            for described in resource.acls:
                 acl = Acl(
                     resource.resource_type,
                     resource.resource_name,
                     resource.pattern_type,
-                    one.principal,
-                    one.host,
-                    one.operation,
-                    one.permission_type,
+                    described.principal,
+                    described.host,
+                    described.operation,
+                    described.permission_type,
                 )
                 # A source of a later version may have ACLs that this cluster cannot represent.
                 with suppress(KafkaError):

@@ -158,7 +158,7 @@ def _planned(ours: DescribedLineage, theirs: DescribedLineage) -> PlannedPartiti
 
 
 def _pairs(epochs: Iterable[SourceEpoch]) -> list[tuple[int, int]]:
-    return [(one.epoch, one.start_offset) for one in epochs]
+    return [(entry.epoch, entry.start_offset) for entry in epochs]
 
 
 def _by_index(topic: LineageTopic, count: int, where: str) -> Mapping[int, DescribedLineage]:

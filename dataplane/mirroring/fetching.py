@@ -309,7 +309,7 @@ class SourceFetcher:
         leaderships = {copy.key: copy.source_leadership for copy in copies}
         # A source fills its answer in the order of the request. The longest waiting copy comes first, so each copy gets
         # its turn.
-        wanted = [(copy, copy.log_end) for copy in sorted(copies, key=lambda one: one.fetched_s)]
+        wanted = [(copy, copy.log_end) for copy in sorted(copies, key=lambda waiting: waiting.fetched_s)]
         answer = await self._answered(
             copies, self._loop.create_task(self._ask_for(wanted, self._wait_ms(copies)))
         )

@@ -83,7 +83,7 @@ class GroupOffsets:
         copies = self._copies()
         for broker_id in broker_ids:
             listed = await self._source.ask(broker_id, ListGroupsRequest())
-            matched = await matching(self._pattern, [one.group_id for one in listed.groups])
+            matched = await matching(self._pattern, [group.group_id for group in listed.groups])
             names = [group_id for group_id in matched if self._commits.takes(group_id)]
             for some in pieces(names, GROUPS_AT_ONCE):
                 for group_id, offsets in (await self._offsets(broker_id, some)).items():

@@ -95,4 +95,4 @@ def mirror_families(image: ClusterImage, mirrors: Mirrors) -> Iterator[Family]:
     cuts = {name: image.mirror_cuts.of(name).newest_whole(image.copies_of(name)) for name in mirrors.links}
     ages = [((name,), max(0, wall_ms() - cut.time_ms)) for name, cut in cuts.items() if cut is not None]
     yield Family(MIRROR_CUT_AGE, ages)
-    yield Family(MIRROR_REACHED, [((name,), int(one)) for name, one in reached.items()])
+    yield Family(MIRROR_REACHED, [((name,), int(is_reached)) for name, is_reached in reached.items()])

@@ -101,7 +101,7 @@ class MirrorLink:
 
     def follow(self, partitions: Iterable[Partition]) -> None:
         """Copy these partitions: all of this mirror that this broker leads."""
-        led = {(one.topic, one.index): one for one in partitions}
+        led = {(partition.topic, partition.index): partition for partition in partitions}
         for key in self._copies.keys() - led.keys():
             del self._copies[key]
         is_new = False
@@ -127,7 +127,7 @@ class MirrorLink:
     @property
     def looks_after_topics(self) -> bool:
         """True if this broker is the single one that maintains the list of topics."""
-        usable = sorted(one.broker_id for one in self._quorum.image.brokers.values() if one.usable)
+        usable = sorted(broker.broker_id for broker in self._quorum.image.brokers.values() if broker.usable)
         return bool(usable) and usable[crc32(self.mirror.name.encode()) % len(usable)] == self._broker_id
 
     def _led_by(self, source_leader: int) -> Iterator[Copy]:
@@ -161,12 +161,12 @@ class MirrorLink:
             None if is_ours else sorted({source_name(topic) for topic, _ in self._copies})
         )
         self._check_cluster(metadata)
-        self._source_brokers = [one.node_id for one in metadata.brokers]
+        self._source_brokers = [broker.node_id for broker in metadata.brokers]
         self._place(metadata)
         if is_ours:
             await self.topic_list.bring_up_to_date(metadata)
         if self._groups is not None:
-            await self._groups.bring_up_to_date([one.node_id for one in metadata.brokers])
+            await self._groups.bring_up_to_date([broker.node_id for broker in metadata.brokers])
         if is_ours and self._acls is not None:
             await self._acls.bring_up_to_date(metadata.brokers[0].node_id)
 

@@ -148,7 +148,9 @@ class Mirrors:
         for name, link in list(self.links.items()):
             if active.get(name) != link.mirror:
                 self._end(self.links.pop(name))
-        self._refused = {name: one for name, one in self._refused.items() if active.get(name) == one[0]}
+        self._refused = {
+            name: refusal for name, refusal in self._refused.items() if active.get(name) == refusal[0]
+        }
         for name in active.keys() - self.links.keys() - self._refused.keys():
             self._begin(active[name])
 

@@ -199,7 +199,7 @@ class OffsetTakeover:
         ahead = {
             group_id
             for group_id in shard.offsets.groups()
-            if any(one.mirror == mirror for one in shard.offsets.of_group(group_id).values())
+            if any(committed.mirror == mirror for committed in shard.offsets.of_group(group_id).values())
         }
         for some in pieces(sorted(groups | ahead), GROUPS_AT_ONCE):
             changes = [
@@ -228,7 +228,7 @@ class OffsetTakeover:
             for key, committed in ours.items()
             if key not in known or (known[key].offset, known[key].mirror) != (committed.offset, "")
         }
-        gone = [key for key, one in known.items() if one.mirror == mirror and key not in ours]
+        gone = [key for key, committed in known.items() if committed.mirror == mirror and key not in ours]
         if news:
             await commit(shard, group_id, news)
         if gone and self.is_withheld(group_id, index):

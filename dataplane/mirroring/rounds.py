@@ -145,16 +145,18 @@ class CutRounds:
         if monotonic_ms() < self._retry_ms.get(broker_id, 0):
             return
         cuts = self._quorum.image.mirror_cuts.of(self._mirror.name)
-        for one in cuts.rounds:
+        for cut_round in cuts.rounds:
             asked = [
                 copy
                 for copy in copies
-                if one.number not in copy.cuts
+                if cut_round.number not in copy.cuts
                 and copy.fetched_epoch == copy.source_epoch
                 and copy.source_topic_id != ZERO_UUID
-                and cuts.offset((copy.partition.topic_id, copy.partition.index), one.number) is None
+                and cuts.offset((copy.partition.topic_id, copy.partition.index), cut_round.number) is None
             ]
-            if asked and not await self._ask(broker_id, one.number, one.cut, one.metadata_offset, asked):
+            if asked and not await self._ask(
+                broker_id, cut_round.number, cut_round.cut, cut_round.metadata_offset, asked
+            ):
                 self._retry_ms[broker_id] = monotonic_ms() + RETRY_MS
                 return
 

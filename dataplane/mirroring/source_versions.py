@@ -51,8 +51,8 @@ async def versions_at(
         told.next_offset,
         told.is_whole,
         [
-            MirroredAppVersion(transactional_id=one.transactional_id, app_version=one.app_version)
-            for one in told.versions
+            MirroredAppVersion(transactional_id=version.transactional_id, app_version=version.app_version)
+            for version in told.versions
         ],
     )
 

@@ -21,10 +21,10 @@ async def topic_histories(source: SourceCluster, topics: str) -> dict[str, Linea
     """Return the history of all matching topics, merged from all brokers of the source, by name. Raises KafkaError if
     no broker answers."""
     metadata = await source.metadata([])
-    asked = [_ask(source, one.node_id, topics) for one in metadata.brokers]
+    asked = [_ask(source, broker.node_id, topics) for broker in metadata.brokers]
     answers = await asyncio.gather(*asked, return_exceptions=True)
-    told = [one.topics for one in answers if isinstance(one, DescribeLineagesResponse)]
-    failures = [one for one in answers if isinstance(one, BaseException)]
+    told = [answer.topics for answer in answers if isinstance(answer, DescribeLineagesResponse)]
+    failures = [answer for answer in answers if isinstance(answer, BaseException)]
     if not told and failures:
         raise failures[0]
     return merged(told)

@@ -153,7 +153,7 @@ class TopicList:
             source_topic_id=topic.topic_id,
             partitions=len(topic.partitions),
             replication_factor=max(
-                self._replication_factor, *(len(one.replica_nodes) for one in topic.partitions)
+                self._replication_factor, *(len(part.replica_nodes) for part in topic.partitions)
             ),
             configs=[NewTopicConfig(name=key, value=value) for key, value in sorted(settings.items())],
         )

@@ -67,7 +67,7 @@ class FairTurns(Generic[_Item]):
         waiting = [client for client in self._clients.values() if client.waiting]
         if not waiting:
             return None
-        client = min(waiting, key=lambda each: each.spent_s)
+        client = min(waiting, key=lambda candidate: candidate.spent_s)
         self._now_s = max(self._now_s, client.spent_s)
         self.waiting -= 1
         return client.take()

@@ -115,7 +115,7 @@ class IsrUpkeep:
         if leader is None:
             return
         in_sync, brokers = leader.in_sync.maximal, self._host.brokers
-        for broker_id in [one for one in leader.followers if one not in in_sync]:
+        for broker_id in [follower_id for follower_id in leader.followers if follower_id not in in_sync]:
             broker = brokers.get(broker_id)
             if broker is not None and not broker.fenced:
                 self._sessions.offer(broker_id, (partition.topic_id, partition.index))

@@ -119,6 +119,6 @@ def rebuild_with(quorum: Quorum, broker_id: int) -> Rebuild:
             partitions=[OfflineReplica(topic_id=topic_id, partition=index) for topic_id, index in keys],
         )
         result = await quorum.submit(command)
-        return [(one.topic_id, one.partition) for one in result.renewed]
+        return [(replica.topic_id, replica.partition) for replica in result.renewed]
 
     return renew

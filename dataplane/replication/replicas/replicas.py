@@ -273,7 +273,9 @@ class Replicas:
                 if partition.leader is not None:
                     partition.leader.brokers = image.brokers
         if delta.removed_topics:
-            for gone in [one for key, one in self._by_key.items() if key[0] in delta.removed_topics]:
+            for gone in [
+                partition for key, partition in self._by_key.items() if key[0] in delta.removed_topics
+            ]:
                 self._remove(gone, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
                 self.unwritable.discard((gone.topic_id, gone.index))
             for lost in [key for key in self.offline if key[0] in delta.removed_topics]:
@@ -527,7 +529,9 @@ class Replicas:
     def checkpoint_high_watermarks(self) -> None:
         """Write the high watermarks to disk, with which a restart begins."""
         moved = filter(self.holds, self._watermarks_moved.take())
-        self._logs.checkpoint_high_watermarks({(one.topic, one.index): one.high_watermark for one in moved})
+        self._logs.checkpoint_high_watermarks(
+            {(partition.topic, partition.index): partition.high_watermark for partition in moved}
+        )
 
     async def close(self) -> None:
         """Stop following and leading. Logs remain open; their owner closes them."""
