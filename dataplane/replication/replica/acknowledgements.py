@@ -12,7 +12,7 @@ from ....protocol.errors import ErrorCode
 Acknowledged = Callable[[ErrorCode], None]
 _Waiting = deque[tuple[int, Acknowledged]]
 
-_NOBODY: Final = _Waiting()
+_NO_CALLBACKS: Final = _Waiting()
 """The empty queue shared by all replicas without waiting callbacks; it must stay empty. A deque takes 0.8 KB, and
 brokers have thousands of such replicas."""
 
@@ -23,7 +23,7 @@ class Acknowledgements:
     __slots__ = ("_waiting",)
 
     def __init__(self) -> None:
-        self._waiting = _NOBODY
+        self._waiting = _NO_CALLBACKS
 
     def __bool__(self) -> bool:
         return bool(self._waiting)
@@ -31,7 +31,7 @@ class Acknowledgements:
     def wait(self, offset: int, done: Acknowledged) -> None:
         """Call `done` once the high watermark reaches `offset`. It must not have reached it yet."""
         waiting = self._waiting
-        if waiting is _NOBODY:
+        if waiting is _NO_CALLBACKS:
             waiting = self._waiting = _Waiting()
         if not waiting or waiting[-1][0] <= offset:
             waiting.append((offset, done))
@@ -48,7 +48,7 @@ class Acknowledgements:
 
     def failed(self, error: ErrorCode) -> None:
         """Call all callbacks with an error: their outcome is unknown."""
-        waiting, self._waiting = self._waiting, _NOBODY
+        waiting, self._waiting = self._waiting, _NO_CALLBACKS
         for _, done in waiting:
             done(error)
 
