@@ -405,13 +405,13 @@ def _session_config(config: BrokerConfig, foundation: Foundation, incarnation: b
         incarnation=incarnation,
         listeners=tuple(
             BrokerListener(
-                name=told.name,
-                host=told.advertised_host,
-                port=told.advertised_port or bound[told.name],
-                security_protocol=told.security_protocol,
+                name=listener.name,
+                host=listener.advertised_host,
+                port=listener.advertised_port or bound[listener.name],
+                security_protocol=listener.security_protocol,
             )
-            for told in config.listeners
-            if told.is_advertised
+            for listener in config.listeners
+            if listener.is_advertised
         ),
         previous_broker_epoch=foundation.logs.previous_broker_epoch,
         rack=config.rack,

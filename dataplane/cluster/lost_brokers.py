@@ -47,8 +47,8 @@ class LostBrokers:
 
     async def settled(self) -> None:
         """Return once the new state of all brokers lost now is known, or their time is over."""
-        for told, _ in list(self._news.values()):
-            await told.wait()
+        for news, _ in list(self._news.values()):
+            await news.wait()
 
     def close(self) -> None:
         """End all waits."""
@@ -56,6 +56,6 @@ class LostBrokers:
             self._settle(broker_id)
 
     def _settle(self, broker_id: int) -> None:
-        told, timer = self._news.pop(broker_id)
+        news, timer = self._news.pop(broker_id)
         timer.cancel()
-        told.set()
+        news.set()

@@ -251,8 +251,8 @@ def _listeners(read: _Reader) -> tuple[ListenerConfig, ...]:
     if not bound:
         raise ConfigError("listeners names no listener for clients")
     _check_apart(bound)
-    told = read.text("advertised.listeners", "")
-    advertised = read.addresses("advertised.listeners", told) if told else bound
+    text = read.text("advertised.listeners", "")
+    advertised = read.addresses("advertised.listeners", text) if text else bound
     unknown = sorted(set(advertised) - set(bound))
     if unknown:
         raise ConfigError(f"advertised.listeners: {unknown[0]} is not among the listeners {sorted(bound)}")
@@ -330,14 +330,14 @@ def _check_apart(bound: Mapping[str, tuple[str, int]]) -> None:
 
 def _security_protocols(read: _Reader, names: Iterable[str]) -> dict[str, SecurityProtocol]:
     """Return the protocol of each listener. A listener without an entry in the map has the name of its protocol."""
-    told = mapped_protocols(read.properties)
+    mapped = mapped_protocols(read.properties)
     found: dict[str, SecurityProtocol] = {}
     for name in names:
-        if name not in told and name not in _PROTOCOLS:
+        if name not in mapped and name not in _PROTOCOLS:
             raise ConfigError(
                 f"{PROTOCOL_MAP}: it has no protocol for the listener {name}; there are {', '.join(_PROTOCOLS)}"
             )
-        found[name] = told[name] if name in told else SecurityProtocol(name)
+        found[name] = mapped[name] if name in mapped else SecurityProtocol(name)
     return found
 
 

@@ -162,13 +162,13 @@ def _pairs(epochs: Iterable[SourceEpoch]) -> list[tuple[int, int]]:
 
 
 def _by_index(topic: LineageTopic, count: int, where: str) -> Mapping[int, DescribedLineage]:
-    told = {part.partition: part for part in topic.partitions if not part.error_code}
-    missing = [index for index in range(count) if index not in told]
+    described = {part.partition: part for part in topic.partitions if not part.error_code}
+    missing = [index for index in range(count) if index not in described]
     if missing:
         raise KafkaError(
             ErrorCode.LEADER_NOT_AVAILABLE, f"no leader of {topic.name}-{missing[0]} {where} tells of its log"
         )
-    return told
+    return described
 
 
 def merged(answers: Iterable[Iterable[LineageTopic]]) -> dict[str, LineageTopic]:
@@ -190,10 +190,13 @@ def merged(answers: Iterable[Iterable[LineageTopic]]) -> dict[str, LineageTopic]
                 )
             if known is None or topic.partition_count > known.partition_count:
                 found[topic.name] = topic
-            told = partitions.setdefault(topic.name, {})
+            described = partitions.setdefault(topic.name, {})
             for part in topic.partitions:
-                if part.partition not in told or told[part.partition].leader_epoch < part.leader_epoch:
-                    told[part.partition] = part
+                if (
+                    part.partition not in described
+                    or described[part.partition].leader_epoch < part.leader_epoch
+                ):
+                    described[part.partition] = part
     for name, topic in found.items():
         topic.partitions = [part for _, part in sorted(partitions[name].items())]
     return dict(sorted(found.items()))

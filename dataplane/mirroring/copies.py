@@ -24,7 +24,7 @@ class SourceLeadership(NamedTuple):
 
 
 @dataclass(slots=True)
-class ToldCut:
+class ReportedCut:
     """The offset at which a leader of the source cuts a partition."""
 
     offset: int
@@ -61,7 +61,7 @@ class Copy:
     """Reason why nothing can be fetched at the moment; empty if there is none."""
     fetched_epoch: int = NEVER
     """Leader epoch of the source in which the latest fetch was answered."""
-    cuts: dict[int, ToldCut] = field(default_factory=dict)
+    cuts: dict[int, ReportedCut] = field(default_factory=dict)
     """Cuts that were not reported to the quorum yet, by number of the round."""
 
     @property
@@ -118,9 +118,9 @@ class Copy:
         if source_epoch != self.source_epoch:
             return
         self.fetched_epoch = source_epoch
-        self.cuts = {number: told for number, told in self.cuts.items() if told.source_epoch == source_epoch}
-        for told in self.cuts.values():
-            told.is_certain = True
+        self.cuts = {number: cut for number, cut in self.cuts.items() if cut.source_epoch == source_epoch}
+        for cut in self.cuts.values():
+            cut.is_certain = True
 
     def retry_at(self, time_s: float, trouble: str) -> None:
         """Postpone the next fetch after a failure."""

@@ -117,8 +117,8 @@ def kept(copy: MirrorPartition, log_end: int) -> MirrorFault | None:
 
 
 def _diverged(first: int, end: int, reason: str) -> MirrorFault:
-    told = f"{reason}: the records at offsets {first} to {end - 1} were copied, and are not in the source any more"
-    return MirrorFault(FaultKind.DIVERGED, first, end, told)
+    message = f"{reason}: the records at offsets {first} to {end - 1} were copied, and are not in the source any more"
+    return MirrorFault(FaultKind.DIVERGED, first, end, message)
 
 
 def arrived(copy: MirrorPartition, batches: memoryview) -> Arrived:

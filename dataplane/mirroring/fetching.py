@@ -244,11 +244,11 @@ class SourceFetcher:
             topics=[OffsetForLeaderTopic(topic=topic, partitions=parts) for topic, parts in by_topic.items()],
         )
         answer = await self._source.ask(self._broker_id, request, lane=self._lane)
-        for told in answer.topics:
-            for part in told.partitions:
-                if (told.topic, part.partition) not in asked:
+        for ends in answer.topics:
+            for part in ends.partitions:
+                if (ends.topic, part.partition) not in asked:
                     continue
-                copy, led, epoch, before = asked[told.topic, part.partition]
+                copy, led, epoch, before = asked[ends.topic, part.partition]
                 if not self._still_leads(copy, led):
                     continue
                 if part.error_code:
@@ -457,7 +457,7 @@ class SourceFetcher:
             for topic in answer.topics
             for part in topic.partitions
         }
-        told = []
+        offsets = []
         for key, (copy, led) in asked.items():
             error, offset = found.get(key, (ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, -1))
             if not self._still_leads(copy, led):
@@ -465,8 +465,8 @@ class SourceFetcher:
             elif error is not ErrorCode.NONE:
                 self._failed(copy, error)
                 offset = -1
-            told.append((copy, offset))
-        return told
+            offsets.append((copy, offset))
+        return offsets
 
     def _failed(self, copy: Copy, error: ErrorCode) -> None:
         copy.retry_at(self._loop.time() + RETRY_S, f"the source answers {error.name}")

@@ -75,21 +75,21 @@ def _held(image: ClusterImage, copy: Copy) -> int | None:
 def mirror_families(image: ClusterImage, mirrors: Mirrors) -> Iterator[Family]:
     """Return the metrics of all active mirrors."""
     copies = [(name, copy) for name, link in mirrors.links.items() for copy in link.copies if copy.is_led]
-    told = [
+    answered = [
         ((name, copy.partition.topic, copy.partition.index), copy)
         for name, copy in copies
         if copy.source_high_watermark >= 0
     ]
-    yield Family(MIRROR_LAG, [(labels, copy.lag) for labels, copy in told])
-    yield Family(MIRROR_LAG_BYTES, [(labels, copy.lag_bytes) for labels, copy in told])
+    yield Family(MIRROR_LAG, [(labels, copy.lag) for labels, copy in answered])
+    yield Family(MIRROR_LAG_BYTES, [(labels, copy.lag_bytes) for labels, copy in answered])
     now_ms = monotonic_ms()
-    behind = [(labels, copy.behind_ms(now_ms)) for labels, copy in told]
+    behind = [(labels, copy.behind_ms(now_ms)) for labels, copy in answered]
     yield Family(MIRROR_BEHIND, [(labels, ms) for labels, ms in behind if ms != NEVER])
     faults = Counter(name for name, copy in copies if copy.state(image).fault is not None)
     yield Family(MIRROR_FAULTS, [((name,), faults[name]) for name in mirrors.links])
     yield Family(MIRROR_BYTES, [((name,), link.copied_bytes) for name, link in mirrors.links.items()])
     yield Family(
-        MIRROR_HELD, [(labels, held) for labels, copy in told if (held := _held(image, copy)) is not None]
+        MIRROR_HELD, [(labels, held) for labels, copy in answered if (held := _held(image, copy)) is not None]
     )
     reached = {name: not link.trouble for name, link in mirrors.links.items()}
     cuts = {name: image.mirror_cuts.of(name).newest_whole(image.copies_of(name)) for name in mirrors.links}

@@ -73,24 +73,24 @@ class OwnGroups:
 
 async def commit(shard: Shard, group_id: str, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
     """Commit offsets of a group without members. Raises KafkaError."""
-    told: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
+    result: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
     shard.commit(
-        group_id, "", None, -1, offsets, lambda outcome: None if told.done() else told.set_result(outcome)
+        group_id, "", None, -1, offsets, lambda outcome: None if result.done() else result.set_result(outcome)
     )
-    outcome = await told
+    outcome = await result
     if outcome is not ErrorCode.NONE:
         raise KafkaError(outcome, f"offsets of group {group_id} cannot be committed")
 
 
 async def forget(shard: Shard, group_id: str, partitions: Sequence[TopicPartition]) -> None:
     """Remove offsets of a group without members. Raises KafkaError."""
-    told: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
+    result: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
 
     def done(outcome: ErrorCode, _consumed: frozenset[str]) -> None:
-        if not told.done():
-            told.set_result(outcome)
+        if not result.done():
+            result.set_result(outcome)
 
     shard.delete_offsets(group_id, partitions, done)
-    outcome = await told
+    outcome = await result
     if outcome is not ErrorCode.NONE:
         raise KafkaError(outcome, f"offsets of group {group_id} cannot be removed")

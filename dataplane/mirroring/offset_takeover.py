@@ -152,8 +152,8 @@ class OffsetTakeover:
         of_groups = found.committed(wanted.__contains__, copied_offset(image, mirror))
         for group_id, of_group in of_groups:
             offsets += mirrored_offsets(group_id, of_group)
-        told = list(pieces(offsets, OFFSETS_AT_ONCE)) or [[]]
-        for number, some in enumerate(told, 1):
+        batches = list(pieces(offsets, OFFSETS_AT_ONCE)) or [[]]
+        for number, some in enumerate(batches, 1):
             await self._quorum.submit(
                 TellMirrorOffsets(
                     broker_id=self._broker_id,
@@ -161,7 +161,7 @@ class OffsetTakeover:
                     partition=partition.index,
                     leader_epoch=leader_epoch,
                     offsets=list(some),
-                    is_last=number == len(told),
+                    is_last=number == len(batches),
                 )
             )
 

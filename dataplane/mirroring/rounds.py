@@ -25,7 +25,7 @@ from ...protocol.messages.mirror_commands import AnnounceMirrorCut, ReachedCut, 
 from ...protocol.wire.schema import ZERO_UUID
 from ..quorum.access import Quorum
 from ..runtime.clocks import monotonic_ms, wall_ms
-from .copies import Copy, ToldCut
+from .copies import Copy, ReportedCut
 from .source import SourceCluster
 from .source_versions import SourceVersions, versions_at
 from .topic_list import TopicList
@@ -179,7 +179,7 @@ class CutRounds:
         for copy, epoch in zip(copies, epochs, strict=True):
             offset = offsets.get((copy.source_topic_id, copy.partition.index))
             if offset is not None and copy.source_epoch == epoch:
-                copy.cuts[number] = ToldCut(offset, epoch)
+                copy.cuts[number] = ReportedCut(offset, epoch)
         return len(offsets) == len(copies)
 
     # ------------------------------------------------------------ telling the quorum
@@ -188,11 +188,11 @@ class CutRounds:
         """Report the cuts that copies have reached: all in-sync replicas have every record below the cut. Raises
         KafkaError."""
         found = [
-            (copy, number, told)
+            (copy, number, cut)
             for copy in copies
             if copy.cuts and copy.is_led
-            for number, told in copy.cuts.items()
-            if told.is_certain and copy.partition.high_watermark >= told.offset
+            for number, cut in copy.cuts.items()
+            if cut.is_certain and copy.partition.high_watermark >= cut.offset
         ]
         if not found:
             return
@@ -204,14 +204,14 @@ class CutRounds:
                     partition=copy.partition.index,
                     leader_epoch=copy.leader_epoch,
                     number=number,
-                    offset=told.offset,
+                    offset=cut.offset,
                 )
-                for copy, number, told in found
+                for copy, number, cut in found
             ],
         )
         await self._quorum.submit(command)
-        for copy, number, told in found:
-            if copy.cuts.get(number) is told:
+        for copy, number, cut in found:
+            if copy.cuts.get(number) is cut:
                 del copy.cuts[number]
 
 

@@ -32,8 +32,8 @@ async def versions_at(
     """
     request = ListAppVersionsRequest(cut=cut, told_offset=told_offset)
     try:
-        told = await source.ask(broker, request, lane=lane, timeout_ms=timeout_ms)
-        code, message = ErrorCode.of(told.error_code), told.error_message or ""
+        answer = await source.ask(broker, request, lane=lane, timeout_ms=timeout_ms)
+        code, message = ErrorCode.of(answer.error_code), answer.error_message or ""
     except KafkaError as error:
         code, message = error.code, error.message
     if code is not ErrorCode.NONE:
@@ -41,18 +41,18 @@ async def versions_at(
             ErrorCode.INVALID_REQUEST,
             f"the source does not tell application versions: {_why(code, message)}",
         )
-    if len(told.versions) > IDS_MAX:
+    if len(answer.versions) > IDS_MAX:
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,
-            f"the source has application versions of {len(told.versions)} transactional ids, more than {IDS_MAX}",
+            f"the source has application versions of {len(answer.versions)} transactional ids, more than {IDS_MAX}",
         )
     return SourceVersions(
         told_offset,
-        told.next_offset,
-        told.is_whole,
+        answer.next_offset,
+        answer.is_whole,
         [
             MirroredAppVersion(transactional_id=version.transactional_id, app_version=version.app_version)
-            for version in told.versions
+            for version in answer.versions
         ],
     )
 

@@ -23,11 +23,11 @@ async def topic_histories(source: SourceCluster, topics: str) -> dict[str, Linea
     metadata = await source.metadata([])
     asked = [_ask(source, broker.node_id, topics) for broker in metadata.brokers]
     answers = await asyncio.gather(*asked, return_exceptions=True)
-    told = [answer.topics for answer in answers if isinstance(answer, DescribeLineagesResponse)]
+    described = [answer.topics for answer in answers if isinstance(answer, DescribeLineagesResponse)]
     failures = [answer for answer in answers if isinstance(answer, BaseException)]
-    if not told and failures:
+    if not described and failures:
         raise failures[0]
-    return merged(told)
+    return merged(described)
 
 
 async def copies_of_cluster(

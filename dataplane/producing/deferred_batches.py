@@ -276,8 +276,8 @@ class Deferred:
             answers[position] = self._append(partition, place.partition_index, outcome)
         except KafkaError as error:
             self._failed = True
-            told = in_version(error, self._request.api_version)
-            answers[position] = failure(place.partition_index, told, partition)
+            answered = in_version(error, self._request.api_version)
+            answers[position] = failure(place.partition_index, answered, partition)
         except TakesLong:
             # The batch was recognised as a duplicate, and no longer is; the producer may send it again.
             self._failed = True

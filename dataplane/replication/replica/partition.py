@@ -465,9 +465,11 @@ class Partition:
 
     def high_watermark_at(self, offset: int) -> asyncio.Future[ErrorCode]:
         """Return a future with the outcome of `on_high_watermark`."""
-        told: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
-        self.on_high_watermark(offset, lambda outcome: None if told.done() else told.set_result(outcome))
-        return told
+        reached: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
+        self.on_high_watermark(
+            offset, lambda outcome: None if reached.done() else reached.set_result(outcome)
+        )
+        return reached
 
     def fetched_by(self, broker_id: int, broker_epoch: int, offset: int) -> None:
         """Take a follower's fetch from `offset` in this leader epoch. Its log agrees with this log below the offset."""

@@ -378,9 +378,9 @@ class Replicas:
         if partition.leader is not None or partition.follower is not None:
             self._retire(partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
-    def _retire(self, partition: Partition, told: ErrorCode) -> None:
+    def _retire(self, partition: Partition, error: ErrorCode) -> None:
         led = partition.leader is not None
-        partition.retire(told)
+        partition.retire(error)
         if led:
             self._listeners.resigned(partition)
 
@@ -432,11 +432,11 @@ class Replicas:
             self._remove(reassigned, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         self._not_offline(key)
 
-    def _remove(self, partition: Partition, told: ErrorCode) -> None:
-        """Delete the replica. Waiting callers get the error `told`, which makes them look elsewhere or give up."""
+    def _remove(self, partition: Partition, error: ErrorCode) -> None:
+        """Delete the replica. Waiting callers get `error`, which makes them look elsewhere or give up."""
         if self._by_key.pop((partition.topic_id, partition.index), None) is None:
             return
-        self._forget(partition, told)
+        self._forget(partition, error)
         self.making.removals.add(partition.topic, partition.topic_id, partition.index)
 
     def failed(self, partition: Partition, error: Exception) -> None:
