@@ -39,7 +39,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ImageChanges:
-    """Passes each change to the parts, and elections to the parts that keep state of led partitions."""
+    """The distributor of each change to the parts, and of elections to the parts that keep state of led partitions."""
 
     config: BrokerConfig
     gate: ImageGate

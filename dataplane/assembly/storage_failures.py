@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 
 class StorageFailures:
-    """Takes the replicas of a failed folder offline. After the failure of the last folder it ends this process by a
+    """The handler of failed folders, which takes their replicas offline. After the failure of the last folder it ends this process by a
     signal."""
 
     def __init__(self, logs: LogStore, replicas: Replicas, image: Callable[[], ClusterImage]) -> None:

@@ -32,7 +32,7 @@ _CLIENT_ID_AT: Final = 8
 
 
 class FollowerFetches:
-    """Passes fetches of followers to their sessions, and sends the answers."""
+    """A dispatcher that passes fetches of followers to their sessions, and sends the answers."""
 
     def __init__(self, sessions: FollowerSessions, cold_reads: ColdReads) -> None:
         self._sessions = sessions

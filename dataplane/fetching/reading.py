@@ -85,7 +85,7 @@ class Round:
 
 
 class FetchReader:
-    """Reads from leaders on this broker, and from followers for clients that support it (KIP-392)."""
+    """A reader of leaders on this broker, and of followers for clients that support it (KIP-392)."""
 
     def __init__(self, replicas: Replicas, selector: Selector | None, max_bytes: int) -> None:
         self._replicas = replicas

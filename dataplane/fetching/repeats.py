@@ -247,7 +247,7 @@ class TailFetch:
 
 
 class FetchRepeats:
-    """Sets shortcuts on connections. `max_bytes` is fetch.max.bytes.
+    """The shortcuts that this broker sets on connections. `max_bytes` is fetch.max.bytes.
 
     `park` is the purgatory's method. A fetch passed to `remember` is abandoned when its connection closes, unless
     `forget` is called first. `answer_now` has the handler answer a frame with the records available.

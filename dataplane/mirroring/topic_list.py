@@ -40,7 +40,7 @@ TOPICS_AT_ONCE: Final = 100
 OFFSETS_STAY_MS: Final = 3_600_000
 """Minimum time for which an offset remains in the copy of the offsets topic after a newer one was committed."""
 _DEFAULT_CONFIG: Final = 5
-"""DescribeConfigs' code for a value that nobody has set."""
+"""DescribeConfigs' code for a value that no user has set."""
 _NEEDS_SETTINGS: Final = (
     "the mirror's user needs DESCRIBE_CONFIGS on it at the source, to know how long records stay"
 )

@@ -267,7 +267,7 @@ class Replicas:
             return
         self.image = image
         if image.brokers is not self._known_brokers:
-            # A snapshot of the feed has a table of its own, even if the image remains the same object.
+            # A snapshot of the feed has a separate table, even if the image remains the same object.
             self._known_brokers = image.brokers
             for partition in self._by_key.values():
                 if partition.leader is not None:

@@ -35,7 +35,7 @@ class Reports(Generic[_Said]):
         self._reporting: asyncio.Task[None] | None = None
 
     def add(self, keys: Iterable[PartitionKey], said: _Said) -> None:
-        """Report this about the replicas, in place of an earlier report that has not arrived."""
+        """Report `said` about the replicas, in place of an earlier report that has not arrived."""
         for key in keys:
             self._due.pop(key, None)
             self._due[key] = said
