@@ -19,8 +19,10 @@ logger = logging.getLogger(__name__)
 
 
 class StorageFailures:
-    """The handler of failed folders, which takes their replicas offline. After the failure of the last folder it ends this process by a
-    signal."""
+    """The handler of failed folders, which takes their replicas offline.
+
+    After the failure of the last folder it ends this process by a signal.
+    """
 
     def __init__(self, logs: LogStore, replicas: Replicas, image: Callable[[], ClusterImage]) -> None:
         self.fatal: StorageUnusable | None = None
