@@ -41,7 +41,9 @@ def test_imports_of_every_kind_are_read() -> None:
     graph = import_graph()
     assert "ottla.protocol.errors" in graph["ottla.client.failures"]  # relative
     assert "ottla.version" in graph["ottla"]  # by the full name
-    assert "ottla.dataplane.log.partition_log" in graph["ottla.dataplane.log.clean_shutdown"]  # for types alone
+    assert (
+        "ottla.dataplane.log.partition_log" in graph["ottla.dataplane.log.clean_shutdown"]
+    )  # for types alone
     assert "ottla.protocol.nearest" in graph["ottla"]  # in a function
     assert "ottla.protocol.errors" in graph["ottla.protocol.records._record_codec"]  # from C
     assert all(imported <= modules().keys() for imported in graph.values())

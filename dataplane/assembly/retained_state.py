@@ -14,7 +14,7 @@ from ...protocol.credentials.delegation_tokens import RENEWERS_MAX, TOKENS_MAX
 from ..fetching.sessions import FETCH_SESSION_BYTES_MAX
 from ..groups.memory import GROUP_BYTES_MAX, OFFSET_BYTES_MAX, SUBSCRIPTION_BYTES_MAX
 from ..log.producers.producer_state import PRODUCERS_MAX
-from ..producing.deferred_batches import HELD_BYTES_MAX as FOR_TRANSACTIONS_BYTES_MAX
+from ..producing.admission import HELD_BYTES_MAX as FOR_TRANSACTIONS_BYTES_MAX
 from ..producing.validation_queue import HELD_BYTES_MAX as FOR_VALIDATION_BYTES_MAX
 from ..quorum import metadata_room
 from ..quotas.rate_quota import MEASURES_MAX

@@ -14,45 +14,25 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from functools import partial
-from time import perf_counter
+from typing import cast
 
 from ...protocol.cluster.acls import AclOperation, AclResourceType
+from ...protocol.direct_codecs.produce_frames import (
+    SentBatch,
+    SentProduce,
+    read_produce,
+    sent_produce,
+)
 from ...protocol.errors import ErrorCode, KafkaError
-from ...protocol.messages.produce import (
-    NodeEndpoint,
-    PartitionProduceData,
-    PartitionProduceResponse,
-    ProduceRequest,
-    ProduceResponse,
-    TopicProduceData,
-    TopicProduceResponse,
-)
-from ...protocol.records.compression import Compression
-from ...protocol.records.record_batch import (
-    COMPRESSION_MASK,
-    HEADER_SIZE,
-    LOG_OVERHEAD,
-    MAGIC,
-    TRANSACTIONAL_FLAG,
-)
+from ...protocol.messages.produce import NodeEndpoint, ProduceRequest, ProduceResponse
+from ...protocol.records.record_batch import is_transactional
 from ..cluster.endpoints import LEADERSHIP_ERRORS, endpoints_of, leader_of
-from ..cluster.internal_topics import is_internal
 from ..log import AppendResult, TakesLong
+from ..producing.admission import APPEND, DEFER_TO_THREAD, Admission, TransactionalBatches
+from ..producing.answers import ALL, ProduceAnswer, answer_message, failure
 from ..producing.commit_wait import CommitWait
-from ..producing.deferred_batches import (
-    ALL,
-    BATCH_START,
-    Deferred,
-    DeferredBatch,
-    PlaceInAnswer,
-    TransactionalBatches,
-    Uncommitted,
-    failure,
-    in_version,
-    unknown_outcome,
-)
-from ..producing.fast_path import FastPath
-from ..producing.validation_queue import UNCOMPRESSED_ON_LOOP_MAX, ValidationQueue
+from ..producing.deferred_batches import Deferred, DeferredBatch
+from ..producing.validation_queue import ValidationQueue
 from ..quotas import ClientQuotas
 from ..replication.replica.partition import Partition
 from ..replication.replicas.replicas import Replicas
@@ -64,32 +44,25 @@ from ..transactions.pending_writes import PendingTransactionWrites
 
 logger = logging.getLogger(__name__)
 
-_ZSTD = Compression.ZSTD.value
-
-_ON_LOOP_S = 0.01
-"""Maximum time for which the event loop decompresses the batches of one request, which may have many; threads do the
-rest."""
-_FIRST_WITH_ZSTD = 7
 _FIRST_WITH_ENDPOINTS = 10
 _FIRST_WITH_TOPIC_IDS = 13
 
 
-def refused(message: ProduceRequest, error: KafkaError) -> ProduceResponse:
-    """Return a response with the same error for every partition of the request."""
-    return ProduceResponse(
-        responses=[
-            TopicProduceResponse(
-                name=topic.name,
-                topic_id=topic.topic_id,
-                partition_responses=[failure(data.index, error) for data in topic.partition_data],
-            )
-            for topic in message.topic_data
-        ]
+def refused(message: ProduceRequest | SentProduce, error: KafkaError) -> ProduceResponse:
+    """Return the answer that refuses every batch of a request with the same error."""
+    _, _, _, batches = sent_produce(message)
+    return answer_message(
+        [(topic, index, -1, -1, -1) for topic, index, _ in batches],
+        {position: failure(index, error) for position, (_, index, _) in enumerate(batches)},
     )
 
 
 class ProduceHandlers:
-    """Appends to the partitions that this broker leads."""
+    """Appends to the partitions that this broker leads.
+
+    One loop decides about each batch. Almost all requests are read by `read_produce` without a message; the others are
+    decoded to a message, from which `sent_produce` takes the same tuples.
+    """
 
     def __init__(
         self,
@@ -101,174 +74,161 @@ class ProduceHandlers:
     ) -> None:
         self._replicas = replicas
         self._purgatory = purgatory
-        self._transactional = TransactionalBatches(gate)
         self._quotas = quotas or ClientQuotas()
         self._validation = validation or ValidationQueue()
-        self._plain = FastPath(self, replicas, purgatory, self._quotas, self._validation, self._transactional)
+        self._transactional = TransactionalBatches(gate)
+        self._admission = Admission(self._validation, self._transactional)
 
     def close(self) -> None:
-        """Stop validating batches in threads."""
+        """Stop the threads that validate batches."""
         self._validation.close()
-
-    def take_plain(self, request: ClientRequest, frame: memoryview, offset: int) -> bool:
-        """Handle a plain request; return False if it is not plain."""
-        return self._plain.take(request, frame, offset)
 
     @handles(
         ProduceRequest,
         3,
         13,
         advertise_from=0,
-        takes_frames="take_plain",
+        reads_frames=read_produce,
         on_error=refused,
         needs=handler_asks("WRITE TransactionalId for transactional batches; WRITE Topic"),
     )
-    def produce(self, request: ClientRequest, message: ProduceRequest) -> ProduceResponse | None:
-        """Append each batch. Answer once `acks` is satisfied, or after `timeout_ms` with the results so far."""
-        acks = message.acks
-        if acks not in (ALL, 0, 1):
+    def produce(
+        self, request: ClientRequest, message: ProduceRequest | SentProduce
+    ) -> ProduceResponse | None:
+        """Append each batch. Answer once `acks` is satisfied, or after `timeout_ms` with the outcomes known then."""
+        transactional_id, acks, timeout_ms, batches = sent_produce(message)
+        if acks != ALL and acks != 1 and acks != 0:
             raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks must be -1, 0 or 1, not {acks}")
         by_id = request.api_version >= _FIRST_WITH_TOPIC_IDS
-        access = request.access
-        if access.grants is not None and message.transactional_id is not None and _has_transactional(message):
-            access.check(AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID, message.transactional_id)
-        response = ProduceResponse()
-        waiting: list[Uncommitted] = []
-        deferred: list[DeferredBatch] = []
-        validation = self._validation
-        validating = validation.waiting
-        failed = False
-        for topic in message.topic_data:
-            answers: list[PartitionProduceResponse] = []
-            if access.grants is not None and not self._may_write(access, topic, by_id=by_id):
-                failed = True
-                answers = [
-                    failure(data.index, denial(AclResourceType.TOPIC)) for data in topic.partition_data
-                ]
-                response.responses.append(
-                    TopicProduceResponse(
-                        name=topic.name, topic_id=topic.topic_id, partition_responses=answers
-                    )
-                )
+        find = self._replicas.find_by_id if by_id else self._replicas.find
+        denied = (
+            () if request.access.grants is None else self._denied(request.access, transactional_id, batches)
+        )
+        decide = self._admission.decide
+        answer = ProduceAnswer(request, acks, timeout_ms)
+        appended = answer.appended
+        deferred: list[DeferredBatch] | None = None
+        for topic, index, records in batches:
+            partition = None
+            decision = APPEND
+            try:
+                if topic in denied:
+                    raise denial(AclResourceType.TOPIC)
+                partition = find(topic, index)  # type: ignore[arg-type] # as the version says
+                if partition is None:
+                    partition = self._absent(topic, index)
+                decision = decide(partition, records, request, transactional_id, acks)
+                if decision is APPEND:
+                    first, last, append_time_ms, _, _, _ = self.append_records(partition, records, acks)  # type: ignore[arg-type] # not None: it was decided
+                    if acks == ALL and partition.high_watermark <= last:
+                        answer.waiting.append((partition, last + 1, len(appended)))
+                    appended.append((topic, index, first, append_time_ms, partition.log.log_start_offset))
+                    continue
+            except TakesLong:
+                decision = DEFER_TO_THREAD
+            except Exception as error:
+                appended.append((topic, index, -1, -1, -1))
+                refusal = as_kafka_error(error, f"a batch for {topic!r}, partition {index}")
+                answer.refuse(len(appended) - 1, refusal, partition)
                 continue
-            for data in topic.partition_data:
-                partition: Partition | None = None
-                try:
-                    partition = (
-                        self._replicas.get_by_id(topic.topic_id, data.index)
-                        if by_id
-                        else self._replicas.get(topic.name, data.index)
-                    )
-                    attributes = _check(partition, data, request.api_version)
-                    assert data.records is not None
-                    records = memoryview(data.records)
-                    if attributes & TRANSACTIONAL_FLAG:
-                        _check_transactional(message)
-                        partition.check_is_no_copy()
-                    takes_long = bool(
-                        attributes & COMPRESSION_MASK and perf_counter() - request.began_s > _ON_LOOP_S
-                    )
-                    if (
-                        takes_long
-                        or (
-                            (
-                                attributes & COMPRESSION_MASK
-                                or len(records) > UNCOMPRESSED_ON_LOOP_MAX
-                                or partition.settings.stored is not None
-                                or validating
-                            )
-                            and validation.takes(partition, records)
-                        )
-                    ) or (
-                        attributes & TRANSACTIONAL_FLAG
-                        and not self._transactional.admits(partition, records, message.transactional_id or "")
-                    ):
-                        place = PlaceInAnswer(partition, answers, len(answers))
-                        deferred.append(DeferredBatch(place, records, takes_long))
-                        answers.append(PartitionProduceResponse(index=data.index))
-                        continue
-                    answer, end = self.append(partition, data.index, records, acks)
-                    if acks == ALL and partition.high_watermark < end:
-                        waiting.append((partition, end, answer))
-                except TakesLong:
-                    assert partition is not None
-                    place = PlaceInAnswer(partition, answers, len(answers))
-                    deferred.append(DeferredBatch(place, records, takes_long=True))
-                    answer = PartitionProduceResponse(index=data.index)
-                except Exception as error:
-                    failed = True
-                    refusal = as_kafka_error(error, f"a batch for {topic.name}-{data.index}")
-                    answer = failure(data.index, in_version(refusal, request.api_version), partition)
-                answers.append(answer)
-            response.responses.append(
-                TopicProduceResponse(name=topic.name, topic_id=topic.topic_id, partition_responses=answers)
+            if deferred is None:
+                deferred = []
+            takes_long = decision is DEFER_TO_THREAD
+            deferred.append(
+                DeferredBatch(
+                    len(appended), cast(Partition, partition), cast(memoryview, records), takes_long
+                )
             )
+            appended.append((topic, index, -1, -1, -1))
         quota = self._quotas.producer
         if quota is not None and request.session.is_metered:
             size, now_ms = request.connection.frame_bytes, request.received_at * 1000
             request.throttle(quota.charge(request.session.user, request.client_id, size, now_ms))
-        if deferred:
-            rest = Deferred(self, self._transactional, request, message, response, waiting, failed)
-            rest.run(deferred, validation)
+        if deferred is not None:
+            Deferred(self, self._transactional, answer, transactional_id).run(deferred, self._validation)
             return None
-        return self.finish(request, message, response, waiting, failed)
+        return self.finish(answer)
 
-    def _may_write(self, access: Access, topic: TopicProduceData, *, by_id: bool) -> bool:
-        """Return whether the sender may write to a topic. The absence of a topic id is not secret."""
-        name = topic.name
-        if by_id:
-            known = self._replicas.image.topics_by_id.get(topic.topic_id)
-            if known is None:
-                return True
-            name = known.name
-        return access.allows(AclOperation.WRITE, AclResourceType.TOPIC, name)
+    def _absent(self, topic: str | bytes, index: int) -> Partition:
+        """Raise the KafkaError for a partition without a replica here."""
+        if isinstance(topic, bytes):
+            return self._replicas.get_by_id(topic, index)
+        return self._replicas.get(topic, index)
 
-    def finish(
-        self,
-        request: ClientRequest,
-        message: ProduceRequest,
-        response: ProduceResponse,
-        waiting: list[Uncommitted],
-        failed: bool,
-    ) -> ProduceResponse | None:
-        """Answer a request whose batches are all appended or refused.
+    def _denied(
+        self, access: Access, transactional_id: str | None, batches: Sequence[SentBatch]
+    ) -> set[str | bytes]:
+        """Return the topics that the sender may not write to. The absence of a topic with some id is no secret.
 
-        Returns the answer; None if there is none, or it comes later.
+        Raises KafkaError if the sender may not use the transactional id of its transactional batches.
         """
-        if message.acks == 0:
-            if failed:
-                logger.info("closing the connection of %s: %s", request.connection, _failures(response))
-                request.close_connection()
+        if transactional_id is not None and any(
+            records is not None and is_transactional(records) for _, _, records in batches
+        ):
+            access.check(AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID, transactional_id)
+        denied = set()
+        for topic in {topic for topic, _, _ in batches}:
+            name: str | None
+            if isinstance(topic, bytes):
+                known = self._replicas.image.topics_by_id.get(topic)
+                name = None if known is None else known.name
             else:
-                request.no_reply()
-            return None
-        if waiting:
-            deadline = request.received_at + max(0, message.timeout_ms) / 1000
-            CommitWait(waiting, self._purgatory, deadline, partial(self._committed, request, response))
-            return None
-        if failed:
-            self.add_leaders(request, response)
-        return response
+                name = topic
+            if name is not None and not access.allows(AclOperation.WRITE, AclResourceType.TOPIC, name):
+                denied.add(topic)
+        return denied
 
-    def append(
-        self,
-        partition: Partition,
-        index: int,
-        records: memoryview,
-        acks: int,
-        max_timestamp: int | None = None,
-    ) -> tuple[PartitionProduceResponse, int]:
-        """Append a batch; return the answer for acks that the append satisfies, and the offset after the batch.
+    def finish(self, answer: ProduceAnswer) -> ProduceResponse | None:
+        """Answer a request all of whose batches are appended or refused, once `acks` is satisfied.
 
-        The parameters and errors are those of `append_records`.
+        Returns the answer if it is a message and complete now. A fault of this function closes the connection: the
+        batches are appended, so that no error may be answered.
         """
-        result = self.append_records(partition, records, acks, max_timestamp)
-        return PartitionProduceResponse(
-            index=index,
-            base_offset=result.first_offset,
-            log_append_time_ms=result.append_time_ms,
-            log_start_offset=partition.log.log_start_offset,
-        ), result.last_offset + 1
+        request = answer.request
+        try:
+            if answer.acks == 0:
+                self._finish_without_answer(answer)
+                return None
+            written = answer.write()
+            if answer.waiting:
+                deadline = request.received_at + max(0, answer.timeout_ms) / 1000
+                CommitWait(
+                    answer.waiting, self._purgatory, deadline, partial(self._committed, answer, written)
+                )
+                return None
+            if written is not None:
+                request.connection.answer(request, (written,))
+                return None
+            return self._message(answer)
+        except Exception:
+            logger.exception("closing the connection of %s", request.connection)
+            request.connection.close()
+            return None
+
+    def _finish_without_answer(self, answer: ProduceAnswer) -> None:
+        request = answer.request
+        if answer.refused:
+            logger.info("closing the connection of %s: %s", request.connection, _first_failure(answer))
+            request.close_connection()
+        else:
+            request.no_reply()
+
+    def _committed(
+        self, answer: ProduceAnswer, written: bytes | None, unknown: Sequence[tuple[int, ErrorCode]]
+    ) -> None:
+        """Answer a request whose batches are committed, but for the `unknown` outcomes, given by position."""
+        if written is not None and not unknown:
+            answer.request.connection.answer(answer.request, (written,))
+            return
+        for position, error in unknown:
+            answer.leave_unknown(position, error)
+        answer.request.reply(self._message(answer))
+
+    def _message(self, answer: ProduceAnswer) -> ProduceResponse:
+        response = answer_message(answer.appended, answer.refused)
+        if answer.refused:
+            self.add_leaders(answer.request, response)
+        return response
 
     def append_records(
         self, partition: Partition, records: memoryview, acks: int, max_timestamp: int | None = None
@@ -294,17 +254,6 @@ class ProduceHandlers:
             traffic.messages_in += result.last_offset + 1 - result.first_offset
         return result
 
-    def _committed(
-        self,
-        request: ClientRequest,
-        response: ProduceResponse,
-        unknown: Sequence[tuple[PartitionProduceResponse, ErrorCode]],
-    ) -> None:
-        for answer, error in unknown:
-            unknown_outcome(answer, error)
-        self.add_leaders(request, response)
-        request.reply(response)
-
     def add_leaders(self, request: ClientRequest, response: ProduceResponse) -> None:
         """Add the present leaders to the answer, for a client that asked the wrong broker (KIP-951)."""
         if request.api_version < _FIRST_WITH_ENDPOINTS:
@@ -325,64 +274,10 @@ class ProduceHandlers:
         ]
 
 
-def _check(partition: Partition, data: PartitionProduceData, version: int) -> int:
-    """Return the attributes of the first batch. Raises KafkaError for errors that its header shows."""
-    # This runs for each request. The first letter shows that most topics are clients' topics, without a call.
-    if partition.topic[0] == "_" and is_internal(partition.topic):
-        raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"{partition.topic} is written by brokers only")
-    records = data.records
-    if not records:
-        raise KafkaError(
-            ErrorCode.INVALID_RECORD, "a produce request needs one record batch for each partition"
-        )
-    if len(records) < HEADER_SIZE:
-        return 0
-    batch_length, magic, attributes = BATCH_START.unpack_from(records)
-    if magic != MAGIC:
-        return 0
-    if HEADER_SIZE - LOG_OVERHEAD <= batch_length < len(records) - LOG_OVERHEAD:
-        raise KafkaError(
-            ErrorCode.INVALID_RECORD, "a produce request may hold one record batch for each partition"
-        )
-    if attributes & COMPRESSION_MASK == _ZSTD and version < _FIRST_WITH_ZSTD:
-        raise KafkaError(
-            ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
-            f"zstd needs Produce version {_FIRST_WITH_ZSTD} or above, the request has {version}",
-        )
-    return int(attributes)
-
-
-def _has_transactional(message: ProduceRequest) -> bool:
-    """Return whether a batch belongs to a transaction, as far as its header shows."""
-    return any(
-        data.records is not None
-        and len(data.records) >= HEADER_SIZE
-        and BATCH_START.unpack_from(data.records)[2] & TRANSACTIONAL_FLAG
-        for topic in message.topic_data
-        for data in topic.partition_data
-    )
-
-
-def _check_transactional(message: ProduceRequest) -> None:
-    if message.transactional_id is None:
-        raise KafkaError(
-            ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-            "a request with transactional batches names the transactional id",
-        )
-    if not message.transactional_id:
-        raise KafkaError(ErrorCode.INVALID_REQUEST, "a transactional id is not empty")
-    if message.acks != ALL:
-        raise KafkaError(
-            ErrorCode.INVALID_REQUIRED_ACKS, f"transactional batches need acks=all, not {message.acks}"
-        )
-
-
-def _failures(response: ProduceResponse) -> str:
-    """Return a text about the first failed partition, for the log; with acks=0 the client gets no answer."""
-    return next(
-        f"produce with acks=0 to partition {answer.index} of {topic.name or topic.topic_id.hex()!r} failed: "
-        f"{ErrorCode.of(answer.error_code).name}"
-        for topic in response.responses
-        for answer in topic.partition_responses
-        if answer.error_code
-    )
+def _first_failure(answer: ProduceAnswer) -> str:
+    """Return the text for the log about the first refused batch; with acks=0 the client gets no other word."""
+    position = min(answer.refused)
+    topic, index, _, _, _ = answer.appended[position]
+    name = topic.hex() if isinstance(topic, bytes) else topic
+    code = ErrorCode.of(answer.refused[position].error_code)
+    return f"produce with acks=0 to partition {index} of {name!r} failed: {code.name}"

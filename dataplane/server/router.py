@@ -86,16 +86,11 @@ class Router:
         try:
             client_id, offset = decode_client_id(frame, api_key, api_version)
             request = ClientRequest(connection, api_key, api_version, correlation_id, client_id, now)
-            if handler.take_frame is not None and self._authorization is None and quota is None:
-                try:
-                    if handler.take_frame(request, frame, offset):
-                        return
-                except Exception as error:
-                    # It is unknown what was done, and so what to answer.
-                    _known(handler, request, error)
-                    connection.close()
-                    return
-            message = _read(handler, frame, api_version, offset)
+            message: Any = None
+            if handler.reads_frames is not None:
+                message = handler.reads_frames(frame, offset, api_version)
+            if message is None:
+                message = _read(handler, frame, api_version, offset)
         except MalformedMessage as error:
             _close_unreadable(connection, handler, api_version, error)
             return
@@ -118,7 +113,7 @@ class Router:
             response = handler.function(request, message)
             if response is not None:
                 request.reply(response)
-            else:
+            elif request.meter is not None:
                 request.charge()
         except Exception as error:
             self._fail(handler, request, message, error)

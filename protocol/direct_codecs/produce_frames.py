@@ -12,12 +12,13 @@ from collections.abc import Sequence
 from functools import lru_cache
 from itertools import groupby
 from operator import itemgetter
-from typing import TYPE_CHECKING, Final, TypeAlias
+from typing import TYPE_CHECKING, Final, TypeAlias, cast
 
 from ..messages.headers import FIRST_FLEXIBLE
 from ..messages.produce import ProduceRequest
 from ..pure_python import PURE_PYTHON
 from ..wire.primitives import write_uvarint
+from .produce_frames_in_python import SentBatch, SentProduce
 
 if TYPE_CHECKING:
     from . import produce_frames_in_python as _frames
@@ -31,20 +32,33 @@ else:
 
 read_produce = _frames.read_produce
 
-__all__ = ["Appended", "read_produce", "write_produced"]
+__all__ = ["Appended", "SentBatch", "SentProduce", "read_produce", "sent_produce", "write_produced"]
 
 Appended: TypeAlias = tuple[str | bytes, int, int, int, int]
 """A batch that was appended: topic and partition as in the request, the base offset, the timestamp that the log gave
 the batch or -1, and the log start offset."""
 
 _FLEXIBLE: Final = FIRST_FLEXIBLE[ProduceRequest.api_key]
-_TOPIC_IDS: Final = 13
+_NO_TOPIC_ID: Final = bytes(16)
 _RECORD_ERRORS: Final = 8
 _LOG_START: Final = 5
 _HEAD = struct.Struct(">ii")
 _APPENDED = struct.Struct(">ihqqq")
 _APPENDED_WITHOUT_START_BYTES: Final = _APPENDED.size - 8
 _topic_of = itemgetter(0)
+
+
+def sent_produce(message: ProduceRequest | SentProduce) -> SentProduce:
+    """Return the content of a request in the form of `read_produce`, from a decoded message if it is one."""
+    if isinstance(message, tuple):
+        return message
+    by_id = any(data.topic_id != _NO_TOPIC_ID for data in message.topic_data)
+    batches: list[SentBatch] = [
+        (data.topic_id if by_id else data.name, partition.index, cast("memoryview | None", partition.records))
+        for data in message.topic_data
+        for partition in data.partition_data
+    ]
+    return message.transactional_id, message.acks, message.timeout_ms, batches
 
 
 def write_produced(version: int, correlation_id: int, appended: Sequence[Appended]) -> bytes:

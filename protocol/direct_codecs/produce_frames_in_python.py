@@ -15,13 +15,14 @@ BATCHES_MAX: Final = 64
 """Highest number of batches of a usual request."""
 
 
-SentBatch: TypeAlias = tuple[str | bytes, int, memoryview]
-"""A batch in a request: the topic, by name or, from version 13 on, by id; the partition; the records to append."""
-UsualProduce: TypeAlias = tuple[str | None, int, int, list[SentBatch]]
-"""A usual request: the transactional id; acks; the timeout in ms; the batches, with batches of one topic adjacent."""
+SentBatch: TypeAlias = tuple[str | bytes, int, memoryview | None]
+"""A batch in a request: the topic, by name or, from version 13 on, by id; the partition; the records to append, or None
+if an unusual request has null."""
+SentProduce: TypeAlias = tuple[str | None, int, int, list[SentBatch]]
+"""A request: the transactional id; acks; the timeout in ms; the batches, in their order."""
 
 
-def read_produce(frame: memoryview, offset: int, version: int) -> UsualProduce | None:
+def read_produce(frame: memoryview, offset: int, version: int) -> SentProduce | None:
     """Read a request of this version, whose body begins at `offset` of the frame. The records are views of the frame.
 
     Returns None for an unusual request: malformed bytes, a topic that occurs twice in a row, null in place of records,

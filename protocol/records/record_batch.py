@@ -283,3 +283,8 @@ def patch_timestamp(
     _CRC.pack_into(
         buffer, position + CRC_AT, compute_crc(buffer, position, header.batch_length + LOG_OVERHEAD)
     )
+
+
+def is_transactional(batch: Buffer) -> bool:
+    """Return whether the header of a batch names a transaction; False for a batch that is too short for a header."""
+    return len(batch) >= HEADER_SIZE and bool(batch[ATTRIBUTES_AT + 1] & TRANSACTIONAL_FLAG)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from ottla.protocol.direct_codecs import produce_frames_in_python
 from ottla.protocol.direct_codecs.produce_frames import write_produced
-from ottla.protocol.direct_codecs.produce_frames_in_python import BATCHES_MAX, UsualProduce
+from ottla.protocol.direct_codecs.produce_frames_in_python import BATCHES_MAX, SentProduce
 from ottla.protocol.messages.headers import (
     decode_request_header,
     decode_response,
@@ -72,7 +72,7 @@ def framed(message: ProduceRequest, version: int) -> tuple[memoryview, int]:
     return frame, decode_request_header(frame)[1]
 
 
-def as_message_says(frame: memoryview, offset: int, version: int) -> UsualProduce | None:
+def as_message_says(frame: memoryview, offset: int, version: int) -> SentProduce | None:
     """What is usual about a request, by its definition."""
     try:
         message = decode(ProduceRequest, frame, version, offset)
@@ -146,8 +146,8 @@ def test_the_records_are_views_of_the_frame(module: ModuleType) -> None:
 def test_what_is_not_usual_is_left_to_messages(module: ModuleType, version: int) -> None:
     one = PartitionProduceData(index=0, records=b"records")
 
-    def read(*topic_data: TopicProduceData) -> UsualProduce | None:
-        result: UsualProduce | None = module.read_produce(
+    def read(*topic_data: TopicProduceData) -> SentProduce | None:
+        result: SentProduce | None = module.read_produce(
             *framed(ProduceRequest(topic_data=[*topic_data]), version), version
         )
         return result

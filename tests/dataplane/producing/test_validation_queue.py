@@ -15,11 +15,10 @@ from unittest import mock
 
 import pytest
 
-from ottla.dataplane.handlers import produce
 from ottla.dataplane.handlers.produce import ProduceHandlers
 from ottla.dataplane.log import LogConfig
 from ottla.dataplane.log.config import StoredCompression
-from ottla.dataplane.producing import validation_queue
+from ottla.dataplane.producing import admission, validation_queue
 from ottla.dataplane.quotas import ClientQuotas, RequestMeter
 from ottla.dataplane.server import HandlerTable, Server
 from ottla.protocol.errors import ErrorCode
@@ -347,7 +346,7 @@ async def test_a_large_duplicate_is_acknowledged_whatever_has_changed(tmp_path: 
 
 
 async def test_a_request_that_has_taken_its_time_goes_on_in_threads(tmp_path: Path) -> None:
-    with mock.patch.object(produce, "_ON_LOOP_S", -1.0):
+    with mock.patch.object(admission, "_ON_LOOP_S", -1.0):
         async with running(tmp_path) as bench:
             for number in range(6):
                 codec = Compression.ZSTD if number % 2 else Compression.NONE

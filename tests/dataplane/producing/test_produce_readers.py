@@ -1,4 +1,4 @@
-"""A plain request is answered as it would be by way of messages, and leaves the same log behind."""
+"""A request that is read without a message gets the same answer, and leaves the same log, as with a message."""
 
 from __future__ import annotations
 
@@ -6,16 +6,18 @@ import asyncio
 import contextlib
 import random
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from ottla.dataplane.handlers.produce import ProduceHandlers
 from ottla.dataplane.log.produced import ProducedBatches
-from ottla.dataplane.producing.fast_path import FastPath
-from ottla.dataplane.server import ClientRequest, HandlerTable, Server
+from ottla.dataplane.server import HandlerTable, Server
+from ottla.dataplane.server.handler import Handler
 from ottla.dataplane.transactions.pending_writes import PendingTransactionWrites
 from ottla.protocol.cluster.transaction_table import TransactionTable, by_topic
+from ottla.protocol.direct_codecs.produce_frames import read_produce
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.headers import decode_response, encode_request
 from ottla.protocol.messages.metadata_records import TopicRecord
@@ -87,11 +89,29 @@ class Broker:
         return logs
 
 
-class WithMessagesOnly(ProduceHandlers):
-    """Takes no request for a plain one."""
+class WithMessagesOnly(HandlerTable):
+    """A table whose Produce handler gets each request as a message."""
 
-    def take_plain(self, request: ClientRequest, frame: memoryview, offset: int) -> bool:
-        return False
+    def get(self, api_key: int) -> Handler | None:
+        handler = super().get(api_key)
+        return None if handler is None else replace(handler, reads_frames=None)
+
+
+class CountingReads(HandlerTable):
+    """A table that notes of each request whether it was read without a message."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reads: list[bool] = []
+
+    def get(self, api_key: int) -> Handler | None:
+        handler = super().get(api_key)
+        return None if handler is None else replace(handler, reads_frames=self._read)
+
+    def _read(self, frame: memoryview, offset: int, version: int) -> object:
+        read = read_produce(frame, offset, version)
+        self.reads.append(read is not None)
+        return read
 
 
 def gate_of(*open_at: tuple[bytes, int]) -> PendingTransactionWrites:
@@ -110,7 +130,11 @@ def gate_of(*open_at: tuple[bytes, int]) -> PendingTransactionWrites:
 
 @contextlib.asynccontextmanager
 async def broker(
-    directory: Path, *, takes_plain: bool = True, open_at: Sequence[tuple[bytes, int]] = ()
+    directory: Path,
+    *,
+    takes_plain: bool = True,
+    open_at: Sequence[tuple[bytes, int]] = (),
+    table: HandlerTable | None = None,
 ) -> AsyncIterator[Broker]:
     shelf = Shelf(directory)
     shelf.create("t", TOPICS["t"], 2)
@@ -119,10 +143,10 @@ async def broker(
         TopicRecord(topic_id=TOPICS[FOLLOWED], name=FOLLOWED),
         *(shelf.state(TOPICS[FOLLOWED], index, isr=members) for index in range(2)),
     )
-    table = HandlerTable()
+    if table is None:
+        table = HandlerTable() if takes_plain else WithMessagesOnly()
     server = Server(table)
-    kind = ProduceHandlers if takes_plain else WithMessagesOnly
-    handlers = kind(shelf.replicas, server.purgatory, gate_of(*open_at))
+    handlers = ProduceHandlers(shelf.replicas, server.purgatory, gate_of(*open_at))
     table.add(handlers)
     port = server.listen("PLAINTEXT", "127.0.0.1", 0).port
     server.start()
@@ -202,36 +226,26 @@ class Producer:
 
 @pytest.mark.parametrize("seed", range(6))
 async def test_answers_and_logs_are_the_same(tmp_path: Path, seed: int) -> None:
-    taken = 0
-    take = FastPath.take
-
-    def counting(self: FastPath, *arguments: object) -> bool:
-        nonlocal taken
-        done = take(self, *arguments)  # type: ignore[arg-type]
-        taken += done
-        return done
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(FastPath, "take", counting)
-        async with (
-            broker(tmp_path / "plain") as plain,
-            broker(tmp_path / "by messages", takes_plain=False) as by_messages,
-        ):
-            chance = random.Random(seed)
-            producer = Producer(chance)
-            for _ in range(60):
-                message, version = producer.request(), chance.randint(3, 13)
-                answers = []
-                for one in (plain, by_messages):
-                    one.send(message, version)
-                    waiting = asyncio.create_task(one.answer())
-                    while not waiting.done():
-                        one.acknowledge()
-                        await asyncio.sleep(0)
-                    answers.append(waiting.result())
-                assert answers[0] == answers[1], (message, version)
-            assert plain.stored() == by_messages.stored()
-            assert 10 < taken < 60
+    table = CountingReads()
+    async with (
+        broker(tmp_path / "plain", table=table) as plain,
+        broker(tmp_path / "by messages", takes_plain=False) as by_messages,
+    ):
+        chance = random.Random(seed)
+        producer = Producer(chance)
+        for _ in range(60):
+            message, version = producer.request(), chance.randint(3, 13)
+            answers = []
+            for one in (plain, by_messages):
+                one.send(message, version)
+                waiting = asyncio.create_task(one.answer())
+                while not waiting.done():
+                    one.acknowledge()
+                    await asyncio.sleep(0)
+                answers.append(waiting.result())
+            assert answers[0] == answers[1], (message, version)
+        assert plain.stored() == by_messages.stored()
+        assert 10 < sum(table.reads) < 60
 
 
 def _in_transaction(sequence: int = 0, *, producer_id: int = 9, transactional: bool = True) -> bytes:
@@ -245,40 +259,29 @@ def _in_transaction(sequence: int = 0, *, producer_id: int = 9, transactional: b
 
 
 @pytest.mark.parametrize("takes_plain", [True, False])
-async def test_a_transactional_batch_is_plain_where_the_gate_admits_it(
-    tmp_path: Path, takes_plain: bool, monkeypatch: pytest.MonkeyPatch
+async def test_a_transactional_batch_is_appended_within_its_transaction(
+    tmp_path: Path, takes_plain: bool
 ) -> None:
-    """Each request, the error that is told either way, and whether it is taken for a plain one."""
+    """Each request gets its error, whether it was read with a message or without."""
     first, second = _in_transaction(), _in_transaction(1)
     cases = [
-        (produce(("t", 0, first), transactional_id="id"), ErrorCode.NONE, True),
+        (produce(("t", 0, first), transactional_id="id"), ErrorCode.NONE),
         # A duplicate: the gate asks the quorum whether it is one of this transaction, and this one knows of none.
-        (produce(("t", 0, first), transactional_id="id"), ErrorCode.INVALID_TXN_STATE, False),
-        (produce(("t", 0, second), transactional_id="other"), ErrorCode.INVALID_PRODUCER_ID_MAPPING, False),
+        (produce(("t", 0, first), transactional_id="id"), ErrorCode.INVALID_TXN_STATE),
+        (produce(("t", 0, second), transactional_id="other"), ErrorCode.INVALID_PRODUCER_ID_MAPPING),
         (
             produce(("t", 0, second), transactional_id=None),
             ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
-            False,
         ),
-        (produce(("t", 0, second), transactional_id="id", acks=1), ErrorCode.INVALID_REQUIRED_ACKS, False),
-        (produce(("t", 1, first), transactional_id="id"), ErrorCode.INVALID_TXN_STATE, False),
-        (produce(("t", 0, second), transactional_id="id"), ErrorCode.NONE, True),
+        (produce(("t", 0, second), transactional_id="id", acks=1), ErrorCode.INVALID_REQUIRED_ACKS),
+        (produce(("t", 1, first), transactional_id="id"), ErrorCode.INVALID_TXN_STATE),
+        (produce(("t", 0, second), transactional_id="id"), ErrorCode.NONE),
     ]
-    plain: list[bool] = []
-    take = FastPath.take
-
-    def noting(self: FastPath, *arguments: object) -> bool:
-        plain.append(take(self, *arguments))  # type: ignore[arg-type]
-        return plain[-1]
-
-    monkeypatch.setattr(FastPath, "take", noting)
     async with broker(tmp_path, takes_plain=takes_plain, open_at=[(TOPICS["t"], 0)]) as one:
-        for message, error, is_plain in cases:
+        for message, error in cases:
             one.send(message, 9)
             (answer,) = await one.answers(9)
             assert ErrorCode.of(answer.error_code) is error, message
-            assert plain == ([is_plain] if takes_plain else [])
-            plain.clear()
 
 
 @pytest.mark.parametrize("takes_plain", [True, False])
@@ -336,7 +339,7 @@ async def test_a_fault_of_ours_ends_the_connection(tmp_path: Path, monkeypatch: 
     def faulty(*_arguments: object) -> bytes:
         raise RuntimeError("planted")
 
-    monkeypatch.setattr("ottla.dataplane.producing.fast_path.write_produced", faulty)
+    monkeypatch.setattr("ottla.dataplane.producing.answers.write_produced", faulty)
     async with broker(tmp_path) as one:
         one.send(produce(("t", 0, encode_batch([(b"k", b"v", NOW_MS)]))), 13)
         with pytest.raises(asyncio.IncompleteReadError):
