@@ -49,12 +49,12 @@ def shut_down_together(logs: Sequence[PartitionLog], flush: Callable[[], None]) 
     A log that fails stays unsettled, and closing it reports the reason. Raises KafkaError if a flush fails; then no log
     is settled.
     """
-    written = [one for log in logs if (one := _written(log)) is not None]
+    written = [shutdown for log in logs if (shutdown := _written(log)) is not None]
     flush()
-    named = [one for one in written if one.takes_names()]
+    named = [shutdown for shutdown in written if shutdown.takes_names()]
     flush()
-    for one in named:
-        one.is_durable()
+    for shutdown in named:
+        shutdown.is_durable()
 
 
 def _written(log: PartitionLog) -> _Shutdown | None:
@@ -130,13 +130,13 @@ def clean_log_state(log: PartitionLog, topic_id: bytes | None) -> CleanLogState 
         log.leader_epochs.saved,
         [
             KnownSegment(
-                one.base_offset,
-                one.size,
-                len(one.offset_index),
-                len(one.time_index),
-                len(one.transaction_index),
+                segment.base_offset,
+                segment.size,
+                len(segment.offset_index),
+                len(segment.time_index),
+                len(segment.transaction_index),
             )
-            for one in segments
+            for segment in segments
         ],
         last.first_timestamp,
         last.max_timestamp,

@@ -164,7 +164,10 @@ class PartitionLog:
         return (
             self.segment_list.changed
             or self.leader_epochs.lacks_a_save(self.log_end_offset)
-            or (len(self.segment_list) > 1 and any(not one.synced for one in self.segment_list.copy()[:-1]))
+            or (
+                len(self.segment_list) > 1
+                and any(not segment.synced for segment in self.segment_list.copy()[:-1])
+            )
         )
 
     def check(self) -> None:

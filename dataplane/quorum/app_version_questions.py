@@ -59,7 +59,9 @@ class AppVersionQuestions:
         pages = await all_pages(ask)
         if pages is None:
             return None
-        versions = {one.transactional_id: one.app_version for page in pages for one in page.versions}
+        versions = {
+            version.transactional_id: version.app_version for page in pages for version in page.versions
+        }
         return VersionsFound(versions, pages[-1].is_whole, pages[-1].next_offset)
 
 

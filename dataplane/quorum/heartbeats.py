@@ -184,7 +184,7 @@ class HeartbeatThread(threading.Thread):
             except OSError:
                 return
             key_id = key_id_of(data)
-            path = next((one for one in list(self._paths.values()) if one.seal.key_id == key_id), None)
+            path = next((path for path in list(self._paths.values()) if path.seal.key_id == key_id), None)
             if path is None:
                 continue
             try:

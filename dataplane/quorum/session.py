@@ -277,8 +277,8 @@ class QuorumSession:
             case QuorumStatus() | CutTold() | TransactionsTold() | TransactionIdsTold() | AppVersionsTold():
                 self._questions.answered(message)
             case TransactionsSettled() if link is self._leader and self._on_settled is not None:
-                for one in message.transactions:
-                    self._on_settled(one.transactional_id, one.number)
+                for transaction in message.transactions:
+                    self._on_settled(transaction.transactional_id, transaction.number)
             case HeartbeatAnswer():
                 self._heartbeats.answered_over_tcp(link.node_id, message.number)
                 if link is self._leader:

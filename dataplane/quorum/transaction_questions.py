@@ -89,11 +89,11 @@ class TransactionQuestions:
             told = await self._answer(ask, TransactionsTold, clock)
             if told is None:
                 return None
-            for one in told.transactions:
-                if part is not None and one.first_writer:
-                    one.writers = part.writers + one.writers
-                    one.first_writer = 0
-                found[one.transactional_id] = part = one
+            for transaction in told.transactions:
+                if part is not None and transaction.first_writer:
+                    transaction.writers = part.writers + transaction.writers
+                    transaction.first_writer = 0
+                found[transaction.transactional_id] = part = transaction
             part = part if part is not None and part.more_writers else None
             position += told.answered
         return found
@@ -136,7 +136,7 @@ class TransactionQuestions:
                 _page(filters, listing, position), TransactionIdsTold, clock
             )
         )
-        return None if pages is None else [one for page in pages for one in page.transactions]
+        return None if pages is None else [transaction for page in pages for transaction in page.transactions]
 
     async def _answer(
         self, question: Callable[[int], TransactionQuestion], expected: type[_AnswerT], clock: _Clock

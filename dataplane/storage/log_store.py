@@ -124,9 +124,9 @@ class LogStore:
                     (directory, other) if _end(directory, key) > _end(other, key) else (other, directory)
                 )
                 found[key] = best
-                one, other_one = best.logs[key], worse.logs[key]
-                # Records that were deleted from one of them must not come back with the other.
-                one.advance_log_start_offset(min(other_one.log_start_offset, one.log_end_offset))
+                best_log, worse_log = best.logs[key], worse.logs[key]
+                # Records that were deleted from one of the logs must not come back with the other.
+                best_log.advance_log_start_offset(min(worse_log.log_start_offset, best_log.log_end_offset))
                 kept = worse.set_aside(*key)
                 logger.warning("%s-%d is in %s: the one kept as %s is not used", *key, best.path, kept)
 
@@ -203,9 +203,11 @@ class LogStore:
     def _place(self, topic: str, index: int) -> LogDirectory:
         key = (topic, index)
         usable = [
-            one
-            for one in self.usable
-            if key not in one.futures and key not in one.retired and not one.is_being_left(*key)
+            directory
+            for directory in self.usable
+            if key not in directory.futures
+            and key not in directory.retired
+            and not directory.is_being_left(*key)
         ]
         if not self.usable:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, "no data folder is left")

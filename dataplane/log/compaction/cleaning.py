@@ -57,7 +57,7 @@ class LogCleaning:
         sizes = self._sizes()
         sources = [segment for segment in sizes if segment.base_offset < end_offset]
         groups = group(sources, job.upper_bound, job.segment_bytes, job.segment_index_bytes)
-        ends = {job.upper_bound, *(one[0].base_offset for one in groups)}
+        ends = {job.upper_bound, *(members[0].base_offset for members in groups)}
         ends.update(segment.base_offset for segment in sizes[len(sources) :])
         rules = Rules(job.now_ms, job.delete_retention_ms, frozenset(ends), job.producers)
         keeper = Keeper(rules, offsets, TransactionFilter(aborted))

@@ -134,7 +134,7 @@ class OpenTransactions:
     ) -> None:
         """Load the content of a snapshot; `open_` has (producer id, first offset) of the open transactions, in any
         order."""
-        self._open = OrderedDict(sorted(open_, key=lambda one: one[1]))
+        self._open = OrderedDict(sorted(open_, key=lambda transaction: transaction[1]))
         self._ended = deque(ended) or _NONE
         self.forgotten_below = forgotten_below
         self.markers = RecentMarkers(last_commit_index)
@@ -153,14 +153,14 @@ class OpenTransactions:
         """Raise AssertionError if this cannot be the state of a log that ends at `log_end_offset`."""
         self.markers.check(log_end_offset)
         firsts = list(self._open.values())
-        if any(one >= other for one, other in pairwise(firsts)) or any(
+        if any(first >= following for first, following in pairwise(firsts)) or any(
             first >= log_end_offset for first in firsts
         ):
             raise AssertionError(f"open transactions begin at {firsts}, the log ends at {log_end_offset}")
         ended = list(self._ended)
-        for one, other in pairwise(ended):
-            if not (one.marker_offset < other.marker_offset and one.first_offset < other.first_offset):
-                raise AssertionError(f"{other} does not follow {one}")
+        for before, after in pairwise(ended):
+            if not (before.marker_offset < after.marker_offset and before.first_offset < after.first_offset):
+                raise AssertionError(f"{after} does not follow {before}")
         if (
             ended
             and not self.forgotten_below <= ended[0].marker_offset <= ended[-1].marker_offset < log_end_offset

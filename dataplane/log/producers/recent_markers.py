@@ -79,7 +79,7 @@ class RecentMarkers:
         indexes = [self.unlisted_to, *self._commit_indexes]
         offsets = [-1, *self._offsets, log_end_offset]
         for rising in (indexes, offsets):
-            if any(one >= other for one, other in pairwise(rising)):
+            if any(before >= after for before, after in pairwise(rising)):
                 raise AssertionError(f"recent markers: {rising} does not rise")
         for bounds in (self._open_from, self._least_offsets):
             if any(bound > offset for bound, offset in zip(bounds, self._offsets, strict=True)):
