@@ -68,7 +68,7 @@ def read_offsets(path: Path) -> dict[TopicPartition, int]:
 
 
 def write_offsets(path: Path, offsets: Mapping[TopicPartition, int], *, sync: bool = True) -> None:
-    """Replace the file. Raises KafkaError: KAFKA_STORAGE_ERROR."""
+    """Replace a checkpoint file by these offsets per partition. Raises KafkaError: KAFKA_STORAGE_ERROR."""
     rows = [f"{topic} {partition} {offset}" for (topic, partition), offset in sorted(offsets.items())]
     write_atomically(path, _encode_rows(rows), sync=sync)
 
@@ -79,7 +79,7 @@ def read_leader_epochs(directory: Path) -> list[tuple[int, int]]:
 
 
 def write_leader_epochs(directory: Path, entries: Iterable[tuple[int, int]], *, sync: bool = True) -> None:
-    """Replace the file. Raises KafkaError: KAFKA_STORAGE_ERROR."""
+    """Replace the leader epoch checkpoint of a log's folder. Raises KafkaError: KAFKA_STORAGE_ERROR."""
     write_atomically(directory / LEADER_EPOCHS, encode_leader_epochs(entries), sync=sync)
 
 

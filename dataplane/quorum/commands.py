@@ -127,7 +127,7 @@ class CommandSubmitter:
         self.flush()
 
     def replied(self, reply: CommandReply) -> Answer:
-        """Process an answer of the quorum."""
+        """Process an answer of the quorum. Returns its consequences for the commands without an outcome."""
         status = CommandStatus(reply.status)
         if status in (CommandStatus.NOT_LEADER, CommandStatus.UNKNOWN, CommandStatus.OUT_OF_ORDER):
             self._queue.send_again()

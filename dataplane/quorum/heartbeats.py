@@ -100,8 +100,8 @@ class HeartbeatThread(threading.Thread):
         return next(self._numbers)
 
     def answered(self, node_id: int) -> int:
-        """Return the highest number that this quorum node has answered; 0 if it has answered none. Callable from any
-        thread."""
+        """Return the highest heartbeat number that this quorum node has answered; 0 if it has answered none. Callable
+        from any thread."""
         return max(self._answered[node_id], self._answered_over_tcp[node_id])
 
     def answered_over_tcp(self, node_id: int, number: int) -> None:

@@ -6,10 +6,10 @@ import time
 
 
 def monotonic_ms() -> int:
-    """Milliseconds on a clock that never goes back."""
+    """Return milliseconds on a clock that never goes back."""
     return time.monotonic_ns() // 1_000_000
 
 
 def wall_ms() -> int:
-    """Milliseconds since the epoch."""
+    """Return milliseconds since 1970."""
     return time.time_ns() // 1_000_000

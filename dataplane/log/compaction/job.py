@@ -48,7 +48,7 @@ class CleaningJob:
     limits: Limits = Limits()
 
     def encode(self) -> bytes:
-        """Encode the job as a line."""
+        """Return the job as a line of JSON."""
         fields = {
             **asdict(self),
             "directory": str(self.directory),
@@ -59,7 +59,7 @@ class CleaningJob:
 
     @classmethod
     def decode(cls, line: bytes) -> CleaningJob:
-        """Decode a line. Raises MalformedLine."""
+        """Return the job in a line. Raises MalformedLine."""
         try:
             fields = json.loads(line)
             return cls(
@@ -116,7 +116,7 @@ _REPLIES: Mapping[str, type[Reply]] = {
 
 
 def encode_reply(reply: Reply) -> bytes:
-    """Encode a reply as a line."""
+    """Return a reply as a line of JSON."""
     fields = asdict(reply)
     if isinstance(reply, GroupCleaned):
         fields["file"] = str(reply.file)
@@ -124,7 +124,7 @@ def encode_reply(reply: Reply) -> bytes:
 
 
 def decode_reply(line: bytes) -> Reply:
-    """Decode a line. Raises MalformedLine."""
+    """Return the reply in a line. Raises MalformedLine."""
     try:
         name, fields = json.loads(line)
         reply = _REPLIES[name]
