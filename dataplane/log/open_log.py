@@ -58,7 +58,7 @@ class OpenLog(Protocol):
         appended."""
         ...
 
-    def append_sole(
+    def append_single(
         self, batch: memoryview, header: BatchHeader, leader_epoch: int, now_ms: int
     ) -> AppendResult:
         """Append, as the leader, one batch of which only the offset and the epoch have to be patched. Raises

@@ -21,7 +21,7 @@ from .durable_files import sync_file
 from .leader_epochs import LeaderEpochs
 from .old_segments import OldSegments
 from .open_log import AppendResult
-from .placement import PlacedBatches, must_roll, place_fetched, roll_jitter_ms, sole_fetched
+from .placement import PlacedBatches, must_roll, place_fetched, roll_jitter_ms, single_fetched
 from .produced import ProducedBatches
 from .producers.producer_snapshot import write_snapshot
 from .producers.producer_state import ProducerStates
@@ -219,15 +219,15 @@ class PartitionLog:
 
     # Appending
 
-    def append_sole(
+    def append_single(
         self, batch: memoryview, header: BatchHeader, leader_epoch: int, now_ms: int
     ) -> AppendResult:
         """Append, as the leader, one batch of which only the offset and the epoch have to be patched. Raises
         KafkaError: KAFKA_STORAGE_ERROR; nothing was appended."""
         patch_place(batch, header, self.log_end_offset, leader_epoch)
-        return self._append_sole(batch, header, leader_epoch, now_ms)
+        return self._append_single(batch, header, leader_epoch, now_ms)
 
-    def _append_sole(
+    def _append_single(
         self, batch: memoryview, header: BatchHeader, leader_epoch: int, now_ms: int
     ) -> AppendResult:
         """Write one batch of that epoch, not a marker, at the end of the log, then note it."""
@@ -279,9 +279,9 @@ class PartitionLog:
         """
         self.check_usable()
         end_offset, epochs = self.log_end_offset, self.leader_epochs
-        header = sole_fetched(batches, end_offset, epochs.latest_epoch, leader_epoch)
+        header = single_fetched(batches, end_offset, epochs.latest_epoch, leader_epoch)
         if header is not None:
-            return self._append_sole(batches, header, header.partition_leader_epoch, now_ms)
+            return self._append_single(batches, header, header.partition_leader_epoch, now_ms)
         if end_offset == self.log_start_offset and len(batches):
             first = parse_header(batches)
             if first.base_offset < end_offset < first.next_offset:

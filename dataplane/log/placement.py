@@ -130,7 +130,7 @@ def place_fetched(
     return PlacedBatches(placed, offset, has_gaps)
 
 
-def sole_fetched(
+def single_fetched(
     batch: memoryview, log_end_offset: int, latest_epoch: int, leader_epoch: int | None
 ) -> BatchHeader | None:
     """Return the header of a single batch that begins at the log end, is not a marker, and passes all checks of

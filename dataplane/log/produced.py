@@ -50,7 +50,7 @@ class ProducedBatches:
         if config is not self._config:
             self._config, self._rules = config, ProducedRules.of(config)
         if max_timestamp is None:
-            result = self._append_sole(batches, leader_epoch, now_ms)
+            result = self._append_single(batches, leader_epoch, now_ms)
             if result is not None:
                 return result
         parsed = validate_produced(batches) if max_timestamp is None else [(0, parse_header(batches))]
@@ -70,7 +70,7 @@ class ProducedBatches:
         placement = place_produced(batches, parsed, config, log.log_end_offset, leader_epoch, now_ms, largest)
         return log.append_placed(batches, placement, leader_epoch, now_ms)
 
-    def _append_sole(self, batch: memoryview, leader_epoch: int, now_ms: int) -> AppendResult | None:
+    def _append_single(self, batch: memoryview, leader_epoch: int, now_ms: int) -> AppendResult | None:
         """Append a single sound batch of which only the offset and the epoch have to be patched, which is the usual
         case. The checks and their order are those of `append`, at a part of the cost.
 
@@ -93,7 +93,7 @@ class ProducedBatches:
             max_timestamp = check_records_on_loop(batch, header, config, now_ms)
         if max_timestamp != header.max_timestamp or header.attributes & LOG_APPEND_TIME_FLAG:
             return None
-        return self._log.append_sole(batch, header, leader_epoch, now_ms)
+        return self._log.append_single(batch, header, leader_epoch, now_ms)
 
     def has(self, batches: bytearray | memoryview) -> bool:
         """Return whether the log has a batch already, judged by its header. Callers must ask before they refuse a batch

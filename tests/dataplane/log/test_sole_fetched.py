@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from ottla.dataplane.log.placement import place_fetched, sole_fetched
+from ottla.dataplane.log.placement import place_fetched, single_fetched
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.records.record_batch import (
     CONTROL_FLAG,
@@ -57,7 +57,7 @@ EPOCHS = st.none() | st.integers(LATEST_EPOCH, LATEST_EPOCH + 2)
 @example([fetched(2, END, LATEST_EPOCH, 0, (-1, -1, -1))], LATEST_EPOCH)
 def test_whole_batches(batches: list[bytearray], leader_epoch: int | None) -> None:
     data = b"".join(batches)
-    assert sole_fetched(memoryview(data), END, LATEST_EPOCH, leader_epoch) == by_the_long_way(
+    assert single_fetched(memoryview(data), END, LATEST_EPOCH, leader_epoch) == by_the_long_way(
         data, leader_epoch
     )
 
@@ -73,12 +73,12 @@ def test_damaged_batches(batch: bytearray, leader_epoch: int | None, data: st.Da
         batch[data.draw(st.integers(0, last))] ^= data.draw(st.integers(1, 255))
     else:
         batch += data.draw(st.binary(min_size=1, max_size=70))
-    found = sole_fetched(memoryview(batch), END, LATEST_EPOCH, leader_epoch)
+    found = single_fetched(memoryview(batch), END, LATEST_EPOCH, leader_epoch)
     assert found == by_the_long_way(bytes(batch), leader_epoch)
 
 
 def test_a_sound_batch_takes_the_short_way() -> None:
     batch = fetched(3, END, LATEST_EPOCH + 1, 0, (7, 0, 3))
-    header = sole_fetched(memoryview(batch), END, LATEST_EPOCH, LATEST_EPOCH + 1)
+    header = single_fetched(memoryview(batch), END, LATEST_EPOCH, LATEST_EPOCH + 1)
     assert header is not None
     assert header.next_offset == END + 3
