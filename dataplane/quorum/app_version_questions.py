@@ -51,10 +51,10 @@ class AppVersionQuestions:
 
     async def _list(self, cut: int, told_offset: int, timeout_s: float) -> VersionsFound | None:
         async def ask(listing: int, position: int) -> AppVersionsTold | None:
-            told = await self._ask(_page(cut, told_offset, listing, position), timeout_s)
-            if told is not None and told.is_unknown:
+            answer = await self._ask(_page(cut, told_offset, listing, position), timeout_s)
+            if answer is not None and answer.is_unknown:
                 raise CutUnknown
-            return told
+            return answer
 
         pages = await all_pages(ask)
         if pages is None:

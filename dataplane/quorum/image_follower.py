@@ -55,7 +55,7 @@ class ImageFollower:
             record = decode_record(encoded)
             delta.note(record)
             if isinstance(record, PartitionRecord) and self._broker_id in record.replicas:
-                self._forget_what_was_not_told((record.topic_id, record.partition))
+                self._forget_unreported((record.topic_id, record.partition))
             self.image.apply(record)
         self.image.offset = push.end_offset
         self.history = push.end_history
@@ -83,17 +83,17 @@ class ImageFollower:
         self.snapshots += 1
         return delta
 
-    def _forget_what_was_not_told(self, place: Place) -> None:
+    def _forget_unreported(self, place: Place) -> None:
         """Forget the transactions at a partition that this broker got no records of, as it now gets a replica of the
         partition."""
         if self._has_replica(place):
             return
         table = self.image.transactions
         for transaction in list(table.at(place).values()):
-            if not self._is_told_of(transaction):
+            if not self._is_reported(transaction):
                 table.forget(transaction.transactional_id)
 
-    def _is_told_of(self, transaction: TransactionMetadata) -> bool:
+    def _is_reported(self, transaction: TransactionMetadata) -> bool:
         return transaction.session[0] == self._broker_id or any(map(self._has_replica, transaction.lacking))
 
     def _has_replica(self, place: Place) -> bool:

@@ -116,7 +116,7 @@ class QuorumSession:
             config.voters,
             config.heartbeat_interval_ms,
         )
-        self._log_end_reports = LogEndReports(log_ends, self._tell_leader)
+        self._log_end_reports = LogEndReports(log_ends, self._report_to_leader)
         self._registration = Registration(config)
         #: coroutines that wait until the image shows this broker as registered or unfenced; they raise SessionLost
         self.registered = self._registration.registered
@@ -124,7 +124,7 @@ class QuorumSession:
         self._shutdown_allowed = asyncio.Event()
         self._wants_unfence = False
         self._wants_shutdown = False
-        self._echo = Echo(self._tell_leader)
+        self._echo = Echo(self._report_to_leader)
         self._ticker: asyncio.Task[None] | None = None
         #: the leader that was asked whether it has all metadata that this broker has followed; it is followed only
         #: after it has confirmed this
@@ -308,16 +308,16 @@ class QuorumSession:
         else:
             self._follow(link, message)
 
-    def _compared(self, link: QuorumConnection, told: HistoryCompared) -> None:
-        if not told.stands:
+    def _compared(self, link: QuorumConnection, compared: HistoryCompared) -> None:
+        if not compared.stands:
             self._lose_history(
                 f"the metadata quorum has lost metadata that broker {self._config.broker_id} has followed, up to "
-                f"offset {self.position.offset}: node {link.node_id} leads in term {told.term} with metadata up to "
-                f"{told.end_offset}, and {_RESTORED}"
+                f"offset {self.position.offset}: node {link.node_id} leads in term {compared.term} with metadata up to "
+                f"{compared.end_offset}, and {_RESTORED}"
             )
             return
         asked, self._asked = self._asked, None
-        if asked is not None and (asked.leader_id, asked.term) == (link.node_id, told.term):
+        if asked is not None and (asked.leader_id, asked.term) == (link.node_id, compared.term):
             if self._history_lost:
                 logger.warning("the metadata quorum has all again that this broker has followed")
                 self._history_lost = ""
@@ -476,7 +476,7 @@ class QuorumSession:
                 self._heartbeat()
             await asyncio.sleep(turn)
 
-    def _tell_leader(self) -> None:
+    def _report_to_leader(self) -> None:
         if self._leader is not None:
             self._heartbeat_to(self._leader)
 

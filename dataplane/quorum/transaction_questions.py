@@ -67,11 +67,11 @@ class TransactionQuestions:
         some = list(islice(wanted, _PLACES_PER_QUESTION))
         least: TransactionCut | None = None
         while True:
-            told = await self._answer(_cutting(some), CutTold, clock)
-            if told is None:
+            answer = await self._answer(_cutting(some), CutTold, clock)
+            if answer is None:
                 return None
             # A cut of some partitions stays valid, so the least cut is valid for all partitions.
-            cut = TransactionCut(told.commit_index, told.metadata_offset)
+            cut = TransactionCut(answer.commit_index, answer.metadata_offset)
             least = cut if least is None else least.joined(cut)
             some = list(islice(wanted, _PLACES_PER_QUESTION))
             if not some:
@@ -86,16 +86,16 @@ class TransactionQuestions:
         part: TransactionTold | None = None
         while position < len(waiting):
             ask = _about(waiting, position, part)
-            told = await self._answer(ask, TransactionsTold, clock)
-            if told is None:
+            answer = await self._answer(ask, TransactionsTold, clock)
+            if answer is None:
                 return None
-            for transaction in told.transactions:
+            for transaction in answer.transactions:
                 if part is not None and transaction.first_writer:
                     transaction.writers = part.writers + transaction.writers
                     transaction.first_writer = 0
                 found[transaction.transactional_id] = part = transaction
             part = part if part is not None and part.more_writers else None
-            position += told.answered
+            position += answer.answered
         return found
 
     async def ids(
@@ -141,10 +141,10 @@ class TransactionQuestions:
     async def _answer(
         self, question: Callable[[int], TransactionQuestion], expected: type[_AnswerT], clock: _Clock
     ) -> _AnswerT | None:
-        told = await self._ask(question, clock.left_s)
-        if told is not None and not isinstance(told, expected):
-            raise TypeError(f"asked for {expected.__name__}, told {type(told).__name__}")
-        return told
+        answer = await self._ask(question, clock.left_s)
+        if answer is not None and not isinstance(answer, expected):
+            raise TypeError(f"asked for {expected.__name__}, got {type(answer).__name__}")
+        return answer
 
 
 class _Clock:

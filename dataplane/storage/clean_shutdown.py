@@ -36,14 +36,14 @@ def write(path: Path, directory_id: bytes, logs: Mapping[TopicPartition, CleanLo
         [*key, *_row(known, numbers.setdefault(known.fingerprint.names, len(numbers)))]
         for key, known in logs.items()
     ]
-    told = {
+    content = {
         "version": _VERSION,
         "directory": directory_id.hex(),
         "mark": _mark(path),
         "names": list(numbers),
         "logs": rows,
     }
-    data = json.dumps(told, separators=(",", ":")).encode()
+    data = json.dumps(content, separators=(",", ":")).encode()
     write_atomically(path / FILE_NAME, b"%08x" % crc32c(data) + data, sync=False)
 
 
@@ -76,8 +76,8 @@ def _mark(path: Path) -> list[int]:
 
 def _row(known: CleanLogState, names: int) -> list[object]:
     topic_id, fingerprint, *fields, producers = known
-    told_id = None if topic_id is None else topic_id.hex()
-    return [told_id, [names, fingerprint.digest.hex()], *fields, b64encode(producers).decode()]
+    topic_id_hex = None if topic_id is None else topic_id.hex()
+    return [topic_id_hex, [names, fingerprint.digest.hex()], *fields, b64encode(producers).decode()]
 
 
 def _decoded(data: bytes, directory_id: bytes, mark: list[int]) -> dict[TopicPartition, CleanLogState]:
@@ -85,17 +85,17 @@ def _decoded(data: bytes, directory_id: bytes, mark: list[int]) -> dict[TopicPar
     with memoryview(data) as view:
         if int(data[:_CRC_DIGITS], 16) != crc32c(view[_CRC_DIGITS:]):
             raise ValueError("its CRC-32C is another")
-    told = json.loads(data[_CRC_DIGITS:])
-    if told["version"] != _VERSION:
-        raise ValueError(f"version {told['version']} is not {_VERSION}")
-    if told["directory"] != directory_id.hex():
-        raise ValueError(f"it is of data folder {told['directory']}")
-    if told["mark"] != mark:
+    content = json.loads(data[_CRC_DIGITS:])
+    if content["version"] != _VERSION:
+        raise ValueError(f"version {content['version']} is not {_VERSION}")
+    if content["directory"] != directory_id.hex():
+        raise ValueError(f"it is of data folder {content['directory']}")
+    if content["mark"] != mark:
         raise ValueError("it is of another stop")
     names = [
-        tuple(map(intern, each)) for each in told["names"]
+        tuple(map(intern, each)) for each in content["names"]
     ]  # Interned, since most logs share their names.
-    return {(topic, index): _known(row, names) for topic, index, *row in told["logs"]}
+    return {(topic, index): _known(row, names) for topic, index, *row in content["logs"]}
 
 
 def _known(row: list[Any], names: list[tuple[str, ...]]) -> CleanLogState:

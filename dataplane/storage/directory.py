@@ -480,14 +480,14 @@ class LogDirectory:
                 self.checkpoints.write_log_starts()
                 if all_closed and not self.failed and not self._left_folders:
                     write_clean_shutdown(self.path, broker_epoch)
-                    self._tell_next_start()
+                    self._write_settled_logs()
                 sync_directory(self.path)
         finally:
             self._logs.clear()
             self._files.close()
             os.close(self._lock_fd)
 
-    def _tell_next_start(self) -> None:
+    def _write_settled_logs(self) -> None:
         """Write the logs' states for the next start. The next start can do without them, so an error here is only
         logged."""
         try:

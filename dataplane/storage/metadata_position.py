@@ -33,10 +33,10 @@ def read(folders: Iterable[Path]) -> MetadataPosition | None:
 
 def _read_one(path: Path) -> MetadataPosition | None:
     try:
-        told = json.loads(path.read_bytes())
-        if told["version"] != _VERSION:
-            raise ValueError(f"version {told['version']} is not {_VERSION}")
-        return MetadataPosition(int(told["offset"]), int(told["history"]))
+        content = json.loads(path.read_bytes())
+        if content["version"] != _VERSION:
+            raise ValueError(f"version {content['version']} is not {_VERSION}")
+        return MetadataPosition(int(content["offset"]), int(content["history"]))
     except FileNotFoundError:
         return None
     except (OSError, ValueError, KeyError, TypeError) as error:
@@ -46,10 +46,10 @@ def _read_one(path: Path) -> MetadataPosition | None:
 
 def write(folders: Iterable[Path], position: MetadataPosition) -> None:
     """Write the position to every folder. Blocks. A failure in a folder is logged and not raised."""
-    told = {"version": _VERSION, "offset": position.offset, "history": position.history}
+    content = {"version": _VERSION, "offset": position.offset, "history": position.history}
     for folder in folders:
         try:
-            write_atomically(folder / FILE_NAME, json.dumps(told).encode(), sync=True)
+            write_atomically(folder / FILE_NAME, json.dumps(content).encode(), sync=True)
         except KafkaError as error:
             logger.warning("%s", error.message)
 
