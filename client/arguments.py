@@ -42,7 +42,7 @@ def topic_partitions(call: str, given: Iterable[TopicPartition]) -> list[TopicPa
         raise TypeError(
             f"{call} takes several partitions, as in {call}([TopicPartition('orders', 0)]), not {given!r}"
         )
-    return [topic_partition(one) for one in given]
+    return [topic_partition(partition) for partition in given]
 
 
 def by_partition(
@@ -59,12 +59,12 @@ def by_partition(
 def offsets_by_partition(given: Mapping[TopicPartition, Committable]) -> dict[TopicPartition, Committable]:
     """Return the offsets to commit by partition, each checked."""
     checked: dict[TopicPartition, Committable] = {}
-    for one, place in by_partition("offsets", "5", given).items():
-        what = f"the offset to commit for {one.topic}-{one.partition}"
+    for partition, place in by_partition("offsets", "5", given).items():
+        what = f"the offset to commit for {partition.topic}-{partition.partition}"
         if isinstance(place, OffsetAndMetadata):
-            checked[one] = place._replace(offset=whole_number(what, place.offset))
+            checked[partition] = place._replace(offset=whole_number(what, place.offset))
         else:
-            checked[one] = whole_number(what, place)
+            checked[partition] = whole_number(what, place)
     return checked
 
 

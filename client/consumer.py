@@ -417,12 +417,14 @@ class Consumer(Positions, ConsumerQuestions):
             raise ValueError(
                 "the group may take partitions away; leave the group_id out, or assign them yourself"
             )
-        reading = {one: state.paused for one, state in self._fetcher.assigned.items()}
+        reading = {partition: state.paused for partition, state in self._fetcher.assigned.items()}
         reader = TransactionReader(
             self._cluster,
             self._fetch_options,
             reading,
-            ReaderOptions(after, buffer_bytes_max, {(one.partition, one.offset) for one in damaged}, cuts),
+            ReaderOptions(
+                after, buffer_bytes_max, {(damage.partition, damage.offset) for damage in damaged}, cuts
+            ),
             self._assemblies.new,
         )
         self._readers.append(reader)
@@ -437,7 +439,9 @@ class Consumer(Positions, ConsumerQuestions):
             return
         finally:
             self._readers.remove(reader)
-            self.resume(*(one for one in self._fetcher.assigned if not reading.get(one, True)))
+            self.resume(
+                *(partition for partition in self._fetcher.assigned if not reading.get(partition, True))
+            )
 
     # offsets
 
@@ -456,7 +460,7 @@ class Consumer(Positions, ConsumerQuestions):
         given = None if offsets is None else offsets_by_partition(offsets)
         to_keep = self._progress.handed_out() if given is None else given
         self.reading.finish(
-            None if given is None else {one: given_before(where) for one, where in given.items()}
+            None if given is None else {partition: given_before(where) for partition, where in given.items()}
         )
         commits.check_present()
         await self._commit(to_keep)
@@ -468,8 +472,8 @@ class Consumer(Positions, ConsumerQuestions):
     async def committed(self, partition: TopicPartition) -> int | None:
         """Return the group's committed offset for a partition, None if there is none."""
         self._life.check_here(or_stopping=True)
-        one = topic_partition(partition)
-        found = (await self._need_group().committed([one])).get(one)
+        checked = topic_partition(partition)
+        found = (await self._need_group().committed([checked])).get(checked)
         return None if found is None else found.offset
 
     def group_metadata(self) -> ConsumerGroupMetadata:
@@ -499,8 +503,10 @@ class Consumer(Positions, ConsumerQuestions):
     async def _commit(self, offsets: Mapping[TopicPartition, Committable]) -> None:
         await self._need_group().commit(
             {
-                one: where if isinstance(where, OffsetAndMetadata) else self.committable(one, where)
-                for one, where in offsets.items()
+                partition: where
+                if isinstance(where, OffsetAndMetadata)
+                else self.committable(partition, where)
+                for partition, where in offsets.items()
             }
         )
 
@@ -508,7 +514,10 @@ class Consumer(Positions, ConsumerQuestions):
         if (made := self._deserialization) is None:
             return stored
         index = stored.commit_index
-        records = {one: [made.record(each, index) for each in some] for one, some in stored.records.items()}
+        records = {
+            partition: [made.record(each, index) for each in some]
+            for partition, some in stored.records.items()
+        }
         return CommittedTransaction(index, records)
 
     def _need_group(self) -> Commits:

@@ -115,7 +115,7 @@ def fitted(where: str, given: Any, hint: Any) -> Any:
         if _has_shape(given, choice):
             return _with_parts(where, given, choice)
     wanted = " or ".join(dict.fromkeys(map(_words, choices)))
-    lists = [one for one in choices if _is_list(one)]
+    lists = [choice for choice in choices if _is_list(choice)]
     example = f", as in {_bracketed(where, given, lists[0])}," if lists else ""
     shown = f"a {type(given).__name__}" if _is_hidden(where, given) else repr(given)
     raise TypeError(f"{where} is {wanted}{example or ','} not {shown}")
@@ -159,7 +159,7 @@ def _with_parts(where: str, given: Any, hint: Any) -> Any:
             for key, value in given.items()
         }
     if _is_list(hint):
-        return [fitted(f"{where}[{index}]", one, inner[0]) for index, one in enumerate(given)]
+        return [fitted(f"{where}[{index}]", item, inner[0]) for index, item in enumerate(given)]
     if isinstance(origin, type) and is_dataclass(origin):
         hints = _hints(origin)
         for field in fields(origin):
@@ -195,8 +195,10 @@ def _words(hint: Any) -> str:
 
 def _name(hint: Any) -> str:
     names = (
-        "None" if one is NoneType else getattr(get_origin(one) or one, "__name__", str(one))
-        for one in alternatives(hint)
+        "None"
+        if alternative is NoneType
+        else getattr(get_origin(alternative) or alternative, "__name__", str(alternative))
+        for alternative in alternatives(hint)
     )
     return " or ".join(names)
 

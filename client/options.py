@@ -45,7 +45,7 @@ def group_of(group: type[GroupT], given: Mapping[str, Any]) -> GroupT:
 
 def names_of(*groups: type[Any]) -> tuple[str, ...]:
     """Return the names of the options in these groups."""
-    return tuple(one.name for group in groups for one in fields(group))
+    return tuple(option.name for group in groups for option in fields(group))
 
 
 def shows_options(*groups: type[Any]) -> Callable[[ClassT], ClassT]:
@@ -55,16 +55,18 @@ def shows_options(*groups: type[Any]) -> Callable[[ClassT], ClassT]:
 
     def decorate(cls: ClassT) -> ClassT:
         own = inspect.signature(cls.__init__)
-        before = [one for one in own.parameters.values() if one.kind is not one.VAR_KEYWORD]
+        before = [
+            parameter for parameter in own.parameters.values() if parameter.kind is not parameter.VAR_KEYWORD
+        ]
         options = [
             inspect.Parameter(
-                one.name,
+                option.name,
                 inspect.Parameter.KEYWORD_ONLY,
-                default=inspect.Parameter.empty if one.default is MISSING else one.default,
-                annotation=one.type,
+                default=inspect.Parameter.empty if option.default is MISSING else option.default,
+                annotation=option.type,
             )
             for group in groups
-            for one in fields(group)
+            for option in fields(group)
         ]
         cls.__init__.__signature__ = own.replace(parameters=[*before, *options])
         return cls

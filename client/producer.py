@@ -121,9 +121,11 @@ class Producer(RecordWriter):
             }
 
             def courier(name: str) -> Producer:
-                one = Producer(transactional_id=name, transaction_timeout_ms=transaction_timeout_ms, **inner)
-                one.parts.cluster.log_in_as(self.parts.cluster)
-                return one
+                producer = Producer(
+                    transactional_id=name, transaction_timeout_ms=transaction_timeout_ms, **inner
+                )
+                producer.parts.cluster.log_in_as(self.parts.cluster)
+                return producer
 
             self._spool = Spool(
                 Path(spool_dir),
@@ -298,10 +300,14 @@ def who_and_where(
 
     A consumer's `committable` turns plain offsets into the stored form; a group's name or metadata is taken as it is.
     """
-    places = {one: where for one, where in offsets.items() if isinstance(where, OffsetAndMetadata)}
-    bare = {one: where for one, where in offsets.items() if not isinstance(where, OffsetAndMetadata)}
+    places = {
+        partition: where for partition, where in offsets.items() if isinstance(where, OffsetAndMetadata)
+    }
+    bare = {
+        partition: where for partition, where in offsets.items() if not isinstance(where, OffsetAndMetadata)
+    }
     if isinstance(group, str | ConsumerGroupMetadata):
         member = ConsumerGroupMetadata(group) if isinstance(group, str) else group
-        return member, places | {one: OffsetAndMetadata(offset) for one, offset in bare.items()}
-    asked = {one: group.committable(one, offset) for one, offset in bare.items()}
+        return member, places | {partition: OffsetAndMetadata(offset) for partition, offset in bare.items()}
+    asked = {partition: group.committable(partition, offset) for partition, offset in bare.items()}
     return group.group_metadata(), places | asked

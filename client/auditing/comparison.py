@@ -70,8 +70,8 @@ class Row:
         """The state: "open" and "expired" are not judged; "gap", "surplus" or "ok" are."""
         if not self.closed:
             return "open"
-        differences = [one.difference for one in self.deviations()]
-        if any(one < 0 for one in differences):
+        differences = [deviation.difference for deviation in self.deviations()]
+        if any(difference < 0 for difference in differences):
             return "gap"
         if differences:
             return "surplus"
@@ -183,7 +183,7 @@ def tiers_to_compare(
     """
     tiers = list(dict.fromkeys(named))
     if not tiers:
-        others = sorted(one for one in reporting if one != reference and not is_log_tier(one))
+        others = sorted(tier for tier in reporting if tier != reference and not is_log_tier(tier))
         logs = [*([LOG_TIER] if log else []), *copies]
         tiers = [*([reference] if reference in reporting else []), *logs, *others]
         if not {reference, LOG_TIER} & set(tiers):
@@ -192,7 +192,7 @@ def tiers_to_compare(
                 f"no reports of tier {reference!r} (there are {told}): name the one to compare with, or count the log"
             )
     else:
-        tiers += [one for one in (*([LOG_TIER] if log else []), *copies) if one not in tiers]
+        tiers += [tier for tier in (*([LOG_TIER] if log else []), *copies) if tier not in tiers]
     if len(tiers) < 2:
         raise NothingToCompare(f"there is no tier to compare {tiers[0]!r} with")
     return tiers

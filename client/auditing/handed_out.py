@@ -17,7 +17,7 @@ from .counts import Stamped
 
 def stamped(records: Sequence[ConsumerRecord]) -> list[Stamped]:
     """Return the counted properties of these records."""
-    return [(one.timestamp_ms, len(one.key or b"") + len(one.value or b"")) for one in records]
+    return [(record.timestamp_ms, len(record.key or b"") + len(record.value or b"")) for record in records]
 
 
 class OffsetRanges:
@@ -85,9 +85,9 @@ class HandedOut:
                 continue
             if seen > run.start:
                 self._settle(
-                    run._replace(end=seen, records=[one for one in run.records if one.offset < seen])
+                    run._replace(end=seen, records=[record for record in run.records if record.offset < seen])
                 )
-            left = [one for one in run.records if one.offset >= seen]
+            left = [record for record in run.records if record.offset >= seen]
             self._taken.append(run._replace(start=seen, records=left))
 
     def keep(self, partitions: Container[TopicPartition]) -> None:
@@ -119,5 +119,5 @@ class HandedOut:
             self._count(partition.topic, list(records))
 
     def _settle(self, run: _Run) -> None:
-        offsets = [one.offset for one in run.records]
+        offsets = [record.offset for record in run.records]
         self.given(run.partition, run.start, run.end, offsets, stamped(run.records))

@@ -31,7 +31,7 @@ class Ledger:
     @property
     def unreported(self) -> int:
         """The number of counted records without an acknowledged report."""
-        return self._counted.records + sum(one.amount.records for one in self._outstanding.values())
+        return self._counted.records + sum(report.amount.records for report in self._outstanding.values())
 
     @property
     def undecided(self) -> int:
@@ -50,7 +50,7 @@ class Ledger:
 
     def cut(self) -> list[Report]:
         """Return the reports to send now: the outstanding ones, and new ones of the counts since."""
-        for bucket in [one for one in self._counted if one not in self._outstanding]:
+        for bucket in [waiting for waiting in self._counted if waiting not in self._outstanding]:
             self._outstanding[bucket] = Report(
                 self._source,
                 self._next_sequence,

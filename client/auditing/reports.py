@@ -51,7 +51,7 @@ def is_topic(name: object) -> bool:
 
 def printable(text: str) -> str:
     """Return as much of a text as a report can carry."""
-    return "".join(one if one.isprintable() else "?" for one in text[:TEXT_LENGTH_MAX])
+    return "".join(character if character.isprintable() else "?" for character in text[:TEXT_LENGTH_MAX])
 
 
 def report_key(report: Report) -> bytes:

@@ -123,4 +123,4 @@ def first_offsets(batch: pyarrow.RecordBatch) -> dict[TopicPartition, int]:
     table = pa.Table.from_batches([batch]).select(["topic", "partition", "offset"])
     table = table.set_column(0, "topic", table["topic"].cast(pa.string()))
     found = table.group_by(["topic", "partition"]).aggregate([("offset", "min")]).to_pylist()
-    return {TopicPartition(one["topic"], one["partition"]): one["offset_min"] for one in found}
+    return {TopicPartition(row["topic"], row["partition"]): row["offset_min"] for row in found}

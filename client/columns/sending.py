@@ -122,7 +122,7 @@ class ColumnsDelivery:
                 partitions[stands.partition] = _sum(partitions.get(stands.partition), count, stands)
         if failure is not None:
             raise failure
-        records = sum(one.records for one in partitions.values())
+        records = sum(sent.records for sent in partitions.values())
         return ColumnsSent(self._topic, records, dict(sorted(partitions.items())))
 
 

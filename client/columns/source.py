@@ -210,14 +210,14 @@ def _encoded_headers(column: pyarrow.Array, first: int) -> list[bytes | None]:
             encoded.append(None)
             continue
         try:
-            encoded.append(encode_headers([_header(one) for one in listed]))
+            encoded.append(encode_headers([_header(header) for header in listed]))
         except (AttributeError, KeyError, TypeError) as error:
             raise ValueError(f"row {first + row}: headers are of key and value, not {listed!r}") from error
     return encoded
 
 
-def _header(one: Mapping[str, Any]) -> tuple[str, bytes | None]:
-    name, value = one["key"], one["value"]
+def _header(header: Mapping[str, Any]) -> tuple[str, bytes | None]:
+    name, value = header["key"], header["value"]
     if not isinstance(name, str):
         raise TypeError("the key of a header is a string")
     return name, value.encode() if isinstance(value, str) else value

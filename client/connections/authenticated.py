@@ -208,8 +208,8 @@ class AuthenticatedConnection(Connection):
             return
         self._plan_renewal()
         held, self._held = self._held or [], None
-        for one in held:
-            _send(one)
+        for request in held:
+            _send(request)
 
     def _renew_later(self, error: ClientError) -> None:
         left_s = self._ends_s - self._turns.time()
@@ -232,10 +232,10 @@ class AuthenticatedConnection(Connection):
             self._due.cancel()
         if self._renewing is not None and self._renewing is not asyncio.current_task():
             self._renewing.cancel()
-        for one in self._held or ():
-            if one.answer is not None and not one.answer.done():
-                one.answer.set_exception(reason)
-                one.answer.exception()  # avoids asyncio's warning if the waiter gave up
+        for request in self._held or ():
+            if request.answer is not None and not request.answer.done():
+                request.answer.set_exception(reason)
+                request.answer.exception()  # avoids asyncio's warning if the waiter gave up
         self._held = None
 
 

@@ -180,7 +180,7 @@ class Cluster:
 
     def close_lane(self, lane: str) -> None:
         """Close the connections of a lane that is no longer used."""
-        for line in [one for one in self._opening if one[1] == lane]:
+        for line in [line for line in self._opening if line[1] == lane]:
             self._opening.pop(line).cancel()
         for line, connection in list(self._connections.items()):
             if line[1] == lane:
@@ -192,7 +192,7 @@ class Cluster:
         Raises NoBrokerReachable with the last reason, or the failure of the last of several brokers.
         """
         nothing = MetadataRequest(topics=[], allow_auto_topic_creation=False)
-        connection, _ = await self._first_answer(lambda one: one.request(nothing))
+        connection, _ = await self._first_answer(lambda connection: connection.request(nothing))
         return connection
 
     async def ask_any(self, message: Request[ResponseT], *, timeout_ms: float | None = None) -> ResponseT:
@@ -201,7 +201,9 @@ class Cluster:
         Several brokers may execute the request, so it must be idempotent. Raises NoBrokerReachable, or the failure of
         the last of several brokers.
         """
-        _, answer = await self._first_answer(lambda one: one.request(message, timeout_ms=timeout_ms))
+        _, answer = await self._first_answer(
+            lambda connection: connection.request(message, timeout_ms=timeout_ms)
+        )
         return answer
 
     async def ask_metadata(
@@ -331,8 +333,8 @@ class Cluster:
         reason: KafkaError | None = None
         try:
             while not self._closed:
-                busy = {one.place for one in asked.values()}
-                address = next((one for one in left if one.place not in busy), None)
+                busy = {address.place for address in asked.values()}
+                address = next((candidate for candidate in left if candidate.place not in busy), None)
                 if address is not None:
                     left.remove(address)
                     asked[asyncio.ensure_future(self._ask_at(address, ask))] = address
@@ -412,7 +414,9 @@ class Cluster:
         except AuthenticationFailed:
             now = asyncio.get_running_loop().time()
             pause_s = self.retry_backoff_max_ms / 1000
-            self._refused_s = {one: at_s for one, at_s in self._refused_s.items() if at_s + pause_s > now}
+            self._refused_s = {
+                refusing: at_s for refusing, at_s in self._refused_s.items() if at_s + pause_s > now
+            }
             self._refused_s[address] = now
             raise
         finally:

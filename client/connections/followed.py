@@ -56,9 +56,11 @@ class FollowedTopics:
         kept.
         """
         due_s = now_s - self.idle_s
-        self.drop([one for one, used_s in self._used_s.items() if used_s <= due_s and one not in in_use])
+        self.drop(
+            [topic for topic, used_s in self._used_s.items() if used_s <= due_s and topic not in in_use]
+        )
         self._asked_s = {
-            one: asked_s for one, asked_s in self._asked_s.items() if asked_s > due_s or one in in_use
+            topic: asked_s for topic, asked_s in self._asked_s.items() if asked_s > due_s or topic in in_use
         }
         return self.all() | self._asked_s.keys() | in_use
 

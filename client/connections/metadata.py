@@ -86,8 +86,15 @@ class KnownTopic:
     def info(self) -> TopicInfo:
         """Return the topic in the form for programs."""
         partitions = {
-            index: PartitionInfo(index, one.leader, one.leader_epoch, one.replicas, one.isr, one.offline)
-            for index, one in self.partitions.items()
+            index: PartitionInfo(
+                index,
+                partition.leader,
+                partition.leader_epoch,
+                partition.replicas,
+                partition.isr,
+                partition.offline,
+            )
+            for index, partition in self.partitions.items()
         }
         return TopicInfo(self.name, self.id, self.is_internal, self.error, partitions)
 
@@ -138,7 +145,7 @@ class ClusterMetadata:
 
     def keep(self, topics: Container[str]) -> None:
         """Forget all other topics."""
-        for topic in [one for one in self.topics if one not in topics]:
+        for topic in [name for name in self.topics if name not in topics]:
             del self.topics[topic]
 
     def leader(self, topic: str, partition: int) -> int | None:
@@ -176,7 +183,10 @@ class ClusterMetadata:
     ) -> None:
         self.cluster_id = cluster_id
         self.controller_id = controller_id
-        listed = {one.node_id: BrokerAddress(one.node_id, one.host, one.port, one.rack) for one in brokers}
+        listed = {
+            broker.node_id: BrokerAddress(broker.node_id, broker.host, broker.port, broker.rack)
+            for broker in brokers
+        }
         if listed:
             self.brokers = listed
 
@@ -204,8 +214,8 @@ class ClusterMetadata:
 
 
 def _answer_of(topic: MetadataResponseTopic) -> ToldTopic:
-    in_order = sorted(topic.partitions, key=lambda one: one.partition_index)
-    partitions = {one.partition_index: ToldPartition.of(one) for one in in_order}
+    in_order = sorted(topic.partitions, key=lambda partition: partition.partition_index)
+    partitions = {partition.partition_index: ToldPartition.of(partition) for partition in in_order}
     return ToldTopic(topic.name, topic.topic_id, topic.is_internal, topic.error_code, partitions, b"")
 
 
@@ -215,7 +225,7 @@ def parse_bootstrap(servers: str | Sequence[str]) -> list[BrokerAddress]:
     Raises ValueError that names the invalid part, TypeError for other types.
     """
     if not isinstance(servers, str) and not (
-        isinstance(servers, Sequence) and all(isinstance(one, str) for one in servers)
+        isinstance(servers, Sequence) and all(isinstance(server, str) for server in servers)
     ):
         raise TypeError(
             f"bootstrap_servers is 'host:port,host:port' or a list of 'host:port', not {servers!r}"

@@ -133,4 +133,6 @@ async def _negotiate(connection: Connection, timeout_ms: float) -> None:
         )
     connection.versions = {key.api_key: (key.min_version, key.max_version) for key in response.api_keys}
     if response.finalized_features_epoch >= 0:
-        connection.features = {one.name: one.max_version_level for one in response.finalized_features}
+        connection.features = {
+            feature.name: feature.max_version_level for feature in response.finalized_features
+        }

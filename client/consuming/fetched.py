@@ -70,7 +70,7 @@ class FetchedRecords:
         self._partition = partition
         self._batches = batches
         self._check_crcs = check_crcs
-        self._aborted = sorted(aborted, key=lambda one: one[1], reverse=True)
+        self._aborted = sorted(aborted, key=lambda transaction: transaction[1], reverse=True)
         self._aborting: set[int] = set()
         self._walk = walk_batches(batches, partial_tail=True)
         self._cursor: RecordCursor[ConsumerRecord] | None = None

@@ -85,8 +85,10 @@ class Fetcher:
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
         """Fetch these partitions from now on; partitions assigned before keep position and buffer."""
         wanted = list(dict.fromkeys(partitions))
-        self.assigned = {one: self.assigned.get(one) or AssignedPartition(one) for one in wanted}
-        self._cluster.follow(self, {one.topic for one in wanted})
+        self.assigned = {
+            partition: self.assigned.get(partition) or AssignedPartition(partition) for partition in wanted
+        }
+        self._cluster.follow(self, {partition.topic for partition in wanted})
         self.changed()
 
     def changed(self) -> None:
@@ -221,12 +223,14 @@ class Fetcher:
         }
 
     async def _ask_for_positions(self, lookups: dict[TopicPartition, AssignedPartition]) -> None:
-        wanted = {one: state.reset_to for one, state in lookups.items() if state.reset_to is not None}
+        wanted = {
+            partition: state.reset_to for partition, state in lookups.items() if state.reset_to is not None
+        }
         found: dict[TopicPartition, tuple[int, int]] = {}
         failure = await self._lookups.once(wanted, found)
-        for one, (offset, _) in found.items():
-            state = lookups[one]
-            if state.reset_to == wanted[one]:
+        for partition, (offset, _) in found.items():
+            state = lookups[partition]
+            if state.reset_to == wanted[partition]:
                 if offset < 0:
                     state.look_up(LATEST)  # no record is that recent: continue at the end
                 else:  # A smaller offset means that the log's end was cut, not its start: coming records are new.
@@ -355,15 +359,15 @@ class Fetcher:
     ) -> None:
         self._unreachable_since_s = None
         retry_at_s = cache(self._next_retry_s)
-        names = {state.topic_id: one.topic for one, state in states.items()}
+        names = {state.topic_id: partition.topic for partition, state in states.items()}
         for topic in response.responses:
             name = topic.topic or names.get(topic.topic_id, "")
             for answer in topic.partitions:
-                one = TopicPartition(name, answer.partition_index)
-                state = states.get(one)
-                if state is None or self.assigned.get(one) is not state or state.position is None:
+                partition = TopicPartition(name, answer.partition_index)
+                state = states.get(partition)
+                if state is None or self.assigned.get(partition) is not state or state.position is None:
                     continue
-                if state.fetch_offset != offsets[one]:
+                if state.fetch_offset != offsets[partition]:
                     continue
                 if answer.error_code == ErrorCode.NONE:
                     self._partition_fetched(state, answer, led[state], retry_at_s)
@@ -385,7 +389,10 @@ class Fetcher:
         if records is None or not len(records):
             return
         view = records if isinstance(records, memoryview) else memoryview(records)
-        aborted = [(one.producer_id, one.first_offset) for one in answer.aborted_transactions or ()]
+        aborted = [
+            (transaction.producer_id, transaction.first_offset)
+            for transaction in answer.aborted_transactions or ()
+        ]
         fetched = FetchedRecords(
             state.partition, view, state.fetch_offset, aborted, check_crcs=self._options.check_crcs
         )

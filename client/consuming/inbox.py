@@ -56,18 +56,18 @@ class Inbox:
 
         Their positions then follow the last records handed out.
         """
-        for one in partitions:
-            state = self._fetcher.assigned[one]
+        for partition in partitions:
+            state = self._fetcher.assigned[partition]
             state.held = True
         first_unread = self._drop(partitions)
-        for one, offset in first_unread.items():
-            self._fetcher.assigned[one].position = offset
+        for partition, offset in first_unread.items():
+            self._fetcher.assigned[partition].position = offset
 
     def give_back(self, partitions: Collection[TopicPartition]) -> None:
         """Reset positions to the first unread record of each partition, so that unread records are taken again."""
         if len(self.unread):
-            for one, offset in self._drop(partitions).items():
-                self._go_back(self._fetcher.assigned[one], offset)
+            for partition, offset in self._drop(partitions).items():
+                self._go_back(self._fetcher.assigned[partition], offset)
 
     def forget(self, partitions: Collection[TopicPartition]) -> None:
         """Drop unread records of partitions whose positions have changed."""
@@ -81,8 +81,8 @@ class Inbox:
     def positions(self) -> dict[TopicPartition, int]:
         """Return the offset of the next record to hand out, for all partitions with a known position."""
         known = {
-            one: max(state.position, state.give_from)
-            for one, state in self._fetcher.assigned.items()
+            partition: max(state.position, state.give_from)
+            for partition, state in self._fetcher.assigned.items()
             if state.position is not None
         }
         return known | self.unread.positions()
@@ -114,7 +114,7 @@ class Inbox:
         taken: dict[TopicPartition, list[ConsumerRecord]] = {}
         self.settle()
         if len(self.unread):  # unread records precede the buffered records of their partition
-            taken = self.unread.take_some(lambda one: self._wanted(one, partitions), limit)
+            taken = self.unread.take_some(lambda partition: self._wanted(partition, partitions), limit)
             limit -= sum(map(len, taken.values()))
         for state in self.in_turn(partitions) if limit > 0 else ():
             partition = state.partition
@@ -125,7 +125,9 @@ class Inbox:
                     records = self._deserialized(state, records, self._deserialize)
                 if self.handed_out is not None and start is not None and (end := state.position) is not None:
                     # The audit counts the records in the log, not reassembled messages.
-                    self.handed_out.taken(partition, start, end, [one for one in read if one.offset < end])
+                    self.handed_out.taken(
+                        partition, start, end, [record for record in read if record.offset < end]
+                    )
             except KafkaError:
                 if not taken:
                     raise

@@ -32,7 +32,9 @@ class OffsetLookups:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._options.request_timeout_ms / 1000
         backoff = Backoff(self._options.retry_backoff_max_ms)
-        while missing := {one: stamp for one, stamp in timestamps.items() if one not in found}:
+        while missing := {
+            partition: stamp for partition, stamp in timestamps.items() if partition not in found
+        }:
             failure: KafkaError | None
             try:
                 failure = await self.once(missing, found)
@@ -43,7 +45,7 @@ class OffsetLookups:
                     raise failure
                 await asyncio.sleep(backoff.next_s())
                 with suppress(ConnectionLost, NoBrokerReachable, RequestTimedOut):
-                    await self._cluster.refresh({one.topic for one in missing})
+                    await self._cluster.refresh({partition.topic for partition in missing})
         return found
 
     async def once(
@@ -52,22 +54,24 @@ class OffsetLookups:
         """Ask every leader once; add the answers to `found`, and return one of the failures, if any."""
         failure: KafkaError | None = None
         by_leader: defaultdict[int, list[TopicPartition]] = defaultdict(list)
-        if any(one.topic not in self._cluster.metadata.topics for one in timestamps):
+        if any(partition.topic not in self._cluster.metadata.topics for partition in timestamps):
             try:
-                await self._cluster.refresh({one.topic for one in timestamps})
+                await self._cluster.refresh({partition.topic for partition in timestamps})
             except (ConnectionLost, RequestTimedOut) as error:
                 return error
-        for one in timestamps:
-            leader = self._cluster.metadata.leader(*one)
+        for partition in timestamps:
+            leader = self._cluster.metadata.leader(*partition)
             if leader is None:
-                failure = self._why_no_leader(one)
+                failure = self._why_no_leader(partition)
             else:
-                by_leader[leader].append(one)
+                by_leader[leader].append(partition)
         for leader, partitions in by_leader.items():
             topics: defaultdict[str, list[ListOffsetsPartition]] = defaultdict(list)
-            for one in partitions:
-                asked = ListOffsetsPartition(partition_index=one.partition, timestamp=timestamps[one])
-                topics[one.topic].append(asked)
+            for partition in partitions:
+                asked = ListOffsetsPartition(
+                    partition_index=partition.partition, timestamp=timestamps[partition]
+                )
+                topics[partition.topic].append(asked)
             request = ListOffsetsRequest(
                 replica_id=-1,
                 isolation_level=int(self._options.read_committed),
@@ -81,13 +85,13 @@ class OffsetLookups:
             left_out = dict.fromkeys(partitions)
             for topic in response.topics:
                 for answer in topic.partitions:
-                    one = TopicPartition(topic.name, answer.partition_index)
-                    left_out.pop(one, None)
+                    partition = TopicPartition(topic.name, answer.partition_index)
+                    left_out.pop(partition, None)
                     code = ErrorCode.of(answer.error_code)
                     if code == ErrorCode.NONE:
-                        found[one] = (answer.offset, answer.timestamp)
+                        found[partition] = (answer.offset, answer.timestamp)
                     else:
-                        failure = self._refused(code, one)
+                        failure = self._refused(code, partition)
             for name, index in left_out:
                 failure = ClientError(f"the broker left {name}-{index} out of its answer")
         return failure

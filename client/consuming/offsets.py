@@ -58,10 +58,10 @@ class CommittedOffsets:
         if not offsets:
             return
         topics: defaultdict[str, list[OffsetCommitRequestPartition]] = defaultdict(list)
-        for one, (offset, metadata) in offsets.items():
-            topics[one.topic].append(
+        for partition, (offset, metadata) in offsets.items():
+            topics[partition.topic].append(
                 OffsetCommitRequestPartition(
-                    partition_index=one.partition, committed_offset=offset, committed_metadata=metadata
+                    partition_index=partition.partition, committed_offset=offset, committed_metadata=metadata
                 )
             )
         request = OffsetCommitRequest(
@@ -90,8 +90,8 @@ class CommittedOffsets:
         the request timeout.
         """
         topics: defaultdict[str, list[int]] = defaultdict(list)
-        for one in partitions:
-            topics[one.topic].append(one.partition)
+        for partition in partitions:
+            topics[partition.topic].append(partition.partition)
         request = OffsetFetchRequest(
             group_id=self._group_id,
             topics=[

@@ -217,8 +217,8 @@ class ConsumerSettings:
 
 def check_topics(topics: Sequence[object]) -> None:
     """Check the topics, a consumer's positional arguments. Raises TypeError and ValueError."""
-    for one in topics:
-        if isinstance(one, list | tuple | set | frozenset):
-            right = ", ".join(map(repr, one))
-            raise TypeError(f"topics are given one by one: Consumer({right}), not Consumer({one!r})")
-        topic_name(one)
+    for topic in topics:
+        if isinstance(topic, list | tuple | set | frozenset):
+            right = ", ".join(map(repr, topic))
+            raise TypeError(f"topics are given one by one: Consumer({right}), not Consumer({topic!r})")
+        topic_name(topic)

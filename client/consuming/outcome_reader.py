@@ -24,30 +24,32 @@ async def read_outcomes(
     bytes_max: int,
 ) -> dict[TopicPartition, list[TransactionOutcome]]:
     """Return the outcomes of the transactions in each stretch, as Consumer.transaction_outcomes documents."""
-    reading = {one: StretchOutcomes(begin, end) for one, (begin, end) in stretches.items() if begin < end}
-    found: dict[TopicPartition, list[TransactionOutcome]] = {one: [] for one in stretches}
+    reading = {
+        partition: StretchOutcomes(begin, end) for partition, (begin, end) in stretches.items() if begin < end
+    }
+    found: dict[TopicPartition, list[TransactionOutcome]] = {partition: [] for partition in stretches}
     fetcher = Fetcher(cluster, replace(fetching, read_committed=False, reset_timestamp=None), LANE)
     fetcher.assign(reading)
-    for one, outcomes in reading.items():
-        fetcher.assigned[one].seek(outcomes.position)
+    for partition, outcomes in reading.items():
+        fetcher.assigned[partition].seek(outcomes.position)
     fetcher.start()
     bytes_read = 0
     try:
         while reading and bytes_read <= bytes_max:
             await fetcher.wait(_LOOK_S)
             fetcher.raise_failure()
-            for one, outcomes in list(reading.items()):
-                state = fetcher.assigned[one]
+            for partition, outcomes in list(reading.items()):
+                state = fetcher.assigned[partition]
                 while state.buffer:
                     for header, batch in state.buffer.pop(0).batches():
                         outcomes.add(header, batch)
                         bytes_read += len(batch)
                 is_at_end = 0 <= state.high_watermark <= outcomes.position
                 if is_at_end or outcomes.is_settled:
-                    found[one] = outcomes.told(is_at_end=is_at_end)
+                    found[partition] = outcomes.told(is_at_end=is_at_end)
                     state.paused = True
-                    del reading[one]
+                    del reading[partition]
             fetcher.changed()
     finally:
         await fetcher.stop()
-    return found | {one: outcomes.told(is_at_end=False) for one, outcomes in reading.items()}
+    return found | {partition: outcomes.told(is_at_end=False) for partition, outcomes in reading.items()}

@@ -50,13 +50,13 @@ class Positions:
 
     def pause(self, *partitions: TopicPartition) -> None:
         """Stop fetching and handing out records of these partitions until `resume`."""
-        for state in [self._state(one) for one in partitions]:
+        for state in [self._state(partition) for partition in partitions]:
             state.paused = True
             self._inbox.give_back([state.partition])
 
     def resume(self, *partitions: TopicPartition) -> None:
         """Fetch these partitions again."""
-        for state in [self._state(one) for one in partitions]:
+        for state in [self._state(partition) for partition in partitions]:
             state.paused = False
         self._fetcher.changed()
 
@@ -84,15 +84,15 @@ class Positions:
         the last 1,000 complete messages of each partition. Without `offset` it raises ValueError if the partition is
         not assigned to this consumer, or if its position is not known yet.
         """
-        one = topic_partition(partition)
+        checked = topic_partition(partition)
         if offset is None:
-            self._state(one)
-            offset = self._inbox.positions().get(one)
+            self._state(checked)
+            offset = self._inbox.positions().get(checked)
         if offset is None:
             raise ValueError(
-                f"it is not known yet where {one.topic}-{one.partition} begins; await position()"
+                f"it is not known yet where {checked.topic}-{checked.partition} begins; await position()"
             )
-        return self._inbox.committable(one, offset)
+        return self._inbox.committable(checked, offset)
 
     async def lag(self, partition: TopicPartition) -> int:
         """Return the number of offsets between the position and the end that this consumer can read to.
@@ -100,10 +100,10 @@ class Positions:
         For this end see `end_offsets`. Markers and compacted records count. Raises ValueError if the partition is not
         assigned to this consumer.
         """
-        one = self._state(partition).partition
+        checked = self._state(partition).partition
         self._life.check_here(or_stopping=True)
-        end, _ = (await self._fetcher.list_offsets({one: LATEST}))[one]
-        return max(0, end - await self.position(one))
+        end, _ = (await self._fetcher.list_offsets({checked: LATEST}))[checked]
+        return max(0, end - await self.position(checked))
 
     def _raise_failures(self) -> None:
         raise NotImplementedError
@@ -112,14 +112,14 @@ class Positions:
 
     def _state(self, partition: TopicPartition) -> AssignedPartition:
         self._life.check_loop()
-        one = topic_partition(partition)
-        state = self._fetcher.assigned.get(one)
+        checked = topic_partition(partition)
+        state = self._fetcher.assigned.get(checked)
         if state is None:
-            raise ValueError(f"{one.topic}-{one.partition} is not assigned to this consumer")
+            raise ValueError(f"{checked.topic}-{checked.partition} is not assigned to this consumer")
         return state
 
     def _look_up(self, partitions: Sequence[TopicPartition], timestamp: int) -> None:
-        for state in [self._state(one) for one in partitions or list(self._fetcher.assigned)]:
+        for state in [self._state(partition) for partition in partitions or list(self._fetcher.assigned)]:
             state.look_up(timestamp)
             self._moved(state.partition)
 

@@ -37,7 +37,7 @@ def held_back(
 ) -> dict[TopicPartition, int]:
     """Return the offsets, each lowered to the offset that holds its partition back, if any."""
     lowered = dict(offsets)
-    for one, offset in by:
-        if lowered.get(one, offset) > offset:
-            lowered[one] = offset
+    for partition, offset in by:
+        if lowered.get(partition, offset) > offset:
+            lowered[partition] = offset
     return lowered

@@ -36,9 +36,9 @@ class ConsumerQuestions:
         """Return the offset of the first record not older than each timestamp (ms); None if there is no such record."""
         self._life.check_here(or_stopping=True)
         given = by_partition("timestamps", "1700000000000", timestamps)
-        wanted = {one: whole_number("a timestamp", at) for one, at in given.items()}
+        wanted = {partition: whole_number("a timestamp", at) for partition, at in given.items()}
         found = await self._fetcher.list_offsets(wanted)
-        return {one: None if offset < 0 else offset for one, (offset, _) in found.items()}
+        return {partition: None if offset < 0 else offset for partition, (offset, _) in found.items()}
 
     async def partitions_for(self, topic: str) -> list[int]:
         """Return the partitions of a topic; empty if there is no such topic."""
@@ -64,8 +64,8 @@ class ConsumerQuestions:
         self._life.check_here()
         given = by_partition("stretches", "(0, 100)", stretches)
         wanted = {
-            one: (whole_number("an offset", begin), whole_number("an offset", end))
-            for one, (begin, end) in given.items()
+            partition: (whole_number("an offset", begin), whole_number("an offset", end))
+            for partition, (begin, end) in given.items()
         }
         return await read_outcomes(
             self._cluster, self._fetch_options, wanted, whole_number("bytes_max", bytes_max)
@@ -78,4 +78,4 @@ class ConsumerQuestions:
     ) -> dict[TopicPartition, int]:
         self._life.check_here(or_stopping=True)
         found = await self._fetcher.list_offsets(dict.fromkeys(topic_partitions(call, partitions), which))
-        return {one: offset for one, (offset, _) in found.items()}
+        return {partition: offset for partition, (offset, _) in found.items()}

@@ -92,7 +92,9 @@ class Reading:
         self._inbox.give_back(self._fetcher.assigned)  # keeps the order of records if `one` was used before
         await self._poll(columns.take, timeout_ms)
         self._taken_in_a_row += columns.rows
-        self._inbox.unread.hand_out([RecordPosition(*one, offset) for one, offset in columns.starts.items()])
+        self._inbox.unread.hand_out(
+            [RecordPosition(*partition, offset) for partition, offset in columns.starts.items()]
+        )
 
     def finish(self, offsets: Mapping[TopicPartition, int] | None = None) -> None:
         """Mark all records handed out as finished, or only the records before these offsets.

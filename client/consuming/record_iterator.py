@@ -72,13 +72,13 @@ class RecordIterator:
         taken: dict[TopicPartition, list[ConsumerRecord]] = {}
         with self._lock:
             kept: list[ConsumerRecord] = []
-            for one in self._records:
-                where = TopicPartition(one.topic, one.partition)
+            for record in self._records:
+                where = TopicPartition(record.topic, record.partition)
                 if limit > 0 and wanted(where):
-                    taken.setdefault(where, []).append(one)
+                    taken.setdefault(where, []).append(record)
                     limit -= 1
                 else:
-                    kept.append(one)
+                    kept.append(record)
             self._replace(kept)
         return taken
 
@@ -88,8 +88,12 @@ class RecordIterator:
     def keep(self, partitions: Container[tuple[str, int]]) -> None:
         """Forget records of all other partitions."""
         with self._lock:
-            self._replace([one for one in self._records if (one.topic, one.partition) in partitions])
-            self._in_hand = [one for one in self._held() if (one.topic, one.partition) in partitions]
+            self._replace(
+                [record for record in self._records if (record.topic, record.partition) in partitions]
+            )
+            self._in_hand = [
+                record for record in self._held() if (record.topic, record.partition) in partitions
+            ]
             self._last = None
 
     def drop(self, partitions: Container[tuple[str, int]]) -> dict[TopicPartition, int]:
@@ -97,11 +101,11 @@ class RecordIterator:
         first: dict[TopicPartition, int] = {}
         with self._lock:
             kept: list[ConsumerRecord] = []
-            for one in self._records:
-                if (one.topic, one.partition) in partitions:
-                    first.setdefault(TopicPartition(one.topic, one.partition), one.offset)
+            for record in self._records:
+                if (record.topic, record.partition) in partitions:
+                    first.setdefault(TopicPartition(record.topic, record.partition), record.offset)
                 else:
-                    kept.append(one)
+                    kept.append(record)
             self._replace(kept)
         return first
 
@@ -109,8 +113,8 @@ class RecordIterator:
         """Return the offset of the first unseen record of each partition."""
         found: dict[TopicPartition, int] = {}
         with self._lock:
-            for one in self._records:
-                found.setdefault(TopicPartition(one.topic, one.partition), one.offset)
+            for record in self._records:
+                found.setdefault(TopicPartition(record.topic, record.partition), record.offset)
         return found
 
     # records that the caller holds
@@ -130,9 +134,9 @@ class RecordIterator:
             held, self._last = self._held(), None
             self._in_hand = (
                 [
-                    RecordPosition(*where, max(one.offset, offsets.get(where, 0)))
-                    for one in held
-                    for where in [TopicPartition(one.topic, one.partition)]
+                    RecordPosition(*where, max(record.offset, offsets.get(where, 0)))
+                    for record in held
+                    for where in [TopicPartition(record.topic, record.partition)]
                 ]
                 if offsets is not None
                 else ()
@@ -141,7 +145,9 @@ class RecordIterator:
     def in_hand(self) -> list[tuple[TopicPartition, int]]:
         """Return the offset of the first record that the caller holds, of each partition."""
         with self._lock:
-            return [(TopicPartition(one.topic, one.partition), one.offset) for one in self._held()]
+            return [
+                (TopicPartition(record.topic, record.partition), record.offset) for record in self._held()
+            ]
 
     def came_back(self) -> bool:
         """Return whether the caller has asked for records since the last call."""

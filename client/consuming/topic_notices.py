@@ -34,7 +34,7 @@ class TopicNotices:
         Logs one warning about each topic that has been missing for ABSENT_S.
         """
         known = self._cluster.metadata.topics
-        for topic in [one for one in self._absent_s if one not in known]:
+        for topic in [absent for absent in self._absent_s if absent not in known]:
             del self._absent_s[topic]  # The metadata forgot it: no part of the client wants it any more.
         for topic in topics:
             if topic in known and known[topic].error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:

@@ -40,9 +40,11 @@ class Turns:
         """Set the partitions of the ring: kept ones stay in order, and new ones come last."""
         ring = self.ring
         resume = None if self._ended_at is None else ring[self._ended_at]
-        kept = [one for one in (*ring[self._turn :], *ring[: self._turn]) if one in partitions]
+        kept = [
+            partition for partition in (*ring[self._turn :], *ring[: self._turn]) if partition in partitions
+        ]
         known = set(kept)
-        self.ring, self._turn = [*kept, *(one for one in partitions if one not in known)], 0
+        self.ring, self._turn = [*kept, *(partition for partition in partitions if partition not in known)], 0
         self._resumed &= known
         self._ended_at = self.ring.index(resume) if resume is not None and resume in known else None
 

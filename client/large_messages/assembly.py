@@ -163,10 +163,14 @@ class Assembly:
         state = self._partitions.get(partition, _Partition())
         starts = [
             offset,
-            *(one.first for one in list(state.ended.values()) if one.first < offset <= one.last),
+            *(
+                message.first
+                for message in list(state.ended.values())
+                if message.first < offset <= message.last
+            ),
         ]
         if offset <= max(read_to, give_from):
-            starts += [one.first_offset for one in list(state.open.values())[:1]]
+            starts += [message.first_offset for message in list(state.open.values())[:1]]
         if read_to < offset <= give_from:
             starts.append(read_to)
         return min(starts)
@@ -189,9 +193,9 @@ class Assembly:
 
     def keep(self, partitions: Container[TopicPartition]) -> None:
         """Forget everything about other partitions."""
-        for one in [one for one in self._partitions if one not in partitions]:
-            self.interrupted(one)
-            del self._partitions[one]
+        for partition in [partition for partition in self._partitions if partition not in partitions]:
+            self.interrupted(partition)
+            del self._partitions[partition]
 
     def crowded(self, partition: TopicPartition) -> bool:
         """Return whether it is time to `forget` ended messages."""
@@ -301,7 +305,7 @@ class Assembly:
             timestamp_ms=record.timestamp_ms,
             key=record.key,
             value=value,
-            headers=tuple(one for one in record.headers if one[0] != SEGMENT_HEADER),
+            headers=tuple(header for header in record.headers if header[0] != SEGMENT_HEADER),
             leader_epoch=record.leader_epoch,
         )
 
@@ -315,7 +319,7 @@ class Assembly:
         while self._buffered_bytes > self._options.buffer_bytes:
             oldest = next(iter(self._oldest))
             if oldest is newest:
-                oldest = next(one for one in self._oldest if one is not newest)
+                oldest = next(message for message in self._oldest if message is not newest)
             self._stats.evicted += 1
             self._give_up(
                 oldest,

@@ -158,11 +158,11 @@ class Handover:
 
     async def _work(self) -> None:
         while waiting := self._next():
-            for one in waiting:
-                if isinstance(one, Sent):
-                    await self._take(one)
-                elif not one.done():
-                    one.set_result(None)
+            for item in waiting:
+                if isinstance(item, Sent):
+                    await self._take(item)
+                elif not item.done():
+                    item.set_result(None)
 
     def _next(self) -> list[Sent | Mark]:
         with self._lock:

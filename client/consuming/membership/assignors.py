@@ -74,7 +74,7 @@ def round_robin_assign(
 
 def sticky_assign(subscriptions: Mapping[str, Subscription], partitions: Mapping[str, int]) -> Assignment:
     """Return the most balanced assignment; within it, members keep as much of their previous one as possible."""
-    claims = {member: sticky_claim(one) for member, one in subscriptions.items()}
+    claims = {member: sticky_claim(subscription) for member, subscription in subscriptions.items()}
     return _nested(sticky(_topics(subscriptions), partitions, claims))
 
 
@@ -85,11 +85,11 @@ def cooperative_sticky_assign(
 
     These are assigned after that member has rejoined.
     """
-    claims = {member: cooperative_claim(one) for member, one in subscriptions.items()}
+    claims = {member: cooperative_claim(subscription) for member, subscription in subscriptions.items()}
     holder = holders(claims)
     return _nested(
         {
-            member: [one for one in mine if holder.get(one, member) == member]
+            member: [partition for partition in mine if holder.get(partition, member) == member]
             for member, mine in sticky(_topics(subscriptions), partitions, claims).items()
         }
     )
@@ -117,8 +117,8 @@ def _nested(assignment: Mapping[str, Sequence[TopicPartition]]) -> Assignment:
     nested: Assignment = {}
     for member, partitions in assignment.items():
         topics = nested[member] = {}
-        for one in partitions:
-            topics.setdefault(one.topic, []).append(one.partition)
+        for partition in partitions:
+            topics.setdefault(partition.topic, []).append(partition.partition)
     return nested
 
 

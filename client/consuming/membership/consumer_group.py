@@ -348,7 +348,7 @@ class ConsumerGroupMember:
             await self._learn_names({topic_id for topic_id, _ in step.take_over})
             if step != self._state.step():
                 continue
-            known = frozenset(one for one in step.take_over if one[0] in self._names)
+            known = frozenset(place for place in step.take_over if place[0] in self._names)
             if not known:  # Unknown to the broker that was asked, or deleted and soon unassigned.
                 await asyncio.sleep(backoff.next_s())
                 continue
@@ -371,17 +371,17 @@ class ConsumerGroupMember:
         for topic in self._cluster.metadata.topics.values():
             if topic.id in wanted:
                 self._names.setdefault(topic.id, topic.name)
-        missing = [one for one in topic_ids if one not in self._names]
+        missing = [topic_id for topic_id in topic_ids if topic_id not in self._names]
         if not missing:
             return
         request = MetadataRequest(
-            topics=[MetadataRequestTopic(topic_id=one, name=None) for one in missing],
+            topics=[MetadataRequestTopic(topic_id=topic_id, name=None) for topic_id in missing],
             allow_auto_topic_creation=False,
         )
         with suppress(KafkaError):
             response = await self._cluster.ask_any(request)
             self._names |= {
-                one.topic_id: one.name for one in response.topics if one.name and not one.error_code
+                topic.topic_id: topic.name for topic in response.topics if topic.name and not topic.error_code
             }
 
 

@@ -213,7 +213,7 @@ class Group:
         owned = self._handover.owned
         if self._cooperative:
             wanted = set(self._topics)
-            owned = {one for one in owned if one.topic not in wanted}
+            owned = {partition for partition in owned if partition.topic not in wanted}
         if owned:
             await self._meanwhile_beating(self._handover.give_up(owned))
 
@@ -226,7 +226,7 @@ class Group:
             await self._meanwhile_beating(self._handover.give_up(revoked))
             self._join_again.set()  # Only now may another member get them.
         await self._meanwhile_beating(
-            self._handover.take_over([one for one in assignment if one not in owned])
+            self._handover.take_over([partition for partition in assignment if partition not in owned])
         )
 
     async def _join_and_sync(self) -> list[TopicPartition]:

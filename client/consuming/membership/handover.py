@@ -125,7 +125,7 @@ class Handover:
             await self._commit()
         listener = self.listener
         await self._tell(listener.on_partitions_lost if lost else listener.on_partitions_revoked, partitions)
-        self._assign(one for one in self._fetcher.assigned if one not in partitions)
+        self._assign(partition for partition in self._fetcher.assigned if partition not in partitions)
         self._fetcher.wake_waiter()
 
     async def _whole(self, change: Coroutine[None, None, None]) -> None:
@@ -155,15 +155,15 @@ class Handover:
         before = self._fetcher.assigned
         self._fetcher.assign(partitions)
         self._inbox.reassigned()
-        new = [state for one, state in self._fetcher.assigned.items() if one not in before]
+        new = [state for partition, state in self._fetcher.assigned.items() if partition not in before]
         for state in new:
             state.held = held
         return new
 
     def _begin_all(self, states: list[AssignedPartition], told: asyncio.Event | None) -> None:
         if self._offsets is None:
-            for one in states:
-                self._begin(one, None)
+            for state in states:
+                self._begin(state, None)
         elif states:
             task = asyncio.ensure_future(self._begin_at_committed(self._offsets, states, told))
             self._lookups.add(task)
@@ -182,21 +182,21 @@ class Handover:
         Reads raise the failures.
         """
         backoff = Backoff(self._retry_backoff_max_ms)
-        while states := [one for one in states if self._fetcher.assigned.get(one.partition) is one]:
+        while states := [state for state in states if self._fetcher.assigned.get(state.partition) is state]:
             try:
-                committed = await offsets.committed([one.partition for one in states])
+                committed = await offsets.committed([state.partition for state in states])
             except KafkaError as error:
                 if error.code is not ErrorCode.UNSTABLE_OFFSET_COMMIT:
                     self._fetcher.fail(error)
                 await asyncio.sleep(backoff.next_s())
                 continue
-            for one in states:
-                if one.partition in committed:
-                    self._begin(one, committed[one.partition])
+            for state in states:
+                if state.partition in committed:
+                    self._begin(state, committed[state.partition])
             if told is not None and self._reset_timestamp is None:
                 await told.wait()  # The listener may seek in partitions without a committed offset.
-            for one in states:
-                self._begin(one, committed.get(one.partition))
+            for state in states:
+                self._begin(state, committed.get(state.partition))
             self._fetcher.changed()
             return
 

@@ -29,7 +29,11 @@ def sticky(
     are no longer wanted, are ignored.
     """
     wants = {member: frozenset(wanted[member]) for member in sorted(wanted)}
-    owners = {one: member for one, member in holders(claims).items() if one.topic in wants.get(member, ())}
+    owners = {
+        partition: member
+        for partition, member in holders(claims).items()
+        if partition.topic in wants.get(member, ())
+    }
     placement = _Placement(wants, counts, owners)
     placement.deal()
     placement.even_out()
@@ -42,9 +46,9 @@ def holders(claims: Mapping[str, Claim]) -> dict[TopicPartition, str]:
     found: dict[TopicPartition, str] = {}
     for member in sorted(claims):
         generation, partitions = claims[member]
-        for one in partitions:
-            if one not in found or generation > claims[found[one]].generation:
-                found[one] = member
+        for partition in partitions:
+            if partition not in found or generation > claims[found[partition]].generation:
+                found[partition] = member
     return found
 
 
@@ -74,10 +78,10 @@ class _Held:
         if owner is None:
             return self.own.pop()
         partitions = self.others[owner]
-        one = partitions.pop()
+        partition = partitions.pop()
         if not partitions:
             del self.others[owner]
-        return one
+        return partition
 
 
 class _Placement:
@@ -97,16 +101,19 @@ class _Placement:
         for topic in sorted(self._kinds):
             kind = self._kinds[topic]
             for index in range(counts[topic]):
-                one = TopicPartition(topic, index)
-                if one in owners:
-                    self._put(owners[one], kind, one)
+                partition = TopicPartition(topic, index)
+                if partition in owners:
+                    self._put(owners[partition], kind, partition)
                 else:
-                    kind.free.append(one)
+                    kind.free.append(partition)
 
     def result(self) -> dict[str, list[TopicPartition]]:
         return {
             member: sorted(
-                one for held in kinds.values() for some in (held.own, *held.others.values()) for one in some
+                partition
+                for held in kinds.values()
+                for some in (held.own, *held.others.values())
+                for partition in some
             )
             for member, kinds in self._held.items()
         }
@@ -117,12 +124,12 @@ class _Placement:
         Partitions of other kinds have more choice.
         """
         kinds = {id(kind): kind for kind in self._kinds.values()}.values()
-        for kind in sorted(kinds, key=lambda one: len(one.members)):
+        for kind in sorted(kinds, key=lambda candidate: len(candidate.members)):
             heap = [(self._load[member], member) for member in kind.members]
             heapify(heap)
-            for one in kind.free:
+            for partition in kind.free:
                 load, member = heap[0]
-                self._put(member, kind, one)
+                self._put(member, kind, partition)
                 heapreplace(heap, (load + 1, member))
 
     def even_out(self) -> None:
@@ -142,13 +149,17 @@ class _Placement:
 
     def give_back(self) -> None:
         """Return moved partitions to their previous owners, directly or by an exchange, where balance is kept."""
-        for one, owner in sorted(self._owners.items()):
-            kind = self._kinds.get(one.topic)
-            while kind is not None and self._at.get(one, owner) != owner and self._returned(one, kind, owner):
+        for partition, owner in sorted(self._owners.items()):
+            kind = self._kinds.get(partition.topic)
+            while (
+                kind is not None
+                and self._at.get(partition, owner) != owner
+                and self._returned(partition, kind, owner)
+            ):
                 pass
 
-    def _returned(self, one: TopicPartition, kind: _Kind, owner: str) -> bool:
-        keeper = self._at[one]
+    def _returned(self, partition: TopicPartition, kind: _Kind, owner: str) -> bool:
+        keeper = self._at[partition]
         if self._load[owner] >= self._load[keeper]:
             received = (other for other, held in self._held[owner].items() if held.others)
             instead = next((other for other in received if keeper in other.members), None)
@@ -174,17 +185,17 @@ class _Placement:
                 if self._load[least] <= self._load[source] - 2:
                     came[least] = (giver, kind)
                     return _moves(came, least)
-                takers = [one for one in kind.members if one not in came and one not in settled]
+                takers = [member for member in kind.members if member not in came and member not in settled]
                 came.update(dict.fromkeys(takers, (giver, kind)))
                 queue.extend(takers)
         settled.update(came)
         return []
 
-    def _put(self, member: str, kind: _Kind, one: TopicPartition) -> None:
+    def _put(self, member: str, kind: _Kind, partition: TopicPartition) -> None:
         held = self._held[member].setdefault(kind, _Held())
-        owner = self._owners.get(one, "")
-        (held.own if owner == member else held.others[owner]).append(one)
-        self._at[one] = member
+        owner = self._owners.get(partition, "")
+        (held.own if owner == member else held.others[owner]).append(partition)
+        self._at[partition] = member
         self._load[member] += 1
 
     def _move(self, giver: str, kind: _Kind, taker: str) -> None:
@@ -214,5 +225,5 @@ def _kinds(wanted: Mapping[str, frozenset[str]], counts: Mapping[str, int]) -> d
     kinds: dict[tuple[int, ...], _Kind] = {}
     for indexes in groups.values():
         if tuple(indexes) not in kinds:
-            kinds[tuple(indexes)] = _Kind([one for index in indexes for one in members[index]])
+            kinds[tuple(indexes)] = _Kind([member for index in indexes for member in members[index]])
     return {topic: kinds[tuple(indexes)] for topic, indexes in groups.items()}

@@ -85,7 +85,7 @@ class Subscriber:
     def topics(self) -> set[str]:
         """The subscribed topics; with a pattern, the topics found so far."""
         if self._selection is not None and self._selection.brokers_pattern is not None:
-            return {one.topic for one in self._handover.owned}
+            return {partition.topic for partition in self._handover.owned}
         return set(self._topics)
 
     def select(self, selection: Selection, listener: RebalanceListener | None) -> None:
@@ -166,7 +166,7 @@ class Subscriber:
             return
         self._topics = topics
         if self._options is None:
-            await self._appeared(one for one in selection.names if one not in self._reading)
+            await self._appeared(name for name in selection.names if name not in self._reading)
             await self._read_all(topics)
         elif self.group is None:
             self.group = self._member(self._options, topics, selection)
@@ -192,7 +192,7 @@ class Subscriber:
     def _wanted(self, topics: tuple[str, ...], selection: Selection) -> Wanted:
         """Return the topics to ask the coordinator for, without denied ones: a single one would fail them all."""
         denied = set(self._notices.denied(topics))
-        return Wanted(tuple(one for one in topics if one not in denied), selection.brokers_pattern)
+        return Wanted(tuple(topic for topic in topics if topic not in denied), selection.brokers_pattern)
 
     def _member(
         self, options: GroupOptions | ConsumerGroupOptions, topics: tuple[str, ...], selection: Selection
@@ -207,7 +207,7 @@ class Subscriber:
     async def _matching(self, pattern: re.Pattern[str]) -> tuple[str, ...]:
         request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
         response = await self._cluster.ask_any(request)
-        names = (one.name for one in response.topics if one.name is not None and not one.is_internal)
+        names = (topic.name for topic in response.topics if topic.name is not None and not topic.is_internal)
         return tuple(sorted(name for name in names if pattern.fullmatch(name)))
 
     async def _read_all(self, topics: tuple[str, ...]) -> None:
@@ -217,10 +217,10 @@ class Subscriber:
         for topic in topics:
             if known[topic].partitions or known[topic].error is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
                 wanted += [TopicPartition(topic, index) for index in known[topic].partitions]
-            else:
-                wanted += [one for one in owned if one.topic == topic]  # The current partitions are unknown.
+            else:  # The current partitions are unknown.
+                wanted += [partition for partition in owned if partition.topic == topic]
         await self._handover.give_up(owned.difference(wanted))
-        if new := [one for one in wanted if one not in owned]:
+        if new := [partition for partition in wanted if partition not in owned]:
             await self._handover.take_over(new)
 
     async def _appeared(self, topics: Iterable[str]) -> None:
@@ -232,9 +232,9 @@ class Subscriber:
         loop = asyncio.get_running_loop()
         backoff = Backoff(100)
         deadline = loop.time() + self._cluster.request_timeout_ms / 1000
-        while missing := [one for one in wanted if one not in known or not known[one].partitions]:
+        while missing := [topic for topic in wanted if topic not in known or not known[topic].partitions]:
             denied = self._notices.denied(missing)
-            missing = [one for one in missing if one not in denied]
+            missing = [topic for topic in missing if topic not in denied]
             if not missing:
                 return
             error = known[missing[0]].error if missing[0] in known else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -127,7 +127,7 @@ def decode_assignment(data: bytes | memoryview) -> dict[str, list[int]]:
         assigned = decode_payload(ConsumerProtocolAssignment, data).assigned_partitions
     except MalformedMessage as error:
         raise _unreadable("assignment", error) from None
-    return {one.topic: one.partitions for one in assigned}
+    return {entry.topic: entry.partitions for entry in assigned}
 
 
 def _listed(partitions: Iterable[TopicPartition]) -> list[Listed]:
@@ -138,7 +138,7 @@ def _listed(partitions: Iterable[TopicPartition]) -> list[Listed]:
 
 
 def _unlisted(listed: Iterable[Listed]) -> tuple[TopicPartition, ...]:
-    return tuple(TopicPartition(one.topic, index) for one in listed for index in one.partitions)
+    return tuple(TopicPartition(entry.topic, index) for entry in listed for index in entry.partitions)
 
 
 def _unreadable(what: str, error: Exception) -> KafkaError:
