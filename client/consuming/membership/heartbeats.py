@@ -65,9 +65,9 @@ class Membership:
         self.owned = NOTHING
         self.target = NOTHING
         """The last assignment."""
-        self._told_wanted: Wanted | None = None
-        self._told_owned: TopicIdPartitions | None = None
-        self._told_all = False
+        self._reported_wanted: Wanted | None = None
+        self._reported_owned: TopicIdPartitions | None = None
+        self._reported_all = False
         self._awaits_word = False
         """True while a heartbeat with the owned partitions has no answer, so that its effect is unknown."""
 
@@ -79,15 +79,15 @@ class Membership:
     @property
     def due(self) -> bool:
         """True if a heartbeat is due now, before the next regular one."""
-        return self.wanted != self._told_wanted or self.owned != self._told_owned
+        return self.wanted != self._reported_wanted or self.owned != self._reported_owned
 
     def beat(self) -> Beat:
         """Return the next heartbeat, which the caller is about to send."""
-        full = not self._told_all
+        full = not self._reported_all
         beat = Beat(
             self.epoch,
-            self.wanted if full or self.wanted != self._told_wanted else None,
-            self.owned if full or self.owned != self._told_owned else None,
+            self.wanted if full or self.wanted != self._reported_wanted else None,
+            self.owned if full or self.owned != self._reported_owned else None,
             full,
         )
         self._awaits_word = self._awaits_word or beat.owned is not None
@@ -96,21 +96,21 @@ class Membership:
     def answered(self, beat: Beat, epoch: int, assigned: TopicIdPartitions | None) -> None:
         """Note the coordinator's answer to `beat`; `assigned` is None if the assignment has not changed."""
         self.epoch = epoch
-        self._told_all = True
+        self._reported_all = True
         self._awaits_word = False
         if beat.wanted is not None:
-            self._told_wanted = beat.wanted
+            self._reported_wanted = beat.wanted
         if beat.owned is not None:
-            self._told_owned = beat.owned
+            self._reported_owned = beat.owned
         if assigned is not None and assigned != self.target:
             self.target = assigned
-            self._told_owned = (
+            self._reported_owned = (
                 None  # The coordinator waits for a report of the owned partitions, even if nothing changes.
             )
 
     def unanswered(self) -> None:
         """Note that a heartbeat may not have arrived: the next one contains everything."""
-        self._told_all = False
+        self._reported_all = False
 
     def fenced(self) -> None:
         """Note that the coordinator no longer knows this member.
@@ -119,7 +119,7 @@ class Membership:
         """
         self.epoch = JOIN_EPOCH
         self.target = NOTHING
-        self._told_all = self._awaits_word = False
+        self._reported_all = self._awaits_word = False
 
     def lost(self) -> None:
         """Note that all partitions have been given up."""
