@@ -215,16 +215,16 @@ class _OnAThread(RebalanceListener):
         self._listener = listener
 
     async def on_partitions_assigned(self, partitions: set[TopicPartition]) -> None:
-        await _told(self._listener.on_partitions_assigned, partitions)
+        await _notify(self._listener.on_partitions_assigned, partitions)
 
     async def on_partitions_revoked(self, partitions: set[TopicPartition]) -> None:
-        await _told(self._listener.on_partitions_revoked, partitions)
+        await _notify(self._listener.on_partitions_revoked, partitions)
 
     async def on_partitions_lost(self, partitions: set[TopicPartition]) -> None:
-        await _told(self._listener.on_partitions_lost, partitions)
+        await _notify(self._listener.on_partitions_lost, partitions)
 
 
-async def _told(
+async def _notify(
     event: Callable[[set[TopicPartition]], Awaitable[None] | None], partitions: set[TopicPartition]
 ) -> None:
     answer = await in_thread(event, partitions)

@@ -98,7 +98,7 @@ class ConsumerGroupMember:
         """The names, by id, of the topics that the member has, or is about to take over or to give up."""
         self._patterns = wanted.pattern is not None
         """True if the coordinator may know a pattern of this member."""
-        self._told_assignment = False
+        self._notified_assignment = False
         """True once the listener was notified of an assignment since the member joined."""
         self._interval_s = FIRST_INTERVAL_S
         self._news = asyncio.Event()
@@ -244,7 +244,7 @@ class ConsumerGroupMember:
         await self._handover.settled()
         await self._handover.give_up(self._handover.owned, lost=True)
         self._state.lost()
-        self._told_assignment = False
+        self._notified_assignment = False
 
     async def _stop_following(self) -> None:
         """Begin no further handover; the current one completes."""
@@ -326,7 +326,7 @@ class ConsumerGroupMember:
 
     def _follow_up(self) -> None:
         self._following = None
-        if self._state.step() is not None or not self._told_assignment:
+        if self._state.step() is not None or not self._notified_assignment:
             self._following = asyncio.ensure_future(self._follow())
             self._following.add_done_callback(self._followed)
 
@@ -337,13 +337,13 @@ class ConsumerGroupMember:
 
     async def _follow(self) -> None:
         backoff = Backoff(self._options.retry_backoff_max_ms)
-        told = False
+        notified = False
         while (step := self._state.step()) is not None:
             if step.give_up:
                 await self._handover.give_up(self._named(step.give_up))
                 self._state.gave_up(step.give_up)
                 self._news.set()
-                told = False
+                notified = False
                 continue
             await self._learn_names({topic_id for topic_id, _ in step.take_over})
             if step != self._state.step():
@@ -355,11 +355,11 @@ class ConsumerGroupMember:
             self._state.takes_over(known)
             await self._handover.take_over(self._named(known))
             self._news.set()
-            told = self._told_assignment = True
+            notified = self._notified_assignment = True
         # The listener is notified of every assignment, as with the classic protocol.
-        if not told and self._state.is_there:
+        if not notified and self._state.is_there:
             await self._handover.take_over(())
-            self._told_assignment = True
+            self._notified_assignment = True
 
     def _named(self, places: TopicIdPartitions) -> set[TopicPartition]:
         return {TopicPartition(self._names[topic_id], index) for topic_id, index in places}

@@ -322,7 +322,7 @@ class Group:
         """
         interval_s = wait_s = self._options.heartbeat_interval_ms / 1000
         backoff = Backoff(self._options.retry_backoff_max_ms)
-        while not await self._told_to_join_again(wait_s):
+        while not await self._must_join_again(wait_s):
             if self._attendance.missing():
                 await self._stay_away()
                 return
@@ -336,7 +336,7 @@ class Group:
                 self._coordinator.forget()
                 wait_s = backoff.next_s()
 
-    async def _told_to_join_again(self, within_s: float) -> bool:
+    async def _must_join_again(self, within_s: float) -> bool:
         with suppress(TimeoutError):
             async with asyncio.timeout(within_s):
                 await self._join_again.wait()

@@ -109,12 +109,12 @@ class Handover:
 
     async def _take_over(self, partitions: Collection[TopicPartition]) -> None:
         new = self._assign([*self._fetcher.assigned, *partitions], held=True)
-        told = asyncio.Event()
-        self._begin_all(new, told)
+        notified = asyncio.Event()
+        self._begin_all(new, notified)
         await self._tell(self.listener.on_partitions_assigned, partitions)
         for state in new:
             state.held = self._is_going
-        told.set()
+        notified.set()
         self._fetcher.changed()
 
     async def _give_up(self, partitions: Collection[TopicPartition], lost: bool) -> None:
@@ -160,12 +160,12 @@ class Handover:
             state.held = held
         return new
 
-    def _begin_all(self, states: list[AssignedPartition], told: asyncio.Event | None) -> None:
+    def _begin_all(self, states: list[AssignedPartition], notified: asyncio.Event | None) -> None:
         if self._offsets is None:
             for state in states:
                 self._begin(state, None)
         elif states:
-            task = asyncio.ensure_future(self._begin_at_committed(self._offsets, states, told))
+            task = asyncio.ensure_future(self._begin_at_committed(self._offsets, states, notified))
             self._lookups.add(task)
             task.add_done_callback(self._lookup_ended)
 
@@ -175,7 +175,7 @@ class Handover:
             self.fail(error)
 
     async def _begin_at_committed(
-        self, offsets: CommittedOffsets, states: list[AssignedPartition], told: asyncio.Event | None
+        self, offsets: CommittedOffsets, states: list[AssignedPartition], notified: asyncio.Event | None
     ) -> None:
         """Look up committed offsets until the partitions have positions, or are no longer assigned.
 
@@ -193,8 +193,8 @@ class Handover:
             for state in states:
                 if state.partition in committed:
                     self._begin(state, committed[state.partition])
-            if told is not None and self._reset_timestamp is None:
-                await told.wait()  # The listener may seek in partitions without a committed offset.
+            if notified is not None and self._reset_timestamp is None:
+                await notified.wait()  # The listener may seek in partitions without a committed offset.
             for state in states:
                 self._begin(state, committed.get(state.partition))
             self._fetcher.changed()
