@@ -210,7 +210,7 @@ _DENIED: Final = {
 def cluster_error(
     code: ErrorCode,
     where: str,
-    told: str | None = None,
+    server_message: str | None = None,
     *,
     operation: str = "",
     name: str = "",
@@ -218,16 +218,16 @@ def cluster_error(
 ) -> KafkaError:
     """Return the exception for a cluster's error code, not raised yet; AuthorizationFailed if it is a denial.
 
-    `where` begins the message, `told` is the broker's error text. `operation`, `name` and `user`: the attempted
+    `where` begins the message, `server_message` is the broker's error text. `operation`, `name` and `user`: the attempted
     operation, the name of its topic, group or transactional id, and the user that attempted it.
     """
     kind = _DENIED.get(code)
     if kind is None:
-        text = told or code.message
+        text = server_message or code.message
         return KafkaError(code, f"{where}: {text}" if where else text)
     resource = f"{kind} {name!r}" if name and kind != "cluster" else kind
     whom = f" for User:{user}" if user is not None else ""
-    what = f"{operation} on {resource}" if operation else (told or f"no right on this {resource}")
+    what = f"{operation} on {resource}" if operation else (server_message or f"no right on this {resource}")
     denied = f"denied: {what}{whom}"
     return AuthorizationFailed(
         code, f"{where}: {denied}" if where else denied, operation=operation, resource=resource

@@ -187,9 +187,9 @@ def tiers_to_compare(
         logs = [*([LOG_TIER] if log else []), *copies]
         tiers = [*([reference] if reference in reporting else []), *logs, *others]
         if not {reference, LOG_TIER} & set(tiers):
-            told = ", ".join(others) or "none"
+            available = ", ".join(others) or "none"
             raise NothingToCompare(
-                f"no reports of tier {reference!r} (there are {told}): name the one to compare with, or count the log"
+                f"no reports of tier {reference!r} (there are {available}): name the one to compare with, or count the log"
             )
     else:
         tiers += [tier for tier in (*([LOG_TIER] if log else []), *copies) if tier not in tiers]

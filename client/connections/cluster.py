@@ -142,10 +142,16 @@ class Cluster:
         self._security = other._security
 
     def failure(
-        self, code: ErrorCode, where: str, told: str | None = None, *, operation: str = "", name: str = ""
+        self,
+        code: ErrorCode,
+        where: str,
+        server_message: str | None = None,
+        *,
+        operation: str = "",
+        name: str = "",
     ) -> KafkaError:
         """Return `cluster_error` for the user of this client."""
-        return cluster_error(code, where, told, operation=operation, name=name, user=self.user)
+        return cluster_error(code, where, server_message, operation=operation, name=name, user=self.user)
 
     # connections
 

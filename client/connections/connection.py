@@ -231,8 +231,8 @@ class Connection(asyncio.BufferedProtocol):
                     TlsFailed(f"{self.address}: the broker expects TLS: security_protocol is SSL or SASL_SSL")
                 )
                 return
-            told = f"{self.address} sent a frame of {error.size} bytes: it is no Kafka broker"
-            self._break(ConnectionLost(told))
+            reason = f"{self.address} sent a frame of {error.size} bytes: it is no Kafka broker"
+            self._break(ConnectionLost(reason))
 
     def _write(self, message: Request[ResponseT], version: int) -> int:
         correlation_id = self._next_correlation_id

@@ -86,8 +86,8 @@ async def _dialled(
         raise RequestTimedOut(f"{address} {begun} in time") from None
     except ssl.SSLCertVerificationError as error:
         assert tls is not None
-        told = await refused_certificate(error, host, address.port, tls)
-        raise TlsFailed(f"{address}: {told}") from None
+        reason = await refused_certificate(error, host, address.port, tls)
+        raise TlsFailed(f"{address}: {reason}") from None
     except ssl.SSLEOFError:
         raise _closed_in_handshake(address) from None
     except ssl.SSLError as error:

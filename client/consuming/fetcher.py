@@ -424,8 +424,8 @@ class Fetcher:
         elif code == ErrorCode.OFFSET_OUT_OF_RANGE:
             if self._options.reset_timestamp is None:
                 where = f"{state.partition.topic}-{state.partition.partition}"
-                told = f"{where} holds no offset {state.fetch_offset}, and auto_offset_reset is 'none'"
-                self._failed_for_good(state, leader, KafkaError(code, told))
+                reason = f"{where} holds no offset {state.fetch_offset}, and auto_offset_reset is 'none'"
+                self._failed_for_good(state, leader, KafkaError(code, reason))
                 return
             state.ended = True
             if not state.buffer:

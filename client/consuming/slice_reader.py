@@ -131,8 +131,8 @@ class SliceReader:
         is_sure = waited_s >= min(GONE_AFTER_S, self._patience_s)
         if unknown and is_sure:
             raise KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"{topic}-{index} is not there any more")
-        told_id = ZERO_UUID if info is None or info.error else info.id
-        if is_sure and self._topic_id is not None and told_id not in (self._topic_id, ZERO_UUID):
+        known_id = ZERO_UUID if info is None or info.error else info.id
+        if is_sure and self._topic_id is not None and known_id not in (self._topic_id, ZERO_UUID):
             raise KafkaError(
                 ErrorCode.UNKNOWN_TOPIC_ID,
                 f"topic {topic!r} with id {self._topic_id.hex()} was deleted, and another topic has its name",

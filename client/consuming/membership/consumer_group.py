@@ -285,7 +285,7 @@ class ConsumerGroupMember:
             )
         self._heard.set()
 
-    def _refusal(self, code: ErrorCode, told: str | None) -> KafkaError:
+    def _refusal(self, code: ErrorCode, server_message: str | None) -> KafkaError:
         """Return the coordinator's error. For a denied topic, its answer does not name the topic."""
         user = self._coordinator.user
         if code is ErrorCode.TOPIC_AUTHORIZATION_FAILED:
@@ -295,7 +295,7 @@ class ConsumerGroupMember:
             return cluster_error(code, "" if name else where, operation="DESCRIBE", name=name, user=user)
         operation = "READ" if code is ErrorCode.GROUP_AUTHORIZATION_FAILED else ""
         name = self._options.group_id
-        return cluster_error(code, "", told, operation=operation, name=name, user=user)
+        return cluster_error(code, "", server_message, operation=operation, name=name, user=user)
 
     def _request(self, beat: Beat) -> ConsumerGroupHeartbeatRequest:
         options = self._options

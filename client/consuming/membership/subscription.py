@@ -87,10 +87,10 @@ def sticky_claim(subscription: Subscription) -> Claim:
         return NOTHING
     for version in (_WITH_GENERATION, _WITHOUT_GENERATION):
         try:
-            told = decode(StickyAssignorUserData, data, version)
+            previous = decode(StickyAssignorUserData, data, version)
         except MalformedMessage:
             continue
-        return Claim(told.generation, _unlisted(told.previous_assignment))
+        return Claim(previous.generation, _unlisted(previous.previous_assignment))
     return NOTHING
 
 
