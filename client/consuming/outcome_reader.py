@@ -46,10 +46,10 @@ async def read_outcomes(
                         bytes_read += len(batch)
                 is_at_end = 0 <= state.high_watermark <= outcomes.position
                 if is_at_end or outcomes.is_settled:
-                    found[partition] = outcomes.told(is_at_end=is_at_end)
+                    found[partition] = outcomes.known(is_at_end=is_at_end)
                     state.paused = True
                     del reading[partition]
             fetcher.changed()
     finally:
         await fetcher.stop()
-    return found | {partition: outcomes.told(is_at_end=False) for partition, outcomes in reading.items()}
+    return found | {partition: outcomes.known(is_at_end=False) for partition, outcomes in reading.items()}

@@ -51,7 +51,7 @@ class StretchOutcomes:
         elif header.is_transactional and header.base_offset < self._end:
             self._open[header.producer_id].append((header.base_offset, header.next_offset))
 
-    def told(self, *, is_at_end: bool) -> list[TransactionOutcome]:
+    def known(self, *, is_at_end: bool) -> list[TransactionOutcome]:
         """Return the known outcomes, in the order of offsets.
 
         A transaction without a marker is open if the log ends here (`is_at_end`), and is otherwise left out.

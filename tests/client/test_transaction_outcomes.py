@@ -33,7 +33,7 @@ def interleaved() -> Log:
 
 
 def test_each_batch_is_told_by_its_own_marker() -> None:
-    told = read(interleaved(), 0, 9).told(is_at_end=True)
+    told = read(interleaved(), 0, 9).known(is_at_end=True)
     assert told == [
         TransactionOutcome(0, 2, "aborted", 8),
         TransactionOutcome(2, 3, "committed", 7),
@@ -47,7 +47,7 @@ def test_it_reads_on_to_the_last_marker_and_no_further() -> None:
     outcomes = read(interleaved(), 1, 3)
     assert outcomes.is_settled
     assert outcomes.position == 8
-    assert outcomes.told(is_at_end=False) == [
+    assert outcomes.known(is_at_end=False) == [
         TransactionOutcome(0, 2, "aborted", 8), TransactionOutcome(2, 3, "committed", 7),
     ]  # fmt: skip
     assert read(interleaved(), 3, 4).position == 4
@@ -56,8 +56,8 @@ def test_it_reads_on_to_the_last_marker_and_no_further() -> None:
 def test_what_is_not_known_is_left_out_until_nothing_more_is_there() -> None:
     outcomes = read(interleaved(), 0, 9, upto=5)
     assert not outcomes.is_settled
-    assert outcomes.told(is_at_end=False) == [TransactionOutcome(2, 3, "committed", 7)]
-    assert [one.decision for one in outcomes.told(is_at_end=True)] == ["open", "committed", "open"]
+    assert outcomes.known(is_at_end=False) == [TransactionOutcome(2, 3, "committed", 7)]
+    assert [one.decision for one in outcomes.known(is_at_end=True)] == ["open", "committed", "open"]
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -79,5 +79,5 @@ def test_any_stretch_agrees_with_the_whole_log(seed: int) -> None:
             written[producer_id] = []
     expected |= {TransactionOutcome(*one, "open", -1) for some in written.values() for one in some}
     begin, end = sorted(chance.sample(range(log.end + 1), 2))
-    told = read(log, begin, end).told(is_at_end=True)
+    told = read(log, begin, end).known(is_at_end=True)
     assert told == sorted(one for one in expected if one.next_offset > begin and one.first_offset < end)
