@@ -218,8 +218,8 @@ def cluster_error(
 ) -> KafkaError:
     """Return the exception for a cluster's error code, not raised yet; AuthorizationFailed if it is a denial.
 
-    `where` begins the message, `server_message` is the broker's error text. `operation`, `name` and `user`: the attempted
-    operation, the name of its topic, group or transactional id, and the user that attempted it.
+    `where` begins the message, `server_message` is the broker's error text. `operation`, `name` and `user`: the
+    attempted operation, the name of its topic, group or transactional id, and the user that attempted it.
     """
     kind = _DENIED.get(code)
     if kind is None:

@@ -187,9 +187,9 @@ def tiers_to_compare(
         logs = [*([LOG_TIER] if log else []), *copies]
         tiers = [*([reference] if reference in reporting else []), *logs, *others]
         if not {reference, LOG_TIER} & set(tiers):
-            available = ", ".join(others) or "none"
+            found = ", ".join(others) or "none"
             raise NothingToCompare(
-                f"no reports of tier {reference!r} (there are {available}): name the one to compare with, or count the log"
+                f"no reports of tier {reference!r} (there are {found}): name the one to compare with, or count the log"
             )
     else:
         tiers += [tier for tier in (*([LOG_TIER] if log else []), *copies) if tier not in tiers]
