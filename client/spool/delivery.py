@@ -314,10 +314,8 @@ class Delivery:
             await in_thread(self._folder.keep, opened, durably=True)
 
     async def _send(self, courier: Courier, records: list[Placed], end: int) -> Sent | None:
-        """Deliver these records, and the position after them.
-
-        Returns None if some records must be left out first, or are delivered later.
-        """
+        """Deliver these records, and the position after them. Returns None if some records must be left out first, or
+        are delivered later."""
         sent: Sent = []
         await courier.begin_transaction()
         try:
@@ -359,10 +357,8 @@ class Delivery:
         await self._reject(refused)
 
     async def _acknowledged(self, courier: Courier, sent: Sent) -> None:
-        """Wait until all records are acknowledged or have failed.
-
-        Raises _LeaderLost once a record waits for a partition without a leader.
-        """
+        """Wait until all records are acknowledged or have failed. Raises _LeaderLost once a record waits for a
+        partition without a leader."""
         flushing = asyncio.ensure_future(courier.flush())
         try:
             while not (await asyncio.wait([flushing], timeout=LOOK_S))[0]:
@@ -375,11 +371,8 @@ class Delivery:
             flushing.cancel()
 
     async def _put_off(self, courier: Courier, sent: Sent, error: KafkaError) -> None:
-        """Abort a transaction that makes no progress.
-
-        Its records are sent again in smaller transactions. Records for late partitions are sent in separate
-        transactions.
-        """
+        """Abort a transaction that makes no progress. Its records are sent again in smaller transactions. Records for
+        late partitions are sent in separate transactions."""
         late = _places_late(sent)
         self._readiness.missed(late)
         self._limit = max(1, len(sent) // 2)
@@ -455,10 +448,8 @@ class Delivery:
         return [one for one in records if (one.topic, one.partition) not in against]
 
     async def _against(self, courier: Courier, topic: str, partition: int | None) -> KafkaError | None:
-        """Return why a topic, or a partition of it, accepts no records.
-
-        A partition that has not appeared is looked up again, without a second wait.
-        """
+        """Return why a topic, or a partition of it, accepts no records. A partition that has not appeared is looked up
+        again, without a second wait."""
         place = topic, partition
         if place in self._absent:
             if not await self._is_there(topic, partition):
