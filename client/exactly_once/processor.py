@@ -214,9 +214,8 @@ class ExactlyOnce:
     ) -> list[NewRecord]:
         try:
             made = await collected(transform(record))
-            if (
-                on_error != "raise"
-            ):  # All records are checked before any is sent: all or none of them are sent.
+            # All records are checked before any is sent: all or none of them are sent.
+            if on_error != "raise":
                 for one in made:
                     self._output.producer.steps.record(
                         one.topic, one.value, one.key, one.partition, one.timestamp_ms, one.headers

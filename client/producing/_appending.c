@@ -1,7 +1,7 @@
-/* The short way of a record into a batch, in C: what appending_in_python.py has, under the same names, with the same results.
+/* The fast path of a record into a batch, in C: the same names and results as appending_in_python.py.
  *
- * The rule of this file: a call does all of it or nothing. What `append` cannot do it leaves to the long way, in Python,
- * by returning None; and no Python code runs between the first change and the last, so that no thread sees half of it.
+ * The rule of this file: a call does everything or nothing. If `append` cannot add a record, it returns None, and the slow
+ * path in Python adds it. No Python code runs between the first change and the last, so no thread sees a partial change.
  */
 #include "_deliveries.h"
 
@@ -97,7 +97,7 @@ static int RecordBuffer_clear(RecordBuffer *self)
     return 0;
 }
 
-/* record, size: behind the others; returns its place. */
+/* Append a record of `size` estimated bytes; return its index. */
 static PyObject *RecordBuffer_add(RecordBuffer *self, PyObject *const *args, Py_ssize_t count)
 {
     if (count != 2) {
@@ -322,7 +322,7 @@ static PyObject *Appender_count(Appender *self, PyObject *change)
     Py_RETURN_NONE;
 }
 
-/* The current time as an int in self->now. */
+/* Set self->now to the current time as an int. */
 static int set_now(Appender *self)
 {
     long long now_ms;

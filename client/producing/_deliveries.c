@@ -1,10 +1,10 @@
-/* What becomes of records, in C: ResultFields and DeliveryFields of appending_in_python.py. Who waits for millions of records,
- * one after the other, finds nearly all of them settled: that takes no Python code. */
+/* Deliveries of records in C: ResultFields and DeliveryFields of appending_in_python.py. A program that awaits millions of
+ * records, one after the other, finds nearly all of them settled; for these no Python code runs. */
 #include "_deliveries.h"
 
 #include <structmember.h>
 
-/* What all types of the module have in common */
+/* Functions of all types of the module */
 
 void free_instance(PyObject *self)
 {
@@ -28,10 +28,10 @@ PyTypeObject *add_type(PyObject *module, PyType_Spec *spec, int has_name)
     return type;
 }
 
-/* That of the module whose state has the types. It is static there, and one for all interpreters. */
+/* The definition of the module whose state has the types. It is static there, and shared by all interpreters. */
 static PyModuleDef *module_def;
 
-/* Those that a class derived from DeliveryFields belongs to. */
+/* Return the types of the module that a class derived from DeliveryFields belongs to. */
 static DeliveryTypes *delivery_types_of(PyTypeObject *type)
 {
     return PyModule_GetState(PyType_GetModuleByDef(type, module_def));
@@ -103,7 +103,7 @@ static PyType_Spec Result_spec = {
     .slots = Result_slots,
 };
 
-/* Arrived: what awaiting a record that was acknowledged goes through. It never waits. */
+/* Arrived: the iterator for awaiting an acknowledged record. It never waits. */
 
 typedef struct {
     PyObject_HEAD
@@ -161,9 +161,8 @@ static PyMemberDef Delivery_members[] = {
     {NULL},
 };
 
-/* Nothing leads back to one without callbacks that holds nothing besides, so that counting references is enough. There are
- * as many as records, which nobody waits for one by one: the collector would look through all that the program has
- * whenever they had become many. */
+/* Exclude a delivery from garbage collection if it has no callbacks and no other references, since no cycle can contain it.
+ * There is a delivery for each record, so the collector would often be triggered and scan all objects of the program. */
 void leave_to_counting(Delivery *self)
 {
     PyTypeObject *type = Py_TYPE(self);
@@ -177,7 +176,7 @@ static PyObject *Delivery_callbacks(Delivery *self, void *closure)
     return Py_NewRef(self->callbacks == NULL ? Py_None : self->callbacks);
 }
 
-/* Whoever has callbacks may be reached from them: from now on the collector looks at it. */
+/* Callbacks may refer to the delivery, so the garbage collector tracks it from now on. */
 static int Delivery_set_callbacks(Delivery *self, PyObject *value, void *closure)
 {
     if (value == NULL) {
@@ -221,7 +220,7 @@ static int Delivery_clear(Delivery *self)
     return 0;
 }
 
-/* A RecordMetadata; NULL if the record was not acknowledged, or with an exception. */
+/* Return a RecordMetadata; NULL if the record was not acknowledged, or with an exception. */
 static PyObject *metadata_of(Delivery *self, DeliveryTypes *types)
 {
     Result *batch = (Result *)self->batch;

@@ -1,4 +1,4 @@
-/* What _deliveries.c has for _appending.c, whose module its types are part of. */
+/* The functions of _deliveries.c for _appending.c, whose module has the types. */
 #ifndef OTTLA_DELIVERIES_H
 #define OTTLA_DELIVERIES_H
 
@@ -22,17 +22,17 @@ typedef struct {
     PyTypeObject *metadata; /* RecordMetadata, which is Python's */
 } DeliveryTypes;
 
-/* Makes the types, keeps them in the module's state, which begins with a DeliveryTypes, and gives the module those that have
- * a name there. */
+/* Create the types, store them in the module's state, which begins with a DeliveryTypes, and add the named types to the
+ * module. */
 int add_delivery_types(PyObject *module);
-/* Once it has all that it consists of: see there. */
+/* Exclude a complete delivery from garbage collection if possible; see _deliveries.c. */
 void leave_to_counting(Delivery *self);
 
-/* What all types of the module have in common. They are made from specs: an instance holds its type. */
+/* Functions of all types of the module. The types are created from specs, so an instance holds its type. */
 void free_instance(PyObject *self);
-/* A type's __class_getitem__, which says something to type checkers alone. */
+/* A type's __class_getitem__, which only type checkers use. */
 PyObject *generic(PyObject *type, PyObject *item);
-/* A new reference to a type that is made from a spec; the module has it, too, if it has a name there. */
+/* Create a type from a spec, add it to the module if it has a name there, and return a new reference. */
 PyTypeObject *add_type(PyObject *module, PyType_Spec *spec, int has_name);
 
 #endif

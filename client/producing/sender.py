@@ -447,9 +447,8 @@ class Sender:
             self._idempotence.start_new_sequence(queue)
         else:
             retry = isinstance(error, (ConnectionLost, RequestTimedOut)) or code.retriable
-            batch.doubtful |= (
-                code is not ErrorCode.NOT_ENOUGH_REPLICAS
-            )  # Among the retriable errors only this one is certain not to have appended.
+            # After this retriable error alone it is certain that the batch was not appended.
+            batch.doubtful |= code is not ErrorCode.NOT_ENOUGH_REPLICAS
         if retry and self._options.acks != 0:
             queue.give_back(batch)
             self._expires_s = min(self._expires_s, batch.created_s + self._options.delivery_timeout_s)

@@ -128,9 +128,8 @@ class BearerClientLogin:
             raise
         if answer:
             self._refused(token)
-            await ask(
-                _SEPARATOR.encode()
-            )  # The broker waits for this message before it reports that the login failed.
+            # The broker waits for this message before it reports that the login failed.
+            await ask(_SEPARATOR.encode())
             raise ClientLoginRefused(f"the broker does not take the token: {_reason(answer)}")
         self._tokens.accepted(token)
 

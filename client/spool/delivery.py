@@ -176,9 +176,8 @@ class Delivery:
                 except Exception as error:
                     if isinstance(error, SpoolFileDeleted):
                         self.dead = True
-                        self._waiting.all_failed(
-                            error
-                        )  # Records in other files are sent by the next producer.
+                        # Records in other files are sent by the next producer.
+                        self._waiting.all_failed(error)
                     if self.dead:
                         self.error = error
                         logger.error("spool %s: delivery has ended: %s", self._folder.path, error)

@@ -102,7 +102,6 @@ def _partition_of(record: SpooledRecord, partition_of_key: Callable[[str, bytes]
     assert record.key is not None
     try:
         return partition_of_key(record.topic, record.key)
-    except (
-        Exception
-    ):  # A partitioner is a function of the program. `send` calls it again, and reports the error.
+    except Exception:
+        # A partitioner is a function of the program. `send` calls it again, and reports the error.
         return None

@@ -107,9 +107,8 @@ class ProducerQuestions:
             asking = asyncio.ensure_future(whom.ask(request, at_most=at_most))
             try:
                 while not (await asyncio.wait([asking], timeout=STALL_S))[0]:
-                    await (
-                        whom.leave_if_replaced()
-                    )  # The coordinator may hang after another one has taken over.
+                    # The coordinator may hang after another one has taken over.
+                    await whom.leave_if_replaced()
                 return asking.result()
             finally:
                 asking.cancel()

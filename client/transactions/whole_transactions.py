@@ -114,9 +114,8 @@ class Assembler:
         partition = self._partitions[one]
         if header.base_offset < partition.cut_offset:
             return True
-        partition.position = max(
-            partition.position, partition.cut_offset
-        )  # Compaction has left a gap before the cut.
+        # Compaction has left a gap before the cut.
+        partition.position = max(partition.position, partition.cut_offset)
         self._look_whether_reached(partition)
         return False
 
