@@ -119,7 +119,7 @@ class ClientCredentials:
         self._form = {"grant_type": "client_credentials"} | ({} if scope is None else {"scope": scope})
 
     def token(self) -> Token:
-        """Return a token, with its expiry if the server names it. It blocks the thread. Raises CredentialsUnavailable."""
+        """Return a token, with its expiry if the server names it. It blocks. Raises CredentialsUnavailable."""
         try:
             status, body = self._post()
         except (OSError, http.client.HTTPException, ValueError) as error:
