@@ -35,7 +35,7 @@ class AclAdmin(AdminBase):
         wanted = list(acls)
         for begin in range(0, len(wanted), _PER_REQUEST):
             some = wanted[begin : begin + _PER_REQUEST]
-            request = CreateAclsRequest(creations=[_creation(one) for one in some])
+            request = CreateAclsRequest(creations=[_creation(acl) for acl in some])
             connection = await self.session.cluster.any_connection()
             response = await connection.request(request)
             for acl, result in zip(some, response.results, strict=True):
@@ -71,7 +71,7 @@ class AclAdmin(AdminBase):
 
     async def delete_acls(self, filters: Iterable[AclFilter]) -> list[Acl]:
         """Remove the ACLs that match any of the filters, in one request. Returns the removed ACLs, sorted."""
-        request = DeleteAclsRequest(filters=[_filter(one) for one in filters])
+        request = DeleteAclsRequest(filters=[_filter(matching) for matching in filters])
         connection = await self.session.cluster.any_connection()
         response = await connection.request(request)
         for result in response.filter_results:
@@ -79,16 +79,16 @@ class AclAdmin(AdminBase):
         return sorted(
             {
                 Acl(
-                    one.resource_type,
-                    one.resource_name,
-                    one.pattern_type,
-                    one.principal,
-                    one.host,
-                    one.operation,
-                    one.permission_type,
+                    acl.resource_type,
+                    acl.resource_name,
+                    acl.pattern_type,
+                    acl.principal,
+                    acl.host,
+                    acl.operation,
+                    acl.permission_type,
                 )
                 for result in response.filter_results
-                for one in result.matching_acls
+                for acl in result.matching_acls
             }
         )
 

@@ -105,9 +105,11 @@ class BegunTransactionAdmin(TransactionAdmin):
         KafkaError: INVALID_TXN_STATE if the transaction is over and nothing was committed, or for a writer that never
         joined.
         """
-        chosen = [receipt_of(one) for one in writers]
+        chosen = [receipt_of(receipt) for receipt in writers]
         request = _end(transaction, commit=True)
-        request.writers = [CommittedWriter(producer_id=one, producer_epoch=epoch) for one, epoch in chosen]
+        request.writers = [
+            CommittedWriter(producer_id=producer_id, producer_epoch=epoch) for producer_id, epoch in chosen
+        ]
         try:
             answer = await self._ended(transaction, request)
         except KafkaError as error:

@@ -12,5 +12,5 @@ T = TypeVar("T")
 
 def split(answers: Mapping[int, Sequence[T] | KafkaError]) -> tuple[list[T], dict[int, KafkaError]]:
     """Return all items that brokers listed, and the errors of the other brokers by broker id."""
-    listed = [one for told in answers.values() if not isinstance(told, KafkaError) for one in told]
+    listed = [item for told in answers.values() if not isinstance(told, KafkaError) for item in told]
     return listed, {broker: told for broker, told in answers.items() if isinstance(told, KafkaError)}

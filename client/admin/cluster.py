@@ -32,13 +32,13 @@ class ClusterAdmin(AdminBase):
         request = DescribeClusterRequest(include_fenced_brokers=tells_fenced)
         response = await connection.request(request)
         check(response.error_code, "cluster", response.error_message)
-        live = [one for one in response.brokers if not one.is_fenced]
+        live = [broker for broker in response.brokers if not broker.is_fenced]
         return ClusterDescription(
             response.cluster_id,
             response.controller_id,
-            tuple(BrokerAddress(one.broker_id, one.host, one.port, one.rack) for one in live),
-            tuple(one.broker_id for one in response.brokers if one.is_fenced),
-            {one.broker_id: one.machine for one in response.brokers if one.machine is not None},
+            tuple(BrokerAddress(broker.broker_id, broker.host, broker.port, broker.rack) for broker in live),
+            tuple(broker.broker_id for broker in response.brokers if broker.is_fenced),
+            {broker.broker_id: broker.machine for broker in response.brokers if broker.machine is not None},
         )
 
     async def describe_quorum(
@@ -77,7 +77,7 @@ class ClusterAdmin(AdminBase):
 def silent_voters(voters: Sequence[ReplicaState]) -> tuple[int, ...]:
     """Return the voters that the leader has not heard from for SILENT_MS, by the leader's clock, which is its own last
     fetch timestamp. The result is empty if the answer has no timestamps."""
-    now = max((one.last_fetch_timestamp for one in voters), default=-1)
+    now = max((voter.last_fetch_timestamp for voter in voters), default=-1)
     if now < 0:
         return ()
-    return tuple(one.replica_id for one in voters if one.last_fetch_timestamp < now - SILENT_MS)
+    return tuple(voter.replica_id for voter in voters if voter.last_fetch_timestamp < now - SILENT_MS)

@@ -79,7 +79,9 @@ class ConfigAdmin(AdminBase):
         """Return (type, name) of all resources that have a configuration, of these types or of all types."""
         response = await self.session.cluster.ask_any(ListConfigResourcesRequest(resource_types=list(types)))
         check(response.error_code, "config resources", None)
-        return sorted((one.resource_type, one.resource_name) for one in response.config_resources)
+        return sorted(
+            (resource.resource_type, resource.resource_name) for resource in response.config_resources
+        )
 
     async def _ask_owner(self, resource_type: int, name: str, request: Request[ResponseT]) -> ResponseT:
         if resource_type in (BROKER_RESOURCE, BROKER_LOGGER_RESOURCE) and name:
@@ -96,5 +98,8 @@ def _entry(config: DescribeConfigsResourceResult) -> ConfigEntry:
         source == "default",
         config.is_sensitive,
         config.read_only,
-        tuple((one.name, one.value, CONFIG_SOURCES.get(one.source, "unknown")) for one in config.synonyms),
+        tuple(
+            (synonym.name, synonym.value, CONFIG_SOURCES.get(synonym.source, "unknown"))
+            for synonym in config.synonyms
+        ),
     )

@@ -29,7 +29,7 @@ class CutAdmin(AdminBase):
         Raises KafkaError: VersionUnsupported from clusters that are not of Ottla, UNKNOWN_TOPIC_OR_PARTITION.
         """
         wanted = topic_partitions("find_cut", partitions)
-        names = {one.topic for one in wanted}
+        names = {partition.topic for partition in wanted}
         topics = cut_topics(wanted, _known(names, await self.session.metadata(names)))
 
         async def once() -> Cut:
@@ -50,21 +50,21 @@ class CutAdmin(AdminBase):
             offsets = await admin.cut_offsets(await admin.find_cut(places), places)
         """
         wanted = topic_partitions("cut_offsets", partitions)
-        metadata = await self.session.metadata(one.topic for one in wanted)
+        metadata = await self.session.metadata(partition.topic for partition in wanted)
 
         async def ask(
             leader: int, some: list[TopicPartition]
         ) -> dict[TopicPartition, CutOffset | KafkaError]:
-            known = _known({one.topic for one in some}, metadata)
+            known = _known({partition.topic for partition in some}, metadata)
             request = ListCutOffsetsRequest(
                 cut=cut.commit_index, metadata_offset=cut.metadata_offset, topics=cut_topics(some, known)
             )
             answer = cut_offsets(await self.session.cluster.ask(leader, request), known)
             return {
-                one: said
+                partition: said
                 if isinstance(said, KafkaError)
                 else CutOffset(said.offset, said.open_from, said.least_offset)
-                for one, said in answer.items()
+                for partition, said in answer.items()
             }
 
         return await ask_leaders(self.session, wanted, ask)
@@ -82,7 +82,7 @@ class CutAdmin(AdminBase):
         request = ListAppVersionsRequest(cut=cut.commit_index, told_offset=told_offset)
         told = await self.session.cluster.ask_any(request)
         check(told.error_code, "application versions", told.error_message)
-        versions = {one.transactional_id: one.app_version for one in told.versions}
+        versions = {version.transactional_id: version.app_version for version in told.versions}
         return AppVersions(versions, told.is_whole, told.next_offset)
 
 

@@ -45,7 +45,7 @@ class FailbackTopic:
     @property
     def lost(self) -> int:
         """The number of records in all partitions that the source does not have."""
-        return sum(one.lost for one in self.partitions)
+        return sum(partition.lost for partition in self.partitions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,9 @@ class Failback:
     def needs_discard(self) -> bool:
         """True if some log continues after the offset up to which the source has the same records."""
         return any(
-            one.log_end_offset > one.common_offset for topic in self.topics for one in topic.partitions
+            partition.log_end_offset > partition.common_offset
+            for topic in self.topics
+            for partition in topic.partitions
         )
 
 
@@ -137,7 +139,9 @@ def _topic(told: FailedBackTopic) -> FailbackTopic:
         told.name,
         error_of(told.error_code, told.error_message),
         tuple(
-            FailbackPartition(one.partition, one.common_offset, one.log_end_offset, one.lost)
-            for one in told.partitions
+            FailbackPartition(
+                partition.partition, partition.common_offset, partition.log_end_offset, partition.lost
+            )
+            for partition in told.partitions
         ),
     )

@@ -51,21 +51,21 @@ class GroupReport:
     def unknown_lags_by_topic(self) -> dict[str, int]:
         """Return the number of partitions with unknown lag of each topic."""
         topics: dict[str, int] = {}
-        for one in self.partitions:
-            is_unknown = one.lag is None and one.end != 0
-            topics[one.partition.topic] = topics.get(one.partition.topic, 0) + is_unknown
+        for row in self.partitions:
+            is_unknown = row.lag is None and row.end != 0
+            topics[row.partition.topic] = topics.get(row.partition.topic, 0) + is_unknown
         return topics
 
     def lag_by_topic(self) -> dict[str, tuple[int, int | None]]:
         """Return the number of partitions of each topic, and their lag, computed as in `total_lag`."""
         topics: dict[str, list[PartitionLag]] = {}
-        for one in self.partitions:
-            topics.setdefault(one.partition.topic, []).append(one)
+        for row in self.partitions:
+            topics.setdefault(row.partition.topic, []).append(row)
         return {topic: (len(rows), _known_sum(rows)) for topic, rows in topics.items()}
 
 
 def _known_sum(rows: Sequence[PartitionLag]) -> int | None:
-    known = [one.lag for one in rows if one.lag is not None]
+    known = [row.lag for row in rows if row.lag is not None]
     return sum(known) if known or not rows else None
 
 

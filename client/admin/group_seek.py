@@ -33,7 +33,10 @@ def within(
     ends: Mapping[TopicPartition, int],
 ) -> Offsets:
     """Return the offsets, each moved to the nearest existing offset of its partition. Pure."""
-    return {one: min(max(offset, starts[one]), ends[one]) for one, offset in wanted.items()}
+    return {
+        partition: min(max(offset, starts[partition]), ends[partition])
+        for partition, offset in wanted.items()
+    }
 
 
 async def check_has_no_members(admin: Admin, group_id: str) -> None:
@@ -66,7 +69,7 @@ async def offsets_after(
     if isinstance(target, Target):
         wanted = await _wanted(admin, target, partitions, before, (starts, ends))
     else:
-        wanted = {one: target[one] for one in partitions if one in target}
+        wanted = {partition: target[partition] for partition in partitions if partition in target}
     return within(wanted, starts, ends)
 
 
@@ -79,25 +82,27 @@ async def _wanted(
 ) -> Offsets:
     starts, ends = bounds
     if target.kind == "start":
-        return {one: starts[one] for one in partitions}
+        return {partition: starts[partition] for partition in partitions}
     if target.kind == "end":
-        return {one: ends[one] for one in partitions}
+        return {partition: ends[partition] for partition in partitions}
     if target.kind == "offset":
         return dict.fromkeys(partitions, target.number)
     if target.kind == "shift":
-        if lost := [one for one in partitions if one not in before]:
-            one = lost[0]
-            raise CannotSeek(f"the group has no offset of {one.topic}-{one.partition} to count from")
-        return {one: before[one] + target.number for one in partitions}
+        if lost := [partition for partition in partitions if partition not in before]:
+            partition = lost[0]
+            raise CannotSeek(
+                f"the group has no offset of {partition.topic}-{partition.partition} to count from"
+            )
+        return {partition: before[partition] + target.number for partition in partitions}
     found = await _offsets(admin, partitions, target.number)
-    return {one: ends[one] if offset < 0 else offset for one, offset in found.items()}
+    return {partition: ends[partition] if offset < 0 else offset for partition, offset in found.items()}
 
 
 async def _offsets(admin: Admin, partitions: Sequence[TopicPartition], timestamp: int) -> Offsets:
     told = await admin.list_offsets(dict.fromkeys(partitions, timestamp))
     found: Offsets = {}
-    for one, offset in told.items():
+    for partition, offset in told.items():
         if isinstance(offset, KafkaError):
-            raise KafkaError(offset.code, f"{one.topic}-{one.partition}: {offset.message}")
-        found[one] = offset
+            raise KafkaError(offset.code, f"{partition.topic}-{partition.partition}: {offset.message}")
+        found[partition] = offset
     return found

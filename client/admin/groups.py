@@ -84,10 +84,12 @@ class GroupAdmin(AdminBase):
             check(response.error_code, what, None, operation="DESCRIBE", name=group_id)
             found: dict[TopicPartition, int] = {}
             for topic in response.topics:
-                for one in topic.partitions:
-                    check(one.error_code, f"offset of {topic.name}-{one.partition_index}", None)
-                    if one.committed_offset >= 0:
-                        found[TopicPartition(topic.name, one.partition_index)] = one.committed_offset
+                for partition in topic.partitions:
+                    check(partition.error_code, f"offset of {topic.name}-{partition.partition_index}", None)
+                    if partition.committed_offset >= 0:
+                        found[TopicPartition(topic.name, partition.partition_index)] = (
+                            partition.committed_offset
+                        )
             return found
 
         return await self.session.with_retries(once)
@@ -113,11 +115,11 @@ class GroupAdmin(AdminBase):
         async def once() -> dict[TopicPartition, KafkaError | None]:
             response = await self._coordinator(group_id).ask(request, at_most=_NAMED_TOPICS_COMMIT)
             return {
-                TopicPartition(topic.name, one.partition_index): _settled(
-                    one.error_code, f"group {group_id!r}, {topic.name}-{one.partition_index}"
+                TopicPartition(topic.name, partition.partition_index): _settled(
+                    partition.error_code, f"group {group_id!r}, {topic.name}-{partition.partition_index}"
                 )
                 for topic in response.topics
-                for one in topic.partitions
+                for partition in topic.partitions
             }
 
         return await self.session.with_retries(once)
@@ -143,11 +145,11 @@ class GroupAdmin(AdminBase):
             response = await self._coordinator(group_id).ask(request)
             check(response.error_code, f"group {group_id!r}", None, operation="DELETE", name=group_id)
             return {
-                TopicPartition(topic.name, one.partition_index): _settled(
-                    one.error_code, f"group {group_id!r}, {topic.name}-{one.partition_index}"
+                TopicPartition(topic.name, partition.partition_index): _settled(
+                    partition.error_code, f"group {group_id!r}, {topic.name}-{partition.partition_index}"
                 )
                 for topic in response.topics
-                for one in topic.partitions
+                for partition in topic.partitions
             }
 
         return await self.session.with_retries(once)
@@ -179,14 +181,14 @@ class GroupAdmin(AdminBase):
             check(found.error_code, what, found.error_message, operation="DESCRIBE", name=name)
             members = tuple(
                 GroupMember(
-                    one.member_id,
-                    one.instance_id,
-                    one.client_id,
-                    one.client_host,
-                    _partitions_of(one.assignment),
-                    one.member_epoch,
+                    member.member_id,
+                    member.instance_id,
+                    member.client_id,
+                    member.client_host,
+                    _partitions_of(member.assignment),
+                    member.member_epoch,
                 )
-                for one in found.members
+                for member in found.members
             )
             return GroupDescription(
                 name, found.group_state, "consumer", "consumer", found.assignor_name, where, members
@@ -227,14 +229,14 @@ def classic_description(group: DescribedGroup, coordinator: BrokerAddress) -> Gr
     """Return the description of a classic group from its coordinator's answer."""
     members = tuple(
         GroupMember(
-            one.member_id,
-            one.group_instance_id,
-            one.client_id,
-            one.client_host,
-            _assigned(one.member_assignment) if group.protocol_type == "consumer" else (),
+            member.member_id,
+            member.group_instance_id,
+            member.client_id,
+            member.client_host,
+            _assigned(member.member_assignment) if group.protocol_type == "consumer" else (),
             -1,
         )
-        for one in group.members
+        for member in group.members
     )
     return GroupDescription(
         group.group_id,

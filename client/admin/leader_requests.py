@@ -36,7 +36,7 @@ async def ask_leaders(
         answers = await asyncio.gather(*(_asked(leader, some, ask) for leader, some in by_leader.items()))
         for answer in answers:
             found.update(answer)
-        left = [one for one in left if _may_change(found.get(one))]
+        left = [partition for partition in left if _may_change(found.get(partition))]
         if loop.time() > deadline:
             break
         if left:
@@ -58,19 +58,19 @@ async def _asked(
 async def _by_leader(
     session: AdminSession, partitions: list[TopicPartition], found: dict[TopicPartition, T | KafkaError]
 ) -> dict[int, list[TopicPartition]]:
-    metadata = await session.metadata(one.topic for one in partitions)
+    metadata = await session.metadata(partition.topic for partition in partitions)
     session.cluster.metadata.brokers.update(metadata.brokers)
     by_leader: dict[int, list[TopicPartition]] = {}
-    for one in partitions:
-        info = metadata.partition(*one)
+    for partition in partitions:
+        info = metadata.partition(*partition)
         if info is None:
             code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-            found[one] = KafkaError(code, f"there is no {one.topic}-{one.partition}")
+            found[partition] = KafkaError(code, f"there is no {partition.topic}-{partition.partition}")
         elif info.leader < 0:
             code = ErrorCode.LEADER_NOT_AVAILABLE
-            found[one] = KafkaError(code, f"{one.topic}-{one.partition} has no leader now")
+            found[partition] = KafkaError(code, f"{partition.topic}-{partition.partition} has no leader now")
         else:
-            by_leader.setdefault(info.leader, []).append(one)
+            by_leader.setdefault(info.leader, []).append(partition)
     return by_leader
 
 

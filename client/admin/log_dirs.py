@@ -55,17 +55,17 @@ class LogDirAdmin(AdminBase):
         check(response.error_code, f"folders of broker {broker_id}", None)
         return [
             LogDirDescription(
-                one.log_dir,
-                error_of(one.error_code, None),
-                one.total_bytes,
-                one.usable_bytes,
+                folder.log_dir,
+                error_of(folder.error_code, None),
+                folder.total_bytes,
+                folder.usable_bytes,
                 {
                     TopicPartition(topic.name, partition.partition_index): partition.partition_size
-                    for topic in one.topics
+                    for topic in folder.topics
                     for partition in topic.partitions
                     if not partition.is_future_key
                 },
-                one.is_cordoned,
+                folder.is_cordoned,
             )
-            for one in response.results
+            for folder in response.results
         ]

@@ -83,23 +83,27 @@ class MirrorTopicDescription:
     @property
     def lag(self) -> int | None:
         """The lag of all partitions; None if the lag of a partition is unknown."""
-        return _total(one.lag for one in self.partitions)
+        return _total(partition.lag for partition in self.partitions)
 
     @property
     def lag_bytes(self) -> int | None:
         """The lag of all partitions in bytes; None if the lag of a partition is unknown."""
-        return _total(one.lag_bytes for one in self.partitions)
+        return _total(partition.lag_bytes for partition in self.partitions)
 
     @property
     def behind_ms(self) -> int | None:
         """The delay in ms of the most delayed partition; None if the delay of a partition is unknown."""
-        known = [one.behind_ms for one in self.partitions if one.behind_ms is not None]
+        known = [partition.behind_ms for partition in self.partitions if partition.behind_ms is not None]
         return max(known, default=0) if len(known) == len(self.partitions) else None
 
     @property
     def faults(self) -> Mapping[int, MirrorFault]:
         """The faults that stop partitions, by partition number."""
-        return {one.partition: one.fault for one in self.partitions if one.fault is not None}
+        return {
+            partition.partition: partition.fault
+            for partition in self.partitions
+            if partition.fault is not None
+        }
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,12 +157,12 @@ class MirrorDescription:
     @property
     def lag(self) -> int | None:
         """The lag of all topics; None if the lag of a partition is unknown."""
-        return _total(one.lag for one in self.topics)
+        return _total(topic.lag for topic in self.topics)
 
     @property
     def lag_bytes(self) -> int | None:
         """The lag of all topics in bytes; None if the lag of a partition is unknown."""
-        return _total(one.lag_bytes for one in self.topics)
+        return _total(topic.lag_bytes for topic in self.topics)
 
 
 class MirrorAdmin(AdminBase):
@@ -295,10 +299,10 @@ class MirrorAdmin(AdminBase):
                 progress(mirror)
             ready = _taking_records(answers, name)
             waiting = [
-                f"{topic.name}-{one.partition}"
+                f"{topic.name}-{partition.partition}"
                 for topic in mirror.topics
-                for one in topic.partitions
-                if (topic.name, one.partition) not in ready
+                for partition in topic.partitions
+                if (topic.name, partition.partition) not in ready
             ]
             if not waiting and not mirror.takes_offsets and mirror.phase is MirrorPhase.PROMOTED:
                 return mirror
@@ -348,7 +352,7 @@ class MirrorAdmin(AdminBase):
 
         brokers = sorted(await self.session.brokers_to_ask())
         answers = dict(zip(brokers, await asyncio.gather(*map(ask, brokers)), strict=True))
-        failures = [one for one in answers.values() if isinstance(one, KafkaError)]
+        failures = [answer for answer in answers.values() if isinstance(answer, KafkaError)]
         if failures and len(failures) == len(answers):
             raise failures[0]
         return answers
@@ -401,15 +405,17 @@ def _start(start: Start) -> int:
 
 def _told(answers: _Answers) -> Iterator[tuple[int, DescribedMirror]]:
     for broker_id, mirrors in sorted(answers.items()):
-        for one in () if isinstance(mirrors, KafkaError) else mirrors:
-            yield broker_id, one
+        for mirror in () if isinstance(mirrors, KafkaError) else mirrors:
+            yield broker_id, mirror
 
 
 def _merged(answers: _Answers) -> dict[str, MirrorDescription]:
     by_name: dict[str, list[tuple[int, DescribedMirror]]] = {}
-    for broker_id, one in _told(answers):
-        by_name.setdefault(one.name, []).append((broker_id, one))
-    unanswered = {broker_id: one for broker_id, one in answers.items() if isinstance(one, KafkaError)}
+    for broker_id, mirror in _told(answers):
+        by_name.setdefault(mirror.name, []).append((broker_id, mirror))
+    unanswered = {
+        broker_id: answer for broker_id, answer in answers.items() if isinstance(answer, KafkaError)
+    }
     return {name: _mirror(told, unanswered) for name, told in by_name.items()}
 
 
@@ -418,11 +424,11 @@ def _mirror(
 ) -> MirrorDescription:
     # A broker may not have applied the last change yet. The broker that manages the topics knows most, and a promotion
     # is never undone.
-    base = max((one for _, one in told), key=lambda one: (one.is_told, len(one.topics)))
-    is_promoted = any(one.phase == MirrorPhase.PROMOTED for _, one in told)
+    base = max((mirror for _, mirror in told), key=lambda mirror: (mirror.is_told, len(mirror.topics)))
+    is_promoted = any(mirror.phase == MirrorPhase.PROMOTED for _, mirror in told)
     topics: dict[str, list[DescribedMirrorTopic]] = {}
-    for _, one in told:
-        for topic in one.topics:
+    for _, mirror in told:
+        for topic in mirror.topics:
             topics.setdefault(topic.name, []).append(topic)
     names = {topic.topic_id: topic.name for topic in base.topics}
     return MirrorDescription(
@@ -435,10 +441,10 @@ def _mirror(
         MirrorPhase.PROMOTED if is_promoted else MirrorPhase(base.phase),
         {option.name: option.value for option in base.options},
         tuple(_topic(some) for _, some in sorted(topics.items())),
-        {one.name: one.reason for one in base.skipped} if base.is_told else None,
-        {broker_id: one.trouble for broker_id, one in told if one.trouble},
+        {skipped.name: skipped.reason for skipped in base.skipped} if base.is_told else None,
+        {broker_id: mirror.trouble for broker_id, mirror in told if mirror.trouble},
         unanswered,
-        _newest_cut(one for _, one in told),
+        _newest_cut(mirror for _, mirror in told),
         base.cuts_trouble,
         tuple(
             TopicPartition(names[topic.topic_id], index)
@@ -446,7 +452,7 @@ def _mirror(
             for index in topic.partitions
             if topic.topic_id in names
         ),
-        any(one.is_cut for _, one in told),
+        any(mirror.is_cut for _, mirror in told),
         bandwidth=base.bandwidth,
         acls=base.acls,
         takes_offsets=_takes_offsets(told),
@@ -456,8 +462,8 @@ def _mirror(
 def _takes_offsets(told: list[tuple[int, DescribedMirror]]) -> bool:
     """Return whether groups still wait for offsets. A broker that does not know of the promotion yet does not count,
     since it knows of no offsets either."""
-    promoted = [one for _, one in told if one.phase == MirrorPhase.PROMOTED]
-    return bool(promoted) and all(one.takes_offsets for one in promoted)
+    promoted = [mirror for _, mirror in told if mirror.phase == MirrorPhase.PROMOTED]
+    return bool(promoted) and all(mirror.takes_offsets for mirror in promoted)
 
 
 def _lost_offsets(mirror: MirrorDescription) -> list[str]:
@@ -471,45 +477,45 @@ def _lost_offsets(mirror: MirrorDescription) -> list[str]:
 
 
 def _newest_cut(told: Iterable[DescribedMirror]) -> MirrorCut | None:
-    known = [one for one in told if one.cut_age_ms >= 0]
+    known = [mirror for mirror in told if mirror.cut_age_ms >= 0]
     # After a promotion at a cut no other cut counts.
-    known = [one for one in known if one.is_cut] or known
-    newest = min(known, key=lambda one: one.cut_age_ms, default=None)
+    known = [mirror for mirror in known if mirror.is_cut] or known
+    newest = min(known, key=lambda mirror: mirror.cut_age_ms, default=None)
     return None if newest is None else MirrorCut(newest.cut, newest.cut_age_ms)
 
 
 def _topic(told: list[DescribedMirrorTopic]) -> MirrorTopicDescription:
     partitions: dict[int, DescribedMirrorPartition] = {}
     for topic in told:
-        for one in topic.partitions:
-            if one.partition not in partitions or one.is_told:
-                partitions[one.partition] = one
+        for partition in topic.partitions:
+            if partition.partition not in partitions or partition.is_told:
+                partitions[partition.partition] = partition
     newest = told[-1]
     return MirrorTopicDescription(
         newest.name,
         newest.topic_id,
         newest.source_topic_id,
-        tuple(_partition(one) for _, one in sorted(partitions.items())),
+        tuple(_partition(partition) for _, partition in sorted(partitions.items())),
     )
 
 
-def _partition(one: DescribedMirrorPartition) -> MirrorPartitionDescription:
+def _partition(partition: DescribedMirrorPartition) -> MirrorPartitionDescription:
     fault = None
-    if one.fault:
-        kind = FaultKind(one.fault) if one.fault in list(FaultKind) else FaultKind.UNREADABLE
-        fault = MirrorFault(kind, one.fault_first, one.fault_end, one.fault_reason)
+    if partition.fault:
+        kind = FaultKind(partition.fault) if partition.fault in list(FaultKind) else FaultKind.UNREADABLE
+        fault = MirrorFault(kind, partition.fault_first, partition.fault_end, partition.fault_reason)
     return MirrorPartitionDescription(
-        one.partition,
-        None if one.leader == NO_LEADER else one.leader,
+        partition.partition,
+        None if partition.leader == NO_LEADER else partition.leader,
         fault,
-        None if one.promoted_epoch == NO_EPOCH else one.promoted_epoch,
-        tuple((pair.epoch, pair.start_offset) for pair in one.lineage),
-        _known(one.log_end_offset),
-        _known(one.high_watermark),
-        _known(one.source_high_watermark),
-        _known(one.lag_bytes),
-        _known(one.behind_ms),
-        one.trouble,
+        None if partition.promoted_epoch == NO_EPOCH else partition.promoted_epoch,
+        tuple((pair.epoch, pair.start_offset) for pair in partition.lineage),
+        _known(partition.log_end_offset),
+        _known(partition.high_watermark),
+        _known(partition.source_high_watermark),
+        _known(partition.lag_bytes),
+        _known(partition.behind_ms),
+        partition.trouble,
     )
 
 
@@ -520,12 +526,12 @@ def _known(number: int) -> int | None:
 def _taking_records(answers: _Answers, mirror: str) -> set[tuple[str, int]]:
     """Return the partitions whose leaders know that they lead, and that the mirror is promoted."""
     return {
-        (topic.name, one.partition)
+        (topic.name, partition.partition)
         for broker_id, told in _told(answers)
         if told.name == mirror and told.phase == MirrorPhase.PROMOTED
         for topic in told.topics
-        for one in topic.partitions
-        if one.leader == broker_id
+        for partition in topic.partitions
+        if partition.leader == broker_id
     }
 
 

@@ -59,9 +59,11 @@ class PlacementAdmin(AdminBase):
         response = await connection.request(request)
         check(response.error_code, "reassignment", response.error_message)
         return {
-            TopicPartition(topic.name, one.partition_index): error_of(one.error_code, one.error_message)
+            TopicPartition(topic.name, partition.partition_index): error_of(
+                partition.error_code, partition.error_message
+            )
             for topic in response.responses
-            for one in topic.partitions
+            for partition in topic.partitions
         }
 
     async def list_partition_reassignments(

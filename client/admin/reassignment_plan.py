@@ -161,7 +161,10 @@ def _evened(board: _Board) -> None:
     offers: dict[tuple[int, int], list[_Offer]] = {}
     while True:
         counts = {broker_id: len(keys) for broker_id, keys in board.held.items()}
-        source, target = max(counts, key=lambda one: counts[one]), min(counts, key=lambda one: counts[one])
+        source, target = (
+            max(counts, key=lambda broker_id: counts[broker_id]),
+            min(counts, key=lambda broker_id: counts[broker_id]),
+        )
         if counts[source] - counts[target] <= 1:
             break
         board.move(_best(board, offers, source, target), source, target)

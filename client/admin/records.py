@@ -38,9 +38,11 @@ class RecordAdmin(AdminBase):
 
         async def ask(leader: int, some: list[TopicPartition]) -> Found:
             topics: dict[str, list[ListOffsetsPartition]] = {}
-            for one in some:
-                asked = ListOffsetsPartition(partition_index=one.partition, timestamp=timestamps[one])
-                topics.setdefault(one.topic, []).append(asked)
+            for partition in some:
+                asked = ListOffsetsPartition(
+                    partition_index=partition.partition, timestamp=timestamps[partition]
+                )
+                topics.setdefault(partition.topic, []).append(asked)
             request = ListOffsetsRequest(
                 replica_id=-1,
                 isolation_level=int(read_committed),
@@ -48,9 +50,10 @@ class RecordAdmin(AdminBase):
             )
             response = await self.session.cluster.ask(leader, request)
             return {
-                TopicPartition(topic.name, one.partition_index): error_of(one.error_code, None) or one.offset
+                TopicPartition(topic.name, partition.partition_index): error_of(partition.error_code, None)
+                or partition.offset
                 for topic in response.topics
-                for one in topic.partitions
+                for partition in topic.partitions
             }
 
         return await ask_leaders(self.session, timestamps, ask)
@@ -65,19 +68,19 @@ class RecordAdmin(AdminBase):
 
         async def ask(leader: int, some: list[TopicPartition]) -> Found:
             topics: dict[str, list[DeleteRecordsPartition]] = {}
-            for one in some:
-                asked = DeleteRecordsPartition(partition_index=one.partition, offset=before[one])
-                topics.setdefault(one.topic, []).append(asked)
+            for partition in some:
+                asked = DeleteRecordsPartition(partition_index=partition.partition, offset=before[partition])
+                topics.setdefault(partition.topic, []).append(asked)
             request = DeleteRecordsRequest(
                 topics=[DeleteRecordsTopic(name=n, partitions=p) for n, p in topics.items()],
                 timeout_ms=self.session.timeout_ms,
             )
             response = await self.session.cluster.ask(leader, request)
             return {
-                TopicPartition(topic.name, one.partition_index): error_of(one.error_code, None)
-                or one.low_watermark
+                TopicPartition(topic.name, partition.partition_index): error_of(partition.error_code, None)
+                or partition.low_watermark
                 for topic in response.topics
-                for one in topic.partitions
+                for partition in topic.partitions
             }
 
         return await ask_leaders(self.session, before, ask)

@@ -87,7 +87,7 @@ class AdminSession:
         if not tells_fenced:
             return known
         response = await connection.request(DescribeClusterRequest())
-        fenced = {one.broker_id for one in response.brokers if one.is_fenced}
+        fenced = {broker.broker_id for broker in response.brokers if broker.is_fenced}
         return [broker_id for broker_id in known if broker_id not in fenced]
 
     async def of_each_broker(

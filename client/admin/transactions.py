@@ -60,8 +60,8 @@ class TransactionAdmin(AdminBase):
         request = _listing_request(states, producer_ids, open_longer_than_ms, pattern)
         found: dict[tuple[str, int], TransactionListing] = {}
         for broker_id in await self.session.brokers_to_ask():
-            for one in await self.session.with_retries(lambda of=broker_id: self._listed(of, request)):  # type: ignore[misc]
-                found[one.transactional_id, one.producer_id] = one
+            for listing in await self.session.with_retries(lambda of=broker_id: self._listed(of, request)):  # type: ignore[misc]
+                found[listing.transactional_id, listing.producer_id] = listing
         return [found[key] for key in sorted(found)]
 
     async def list_transactions_by_broker(
@@ -89,8 +89,8 @@ class TransactionAdmin(AdminBase):
         if response.unknown_state_filters:
             raise ValueError(f"no transaction is ever {' or '.join(response.unknown_state_filters)}")
         return [
-            TransactionListing(one.transactional_id, one.producer_id, one.transaction_state, broker_id)
-            for one in response.transaction_states
+            TransactionListing(state.transactional_id, state.producer_id, state.transaction_state, broker_id)
+            for state in response.transaction_states
         ]
 
     async def describe_transactions(self, names: Iterable[str]) -> Described:
@@ -110,13 +110,13 @@ class TransactionAdmin(AdminBase):
         problem: KafkaError | None = None
         for coordinator, some in (await self._speakers(sorted(left))).items():
             request = DescribeTransactionsRequest(transactional_ids=some)
-            for one in (await self.session.cluster.ask(coordinator, request)).transaction_states:
-                error = error_of(one.error_code, None)
+            for state in (await self.session.cluster.ask(coordinator, request)).transaction_states:
+                error = error_of(state.error_code, None)
                 if error is not None and error.code.retriable:
                     problem = error
                     continue
-                found[one.transactional_id] = error or _described(one, coordinator)
-                left.discard(one.transactional_id)
+                found[state.transactional_id] = error or _described(state, coordinator)
+                left.discard(state.transactional_id)
         if problem is not None:
             raise problem
 
@@ -167,10 +167,12 @@ class TransactionAdmin(AdminBase):
             )
             response = await self.session.cluster.ask(leader, request)
             return {
-                TopicPartition(topic.name, one.partition_index): error_of(one.error_code, one.error_message)
-                or [_producer(state) for state in one.active_producers]
+                TopicPartition(topic.name, partition.partition_index): error_of(
+                    partition.error_code, partition.error_message
+                )
+                or [_producer(state) for state in partition.active_producers]
                 for topic in response.topics
-                for one in topic.partitions
+                for partition in topic.partitions
             }
 
         waiting = list(dict.fromkeys(partitions))
@@ -196,15 +198,18 @@ class TransactionAdmin(AdminBase):
         """
         longest_ago = time.time() * 1000 - max_transaction_timeout_ms
         suspects = {
-            one for one in await self._open_in(partitions, progress) if one.producer.last_ms < longest_ago
+            transaction
+            for transaction in await self._open_in(partitions, progress)
+            if transaction.producer.last_ms < longest_ago
         }
         if not suspects:
             return []
         without_owner = await self._without_owner(suspects)
         # A transaction that was ended meanwhile is in no list any more, and is not open either.
-        still_open = await self._open_in({one.partition for one in without_owner})
+        still_open = await self._open_in({transaction.partition for transaction in without_owner})
         return sorted(
-            without_owner & set(still_open), key=lambda one: (one.partition, one.producer.producer_id)
+            without_owner & set(still_open),
+            key=lambda transaction: (transaction.partition, transaction.producer.producer_id),
         )
 
     async def abort_hanging(self, hanging: HangingTransaction, *, cluster_secret: bytes) -> None:
@@ -242,20 +247,24 @@ class TransactionAdmin(AdminBase):
             if isinstance(producers, KafkaError):
                 where = f"{partition.topic}-{partition.partition}"
                 raise KafkaError(producers.code, f"{where}: {producers.message}")
-            found += [HangingTransaction(partition, one) for one in producers if one.transaction_start >= 0]
+            found += [
+                HangingTransaction(partition, producer)
+                for producer in producers
+                if producer.transaction_start >= 0
+            ]
         return found
 
     async def _without_owner(self, suspects: set[HangingTransaction]) -> set[HangingTransaction]:
-        producer_ids = sorted({one.producer.producer_id for one in suspects})
+        producer_ids = sorted({suspect.producer.producer_id for suspect in suspects})
         names = {
-            one.producer_id: one.transactional_id
-            for one in await self.list_transactions(producer_ids=producer_ids)
+            listing.producer_id: listing.transactional_id
+            for listing in await self.list_transactions(producer_ids=producer_ids)
         }
         described = await self.describe_transactions(names.values())
         return {
-            one
-            for one in suspects
-            if not _has_open(described.get(names.get(one.producer.producer_id, "")), one.partition)
+            suspect
+            for suspect in suspects
+            if not _has_open(described.get(names.get(suspect.producer.producer_id, "")), suspect.partition)
         }
 
     async def _speakers(self, names: Collection[str]) -> dict[int, list[str]]:
@@ -263,10 +272,12 @@ class TransactionAdmin(AdminBase):
         request = FindCoordinatorRequest(key_type=_TRANSACTION, coordinator_keys=list(names))
         response = await self.session.cluster.ask_any(request)
         found: dict[int, list[str]] = {}
-        for one in response.coordinators:
-            check(one.error_code, f"transactional id {one.key!r}", one.error_message)
-            self.session.cluster.metadata.learn_broker(BrokerAddress(one.node_id, one.host, one.port))
-            found.setdefault(one.node_id, []).append(one.key)
+        for coordinator in response.coordinators:
+            check(coordinator.error_code, f"transactional id {coordinator.key!r}", coordinator.error_message)
+            self.session.cluster.metadata.learn_broker(
+                BrokerAddress(coordinator.node_id, coordinator.host, coordinator.port)
+            )
+            found.setdefault(coordinator.node_id, []).append(coordinator.key)
         return found
 
 
@@ -301,16 +312,16 @@ def _has_open(description: TransactionDescription | KafkaError | None, partition
     return isinstance(description, TransactionDescription) and partition in description.partitions
 
 
-def _described(one: DescribedTransaction, coordinator: int) -> TransactionDescription:
+def _described(state: DescribedTransaction, coordinator: int) -> TransactionDescription:
     return TransactionDescription(
-        one.transactional_id,
-        one.transaction_state,
-        one.producer_id,
-        one.producer_epoch,
-        one.transaction_timeout_ms,
-        one.transaction_start_time_ms,
-        tuple(TopicPartition(topic.topic, index) for topic in one.topics for index in topic.partitions),
-        one.app_version,
+        state.transactional_id,
+        state.transaction_state,
+        state.producer_id,
+        state.producer_epoch,
+        state.transaction_timeout_ms,
+        state.transaction_start_time_ms,
+        tuple(TopicPartition(topic.topic, index) for topic in state.topics for index in topic.partitions),
+        state.app_version,
         coordinator,
     )
 

@@ -17,8 +17,9 @@ def check_within_ends(below: Mapping[TopicPartition, int], ends: Mapping[TopicPa
     Brokers refuse such a partition with OFFSET_OUT_OF_RANGE, which `kafka-delete-records.sh` prints. It is most likely
     a slip, so it is found before records of other partitions are deleted.
     """
-    for one, offset in below.items():
-        if offset > ends[one]:
+    for partition, offset in below.items():
+        if offset > ends[partition]:
             raise CannotTrim(
-                f"{one.topic}-{one.partition} ends at {ends[one]}: nothing lies below offset {offset} there yet"
+                f"{partition.topic}-{partition.partition} ends at {ends[partition]}: "
+                f"nothing lies below offset {offset} there yet"
             )

@@ -66,18 +66,18 @@ class UserAdmin(AdminBase):
     async def describe_scram_credentials(self, users: Iterable[str] | None = None) -> list[UserLogin]:
         """Return the SCRAM logins of these users, or of all. Raises KafkaError, RESOURCE_NOT_FOUND, for a user without
         one."""
-        named = None if users is None else [NamedUser(name=one) for one in dict.fromkeys(users)]
+        named = None if users is None else [NamedUser(name=user) for user in dict.fromkeys(users)]
         if named == []:
             return []
         response = await self.session.cluster.ask_any(DescribeUserScramCredentialsRequest(users=named))
         check(response.error_code, "users", response.error_message, operation="DESCRIBE")
         found: list[UserLogin] = []
-        for one in response.results:
-            check(one.error_code, f"user {one.user!r}", one.error_message)
-            for info in one.credential_infos:
+        for result in response.results:
+            check(result.error_code, f"user {result.user!r}", result.error_message)
+            for info in result.credential_infos:
                 known = SCRAM_MECHANISMS_BY_CODE.get(info.mechanism)
                 name = f"mechanism {info.mechanism}" if known is None else known.name
-                found.append(UserLogin(one.user, name, info.iterations))
+                found.append(UserLogin(result.user, name, info.iterations))
         return sorted(found, key=lambda login: (login.user, login.mechanism))
 
     async def alter_scram_credentials(
@@ -92,7 +92,7 @@ class UserAdmin(AdminBase):
         Each user is changed independently of the others. Raises KafkaError with all refusals. Raises ValueError for an
         unknown mechanism or an invalid number of iterations.
         """
-        left: list[_Change] = [await _hashed(one) for one in upserts]
+        left: list[_Change] = [await _hashed(password) for password in upserts]
         left += [CredentialDeletion(name=user, mechanism=_mechanism(name).code) for user, name in deletions]
         refused: list[AlteredUser] = []
         while left:
@@ -104,31 +104,31 @@ class UserAdmin(AdminBase):
         if code is ErrorCode.CLUSTER_AUTHORIZATION_FAILED:
             raise cluster_error(code, "users", operation="ALTER", user=self.session.cluster.user)
         texts = [
-            f"user {one.user!r}: {one.error_message or ErrorCode.of(one.error_code).message}"
-            for one in refused
+            f"user {refusal.user!r}: {refusal.error_message or ErrorCode.of(refusal.error_code).message}"
+            for refusal in refused
         ]
         raise KafkaError(code, "; ".join(dict.fromkeys(texts)))
 
     async def _alter(self, changes: Sequence[_Change]) -> list[AlteredUser]:
         """Send the changes. Returns those that were refused."""
         request = AlterUserScramCredentialsRequest(
-            upsertions=[one for one in changes if isinstance(one, CredentialUpsertion)],
-            deletions=[one for one in changes if isinstance(one, CredentialDeletion)],
+            upsertions=[change for change in changes if isinstance(change, CredentialUpsertion)],
+            deletions=[change for change in changes if isinstance(change, CredentialDeletion)],
         )
         connection = await self.session.cluster.any_connection()
         response = await connection.request(request)
-        return [one for one in response.results if one.error_code]
+        return [result for result in response.results if result.error_code]
 
 
 def _once_each(changes: Sequence[_Change]) -> tuple[list[_Change], list[_Change]]:
     """Return the changes for one request, which may name a user only once, and the remaining changes."""
     first: dict[str, _Change] = {}
     rest: list[_Change] = []
-    for one in changes:
-        if one.name in first:
-            rest.append(one)
+    for change in changes:
+        if change.name in first:
+            rest.append(change)
         else:
-            first[one.name] = one
+            first[change.name] = change
     return list(first.values()), rest
 
 

@@ -75,7 +75,7 @@ class ConsumedBatch:
     @property
     def offsets(self) -> dict[TopicPartition, int]:
         """The offset to read next of each partition once the batch is committed."""
-        return {TopicPartition(one.topic, one.partition): one.offset + 1 for one in self.records}
+        return {TopicPartition(record.topic, record.partition): record.offset + 1 for record in self.records}
 
     async def send(
         self,
@@ -122,9 +122,9 @@ async def collected(made: Made | Awaitable[Made]) -> list[NewRecord]:
     if isinstance(made, NewRecord):
         return [made]
     if isinstance(made, AsyncIterable):
-        return [_checked(one) async for one in _iterated(made)]
+        return [_checked(record) async for record in _iterated(made)]
     if isinstance(made, Iterable) and not isinstance(made, str | bytes):
-        return [_checked(one) for one in made]
+        return [_checked(record) for record in made]
     return [_checked(made)]
 
 
@@ -132,7 +132,7 @@ def _iterated(made: AsyncIterable[NewRecord]) -> AsyncIterator[NewRecord]:
     return aiter(made)
 
 
-def _checked(one: object) -> NewRecord:
-    if not isinstance(one, NewRecord):
-        raise TypeError(f"a record is turned into NewRecord, several of them, or None, not {one!r}")
-    return one
+def _checked(record: object) -> NewRecord:
+    if not isinstance(record, NewRecord):
+        raise TypeError(f"a record is turned into NewRecord, several of them, or None, not {record!r}")
+    return record

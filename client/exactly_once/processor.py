@@ -196,14 +196,14 @@ class ExactlyOnce:
             async with batch:
                 until_s = loop.time() + self._max_batch_s
                 for count, record in enumerate(batch.records, 1):
-                    for one in await self._made_of(record, transform, on_error):
+                    for new in await self._made_of(record, transform, on_error):
                         await batch.send(
-                            one.topic,
-                            one.value,
-                            one.key,
-                            partition=one.partition,
-                            timestamp_ms=one.timestamp_ms,
-                            headers=one.headers,
+                            new.topic,
+                            new.value,
+                            new.key,
+                            partition=new.partition,
+                            timestamp_ms=new.timestamp_ms,
+                            headers=new.headers,
                         )
                     if self._finishing.is_set() or self._source.releasing or loop.time() >= until_s:
                         batch.shorten(count)
@@ -216,9 +216,9 @@ class ExactlyOnce:
             made = await collected(transform(record))
             # All records are checked before any is sent: all or none of them are sent.
             if on_error != "raise":
-                for one in made:
+                for new in made:
                     self._output.producer.steps.record(
-                        one.topic, one.value, one.key, one.partition, one.timestamp_ms, one.headers
+                        new.topic, new.value, new.key, new.partition, new.timestamp_ms, new.headers
                     )
             return made
         except Exception as error:

@@ -61,7 +61,7 @@ class Source(RebalanceListener):
     def put_back(self, records: Sequence[ConsumerRecord], kept: Iterable[ConsumerRecord]) -> None:
         """Put records back for the next batch. A batch had taken them after the records `kept`."""
         back = self._undo.keys() - self._leaving
-        self._ahead.extendleft(one for one in reversed(records) if _place(one) in back)
+        self._ahead.extendleft(record for record in reversed(records) if _place(record) in back)
         for place in set(map(_place, records)).difference(map(_place, kept)):
             self._undo.pop(place, None)
 
@@ -83,7 +83,7 @@ class Source(RebalanceListener):
         KafkaError REBALANCE_IN_PROGRESS if they have not.
         """
         member = self._consumer.group_metadata()
-        gone = [one for one in partitions if one not in self._undo]
+        gone = [partition for partition in partitions if partition not in self._undo]
         if gone or member.generation == NO_GENERATION:
             what = f"{gone[0].topic}-{gone[0].partition}" if gone else "everything"
             raise KafkaError(
@@ -94,7 +94,9 @@ class Source(RebalanceListener):
 
     def committable(self, offsets: Mapping[TopicPartition, int]) -> dict[TopicPartition, OffsetAndMetadata]:
         """Return the offsets to commit. Large messages that span an offset are read from their beginning again."""
-        return {one: self._consumer.committable(one, offset) for one, offset in offsets.items()}
+        return {
+            partition: self._consumer.committable(partition, offset) for partition, offset in offsets.items()
+        }
 
     def counted(self) -> None:
         """Mark all taken records as committed."""
@@ -104,7 +106,7 @@ class Source(RebalanceListener):
         """Return to the committed offsets. Raises KafkaError; then the rewind must be repeated."""
         if not self._undo:
             return
-        self._ahead = deque(one for one in self._ahead if _place(one) not in self._undo)
+        self._ahead = deque(record for record in self._ahead if _place(record) not in self._undo)
         commits = self._consumer.commits
         assert commits is not None  # It is a member of a group.
         committed = await commits.committed(list(self._undo))
@@ -133,11 +135,11 @@ class Source(RebalanceListener):
         """Forget the records of these partitions, so that nothing made of them is committed."""
         self.assigned = False
         self._drop_ahead(partitions)
-        for one in partitions:
-            self._undo.pop(one, None)
+        for partition in partitions:
+            self._undo.pop(partition, None)
 
     def _drop_ahead(self, partitions: Collection[TopicPartition]) -> None:
-        self._ahead = deque(one for one in self._ahead if _place(one) not in partitions)
+        self._ahead = deque(record for record in self._ahead if _place(record) not in partitions)
 
 
 def _place(record: ConsumerRecord) -> TopicPartition:

@@ -97,7 +97,10 @@ class ProducerBatch(RecordBuffer[ResultT]):
         if (body := self.body) is None:
             return self.records
         cursor = RecordCursor(body.body, body.record_count, 0, body.first_ms, Record)
-        return [(one.key, one.value, one.timestamp_ms, one.headers) for one in cursor.take(body.record_count)]
+        return [
+            (record.key, record.value, record.timestamp_ms, record.headers)
+            for record in cursor.take(body.record_count)
+        ]
 
     @property
     def place(self) -> tuple[int, int]:
@@ -220,7 +223,7 @@ class PartitionQueue(Generic[ResultT]):
                 return None
             head.is_open = False
         else:
-            if len(self._under_way) >= limit or any(one.attempts > 1 for one in self._under_way):
+            if len(self._under_way) >= limit or any(batch.attempts > 1 for batch in self._under_way):
                 return None
             if self._under_way and self._known_to != (leader, identity):
                 return None
@@ -267,7 +270,9 @@ class PartitionQueue(Generic[ResultT]):
         A batch that may have been appended is not split: its leader would not recognize the parts as duplicates.
         """
         limit = self.limit.bytes_max
-        return [one for one in self._waiting if one.size > limit and one.count > 1 and not one.doubtful]
+        return [
+            batch for batch in self._waiting if batch.size > limit and batch.count > 1 and not batch.doubtful
+        ]
 
     def split(self, batch: ProducerBatch[ResultT]) -> list[ProducerBatch[ResultT]]:
         """Replace a waiting batch of several records by several batches, each up to the limit, with at least one

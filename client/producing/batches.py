@@ -18,7 +18,7 @@ def compression_named(name: str | None) -> Compression:
     try:
         return Compression[(name or "none").upper()]
     except KeyError:
-        known = ", ".join(one.name.lower() for one in Compression)
+        known = ", ".join(compression.name.lower() for compression in Compression)
         raise ValueError(f"compression_type is one of {known}, not {name!r}") from None
 
 

@@ -52,13 +52,13 @@ class BatchResult(ResultFields):
         """Note that the batch's records are in several batches now, and pass the waiters on to their results."""
         self.parts = parts
         waiting, self.waiting = self.waiting, []
-        for index, one in waiting:
+        for index, waiter in waiting:
             first, part = self.part_with(index)
-            part.waiting.append((index - first, one))
+            part.waiting.append((index - first, waiter))
 
     def part_with(self, index: int) -> tuple[int, BatchResult]:
         """Return the part of a split batch that has record `index`, and the part's first index."""
-        return next(one for one in reversed(self.parts) if one[0] <= index)
+        return next(part for part in reversed(self.parts) if part[0] <= index)
 
     def counted_parts(self, count: int) -> list[tuple[int, BatchResult]]:
         """Return the number of records of each part, and its result, for a split batch of `count` records."""
@@ -68,8 +68,8 @@ class BatchResult(ResultFields):
     def _settle(self) -> None:
         self.is_settled = True
         waiting, self.waiting = self.waiting, []
-        for _, one in waiting:
-            one.settled()
+        for _, waiter in waiting:
+            waiter.settled()
 
 
 class RecordDelivery(DeliveryFields[BatchResult]):
@@ -142,21 +142,21 @@ class RecordDelivery(DeliveryFields[BatchResult]):
     def remove_done_callback(self, fn: Callable[[RecordDelivery], object]) -> int:
         """Remove all callbacks that equal `fn`. Returns their number."""
         before = self._callbacks or []
-        kept = [one for one in before if one[0] != fn]
+        kept = [callback for callback in before if callback[0] != fn]
         if before:
             self._callbacks = kept
         return len(before) - len(kept)
 
-    def tell(self, one: DeliveryWaiter) -> None:
+    def tell(self, waiter: DeliveryWaiter) -> None:
         """Notify a waiter when the record is acknowledged or has failed, if that is still to come.
 
         Any thread may call this. The waiter may be notified twice.
         """
         now = self._now
-        now.batch.waiting.append((now.index, one))
+        now.batch.waiting.append((now.index, waiter))
         # The loop's thread may split the batch meanwhile, and may or may not see the new waiter.
         if now.batch.parts:
-            now.tell(one)
+            now.tell(waiter)
 
     @property
     def append_time_ms(self) -> int:

@@ -105,5 +105,7 @@ class InFlight:
         for connection, outstanding in list(self._by_connection.items()):
             silent = now - outstanding.heard_s >= STALL_S
             leaders = [self._leaders.of(queue) for sent in outstanding.requests for queue, _ in sent]
-            if silent and any(one is not None and one[0] != connection.address.id for one in leaders):
+            if silent and any(
+                leader is not None and leader[0] != connection.address.id for leader in leaders
+            ):
                 connection.close()

@@ -129,7 +129,7 @@ class Leaders:
 
     def forget_brokers(self, known: Container[int]) -> None:
         """Forget the failures of all brokers except those known."""
-        for broker_id in [one for one in self._unreachable if one not in known]:
+        for broker_id in [broker_id for broker_id in self._unreachable if broker_id not in known]:
             if (timer := self._unreachable.pop(broker_id).timer) is not None:
                 timer.cancel()
 

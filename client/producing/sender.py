@@ -469,9 +469,9 @@ class Sender:
         queue.give_back(batch)
         self._expires_s = min(self._expires_s, batch.created_s + self._options.delivery_timeout_s)
         self._split(queue, batch)
-        for one in self._queues.values():
-            if one.topic == queue.topic:
-                self._split_oversized(one)
+        for other in self._queues.values():
+            if other.topic == queue.topic:
+                self._split_oversized(other)
         self._active[queue] = None
 
     def _split_oversized(self, queue: _Queue) -> None:

@@ -51,7 +51,7 @@ class Intake:
             self.key(topic, key),
             _serialized("value", topic, value, self._value_serializer),
             timestamp_ms,
-            tuple([_header(topic, one) for one in headers]) if headers else (),
+            tuple([_header(topic, header) for header in headers]) if headers else (),
         )
 
     def key(self, topic: str, key: object) -> bytes | None:

@@ -94,7 +94,7 @@ def _put(given: Given, name: str, option: str, value: str) -> None:
             raise ValueError(f"{name} is true or false, not {value!r}")
         given[option] = value.lower() == "true"
     elif option == "sasl_oauthbearer_extensions":
-        given[option] = dict(_pair(name, one) for one in value.split(",") if one)
+        given[option] = dict(_pair(name, pair) for pair in value.split(",") if pair)
     else:
         given[option] = Secret(value) if is_secret(option) else value
 

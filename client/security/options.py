@@ -114,7 +114,7 @@ class SecurityOptions:
             raise ValueError(
                 f"security_protocol is {', '.join(_PROTOCOLS[:-1])} or {_PROTOCOLS[-1]}, not {self.security_protocol!r}"
             )
-        given = [one.name for one in fields(self) if getattr(self, one.name) != one.default]
+        given = [option.name for option in fields(self) if getattr(self, option.name) != option.default]
         self._check_families(given)
         self._check_tls(given)
         if self.has_sasl:
@@ -135,18 +135,20 @@ class SecurityOptions:
             ("ssl_", self.has_tls, "SSL or SASL_SSL"),
             ("sasl_", self.has_sasl, "SASL_PLAINTEXT or SASL_SSL"),
         ):
-            named = next((one for one in given if one.startswith(family)), None)
+            named = next((option for option in given if option.startswith(family)), None)
             if named is not None and not is_used:
                 raise ValueError(f"{named} needs security_protocol {protocols}, not {self.security_protocol}")
 
     def _check_tls(self, given: list[str]) -> None:
         if self.ssl_context is not None:
-            other = next((one for one in given if one.startswith("ssl_") and one != "ssl_context"), None)
+            other = next(
+                (option for option in given if option.startswith("ssl_") and option != "ssl_context"), None
+            )
             if other is not None:
                 raise ValueError(f"ssl_context brings its own rules and certificates: it excludes {other}")
-        for one in ("ssl_keyfile", "ssl_keydata", "ssl_password"):
-            if one in given and self.ssl_certfile is None and self.ssl_certdata is None:
-                raise ValueError(f"{one} belongs to a certificate: it needs ssl_certfile or ssl_certdata")
+        for option in ("ssl_keyfile", "ssl_keydata", "ssl_password"):
+            if option in given and self.ssl_certfile is None and self.ssl_certdata is None:
+                raise ValueError(f"{option} belongs to a certificate: it needs ssl_certfile or ssl_certdata")
         for file, data in (("ssl_certfile", "ssl_certdata"), ("ssl_keyfile", "ssl_keydata")):
             if file in given and data in given:
                 raise ValueError(f"{file} and {data} are both given: one of them suffices")
@@ -169,12 +171,14 @@ class SecurityOptions:
         if mechanism not in _MECHANISMS:
             raise ValueError(f"sasl_mechanism {mechanism!r}: {_no_mechanism(mechanism)}")
         own = mechanism if mechanism in _OWNERS.values() else _BY_PASSWORD
-        for one in given:
-            if not one.startswith("sasl_") or one == "sasl_mechanism":
+        for option in given:
+            if not option.startswith("sasl_") or option == "sasl_mechanism":
                 continue
-            owner = next((owner for prefix, owner in _OWNERS.items() if one.startswith(prefix)), _BY_PASSWORD)
+            owner = next(
+                (owner for prefix, owner in _OWNERS.items() if option.startswith(prefix)), _BY_PASSWORD
+            )
             if owner != own:
-                raise ValueError(f"{one} is for {owner}, not for sasl_mechanism {mechanism}")
+                raise ValueError(f"{option} is for {owner}, not for sasl_mechanism {mechanism}")
         if mechanism == OAUTHBEARER:
             self._check_oauth()
         elif mechanism == GSSAPI:

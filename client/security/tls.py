@@ -36,7 +36,7 @@ class TlsFiles:
     def paths(self) -> tuple[str, ...]:
         """The paths of the files."""
         return tuple(
-            one for one in (self.cafile, self.certfile, self.keyfile, self.crlfile) if one is not None
+            path for path in (self.cafile, self.certfile, self.keyfile, self.crlfile) if path is not None
         )
 
     def trusted(self) -> str:

@@ -69,7 +69,7 @@ def broken_handshake(error: ssl.SSLError) -> str:
     """Return the meaning of a failure that does not concern the broker's certificate."""
     reason = error.reason or ""
     said = reason.replace("_", " ").lower() or str(error)
-    if any(reason.endswith(one) for one in _NO_TLS):
+    if any(reason.endswith(end) for end in _NO_TLS):
         return f"this broker does not speak TLS on that port (OpenSSL: {said})"
     if "ALERT" in reason:
         alert = said.partition("alert ")[2] or said

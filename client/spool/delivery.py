@@ -222,7 +222,7 @@ class Delivery:
         """Find the position to continue from. No older producer has an open transaction, so the cluster's answer is
         final."""
         known = await self._known.read()
-        lowest = max([self.position, *(one.position for one in known.values())])
+        lowest = max([self.position, *(entry.position for entry in known.values())])
         ahead = await in_thread(self._log.read, lowest, CHUNK_RECORDS, CHUNK_BYTES)
         known = await self._known.read({record.topic for record in ahead.records})
         checkpoint = self._folder.checkpoint._replace(delivered=self.position, open=self._doubtful)
@@ -439,12 +439,12 @@ class Delivery:
                 against[topic, partition] = error
         await self._reject(
             [
-                (one, error)
-                for one in records
-                if (error := against.get((one.topic, one.partition))) is not None
+                (record, error)
+                for record in records
+                if (error := against.get((record.topic, record.partition))) is not None
             ]
         )
-        return [one for one in records if (one.topic, one.partition) not in against]
+        return [record for record in records if (record.topic, record.partition) not in against]
 
     async def _against(self, courier: Courier, topic: str, partition: int | None) -> KafkaError | None:
         """Return why a topic, or a partition of it, accepts no records. A partition that has not appeared is looked up
@@ -492,7 +492,9 @@ class Delivery:
             record.topic: error for record, error in failed if verdict(error) is ErrorClass.NOT_THE_TOPIC
         }
         if topics:
-            await self._reject([(one, topics[one.topic]) for one, _ in sent if one.topic in topics])
+            await self._reject(
+                [(record, topics[record.topic]) for record, _ in sent if record.topic in topics]
+            )
         elif len(failed) == 1:
             await self._reject(failed)
         elif failed:
@@ -581,9 +583,9 @@ def _place(delivery: RecordDelivery) -> Place:
 def _places_late(sent: Sent) -> set[Place]:
     """Return the partitions with a record that is not acknowledged, or whose acknowledgement was given up."""
     return {
-        _place(one)
-        for _, one in sent
-        if not one.done() or isinstance(one.exception(), (RequestTimedOut, ConnectionLost))
+        _place(delivery)
+        for _, delivery in sent
+        if not delivery.done() or isinstance(delivery.exception(), (RequestTimedOut, ConnectionLost))
     }
 
 

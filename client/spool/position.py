@@ -61,10 +61,10 @@ class ClusterPosition:
         self._check(response.error_code)
         found: dict[str, KnownPosition] = {}
         for topic in response.topics:
-            for one in topic.partitions:
-                self._check(one.error_code)
-                if one.committed_offset >= 0:
-                    known = KnownPosition(one.committed_offset, one.metadata or "")
+            for partition in topic.partitions:
+                self._check(partition.error_code)
+                if partition.committed_offset >= 0:
+                    known = KnownPosition(partition.committed_offset, partition.metadata or "")
                     found[topic.name] = max(known, found.get(topic.name, known))
         return found
 

@@ -108,7 +108,7 @@ class RejectedRecords:
     def delivered(self, position: int) -> None:
         """Forget the positions before this one, as they are not looked up any more."""
         if self._positions:
-            self._positions = {one for one in self._positions if one >= position}
+            self._positions = {rejected for rejected in self._positions if rejected >= position}
 
 
 def _content(path: Path) -> tuple[bytes, bytes]:

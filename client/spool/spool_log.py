@@ -90,7 +90,7 @@ class SpoolLog:
         for aside in self._path.glob(DAMAGED + "*"):
             self.bytes += aside.stat().st_size
             self.damaged += 1
-        paths = sorted(one for one in self._path.glob("*" + SUFFIX) if one.stem.isdecimal())
+        paths = sorted(path for path in self._path.glob("*" + SUFFIX) if path.stem.isdecimal())
         for path in paths:
             self._look_through(path, newest=path == paths[-1])
         if self._segments and self._segments[-1].end > self.end:
@@ -134,7 +134,7 @@ class SpoolLog:
         """Return records from `position` on, at least one if there is any; they take little more than `bytes_max`."""
         # It is read before the search, so that records that another thread appends meanwhile are not skipped.
         end = self.end
-        segment = next((one for one in self._segments if one.end > position), None)
+        segment = next((segment for segment in self._segments if segment.end > position), None)
         if segment is None:
             return Chunk([], max(position, end))
         end = segment.end  # Records up to here are in the file.
@@ -161,9 +161,9 @@ class SpoolLog:
     def count_from(self, position: int) -> int:
         """Return the number of records from `position` on."""
         return sum(
-            min(one.records, one.end - max(position, one.base))
-            for one in self._segments
-            if one.end > position
+            min(segment.records, segment.end - max(position, segment.base))
+            for segment in self._segments
+            if segment.end > position
         )
 
     def delivered(self, position: int) -> None:

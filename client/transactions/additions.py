@@ -84,9 +84,9 @@ def addition_failure(answer: AddPartitionsToTxnResponse) -> KafkaError | None:
     return _worst(
         "WRITE",
         (
-            (one.partition_error_code, (topic.name, one.partition_index))
+            (partition.partition_error_code, (topic.name, partition.partition_index))
             for topic in answer.results_by_topic_v3_and_below
-            for one in topic.results_by_partition
+            for partition in topic.results_by_partition
         ),
     )
 
@@ -96,9 +96,9 @@ def offsets_failure(answer: TxnOffsetCommitResponse) -> KafkaError | None:
     return _worst(
         "READ",
         (
-            (one.error_code, (topic.name, one.partition_index))
+            (partition.error_code, (topic.name, partition.partition_index))
             for topic in answer.topics
-            for one in topic.partitions
+            for partition in topic.partitions
         ),
     )
 

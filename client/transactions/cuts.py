@@ -29,11 +29,11 @@ def cut_offsets(
     found: dict[TopicPartition, CutOffset | KafkaError] = {}
     for topic in answer.topics:
         for said in topic.partitions:
-            one = TopicPartition(names.get(topic.topic_id, "?"), said.partition_index)
+            partition = TopicPartition(names.get(topic.topic_id, "?"), said.partition_index)
             if said.error_code:
                 code = ErrorCode.of(said.error_code)
-                where = f"cut of {one.topic}-{one.partition}"
-                found[one] = cluster_error(code, where, operation="DESCRIBE", name=one.topic)
+                where = f"cut of {partition.topic}-{partition.partition}"
+                found[partition] = cluster_error(code, where, operation="DESCRIBE", name=partition.topic)
             else:
-                found[one] = said
+                found[partition] = said
     return found

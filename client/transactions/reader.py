@@ -63,7 +63,7 @@ class TransactionReader:
         self._stable = Fetcher(cluster, replace(fetching, read_committed=True))
         self._stopped = False
         self._batches: dict[TopicPartition, deque[tuple[BatchHeader, memoryview]]] = {
-            one: deque() for one in self._partitions
+            partition: deque() for partition in self._partitions
         }
 
     async def transactions(self) -> AsyncGenerator[CommittedTransaction, None]:
@@ -78,19 +78,19 @@ class TransactionReader:
                     yield done
                 while unread := assembler.unread():
                     idle.reset()
-                    one = next((one for one in unread if self._has_batch(one)), None)
+                    partition = next((partition for partition in unread if self._has_batch(partition)), None)
                     self._go_on()
-                    if one is None:
+                    if partition is None:
                         self._fetcher.raise_failure()
                         await self._fetcher.wait(self._timeout_s)
                         continue
                     plain = [
                         record
-                        for header, batch in self._take(assembler, one)
-                        for record in assembler.add(one, header, batch)
+                        for header, batch in self._take(assembler, partition)
+                        for record in assembler.add(partition, header, batch)
                     ]
                     if plain:
-                        yield CommittedTransaction(None, {one: plain})
+                        yield CommittedTransaction(None, {partition: plain})
                     for done in assembler.ready():
                         self._go_on()
                         yield done
@@ -120,7 +120,7 @@ class TransactionReader:
         self._fetcher.assign(self._partitions)
         which = LATEST if self._begins_at_end else EARLIEST
         found = await self._stable.list_offsets(dict.fromkeys(self._partitions, which))
-        starts = {one: offset for one, (offset, _) in found.items()}
+        starts = {partition: offset for partition, (offset, _) in found.items()}
         after = NOTHING if self._options.after is None else self._options.after
         plain_from: Mapping[TopicPartition, int] = {}
         if self._begins_at_end:
@@ -128,8 +128,8 @@ class TransactionReader:
         options = self._options
         assembler = Assembler(starts, after, options.buffer_bytes_max, self._assembly, options.passing_over)
         assembler.plain_from(plain_from)
-        for one, state in self._fetcher.assigned.items():
-            state.seek(starts[one])
+        for partition, state in self._fetcher.assigned.items():
+            state.seek(starts[partition])
         self._fetcher.start()
         return assembler
 
@@ -141,25 +141,27 @@ class TransactionReader:
         idle = Backoff(IDLE_MAX_MS)
         while True:
             cut, offsets = await self._next_cut()
-            if all(offsets[one] >= offset for one, offset in stable.items()):
+            if all(offsets[partition] >= offset for partition, offset in stable.items()):
                 return cut, offsets
             await asyncio.sleep(max(idle.next_s(), BETWEEN_CUTS_S))
 
     # ------------------------------------------------------------ batches
 
-    def _has_batch(self, one: TopicPartition) -> bool:
+    def _has_batch(self, partition: TopicPartition) -> bool:
         """Return whether a fetched batch is available. Fetched chunks are taken one by one, since each taken chunk lets
         the fetcher continue."""
-        batches, state = self._batches[one], self._fetcher.assigned[one]
+        batches, state = self._batches[partition], self._fetcher.assigned[partition]
         while not batches and state.buffer:
             batches.extend(state.buffer.pop(0).batches())
             self._fetcher.changed()
         return bool(batches)
 
-    def _take(self, assembler: Assembler, one: TopicPartition) -> Iterable[tuple[BatchHeader, memoryview]]:
+    def _take(
+        self, assembler: Assembler, partition: TopicPartition
+    ) -> Iterable[tuple[BatchHeader, memoryview]]:
         """Yield the available batches that belong to the cut."""
-        batches = self._batches[one]
-        while batches and assembler.takes(one, batches[0][0]):
+        batches = self._batches[partition]
+        while batches and assembler.takes(partition, batches[0][0]):
             yield batches.popleft()
 
     # ------------------------------------------------------------ cuts
@@ -174,7 +176,7 @@ class TransactionReader:
         while True:
             try:
                 if moved:
-                    await self._cluster.refresh({one.topic for one in self._partitions})
+                    await self._cluster.refresh({partition.topic for partition in self._partitions})
                 return await self._ask_for_cut()
             except KafkaError as error:
                 helps = isinstance(error, (ConnectionLost, RequestTimedOut)) or error.code.retriable
@@ -189,13 +191,14 @@ class TransactionReader:
         if found.error_code:
             raise KafkaError(ErrorCode.of(found.error_code), found.error_message)
         by_leader: defaultdict[int, list[TopicPartition]] = defaultdict(list)
-        for one in self._partitions:
-            leader = self._cluster.metadata.leader(*one)
+        for partition in self._partitions:
+            leader = self._cluster.metadata.leader(*partition)
             if leader is None:
                 raise KafkaError(
-                    ErrorCode.LEADER_NOT_AVAILABLE, f"{one.topic}-{one.partition} has no leader now"
+                    ErrorCode.LEADER_NOT_AVAILABLE,
+                    f"{partition.topic}-{partition.partition} has no leader now",
                 )
-            by_leader[leader].append(one)
+            by_leader[leader].append(partition)
         offsets: dict[TopicPartition, int] = {}
         for answer in await asyncio.gather(
             *(
@@ -209,16 +212,18 @@ class TransactionReader:
     async def _ask_leader(
         self, leader: int, partitions: list[TopicPartition], cut: int, metadata_offset: int
     ) -> dict[TopicPartition, int]:
-        known = {one.topic: self._cluster.metadata.topics[one.topic] for one in partitions}
+        known = {partition.topic: self._cluster.metadata.topics[partition.topic] for partition in partitions}
         request = ListCutOffsetsRequest(
             cut=cut, metadata_offset=metadata_offset, topics=cut_topics(partitions, known)
         )
         offsets: dict[TopicPartition, int] = {}
-        for one, said in cut_offsets(await self._cluster.ask(leader, request, lane=LANE), known).items():
+        for partition, said in cut_offsets(
+            await self._cluster.ask(leader, request, lane=LANE), known
+        ).items():
             if isinstance(said, KafkaError):
                 raise said
-            offsets[one] = said.offset
-        if missing := [one for one in partitions if one not in offsets]:
+            offsets[partition] = said.offset
+        if missing := [partition for partition in partitions if partition not in offsets]:
             where = f"{missing[0].topic}-{missing[0].partition}"
             raise ClientError(f"broker {leader} left {where} out of its answer")
         return offsets

@@ -35,7 +35,7 @@ class WriterReceipt(NamedTuple):
     def parse(cls, text: str) -> WriterReceipt:
         """Return the receipt for a text. Raises ValueError."""
         kind, *numbers = text.split(".")
-        if kind != _RECEIPT or len(numbers) != 2 or not all(one.isdecimal() for one in numbers):
+        if kind != _RECEIPT or len(numbers) != 2 or not all(number.isdecimal() for number in numbers):
             raise ValueError(f"{text!r} is no writer's receipt; those look like {_RECEIPT}.4711.0")
         return cls(int(numbers[0]), int(numbers[1]))
 
@@ -88,7 +88,7 @@ class Transaction:
 
     def include(self, *receipts: Receipt) -> None:
         """Include the records of these writers in the commit."""
-        self._writers += [receipt_of(one) for one in receipts]
+        self._writers += [receipt_of(receipt) for receipt in receipts]
 
     async def commit(self, writers: Iterable[Receipt] = ()) -> CommitResult:
         """Commit the records of the owner and of exactly these writers, including those of `include`; records of other
@@ -148,6 +148,6 @@ class Transaction:
             raise OutOfTurn("the transaction is over: another one has begun")
 
 
-def receipt_of(one: Receipt) -> WriterReceipt:
+def receipt_of(receipt: Receipt) -> WriterReceipt:
     """Return a receipt in any of its forms as WriterReceipt. Raises ValueError for a text that is no receipt."""
-    return WriterReceipt.parse(one) if isinstance(one, str) else WriterReceipt(*one)
+    return WriterReceipt.parse(receipt) if isinstance(receipt, str) else WriterReceipt(*receipt)

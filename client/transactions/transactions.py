@@ -177,7 +177,10 @@ class Transactions:
         )
         with self._before_the_end():
             answer = await self._in_transaction(
-                self._coordinator, request, lambda one: failure_of(one.error_code, one.error_message), "begin"
+                self._coordinator,
+                request,
+                lambda answer: failure_of(answer.error_code, answer.error_message),
+                "begin",
             )
         self.shared = Shared(answer.number, answer.token, app_version)
         return self.shared
@@ -236,7 +239,7 @@ class Transactions:
                     group_id=group.group_id,
                 )
                 await self._in_transaction(
-                    self._coordinator, add, lambda one: failure_of(one.error_code), "adding a group"
+                    self._coordinator, add, lambda answer: failure_of(answer.error_code), "adding a group"
                 )
             await self._in_transaction(
                 self._group_coordinator(group.group_id),
@@ -327,7 +330,7 @@ class Transactions:
         return await self._questions.insist(
             self._coordinator,
             request,
-            lambda one: failure_of(one.error_code),
+            lambda answer: failure_of(answer.error_code),
             "commit" if committed else "abort",
             at_most=_FIRST_THAT_BUMPS if self._state.adds_by_writing else _FIRST_THAT_BUMPS - 1,
             useful=useful,
@@ -352,7 +355,7 @@ class Transactions:
         return await self._questions.insist(
             self._coordinator,
             request,
-            lambda one: failure_of(one.error_code, one.error_message),
+            lambda answer: failure_of(answer.error_code, answer.error_message),
             "commit" if committed else "abort",
             useful=useful,
         )
@@ -408,7 +411,7 @@ class Transactions:
         answer: InitProducerIdResponse = await self._questions.insist(
             self._coordinator,
             request,
-            lambda one: failure_of(one.error_code),
+            lambda answer: failure_of(answer.error_code),
             "producer id",
             at_most=_WITHOUT_TWO_PHASES,
         )

@@ -82,7 +82,9 @@ class Assembler:
         self._new_assembly = assembly
         self._plain = assembly()
         self._passing_over = frozenset(passing_over)
-        self._partitions = {one: _Partition(offset, offset, offset) for one, offset in starts.items()}
+        self._partitions = {
+            partition: _Partition(offset, offset, offset) for partition, offset in starts.items()
+        }
         self._decided: defaultdict[int, dict[TopicPartition, list[_Stored]]] = defaultdict(dict)
 
     def stop(self) -> None:
@@ -92,50 +94,52 @@ class Assembler:
 
     def plain_from(self, offsets: Mapping[TopicPartition, int]) -> None:
         """Leave out non-transactional records before these offsets."""
-        for one, offset in offsets.items():
-            self._partitions[one].plain_from = max(self._partitions[one].plain_from, offset)
+        for partition, offset in offsets.items():
+            self._partitions[partition].plain_from = max(self._partitions[partition].plain_from, offset)
 
     def set_cut(self, cut: int, offsets: Mapping[TopicPartition, int]) -> None:
         """Set the cut up to which batches are read, and no further."""
         self.cut = max(cut, self.cut)
-        for one, offset in offsets.items():
-            partition = self._partitions[one]
-            partition.cut_offset = max(offset, partition.cut_offset)
-            self._look_whether_reached(partition)
+        for partition, offset in offsets.items():
+            state = self._partitions[partition]
+            state.cut_offset = max(offset, state.cut_offset)
+            self._look_whether_reached(state)
 
     def unread(self) -> list[TopicPartition]:
         """Return the partitions that are not read up to the cut, the one with the least progress first, so that few
         batches wait."""
-        lacking = [one for one, state in self._partitions.items() if state.position < state.cut_offset]
-        return sorted(lacking, key=lambda one: self._partitions[one].progress)
+        lacking = [
+            partition for partition, state in self._partitions.items() if state.position < state.cut_offset
+        ]
+        return sorted(lacking, key=lambda partition: self._partitions[partition].progress)
 
-    def takes(self, one: TopicPartition, header: BatchHeader) -> bool:
+    def takes(self, partition: TopicPartition, header: BatchHeader) -> bool:
         """Return whether a batch, the next of the partition, belongs to the cut."""
-        partition = self._partitions[one]
-        if header.base_offset < partition.cut_offset:
+        state = self._partitions[partition]
+        if header.base_offset < state.cut_offset:
             return True
         # Compaction has left a gap before the cut.
-        partition.position = max(partition.position, partition.cut_offset)
-        self._look_whether_reached(partition)
+        state.position = max(state.position, state.cut_offset)
+        self._look_whether_reached(state)
         return False
 
-    def add(self, one: TopicPartition, header: BatchHeader, batch: memoryview) -> list[ConsumerRecord]:
+    def add(self, partition: TopicPartition, header: BatchHeader, batch: memoryview) -> list[ConsumerRecord]:
         """Add a batch. Returns its records at once if it is in no transaction.
 
         Raises UnreadableRecords. Raises KafkaError: CORRUPT_MESSAGE for a marker that has no commit index, or
         RECORD_LIST_TOO_LARGE if too many bytes would wait.
         """
-        partition = self._partitions[one]
+        state = self._partitions[partition]
         plain: list[ConsumerRecord] = []
         if header.is_control:
-            self._end(one, partition, header, batch)
+            self._end(partition, state, header, batch)
         elif header.is_transactional:
-            self._store(one, partition, header, batch)
+            self._store(partition, state, header, batch)
         else:
-            start = max(partition.first_offset, partition.plain_from)
-            plain = self._records(self._plain, one, header, batch, start)
-        partition.position = header.next_offset
-        self._look_whether_reached(partition)
+            start = max(state.first_offset, state.plain_from)
+            plain = self._records(self._plain, partition, header, batch, start)
+        state.position = header.next_offset
+        self._look_whether_reached(state)
         return plain
 
     def ready(self) -> Iterator[CommittedTransaction]:
@@ -144,62 +148,63 @@ class Assembler:
         for index in sorted(index for index in self._decided if index <= progress):
             parts = self._decided.pop(index)
             records: dict[TopicPartition, list[ConsumerRecord]] = {}
-            for one, batches in sorted(parts.items()):
+            for partition, batches in sorted(parts.items()):
                 self.waiting_bytes -= sum(len(stored.batch) for stored in batches)
-                found = self._decoded(one, batches)
+                found = self._decoded(partition, batches)
                 if found:
-                    records[one] = found
+                    records[partition] = found
             if records:
                 yield CommittedTransaction(index, records)
 
     def _store(
-        self, one: TopicPartition, partition: _Partition, header: BatchHeader, batch: memoryview
+        self, partition: TopicPartition, state: _Partition, header: BatchHeader, batch: memoryview
     ) -> None:
         self.waiting_bytes += len(batch)
         if self.waiting_bytes > self._bytes_max:
             raise KafkaError(
                 ErrorCode.RECORD_LIST_TOO_LARGE,
                 f"transactions that are not complete hold more than {self._bytes_max} bytes, at "
-                f"{one.topic}-{one.partition}, offset {header.base_offset}; a larger buffer_bytes_max reads on, or "
-                "a consumer with isolation_level='read_committed'",
+                f"{partition.topic}-{partition.partition}, offset {header.base_offset}; a larger buffer_bytes_max "
+                "reads on, or a consumer with isolation_level='read_committed'",
             )
-        partition.open[header.producer_id].append(_Stored(header, bytes(batch)))
+        state.open[header.producer_id].append(_Stored(header, bytes(batch)))
 
     def _end(
-        self, one: TopicPartition, partition: _Partition, header: BatchHeader, batch: memoryview
+        self, partition: TopicPartition, state: _Partition, header: BatchHeader, batch: memoryview
     ) -> None:
         try:
             marker = read_control_record(batch)
         except KafkaError as error:
-            raise unreadable(one, error, header, _NO_OUTCOME) from error
-        written = partition.open.pop(header.producer_id, [])
+            raise unreadable(partition, error, header, _NO_OUTCOME) from error
+        written = state.open.pop(header.producer_id, [])
         committed = marker is not None and marker.type is ControlType.COMMIT
         index = NO_COMMIT_INDEX if marker is None else marker.commit_index
         if committed and index == NO_COMMIT_INDEX and written:
             raise KafkaError(
                 ErrorCode.CORRUPT_MESSAGE,
-                f"{one.topic}-{one.partition}: the marker at offset {header.base_offset} has no commit index",
+                f"{partition.topic}-{partition.partition}: the marker at offset {header.base_offset} "
+                "has no commit index",
             )
         if committed and written and index > self._after:
-            self._decided[index].setdefault(one, []).extend(written)
+            self._decided[index].setdefault(partition, []).extend(written)
         else:
             self.waiting_bytes -= sum(len(stored.batch) for stored in written)
         # More markers with the same index may follow, if the transaction has several writers.
-        partition.progress = max(partition.progress, index - 1)
+        state.progress = max(state.progress, index - 1)
 
-    def _look_whether_reached(self, partition: _Partition) -> None:
-        if partition.position >= partition.cut_offset:
-            partition.progress = max(partition.progress, self.cut)
+    def _look_whether_reached(self, state: _Partition) -> None:
+        if state.position >= state.cut_offset:
+            state.progress = max(state.progress, self.cut)
 
-    def _decoded(self, one: TopicPartition, batches: Iterable[_Stored]) -> list[ConsumerRecord]:
-        first = self._partitions[one].first_offset
+    def _decoded(self, partition: TopicPartition, batches: Iterable[_Stored]) -> list[ConsumerRecord]:
+        first = self._partitions[partition].first_offset
         ordered = sorted(batches, key=lambda stored: stored.header.base_offset)
         # A large message is in one transaction as a whole.
         assembly = self._new_assembly()
         found = [
             record
             for stored in ordered
-            for record in self._records(assembly, one, stored.header, stored.batch, first)
+            for record in self._records(assembly, partition, stored.header, stored.batch, first)
         ]
         if assembly is not None:
             assembly.finish()
@@ -208,35 +213,35 @@ class Assembler:
     def _records(
         self,
         assembly: Assembly | None,
-        one: TopicPartition,
+        partition: TopicPartition,
         header: BatchHeader,
         batch: memoryview | bytes,
         first_offset: int,
     ) -> list[ConsumerRecord]:
-        if (one, header.base_offset) in self._passing_over:
+        if (partition, header.base_offset) in self._passing_over:
             return []
         try:
-            return _whole(assembly, one, _records(one, header, batch, first_offset))
+            return _whole(assembly, partition, _records(partition, header, batch, first_offset))
         except KafkaError as error:
-            raise unreadable(one, error, header, _LEFT_OUT) from error
+            raise unreadable(partition, error, header, _LEFT_OUT) from error
 
 
 def _whole(
-    assembly: Assembly | None, one: TopicPartition, records: list[ConsumerRecord]
+    assembly: Assembly | None, partition: TopicPartition, records: list[ConsumerRecord]
 ) -> list[ConsumerRecord]:
     """Return the records with large messages assembled. Raises CORRUPT_MESSAGE."""
     if assembly is None:
         return records
-    given, damage = assembly.take_in(one, records)
+    given, damage = assembly.take_in(partition, records)
     if damage is not None:
         raise damage.error
     return given
 
 
 def _records(
-    one: TopicPartition, header: BatchHeader, batch: memoryview | bytes, first_offset: int
+    partition: TopicPartition, header: BatchHeader, batch: memoryview | bytes, first_offset: int
 ) -> list[ConsumerRecord]:
-    cursor = consumer_records(one, header, batch, first_offset)
+    cursor = consumer_records(partition, header, batch, first_offset)
     records: list[ConsumerRecord] = []
     while some := cursor.take(header.record_count):  # The second portion of a damaged batch is an error.
         records += some

@@ -39,13 +39,13 @@ def validity_warnings(loaded: LoadedTls, now: datetime) -> frozenset[str]:
 def check_successor(old: LoadedTls, new: LoadedTls, listener: ReloadedListener, now: datetime) -> None:
     """Raise ConfigError if `new` must not replace `old`."""
     source = new.keys.source
-    subjects = [subject_name(one.keys.certificate.public_bytes(Encoding.DER)) for one in (old, new)]
+    subjects = [subject_name(loaded.keys.certificate.public_bytes(Encoding.DER)) for loaded in (old, new)]
     if subjects[0] != subjects[1] and not new.settings.allows_name_changes:
         raise ConfigError(
             f"{source}: the new certificate is of {subjects[1]!r}, the old one of {subjects[0]!r} "
             "(ssl.allow.dn.changes allows that)"
         )
-    names = [set(alternative_names(one.keys.certificate)) for one in (old, new)]
+    names = [set(alternative_names(loaded.keys.certificate)) for loaded in (old, new)]
     if names[0] != names[1] and not new.settings.allows_alternative_name_changes:
         raise ConfigError(
             f"{source}: the new certificate is for {sorted(names[1])}, the old one for {sorted(names[0])} "

@@ -89,7 +89,7 @@ class Resealer:
 
     def _old_mirrors(self, image: ClusterImage) -> Iterator[Mirror]:
         for mirror in image.mirrors.by_name.values():
-            sealed = [one for _, text in mirror.options if (one := sealed_bytes(text)) is not None]
+            sealed = [value for _, text in mirror.options if (value := sealed_bytes(text)) is not None]
             if not all(map(self._sealer.is_under_first, sealed)):
                 yield mirror
 

@@ -40,7 +40,9 @@ class TlsReloads:
         self._listeners = listeners
         self._properties = properties
         self._interval_s = interval_ms / 1000
-        self._known = {name: _signature(one.tls.loaded.settings.files) for name, one in listeners.items()}
+        self._known = {
+            name: _signature(listener.tls.loaded.settings.files) for name, listener in listeners.items()
+        }
         self._reminded: dict[str, frozenset[str]] = {}
         self._turn = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -62,8 +64,8 @@ class TlsReloads:
     def expiries(self, now_s: float) -> dict[str, float]:
         """Return the seconds until the certificate of each listener expires; `now_s` is in seconds since 1970."""
         return {
-            name: one.tls.loaded.keys.certificate.not_valid_after_utc.timestamp() - now_s
-            for name, one in self._listeners.items()
+            name: listener.tls.loaded.keys.certificate.not_valid_after_utc.timestamp() - now_s
+            for name, listener in self._listeners.items()
         }
 
     async def check(self, properties: Mapping[str, str]) -> None:

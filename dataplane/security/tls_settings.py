@@ -126,7 +126,9 @@ def _rules(keys: _Keys) -> tuple[TlsRules, tuple[str, ...]]:
     assert isinstance(enabled, list)
     versions = list(PROTOCOLS)
     spoken = tuple(
-        one for one in versions if one in enabled and versions.index(one) <= versions.index(str(newest))
+        version
+        for version in versions
+        if version in enabled and versions.index(version) <= versions.index(str(newest))
     )
     if not spoken:
         raise ConfigError(

@@ -260,12 +260,12 @@ def _is_dominated(pattern: _Pattern, denied: set[_Pattern]) -> bool:
 def _deciding_operation(said: Said, operation: int) -> tuple[int, int] | None:
     """Return operation and permission of the ACL that decides, among the ACLs for one principal and host."""
     bit = 1 << operation
-    for one in (operation, AclOperation.ALL):
-        if said.denied & 1 << one:
-            return one, AclPermission.DENY
+    for code in (operation, AclOperation.ALL):
+        if said.denied & 1 << code:
+            return code, AclPermission.DENY
     if not allowed_by(said.allowed) & bit:
         return None
     if said.allowed & bit:
         return operation, AclPermission.ALLOW
-    implying = (one for one in AclOperation if said.allowed & 1 << one and allowed_by(1 << one) & bit)
+    implying = (other for other in AclOperation if said.allowed & 1 << other and allowed_by(1 << other) & bit)
     return next(implying), AclPermission.ALLOW

@@ -23,6 +23,8 @@ def allowed_by(operations: int) -> int:
     if operations & 1 << AclOperation.ALL:
         return EVERY_OPERATION
     implied = sum(
-        1 << operation for operation, by in IMPLYING.items() if any(operations & 1 << one for one in by)
+        1 << operation
+        for operation, by in IMPLYING.items()
+        if any(operations & 1 << stronger for stronger in by)
     )
     return operations | implied

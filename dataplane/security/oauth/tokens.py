@@ -131,7 +131,7 @@ def _check_audience(claims: Mapping[str, Any], rules: TokenRules) -> None:
         return
     audience = claims.get("aud")
     named = [audience] if isinstance(audience, str) else audience
-    if not isinstance(named, list) or not all(isinstance(one, str) for one in named):
+    if not isinstance(named, list) or not all(isinstance(audience, str) for audience in named):
         raise TokenRefused(f"its audience is {shown(audience)}, it must be a text or a list of texts")
     if rules.audiences.isdisjoint(named):
         raise TokenRefused(
@@ -143,7 +143,7 @@ def _check_scopes(claims: Mapping[str, Any], rules: TokenRules) -> None:
     """Check the scopes. As in Kafka, the claim may be missing or have another type; a list must have a valid form."""
     given = claims.get(rules.scope_claim)
     scopes = given if isinstance(given, list) else given.split() if isinstance(given, str) else []
-    if not all(isinstance(one, str) and one.strip() for one in scopes):
+    if not all(isinstance(scope, str) and scope.strip() for scope in scopes):
         raise TokenRefused(f"its claim {rules.scope_claim} is {shown(given)}, which is no list of texts")
     if isinstance(given, list) and len(set(scopes)) < len(scopes):
         raise TokenRefused(f"its claim {rules.scope_claim} names a scope twice")
