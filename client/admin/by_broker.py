@@ -12,5 +12,5 @@ T = TypeVar("T")
 
 def split(answers: Mapping[int, Sequence[T] | KafkaError]) -> tuple[list[T], dict[int, KafkaError]]:
     """Return all items that brokers listed, and the errors of the other brokers by broker id."""
-    listed = [item for told in answers.values() if not isinstance(told, KafkaError) for item in told]
-    return listed, {broker: told for broker, told in answers.items() if isinstance(told, KafkaError)}
+    listed = [item for answer in answers.values() if not isinstance(answer, KafkaError) for item in answer]
+    return listed, {broker: answer for broker, answer in answers.items() if isinstance(answer, KafkaError)}

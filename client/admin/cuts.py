@@ -80,10 +80,10 @@ class CutAdmin(AdminBase):
         VersionUnsupported from clusters that keep no such versions.
         """
         request = ListAppVersionsRequest(cut=cut.commit_index, told_offset=told_offset)
-        told = await self.session.cluster.ask_any(request)
-        check(told.error_code, "application versions", told.error_message)
-        versions = {version.transactional_id: version.app_version for version in told.versions}
-        return AppVersions(versions, told.is_whole, told.next_offset)
+        response = await self.session.cluster.ask_any(request)
+        check(response.error_code, "application versions", response.error_message)
+        versions = {version.transactional_id: version.app_version for version in response.versions}
+        return AppVersions(versions, response.is_whole, response.next_offset)
 
 
 def _known(names: Collection[str], metadata: ClusterMetadata) -> dict[str, KnownTopic]:

@@ -111,9 +111,9 @@ class FailbackAdmin(AdminBase):
                 acls=acls,
             )
             connection = await self.session.cluster.any_connection()
-            told = await connection.request(request)
-            check(told.error_code, f"mirror {name!r}", told.error_message)
-            return Failback(told.source_cluster_id, tuple(map(_topic, told.topics)))
+            response = await connection.request(request)
+            check(response.error_code, f"mirror {name!r}", response.error_message)
+            return Failback(response.source_cluster_id, tuple(map(_topic, response.topics)))
 
         return await self.session.with_retries(once)
 
@@ -123,9 +123,9 @@ class FailbackAdmin(AdminBase):
         request = DescribeLineagesRequest(topics=topics)
 
         async def ask(broker_id: int) -> list[LineageTopic]:
-            told = await self.session.cluster.ask(broker_id, request)
-            check(told.error_code, "topics", told.error_message)
-            return told.topics
+            response = await self.session.cluster.ask(broker_id, request)
+            check(response.error_code, "topics", response.error_message)
+            return response.topics
 
         brokers = await self.session.brokers_to_ask()
         if not brokers:
@@ -134,14 +134,14 @@ class FailbackAdmin(AdminBase):
         return [topic for answer in answers for topic in answer]
 
 
-def _topic(told: FailedBackTopic) -> FailbackTopic:
+def _topic(topic: FailedBackTopic) -> FailbackTopic:
     return FailbackTopic(
-        told.name,
-        error_of(told.error_code, told.error_message),
+        topic.name,
+        error_of(topic.error_code, topic.error_message),
         tuple(
             FailbackPartition(
                 partition.partition, partition.common_offset, partition.log_end_offset, partition.lost
             )
-            for partition in told.partitions
+            for partition in topic.partitions
         ),
     )

@@ -99,9 +99,9 @@ async def _wanted(
 
 
 async def _offsets(admin: Admin, partitions: Sequence[TopicPartition], timestamp: int) -> Offsets:
-    told = await admin.list_offsets(dict.fromkeys(partitions, timestamp))
+    answers = await admin.list_offsets(dict.fromkeys(partitions, timestamp))
     found: Offsets = {}
-    for partition, offset in told.items():
+    for partition, offset in answers.items():
         if isinstance(offset, KafkaError):
             raise KafkaError(offset.code, f"{partition.topic}-{partition.partition}: {offset.message}")
         found[partition] = offset

@@ -204,9 +204,9 @@ class MirrorAdmin(AdminBase):
 
         async def once() -> str:
             connection = await self.session.cluster.any_connection()
-            told = await connection.request(request)
-            check(told.error_code, f"mirror {name!r}", told.error_message)
-            return told.source_cluster_id
+            response = await connection.request(request)
+            check(response.error_code, f"mirror {name!r}", response.error_message)
+            return response.source_cluster_id
 
         return await self.session.with_retries(once)
 
@@ -217,15 +217,15 @@ class MirrorAdmin(AdminBase):
         Raises KafkaError, RESOURCE_NOT_FOUND, for a name that does not exist.
         """
         wanted = None if names is None else list(names)
-        told = _merged(await self._tell_of_mirrors())
+        described = _merged(await self._tell_of_mirrors())
         for name in wanted or ():
-            if name not in told:
-                meant = nearest(name, told)
+            if name not in described:
+                meant = nearest(name, described)
                 raise KafkaError(
                     ErrorCode.RESOURCE_NOT_FOUND,
                     f"there is no mirror {name!r}" + (f"; did you mean {meant!r}?" if meant else ""),
                 )
-        return [told[name] for name in sorted(told if wanted is None else set(wanted))]
+        return [described[name] for name in sorted(described if wanted is None else set(wanted))]
 
     async def pause_mirror(self, name: str) -> None:
         """Stop copying until the mirror is resumed. Its topics still accept no records."""
@@ -333,8 +333,8 @@ class MirrorAdmin(AdminBase):
     async def _submit_change(self, request: AlterMirrorRequest) -> None:
         async def once() -> None:
             connection = await self.session.cluster.any_connection()
-            told = await connection.request(request)
-            check(told.error_code, f"mirror {request.name!r}", told.error_message)
+            response = await connection.request(request)
+            check(response.error_code, f"mirror {request.name!r}", response.error_message)
 
         await self.session.with_retries(once)
 
@@ -344,11 +344,11 @@ class MirrorAdmin(AdminBase):
 
         async def ask(broker_id: int) -> list[DescribedMirror] | KafkaError:
             try:
-                told = await self.session.cluster.ask(broker_id, request)
-                check(told.error_code, "mirrors", told.error_message)
+                response = await self.session.cluster.ask(broker_id, request)
+                check(response.error_code, "mirrors", response.error_message)
             except KafkaError as error:
                 return error
-            return told.mirrors
+            return response.mirrors
 
         brokers = sorted(await self.session.brokers_to_ask())
         answers = dict(zip(brokers, await asyncio.gather(*map(ask, brokers)), strict=True))
@@ -416,18 +416,18 @@ def _merged(answers: _Answers) -> dict[str, MirrorDescription]:
     unanswered = {
         broker_id: answer for broker_id, answer in answers.items() if isinstance(answer, KafkaError)
     }
-    return {name: _mirror(told, unanswered) for name, told in by_name.items()}
+    return {name: _mirror(listed, unanswered) for name, listed in by_name.items()}
 
 
 def _mirror(
-    told: list[tuple[int, DescribedMirror]], unanswered: Mapping[int, KafkaError]
+    answers: list[tuple[int, DescribedMirror]], unanswered: Mapping[int, KafkaError]
 ) -> MirrorDescription:
     # A broker may not have applied the last change yet. The broker that manages the topics knows most, and a promotion
     # is never undone.
-    base = max((mirror for _, mirror in told), key=lambda mirror: (mirror.is_told, len(mirror.topics)))
-    is_promoted = any(mirror.phase == MirrorPhase.PROMOTED for _, mirror in told)
+    base = max((mirror for _, mirror in answers), key=lambda mirror: (mirror.is_told, len(mirror.topics)))
+    is_promoted = any(mirror.phase == MirrorPhase.PROMOTED for _, mirror in answers)
     topics: dict[str, list[DescribedMirrorTopic]] = {}
-    for _, mirror in told:
+    for _, mirror in answers:
         for topic in mirror.topics:
             topics.setdefault(topic.name, []).append(topic)
     names = {topic.topic_id: topic.name for topic in base.topics}
@@ -442,9 +442,9 @@ def _mirror(
         {option.name: option.value for option in base.options},
         tuple(_topic(some) for _, some in sorted(topics.items())),
         {skipped.name: skipped.reason for skipped in base.skipped} if base.is_told else None,
-        {broker_id: mirror.trouble for broker_id, mirror in told if mirror.trouble},
+        {broker_id: mirror.trouble for broker_id, mirror in answers if mirror.trouble},
         unanswered,
-        _newest_cut(mirror for _, mirror in told),
+        _newest_cut(mirror for _, mirror in answers),
         base.cuts_trouble,
         tuple(
             TopicPartition(names[topic.topic_id], index)
@@ -452,17 +452,17 @@ def _mirror(
             for index in topic.partitions
             if topic.topic_id in names
         ),
-        any(mirror.is_cut for _, mirror in told),
+        any(mirror.is_cut for _, mirror in answers),
         bandwidth=base.bandwidth,
         acls=base.acls,
-        takes_offsets=_takes_offsets(told),
+        takes_offsets=_takes_offsets(answers),
     )
 
 
-def _takes_offsets(told: list[tuple[int, DescribedMirror]]) -> bool:
+def _takes_offsets(answers: list[tuple[int, DescribedMirror]]) -> bool:
     """Return whether groups still wait for offsets. A broker that does not know of the promotion yet does not count,
     since it knows of no offsets either."""
-    promoted = [mirror for _, mirror in told if mirror.phase == MirrorPhase.PROMOTED]
+    promoted = [mirror for _, mirror in answers if mirror.phase == MirrorPhase.PROMOTED]
     return bool(promoted) and all(mirror.takes_offsets for mirror in promoted)
 
 
@@ -476,21 +476,21 @@ def _lost_offsets(mirror: MirrorDescription) -> list[str]:
     ]
 
 
-def _newest_cut(told: Iterable[DescribedMirror]) -> MirrorCut | None:
-    known = [mirror for mirror in told if mirror.cut_age_ms >= 0]
+def _newest_cut(mirrors: Iterable[DescribedMirror]) -> MirrorCut | None:
+    known = [mirror for mirror in mirrors if mirror.cut_age_ms >= 0]
     # After a promotion at a cut no other cut counts.
     known = [mirror for mirror in known if mirror.is_cut] or known
     newest = min(known, key=lambda mirror: mirror.cut_age_ms, default=None)
     return None if newest is None else MirrorCut(newest.cut, newest.cut_age_ms)
 
 
-def _topic(told: list[DescribedMirrorTopic]) -> MirrorTopicDescription:
+def _topic(answers: list[DescribedMirrorTopic]) -> MirrorTopicDescription:
     partitions: dict[int, DescribedMirrorPartition] = {}
-    for topic in told:
+    for topic in answers:
         for partition in topic.partitions:
             if partition.partition not in partitions or partition.is_told:
                 partitions[partition.partition] = partition
-    newest = told[-1]
+    newest = answers[-1]
     return MirrorTopicDescription(
         newest.name,
         newest.topic_id,
@@ -527,9 +527,9 @@ def _taking_records(answers: _Answers, mirror: str) -> set[tuple[str, int]]:
     """Return the partitions whose leaders know that they lead, and that the mirror is promoted."""
     return {
         (topic.name, partition.partition)
-        for broker_id, told in _told(answers)
-        if told.name == mirror and told.phase == MirrorPhase.PROMOTED
-        for topic in told.topics
+        for broker_id, described in _told(answers)
+        if described.name == mirror and described.phase == MirrorPhase.PROMOTED
+        for topic in described.topics
         for partition in topic.partitions
         if partition.leader == broker_id
     }

@@ -77,17 +77,17 @@ class TokenAdmin(AdminBase):
             max_lifetime_ms=asked_ms,
         )
         connection = await self.session.cluster.any_connection()
-        told = await connection.request(request)
-        check(told.error_code, _WHAT, None, operation="CREATE_TOKENS", name=owner or "")
+        response = await connection.request(request)
+        check(response.error_code, _WHAT, None, operation="CREATE_TOKENS", name=owner or "")
         return DelegationToken(
-            told.token_id,
-            _joined(told.principal_type, told.principal_name),
-            _joined(told.token_requester_principal_type, told.token_requester_principal_name),
+            response.token_id,
+            _joined(response.principal_type, response.principal_name),
+            _joined(response.token_requester_principal_type, response.token_requester_principal_name),
             renewing,
-            told.issue_timestamp_ms,
-            told.expiry_timestamp_ms,
-            told.max_timestamp_ms,
-            bytes(told.hmac),
+            response.issue_timestamp_ms,
+            response.expiry_timestamp_ms,
+            response.max_timestamp_ms,
+            bytes(response.hmac),
         )
 
     async def renew_delegation_token(self, hmac: bytes, period_ms: int | None = None) -> int:
@@ -98,9 +98,9 @@ class TokenAdmin(AdminBase):
         """
         asked_ms = _CLUSTERS_DEFAULT if period_ms is None else _above_zero(period_ms)
         connection = await self.session.cluster.any_connection()
-        told = await connection.request(RenewDelegationTokenRequest(hmac=hmac, renew_period_ms=asked_ms))
-        check(told.error_code, _WHAT, None)
-        return told.expiry_timestamp_ms
+        response = await connection.request(RenewDelegationTokenRequest(hmac=hmac, renew_period_ms=asked_ms))
+        check(response.error_code, _WHAT, None)
+        return response.expiry_timestamp_ms
 
     async def expire_delegation_token(self, hmac: bytes, period_ms: int | None = None) -> int:
         """Remove the token at once, or let it expire `period_ms` from now on. Returns the expiry time in ms since 1970.
@@ -113,11 +113,11 @@ class TokenAdmin(AdminBase):
             )
         wanted_ms = _AT_ONCE if period_ms is None else period_ms
         connection = await self.session.cluster.any_connection()
-        told = await connection.request(
+        response = await connection.request(
             ExpireDelegationTokenRequest(hmac=hmac, expiry_time_period_ms=wanted_ms)
         )
-        check(told.error_code, _WHAT, None)
-        return told.expiry_timestamp_ms
+        check(response.error_code, _WHAT, None)
+        return response.expiry_timestamp_ms
 
     async def describe_delegation_tokens(self, owners: Iterable[str] | None = None) -> list[DelegationToken]:
         """Return the tokens of these owners, or all, as far as the user may see them.
@@ -131,21 +131,21 @@ class TokenAdmin(AdminBase):
                 DescribedTokenOwner(principal_type=kind, principal_name=name)
                 for kind, name in map(_split, owners)
             ]
-        told = await self.session.cluster.ask_any(DescribeDelegationTokenRequest(owners=whose))
-        check(told.error_code, _WHAT, None)
-        return sorted(map(_token, told.tokens), key=lambda token: (token.issued_at_ms, token.token_id))
+        response = await self.session.cluster.ask_any(DescribeDelegationTokenRequest(owners=whose))
+        check(response.error_code, _WHAT, None)
+        return sorted(map(_token, response.tokens), key=lambda token: (token.issued_at_ms, token.token_id))
 
 
-def _token(told: DescribedDelegationToken) -> DelegationToken:
+def _token(described: DescribedDelegationToken) -> DelegationToken:
     return DelegationToken(
-        told.token_id,
-        _joined(told.principal_type, told.principal_name),
-        _joined(told.token_requester_principal_type, told.token_requester_principal_name),
-        tuple(_joined(each.principal_type, each.principal_name) for each in told.renewers),
-        told.issue_timestamp,
-        told.expiry_timestamp,
-        told.max_timestamp,
-        bytes(told.hmac),
+        described.token_id,
+        _joined(described.principal_type, described.principal_name),
+        _joined(described.token_requester_principal_type, described.token_requester_principal_name),
+        tuple(_joined(each.principal_type, each.principal_name) for each in described.renewers),
+        described.issue_timestamp,
+        described.expiry_timestamp,
+        described.max_timestamp,
+        bytes(described.hmac),
     )
 
 

@@ -142,8 +142,8 @@ class BearerClientLogin:
 
 def _reason(answer: bytes) -> str:
     try:
-        told = json.loads(answer)
-        return ", ".join(f"{key} {told[key]!s:.200}" for key in ("status", "scope") if told.get(key))
+        fields = json.loads(answer)
+        return ", ".join(f"{key} {fields[key]!s:.200}" for key in ("status", "scope") if fields.get(key))
     except (ValueError, AttributeError):
         return "it does not say why"
 

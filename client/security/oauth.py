@@ -126,8 +126,8 @@ class ClientCredentials:
             reason = str(error) or type(error).__name__
             raise CredentialsUnavailable(f"{self._shown} cannot be asked for a token: {reason}") from None
         try:
-            told = json.loads(body)
-            token, lasts_s = told["access_token"], told.get("expires_in")
+            fields = json.loads(body)
+            token, lasts_s = fields["access_token"], fields.get("expires_in")
         except (ValueError, KeyError, TypeError, AttributeError):
             raise CredentialsUnavailable(
                 f"{self._shown} gave no token (status {status}{_refusal(body)})",
@@ -165,11 +165,11 @@ class ClientCredentials:
 def _refusal(body: bytes) -> str:
     """Return the error of RFC 6749, section 5.2, that the body has, or an empty text."""
     try:
-        told = json.loads(body)
+        fields = json.loads(body)
         return "".join(
-            f", {told[key]!s:.200}"
+            f", {fields[key]!s:.200}"
             for key in ("error", "error_description")
-            if isinstance(told.get(key), str)
+            if isinstance(fields.get(key), str)
         )
     except (ValueError, AttributeError):
         return ""

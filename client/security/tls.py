@@ -157,8 +157,8 @@ def _readable(path: str | None, data: str | None) -> AbstractContextManager[str 
 def _reason(error: Exception) -> str:
     """Return the reason in the words of OpenSSL or of the system, without source locations."""
     if isinstance(error, ssl.SSLError):
-        told = (error.reason or str(error.args[-1] if error.args else error)).replace("_", " ").lower()
-        return "this is no PEM" if told in ("no start line", "not enough data") else told
+        reason = (error.reason or str(error.args[-1] if error.args else error)).replace("_", " ").lower()
+        return "this is no PEM" if reason in ("no start line", "not enough data") else reason
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     return str(error)

@@ -58,11 +58,11 @@ async def refused_certificate(
         what = f"ssl_crlfile has no revocation list of the issuer of the certificate of {host}"
     else:
         what = f"the certificate of {host} is refused"
-    told = [f"OpenSSL: {error.verify_message}"]
-    told += [
+    reasons = [f"OpenSSL: {error.verify_message}"]
+    reasons += [
         f"{name}: {facts[name]}" for name in ("subject", "issuer", "not after", "names") if name in facts
     ]
-    return f"{what} ({'; '.join(told)})"
+    return f"{what} ({'; '.join(reasons)})"
 
 
 def broken_handshake(error: ssl.SSLError) -> str:

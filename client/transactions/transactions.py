@@ -504,7 +504,7 @@ class Transactions:
             self._state.die(error)
         else:
             self._state.fail(error)
-        told = self._state.in_the_way()
-        is_fenced = isinstance(told, ProducerFenced)
-        self._sender.abandon(told if is_fenced else TransactionAborted(f"the transaction failed: {error}"))
-        return told
+        raised = self._state.in_the_way()
+        is_fenced = isinstance(raised, ProducerFenced)
+        self._sender.abandon(raised if is_fenced else TransactionAborted(f"the transaction failed: {error}"))
+        return raised

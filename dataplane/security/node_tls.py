@@ -105,7 +105,7 @@ class NodeCertificates:
 
 
 def _protocol_of(name: str, properties: Mapping[str, str]) -> SecurityProtocol:
-    told = mapped_protocols(properties).get(name)
-    if told is None:
+    protocol = mapped_protocols(properties).get(name)
+    if protocol is None:
         return SecurityProtocol(name) if name in tuple(SecurityProtocol) else SecurityProtocol.PLAINTEXT
-    return told
+    return protocol

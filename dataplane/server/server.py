@@ -288,8 +288,8 @@ class Server:
         if self._sweeps % _TRIM_EVERY_SWEEPS == 0:
             self.pool.trim()
         if self._refused:
-            told = ", ".join(f"{count} by {setting}" for setting, count in sorted(self._refused.items()))
-            logger.warning("refused connections: %s; %d are open", told, self.admissions.open)
+            counts = ", ".join(f"{count} by {setting}" for setting, count in sorted(self._refused.items()))
+            logger.warning("refused connections: %s; %d are open", counts, self.admissions.open)
             self._refused.clear()
 
     def _is_overdue(self, connection: ClientConnection, now: float, idle_since: float) -> bool:

@@ -72,11 +72,11 @@ class SigningKeys:
         return any(algorithm.verify(token.signed, token.signature, key) for key in tried)
 
 
-def _key(told: object) -> Key | None:
-    if not isinstance(told, dict):
+def _key(given: object) -> Key | None:
+    if not isinstance(given, dict):
         return None
     try:
-        key = JWKRegistry.import_key(_public(told))
+        key = JWKRegistry.import_key(_public(given))
     except Exception:  # Invalid keys raise many kinds of errors.
         return None
     if isinstance(key, RSAKey) and key.public_key.key_size < RSA_BITS_MIN:
@@ -86,10 +86,10 @@ def _key(told: object) -> Key | None:
     return key if verifies and any(_fits(key, algorithm) for algorithm in ALGORITHMS) else None
 
 
-def _public(told: Mapping[str, Any]) -> dict[str, Any]:
+def _public(given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the key without the parts of a private key, which do not belong there."""
     return {
-        name: value for name, value in told.items() if name not in ("d", "p", "q", "dp", "dq", "qi", "oth")
+        name: value for name, value in given.items() if name not in ("d", "p", "q", "dp", "dq", "qi", "oth")
     }
 
 

@@ -68,9 +68,9 @@ class BearerLogin:
         try:
             bearer = await self._bearer(text)
         except TokenRefused as error:
-            told = _told(error)
-            self._refusal = LoginRefused(f"the token is refused: {error}", told=told)
-            return told.encode()
+            answer = _told(error)
+            self._refusal = LoginRefused(f"the token is refused: {error}", told=answer)
+            return answer.encode()
         except NoKeysYet as error:
             raise LoginUndecided(str(error)) from None
         if authorization_id not in ("", bearer.user):
@@ -92,8 +92,8 @@ class BearerLogin:
 
 
 def _told(refusal: TokenRefused) -> str:
-    told = {"status": refusal.status} | ({"scope": refusal.scope} if refusal.scope else {})
-    return json.dumps(told, separators=(",", ":"))
+    fields = {"status": refusal.status} | ({"scope": refusal.scope} if refusal.scope else {})
+    return json.dumps(fields, separators=(",", ":"))
 
 
 def _parts(message: bytes) -> tuple[str, str]:

@@ -162,9 +162,9 @@ def _is_token(user: ScramUser) -> bool:
     unknown = user.extensions.keys() - {TOKEN_AUTH_EXTENSION}
     if unknown:
         raise LoginRefused(f"extensions are not known here: {', '.join(sorted(unknown))[:100]}")
-    told = user.extensions.get(TOKEN_AUTH_EXTENSION, "false").lower()
-    if told not in ("true", "false"):
+    given = user.extensions.get(TOKEN_AUTH_EXTENSION, "false").lower()
+    if given not in ("true", "false"):
         raise LoginRefused(
-            f"the extension {TOKEN_AUTH_EXTENSION} is {told[:20]!r}: it has to be true or false"
+            f"the extension {TOKEN_AUTH_EXTENSION} is {given[:20]!r}: it has to be true or false"
         )
-    return told == "true"
+    return given == "true"

@@ -78,8 +78,8 @@ class ScramPasswords:
 
     def _digest(self, credential: ScramCredential, user: str, password: str) -> bytes:
         parts = (user.encode(), password.encode(), credential.stored_key)
-        told = b"".join(len(part).to_bytes(4, "big") + part for part in parts)
-        return hmac.digest(self._key, told, sha256)
+        message = b"".join(len(part).to_bytes(4, "big") + part for part in parts)
+        return hmac.digest(self._key, message, sha256)
 
     def _remember(self, digest: bytes) -> None:
         now = self._now_s()
