@@ -24,13 +24,13 @@ LOOK_AGAIN_S = 1.0
 class Leaving:
     """The batches to send now.
 
-    `look_again_s` is the loop time at which more may be due. `lacks_leader` is True if some batch that is due has no
+    `look_again_s` is the loop time at which more may be due. `missing_leader` is True if some batch that is due has no
     connection to a leader.
     """
 
     look_again_s: float
     requests: dict[Connection, Sent] = field(default_factory=dict)
-    lacks_leader: bool = False
+    missing_leader: bool = False
 
 
 class Departures:
@@ -72,7 +72,7 @@ class Departures:
             admitted = self._transaction is None or self._transaction.admits(queue.topic, queue.partition)
             connection = leaders.connection_for(queue, leader)
             if connection is None:
-                chosen.lacks_leader = True
+                chosen.missing_leader = True
             if not admitted or connection is None:
                 continue
             if self._in_flight.count(connection) >= options.max_in_flight:

@@ -306,7 +306,7 @@ class Sender:
             return
         linger_s = 0.0 if self._flushing else self._options.linger_s
         chosen = self._departures.choose(now, linger_s, self._idempotence.identity)
-        if chosen.lacks_leader:
+        if chosen.missing_leader:
             self._appender.clear()  # Records without key then go to a partition with a leader.
         for connection, sent in chosen.requests.items():
             self._send(connection, sent)
