@@ -72,7 +72,7 @@ class SendQueue:
         """
         parts = self.parts
         if len(parts) == 1 and not self._sent and isinstance(parts[0], IN_MEMORY):
-            return self._send_sole(parts[0])
+            return self._send_single_part(parts[0])
         left = _SEND_BYTES
         try:
             while parts and left > 0:
@@ -81,7 +81,7 @@ class SendQueue:
             pass
         return _SEND_BYTES - left
 
-    def _send_sole(self, part: bytes | bytearray | memoryview) -> int:
+    def _send_single_part(self, part: bytes | bytearray | memoryview) -> int:
         """Send a single small answer, which is almost always all there is; the rest is sent later."""
         try:
             sent = self._socket.send(part)
