@@ -200,7 +200,7 @@ class Server:
         if self.admissions.is_full_beyond:
             self._close_longest_idle(listener.name)
         if tls is not None or newcomer.session.listener in self.authentication:
-            self._admit_stranger(newcomer)
+            self._admit_unauthenticated(newcomer)
         if tls is None:
             self._serve(plain_adapter(newcomer.sock, self._loop), newcomer, newcomer.session)
         else:
@@ -214,7 +214,7 @@ class Server:
             return authentication.timeout_ms / 1000
         return self.config.handshake_timeout_ms / 1000
 
-    def _admit_stranger(self, newcomer: Newcomer) -> None:
+    def _admit_unauthenticated(self, newcomer: Newcomer) -> None:
         oldest = self._unauthenticated.admit(newcomer, newcomer.session.host)
         if oldest is not None:
             logger.info(
