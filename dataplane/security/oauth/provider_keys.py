@@ -126,14 +126,14 @@ class ProviderKeys:
     def _refresh(self) -> asyncio.Task[bool]:
         """Return a task that reads the keys and returns whether that succeeded. Concurrent callers share it."""
         if self._asking is None:
-            self._asking = asyncio.get_running_loop().create_task(self._read_anew())
+            self._asking = asyncio.get_running_loop().create_task(self._read_keys())
             self._asking.add_done_callback(self._asked)
         return self._asking
 
     def _asked(self, _task: asyncio.Task[bool]) -> None:
         self._asking = None
 
-    async def _read_anew(self) -> bool:
+    async def _read_keys(self) -> bool:
         self._asked_at_s = self._now_s()
         try:
             keys = SigningKeys.read(await self._read())
