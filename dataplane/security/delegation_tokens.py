@@ -35,7 +35,7 @@ class DelegationTokens:
         self._ids: dict[bytes, str] = {}
         self._secrets: dict[str, bytes] = {}
         self._credentials: dict[tuple[str, str], ScramCredential] = {}
-        self._strange_keys: set[bytes] = set()
+        self._unknown_keys: set[bytes] = set()
         # Only one credential is derived at a time: a storm of logins uses at most one core, and most logins find it
         # derived already.
         self._turn = asyncio.Lock()
@@ -99,8 +99,8 @@ class DelegationTokens:
     def _add(self, state: TokenState) -> None:
         key = self._keys.get(state.key_id)
         if key is None:
-            if state.key_id not in self._strange_keys:
-                self._strange_keys.add(state.key_id)
+            if state.key_id not in self._unknown_keys:
+                self._unknown_keys.add(state.key_id)
                 logger.warning(
                     "delegation token %s was made under key %s, which this broker does not have: nobody can log in "
                     "here with it. All brokers need the same delegation.token.secret.key",
