@@ -40,14 +40,14 @@ class ScramCredentials:
         self._sealer = sealer
         self._sealed = sealed
         # This is decrypted for an unknown user, so that the search takes as long as for a known one.
-        self._nobodys = {
+        self._stand_ins = {
             each.code: SealedCredential(b"", sealer.seal(bytes(2 * each.digest_bytes), _NOBODY), 0)
             for each in SCRAM_MECHANISMS.values()
         }
 
     def find(self, mechanism: ScramMechanism, user: str) -> ScramCredential | None:
         """Return a user's credential; None without one. Raises LoginRefused if no present secret opens it."""
-        key, nobody = (user, mechanism.code), self._nobodys[mechanism.code]
+        key, nobody = (user, mechanism.code), self._stand_ins[mechanism.code]
         subject, sealed = subject_of(key), self._sealed().get(key, nobody)
         try:
             keys = self._sealer.open(sealed.sealed_keys, _NOBODY if sealed is nobody else subject)
