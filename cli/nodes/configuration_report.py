@@ -199,13 +199,13 @@ def _broker(values: Mapping[str, str], now: datetime, remarks: list[str]) -> tup
 
 
 def _loaded(listener: ListenerConfig, now: datetime) -> LoadedTls | None:
-    from ...dataplane.security.listener_tls import told_to_clients
+    from ...dataplane.security.listener_tls import reached_by_clients
     from ...dataplane.security.tls_loading import load_tls
 
     return (
         None
         if listener.tls is None
-        else load_tls(listener.tls, told_to_clients(listener.advertised_host), now)
+        else load_tls(listener.tls, reached_by_clients(listener.advertised_host), now)
     )
 
 

@@ -17,7 +17,7 @@ from ..runtime.clocks import wall_ms
 from ..security.authorization.access import Authorization
 from ..security.authorization.audit_log import AuditLog
 from ..security.authorization.authorizer import Authorizer
-from ..security.listener_tls import ListenerTls, told_to_clients
+from ..security.listener_tls import ListenerTls, reached_by_clients
 from ..security.node_tls import NodeTlsSettings
 from ..security.tls_settings import TlsSettings
 from ..server import HandlerTable, Server
@@ -58,7 +58,7 @@ async def lay_foundation(config: BrokerConfig) -> Foundation:
     Raises ConfigError if a key or certificate cannot be used, those of Kerberos included.
     """
     tls = {
-        listener.name: _open_tls(listener.tls, told_to_clients(listener.advertised_host))
+        listener.name: _open_tls(listener.tls, reached_by_clients(listener.advertised_host))
         for listener in config.listeners
         if listener.tls is not None
     }

@@ -77,7 +77,7 @@ from ..replication.replicas.replicas import Replicas, ReplicasConfig
 from ..replication.replicas.unwritable import report_writability_to
 from ..runtime.clocks import monotonic_ms, wall_ms
 from ..security.delegation_tokens import DelegationTokens
-from ..security.listener_tls import ReloadedListener, told_to_clients
+from ..security.listener_tls import ReloadedListener, reached_by_clients
 from ..security.node_tls import NodeCertificates
 from ..security.resealing import Resealer
 from ..security.setting_secrets import SettingSecrets
@@ -155,7 +155,7 @@ class BrokerParts:
             {
                 listener.name: ReloadedListener(
                     self.tls[listener.name],
-                    told_to_clients(listener.advertised_host),
+                    reached_by_clients(listener.advertised_host),
                     listener.name == config.inter_broker_listener,
                 )
                 for listener in config.listeners

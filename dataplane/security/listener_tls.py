@@ -49,6 +49,6 @@ class ReloadedListener:
     """True if nodes dial each other there, with the same keys and certificates."""
 
 
-def told_to_clients(advertised_host: str) -> ReachedAs:
+def reached_by_clients(advertised_host: str) -> ReachedAs:
     """Return the address of a broker's listener that clients use."""
     return ReachedAs(advertised_host, "which clients are told (advertised.listeners)")

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from ottla.dataplane.security.listener_tls import ListenerTls, ReloadedListener, told_to_clients
+from ottla.dataplane.security.listener_tls import ListenerTls, ReloadedListener, reached_by_clients
 from ottla.dataplane.security.tls_loading import load_tls
 from ottla.dataplane.security.tls_reloading import TlsReloads
 from ottla.dataplane.security.tls_settings import tls_settings
@@ -40,10 +40,10 @@ class Folder:
             "ssl.keystore.location": str(self.keys),
             "ssl.truststore.location": str(self.trust),
         } | {name.replace("_", "."): value for name, value in settings.items()}
-        loaded = load_tls(tls_settings(self.properties, NAME), told_to_clients(HOST), datetime.now(UTC))
+        loaded = load_tls(tls_settings(self.properties, NAME), reached_by_clients(HOST), datetime.now(UTC))
         self.tls = ListenerTls(loaded)
         self.first = loaded
-        self.listener = ReloadedListener(self.tls, told_to_clients(HOST), between_brokers)
+        self.listener = ReloadedListener(self.tls, reached_by_clients(HOST), between_brokers)
 
     def issue(self, *names: str, common_name: str = "broker", not_after: datetime | None = None) -> Issued:
         return self.authority.issue(
@@ -247,7 +247,9 @@ async def test_what_has_expired_is_renewed_among_brokers(tmp_path: Path) -> None
     reloads = folder.reloads()
     now = datetime.now(UTC)
     folder.issue(not_after=now - timedelta(hours=1)).pem_file(folder.keys)
-    expired = load_tls(tls_settings(folder.properties, NAME), told_to_clients(HOST), now - timedelta(days=1))
+    expired = load_tls(
+        tls_settings(folder.properties, NAME), reached_by_clients(HOST), now - timedelta(days=1)
+    )
     folder.tls.loaded = expired
     stranger = Authority()
     of_stranger = stranger.issue(HOST, common_name="broker", organization="Firm", organization_unit="x")

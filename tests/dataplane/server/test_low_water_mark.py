@@ -11,7 +11,7 @@ import termios
 from contextlib import ExitStack, closing
 from datetime import UTC, datetime
 
-from ottla.dataplane.security.listener_tls import ListenerTls, told_to_clients
+from ottla.dataplane.security.listener_tls import ListenerTls, reached_by_clients
 from ottla.dataplane.security.tls_loading import load_tls
 from ottla.dataplane.security.tls_settings import TlsSettings
 from ottla.dataplane.server import ClientConnection, HandlerTable, Server, ServerConfig
@@ -139,7 +139,7 @@ async def test_a_slow_peer_is_not_taken_for_one_that_stalls(cleanup: ExitStack) 
     settings = TlsSettings(
         "CLIENTS", TlsRules(), OWN.source, CA.source, "DEFAULT", "ssl.principal.mapping.rules"
     )
-    tls = ListenerTls(load_tls(settings, told_to_clients("localhost"), datetime.now(UTC)))
+    tls = ListenerTls(load_tls(settings, reached_by_clients("localhost"), datetime.now(UTC)))
     port = server.listen("CLIENTS", "127.0.0.1", 0, SecurityProtocol.SSL, tls).port
     server.start()
     cleanup.callback(server.close)

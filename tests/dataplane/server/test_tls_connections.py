@@ -18,7 +18,7 @@ from typing import cast
 
 import pytest
 
-from ottla.dataplane.security.listener_tls import ListenerTls, told_to_clients
+from ottla.dataplane.security.listener_tls import ListenerTls, reached_by_clients
 from ottla.dataplane.security.tls_loading import load_tls
 from ottla.dataplane.security.tls_settings import TlsSettings
 from ottla.dataplane.server import (
@@ -296,7 +296,7 @@ def whole_server(cleanup: ExitStack, tls: ListenerTls | None, **config: int) -> 
 def listener_tls(auth: ClientAuth = ClientAuth.NONE, rules: str = "DEFAULT") -> ListenerTls:
     chosen = TlsRules(client_auth=auth)
     settings = TlsSettings("CLIENTS", chosen, OWN.source, CA.source, rules, "ssl.principal.mapping.rules")
-    return ListenerTls(load_tls(settings, told_to_clients("localhost"), datetime.now(UTC)))
+    return ListenerTls(load_tls(settings, reached_by_clients("localhost"), datetime.now(UTC)))
 
 
 async def asked(port: int, context: ssl.SSLContext) -> None:
