@@ -217,7 +217,7 @@ class MirrorAdmin(AdminBase):
         Raises KafkaError, RESOURCE_NOT_FOUND, for a name that does not exist.
         """
         wanted = None if names is None else list(names)
-        described = _merged(await self._tell_of_mirrors())
+        described = _merged(await self._describe_on_each_broker())
         for name in wanted or ():
             if name not in described:
                 meant = nearest(name, described)
@@ -291,7 +291,7 @@ class MirrorAdmin(AdminBase):
         loop, backoff = asyncio.get_running_loop(), Backoff(500)
         deadline = loop.time() + self.session.timeout_ms / 1000
         while True:
-            answers = await self._tell_of_mirrors()
+            answers = await self._describe_on_each_broker()
             mirror = _merged(answers).get(name)
             if mirror is None:
                 raise KafkaError(ErrorCode.RESOURCE_NOT_FOUND, f"mirror {name!r} was deleted meanwhile")
@@ -338,7 +338,7 @@ class MirrorAdmin(AdminBase):
 
         await self.session.with_retries(once)
 
-    async def _tell_of_mirrors(self) -> _Answers:
+    async def _describe_on_each_broker(self) -> _Answers:
         """Return the answer of each broker, or its error. Raises KafkaError if no broker answered."""
         request = DescribeMirrorsRequest()
 
