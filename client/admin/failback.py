@@ -106,7 +106,7 @@ class FailbackAdmin(AdminBase):
                 options=sent_options(options),
                 discards=discard,
                 validate_only=validate_only,
-                logs=await self._tell_of_logs(topics),
+                logs=await self._describe_logs(topics),
                 bandwidth=bandwidth,
                 acls=acls,
             )
@@ -117,7 +117,7 @@ class FailbackAdmin(AdminBase):
 
         return await self.session.with_retries(once)
 
-    async def _tell_of_logs(self, topics: str) -> list[LineageTopic]:
+    async def _describe_logs(self, topics: str) -> list[LineageTopic]:
         """Return the descriptions by all brokers of the logs that they lead. Raises KafkaError if a broker does not
         answer."""
         request = DescribeLineagesRequest(topics=topics)

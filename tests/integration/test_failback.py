@@ -272,14 +272,14 @@ async def test_what_is_written_after_the_count_stays_until_a_person_decides(
     await mirrored_and_promoted(first, second, "raced")
     await write(second.bootstrap, "raced", 10, "second")
     async with Admin(bootstrap_servers=first.bootstrap) as operator:
-        count = operator._tell_of_logs
+        count = operator._describe_logs
 
         async def and_then_somebody_writes(topics: str) -> object:
             told = await count(topics)
             await write(first.bootstrap, "raced", 3, "late")
             return told
 
-        monkeypatch.setattr(operator, "_tell_of_logs", and_then_somebody_writes)
+        monkeypatch.setattr(operator, "_describe_logs", and_then_somebody_writes)
         told = await operator.failback_mirror("raced", source=second.bootstrap, topics="raced")
         assert told.lost == 0
         fault = await fault_of(operator, "raced", "raced")
