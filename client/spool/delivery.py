@@ -257,7 +257,7 @@ class Delivery:
                 return
             if len(run.records) < len(records):
                 end = records[len(run.records)].position
-            await self._tell_position(courier, records[0].topic)
+            await self._commit_position(courier, records[0].topic)
             await self._keep_open(end)
             sent = await self._send(courier, run.records, end)
             if sent is None:
@@ -282,7 +282,7 @@ class Delivery:
             await asyncio.sleep(backoff.next_s())
             await cluster.refresh([topic])
 
-    async def _tell_position(self, courier: Courier, topic: str) -> None:
+    async def _commit_position(self, courier: Courier, topic: str) -> None:
         """Commit the position alone if the last commit is long ago, so that the cluster still has it if the next
         commit's outcome is unknown."""
         now = asyncio.get_running_loop().time()
