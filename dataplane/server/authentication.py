@@ -56,7 +56,7 @@ BARE_KEY: Final = -1
 
 class _State(Enum):
     INITIAL = auto()
-    VERSIONS_TOLD = auto()
+    VERSIONS_ANSWERED = auto()
     TOKENS = auto()
     BARE_TOKENS = auto()
     COMPLETE = auto()
@@ -162,13 +162,13 @@ class ConnectionAuthentication:
             return
         api_key, version, _ = _KEY_VERSION_CORRELATION.unpack_from(frame)
         try:
-            if api_key == _HANDSHAKE and self._state in (_State.INITIAL, _State.VERSIONS_TOLD):
+            if api_key == _HANDSHAKE and self._state in (_State.INITIAL, _State.VERSIONS_ANSWERED):
                 self._take_handshake(*self._read(SaslHandshakeRequest, frame, 1))
             elif api_key == _AUTHENTICATE and self._state is _State.TOKENS:
                 self._take_token(*self._read(SaslAuthenticateRequest, frame, 2))
             elif api_key == _API_VERSIONS and self._state is _State.INITIAL and self._logged_in_at is None:
                 self._tell_versions(frame, version)
-            elif api_key == _NODE and self._state in (_State.INITIAL, _State.VERSIONS_TOLD):
+            elif api_key == _NODE and self._state in (_State.INITIAL, _State.VERSIONS_ANSWERED):
                 self._take_node_proof(frame)
             elif api_key == _AUTHENTICATE:
                 self._refuse_out_of_turn(*self._read(SaslAuthenticateRequest, frame, 2))
@@ -205,7 +205,7 @@ class ConnectionAuthentication:
         request, message = self._read(ApiVersionsRequest, frame, last)
         response = self._answer_versions(request, message)
         if response.error_code == ErrorCode.NONE:
-            self._state = _State.VERSIONS_TOLD
+            self._state = _State.VERSIONS_ANSWERED
             self._on_progress()
         request.reply(response)
 
