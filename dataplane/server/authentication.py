@@ -89,7 +89,7 @@ class AuthenticationSettings:
 
 
 Dispatch = Callable[[ClientConnection, memoryview], None]
-TellVersions = Callable[[ClientRequest, ApiVersionsRequest], ApiVersionsResponse]
+AnswerVersions = Callable[[ClientRequest, ApiVersionsRequest], ApiVersionsResponse]
 
 
 class ConnectionAuthentication:
@@ -105,7 +105,7 @@ class ConnectionAuthentication:
         now_ms: Callable[[], float],
         deadline: float,
         dispatch: Dispatch,
-        tell_versions: TellVersions,
+        tell_versions: AnswerVersions,
         on_outcome: Callable[[bool], None],
         on_progress: Callable[[], None],
         close_later: Callable[[Callable[[], None], float], None],

@@ -11,7 +11,7 @@ from typing import Final
 
 from ...network.unauthenticated_limits import UnauthenticatedPeers
 from ..security.peer_session import PeerSession
-from .authentication import AuthenticationSettings, ConnectionAuthentication, Dispatch, TellVersions
+from .authentication import AuthenticationSettings, ConnectionAuthentication, Dispatch, AnswerVersions
 from .connection import ClientConnection, ConnectionLimits
 from .delayed_closes import DelayedCloses
 from .handshakes import Newcomer
@@ -33,7 +33,7 @@ class Authentications:
         now_ms: Callable[[], float],
         client_limits: ConnectionLimits,
         dispatch: Dispatch,
-        tell_versions: TellVersions,
+        tell_versions: AnswerVersions,
         unauthenticated: UnauthenticatedPeers[Newcomer],
         delayed_closes: DelayedCloses,
         waits_for_others: Callable[[int], bool],
