@@ -110,8 +110,8 @@ class TlsReloads:
             if name.lower() == lower_name:
                 await self._reload(name)
 
-    async def _reload(self, name: str, *, tells_again: bool = True) -> None:
-        """Reload a listener, and log a failure. Without `tells_again` a repeated failure is not logged again."""
+    async def _reload(self, name: str, *, logs_repeats: bool = True) -> None:
+        """Reload a listener, and log a failure. Without `logs_repeats` a repeated failure is not logged again."""
         try:
             await self.reload(name)
             self._told.pop(name, None)
@@ -119,7 +119,7 @@ class TlsReloads:
             # Each check tries again: if descriptors or a file system were missing, the files need not change before a
             # retry succeeds.
             self._known[name] = _NOTHING
-            if tells_again or self._told.get(name) != str(error):
+            if logs_repeats or self._told.get(name) != str(error):
                 self.failures += 1
                 logger.error("listener %s goes on with its old keys and certificates: %s", name, error)
             self._told[name] = str(error)
@@ -138,7 +138,7 @@ class TlsReloads:
             for name, listener in self._listeners.items():
                 found = await asyncio.to_thread(_signature, listener.tls.loaded.settings.files)
                 if found != self._known[name] and seen.get(name) == found:
-                    await self._reload(name, tells_again=False)
+                    await self._reload(name, logs_repeats=False)
                 seen[name] = found
                 self._remind(name, listener.tls.loaded)
 
