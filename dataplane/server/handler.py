@@ -311,18 +311,18 @@ class ClientRequest:
         if self.is_long and is_large(message):
             self.encoding = asyncio.get_running_loop().create_task(self.reply_when_encoded(message))
             return
-        self._tell_throttle(message)
+        self._report_throttle(message)
         self.connection.answer(self, (self._encoded(message),))
 
     async def reply_when_encoded(self, message: Message) -> None:
         """Answer with a response. A large one is encoded in a thread, so that the event loop is not blocked."""
         if is_large(message):
-            self._tell_throttle(message)
+            self._report_throttle(message)
             self.connection.answer(self, (await asyncio.to_thread(self._encoded, message),))
         else:
             self.reply(message)
 
-    def _tell_throttle(self, message: Message) -> None:
+    def _report_throttle(self, message: Message) -> None:
         if self.meter is not None:
             self.charge()
         if self.throttle_ms and hasattr(message, "throttle_time_ms"):
