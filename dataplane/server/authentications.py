@@ -11,7 +11,7 @@ from typing import Final
 
 from ...network.unauthenticated_limits import UnauthenticatedPeers
 from ..security.peer_session import PeerSession
-from .authentication import AuthenticationSettings, ConnectionAuthentication, Dispatch, AnswerVersions
+from .authentication import AnswerVersions, AuthenticationSettings, ConnectionAuthentication, Dispatch
 from .connection import ClientConnection, ConnectionLimits
 from .delayed_closes import DelayedCloses
 from .handshakes import Newcomer
