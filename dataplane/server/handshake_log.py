@@ -12,7 +12,7 @@ from typing import Final
 
 logger = logging.getLogger(__name__)
 
-TOLD_EVERY_S: Final = 60.0
+LOG_EVERY_S: Final = 60.0
 REASONS_MAX: Final = 100
 """The number of failures that are logged singly between two lines of counts."""
 
@@ -24,11 +24,11 @@ class HandshakeLog:
         """`now` is in seconds on a monotonic clock."""
         self.hang_ups = 0
         """Number of peers that have disconnected since the start."""
-        self._next_s = now + TOLD_EVERY_S
-        self._told: set[tuple[str, str]] = set()
+        self._next_s = now + LOG_EVERY_S
+        self._logged: set[tuple[str, str]] = set()
         # by listener
         self._left: Counter[str] = Counter()
-        self._untold: Counter[str] = Counter()
+        self._unlogged: Counter[str] = Counter()
 
     def left(self, listener: str) -> None:
         """Count a peer that has disconnected."""
@@ -37,21 +37,21 @@ class HandshakeLog:
 
     def failed(self, host: str, listener: str, reason: str, line: str) -> None:
         """Log a failure with `line`, unless the same address and reason were logged already."""
-        if (host, reason) in self._told or len(self._told) >= REASONS_MAX:
-            self._untold[listener] += 1
+        if (host, reason) in self._logged or len(self._logged) >= REASONS_MAX:
+            self._unlogged[listener] += 1
             return
-        self._told.add((host, reason))
+        self._logged.add((host, reason))
         logger.warning("%s", line)
 
     def sweep(self, now: float) -> None:
         """Log the counts, if it is time. The server calls this periodically."""
         if now < self._next_s:
             return
-        self._next_s = now + TOLD_EVERY_S
-        self._told.clear()
+        self._next_s = now + LOG_EVERY_S
+        self._logged.clear()
         for counts, level, what in (
             (self._left, logging.INFO, "peers have left during their TLS handshake"),
-            (self._untold, logging.WARNING, "more TLS handshakes have failed for reasons that were told"),
+            (self._unlogged, logging.WARNING, "more TLS handshakes have failed for reasons that were told"),
         ):
             if counts:
                 listeners = ", ".join(f"{count} on {name}" for name, count in sorted(counts.items()))
