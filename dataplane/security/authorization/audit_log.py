@@ -51,7 +51,7 @@ class AuditLog:
         """Number of decisions since the start, by operation."""
         self.denied = [0] * len(AclOperation)
         #: time of the last log line of each denial, and the number of repetitions since
-        self._told: dict[_Denial, tuple[float, int]] = {}
+        self._last_logged: dict[_Denial, tuple[float, int]] = {}
 
     def note(
         self,
@@ -68,7 +68,7 @@ class AuditLog:
         if allowed:
             self.allowed[operation] += 1
             if logger.isEnabledFor(logging.DEBUG):
-                self._tell(logging.DEBUG, request, grants, operation, resource_type, name, 0)
+                self._log(logging.DEBUG, request, grants, operation, resource_type, name, 0)
             return
         if quiet:
             return
@@ -76,14 +76,14 @@ class AuditLog:
         now_s = self._now_s()
         requester = grants.requester
         denial = (requester.principal, requester.host, operation, resource_type, name, request.api_key)
-        told_s, since = self._told.get(denial, (-REPEATED_AFTER_S, 0))
-        if now_s - told_s < REPEATED_AFTER_S:
-            self._told[denial] = (told_s, since + 1)
+        logged_s, since = self._last_logged.get(denial, (-REPEATED_AFTER_S, 0))
+        if now_s - logged_s < REPEATED_AFTER_S:
+            self._last_logged[denial] = (logged_s, since + 1)
             return
-        if len(self._told) >= _REMEMBERED_MAX:
-            self._told.clear()
-        self._told[denial] = (now_s, 0)
-        self._tell(logging.INFO, request, grants, operation, resource_type, name, since)
+        if len(self._last_logged) >= _REMEMBERED_MAX:
+            self._last_logged.clear()
+        self._last_logged[denial] = (now_s, 0)
+        self._log(logging.INFO, request, grants, operation, resource_type, name, since)
 
     def changed(self, request: Asking, what: str, acls: Sequence[Acl]) -> None:
         """Log that ACLs were created or removed."""
@@ -94,7 +94,7 @@ class AuditLog:
                 request.session.principal, request.session.host, what, "; ".join(map(str, acls[:_NAMED_MAX])), more,
             )  # fmt: skip
 
-    def _tell(
+    def _log(
         self,
         level: int,
         request: Asking,
