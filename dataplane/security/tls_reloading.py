@@ -46,7 +46,7 @@ class TlsReloads:
         self._reminded: dict[str, frozenset[str]] = {}
         self._turn = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
-        self._told: dict[str, str] = {}
+        self._errors: dict[str, str] = {}
         """The error of the last reload of each listener that keeps its old keys and certificates."""
         self.failures = 0
 
@@ -114,15 +114,15 @@ class TlsReloads:
         """Reload a listener, and log a failure. Without `logs_repeats` a repeated failure is not logged again."""
         try:
             await self.reload(name)
-            self._told.pop(name, None)
+            self._errors.pop(name, None)
         except (ConfigError, OSError, ValueError) as error:
             # Each check tries again: if descriptors or a file system were missing, the files need not change before a
             # retry succeeds.
             self._known[name] = _NOTHING
-            if logs_repeats or self._told.get(name) != str(error):
+            if logs_repeats or self._errors.get(name) != str(error):
                 self.failures += 1
                 logger.error("listener %s goes on with its old keys and certificates: %s", name, error)
-            self._told[name] = str(error)
+            self._errors[name] = str(error)
 
     def _run(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.get_running_loop().create_task(work)
