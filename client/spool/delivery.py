@@ -146,7 +146,7 @@ class Delivery:
         self._known = ClusterPosition(cluster, self._name)
         self._unanswered: Sent = []  # records of a commit whose outcome is unknown
         self._knows_owner = False
-        self._told_s = -KNOWN_S  # loop time of the last commit of the position
+        self._committed_s = -KNOWN_S  # loop time of the last commit of the position
         self._limit = CHUNK_RECORDS
         self._absent: dict[tuple[str, int | None], KafkaError] = {}
         self._patience_s = patience_s
@@ -182,7 +182,7 @@ class Delivery:
                         self.error = error
                         logger.error("spool %s: delivery has ended: %s", self._folder.path, error)
                         return
-                    self._tell(error)
+                    self._warn(error)
                     await asyncio.sleep(self._backoff.next_s())
         finally:
             self._wake()
@@ -236,7 +236,7 @@ class Delivery:
             await in_thread(self._folder.begin_owner, newest.owner if newest else "")
             self._knows_owner = True
         if not known:
-            self._told_s = -KNOWN_S
+            self._committed_s = -KNOWN_S
         unanswered, self._unanswered, self._doubtful = self._unanswered, [], False
         if position > self.position:
             self._settle(unanswered, position)
@@ -278,7 +278,7 @@ class Delivery:
                 return
             if info.available if partition == ANY_PARTITION else partition in info.available:
                 return
-            self._tell(_leaderless(topic, partition))
+            self._warn(_leaderless(topic, partition))
             await asyncio.sleep(backoff.next_s())
             await cluster.refresh([topic])
 
@@ -286,7 +286,7 @@ class Delivery:
         """Commit the position alone if the last commit is long ago, so that the cluster still has it if the next
         commit's outcome is unknown."""
         now = asyncio.get_running_loop().time()
-        if now - self._told_s < KNOWN_S:
+        if now - self._committed_s < KNOWN_S:
             return
         await courier.begin_transaction()
         await self._with_position(courier, [topic], self.position)
@@ -294,7 +294,7 @@ class Delivery:
             await self._commit(courier)
         finally:
             self._doubtful = False  # No record was in that transaction, whether it was committed or not.
-        self._told_s = now
+        self._committed_s = now
 
     async def _with_position(self, courier: Courier, topics: Iterable[str], position: int) -> None:
         """Add the position and the owner to the transaction."""
@@ -341,7 +341,7 @@ class Delivery:
             await courier.abort_transaction()
             return None
         self._unanswered = []
-        self._told_s = asyncio.get_running_loop().time()
+        self._committed_s = asyncio.get_running_loop().time()
         self._readiness.took(_place(future) for _, future in sent)
         self._attempt_s = min(ATTEMPT_S, self._attempt_s_max)
         return sent
@@ -375,7 +375,7 @@ class Delivery:
         late = _places_late(sent)
         self._readiness.missed(late)
         self._limit = max(1, len(sent) // 2)
-        self._tell(error)
+        self._warn(error)
         await courier.abort_transaction()
         await asyncio.sleep(self._backoff.next_s())
         await courier.parts.cluster.refresh({topic for topic, _ in late})
@@ -417,7 +417,7 @@ class Delivery:
             try:
                 await courier.commit_transaction()
             except RequestTimedOut as error:
-                self._tell(error)  # Ask again: nothing else is possible.
+                self._warn(error)  # Ask again: nothing else is possible.
             except KafkaError as error:
                 self._doubtful = not _is_undone(error)
                 raise
@@ -532,7 +532,7 @@ class Delivery:
             if not waiter.done():
                 waiter.set_result(None)
 
-    def _tell(self, error: Exception) -> None:
+    def _warn(self, error: Exception) -> None:
         """Log why the records wait, for the program's operators; no record is lost."""
         now = asyncio.get_running_loop().time()
         other = type(error) is not type(self.error)
