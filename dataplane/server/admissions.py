@@ -52,9 +52,9 @@ class Admissions:
             return f"listener.name.{listener.lower()}.max.connections"
         if listener != limits.listener_of_brokers and self.open >= limits.most:
             return "max.connections"
-        of_its_own = limits.most_of_addresses.of(address)
-        if of_its_own is not None:
-            return "max.connections.per.ip.overrides" if self._of_address[address] >= of_its_own else None
+        own_limit = limits.most_of_addresses.of(address)
+        if own_limit is not None:
+            return "max.connections.per.ip.overrides" if self._of_address[address] >= own_limit else None
         return "max.connections.per.ip" if self._of_address[address] >= limits.most_of_address else None
 
     def enter(self, listener: str, address: str) -> None:
@@ -81,10 +81,10 @@ class Admissions:
         limits, wait_ms = self.limits, 0
         if listener != limits.listener_of_brokers:
             wait_ms = self._measured(self._rate, limits.rate, now_ms)
-        of_its_own = limits.rate_of_listener.get(listener)
-        if of_its_own is not None:
+        own_limit = limits.rate_of_listener.get(listener)
+        if own_limit is not None:
             rate = self._rates.setdefault(listener, Rate(self._windows))
-            wait_ms = max(wait_ms, self._measured(rate, of_its_own, now_ms))
+            wait_ms = max(wait_ms, self._measured(rate, own_limit, now_ms))
         return wait_ms
 
     def _measured(self, rate: Rate, limit: int, now_ms: float) -> int:
