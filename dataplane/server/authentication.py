@@ -105,7 +105,7 @@ class ConnectionAuthentication:
         now_ms: Callable[[], float],
         deadline: float,
         dispatch: Dispatch,
-        tell_versions: AnswerVersions,
+        answer_versions: AnswerVersions,
         on_outcome: Callable[[bool], None],
         on_progress: Callable[[], None],
         close_later: Callable[[Callable[[], None], float], None],
@@ -119,7 +119,7 @@ class ConnectionAuthentication:
         self._loop = loop
         self._now_ms = now_ms
         self._dispatch = dispatch
-        self._answer_versions = tell_versions
+        self._answer_versions = answer_versions
         self._on_outcome = on_outcome
         self._on_progress = on_progress
         self._close_later = close_later
@@ -167,7 +167,7 @@ class ConnectionAuthentication:
             elif api_key == _AUTHENTICATE and self._state is _State.TOKENS:
                 self._take_token(*self._read(SaslAuthenticateRequest, frame, 2))
             elif api_key == _API_VERSIONS and self._state is _State.INITIAL and self._logged_in_at is None:
-                self._tell_versions(frame, version)
+                self._reply_versions(frame, version)
             elif api_key == _NODE and self._state in (_State.INITIAL, _State.VERSIONS_ANSWERED):
                 self._take_node_proof(frame)
             elif api_key == _AUTHENTICATE:
@@ -196,7 +196,7 @@ class ConnectionAuthentication:
         self._connection.expect(request)
         return request
 
-    def _tell_versions(self, frame: memoryview, version: int) -> None:
+    def _reply_versions(self, frame: memoryview, version: int) -> None:
         """Answer ApiVersions once; a client that asked in an unknown version may ask again."""
         last = ApiVersionsRequest.max_version
         if version > last:

@@ -33,7 +33,7 @@ class Authentications:
         now_ms: Callable[[], float],
         client_limits: ConnectionLimits,
         dispatch: Dispatch,
-        tell_versions: AnswerVersions,
+        answer_versions: AnswerVersions,
         unauthenticated: UnauthenticatedPeers[Newcomer],
         delayed_closes: DelayedCloses,
         waits_for_others: Callable[[int], bool],
@@ -44,7 +44,7 @@ class Authentications:
         self._now_ms = now_ms
         self._client_limits = client_limits
         self._dispatch = dispatch
-        self._tell_versions = tell_versions
+        self._answer_versions = answer_versions
         self._unauthenticated = unauthenticated
         self._delayed_closes = delayed_closes
         self._waits_for_others = waits_for_others
@@ -66,7 +66,7 @@ class Authentications:
             now_ms=self._now_ms,
             deadline=newcomer.deadline,
             dispatch=self._dispatch,
-            tell_versions=self._tell_versions,
+            answer_versions=self._answer_versions,
             on_outcome=partial(self._ended, newcomer),
             on_progress=partial(self._unauthenticated.progressed, newcomer),
             close_later=self._delayed_closes.close_later,

@@ -96,7 +96,7 @@ class Server:
             wall_ms,
             self.config.limits,
             self.router.dispatch,
-            self._tell_versions,
+            self._answer_versions,
             self._unauthenticated,
             self._delayed_closes,
             table.waits_for_others,
@@ -264,7 +264,7 @@ class Server:
         else:
             self._unauthenticated.forget(newcomer)
 
-    def _tell_versions(self, request: ClientRequest, message: ApiVersionsRequest) -> ApiVersionsResponse:
+    def _answer_versions(self, request: ClientRequest, message: ApiVersionsRequest) -> ApiVersionsResponse:
         handler = self._table.get(ApiVersionsRequest.api_key)
         assert handler is not None, "a server without ApiVersions cannot have listeners that ask for a login"
         response: ApiVersionsResponse = handler.function(request, message)
