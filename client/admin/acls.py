@@ -30,7 +30,8 @@ class AclAdmin(AdminBase):
                     AclPermission.ALLOW),
             ])
 
-        Raises KafkaError for the first ACL that is refused; the other ACLs are created.
+        Raises KafkaError for the first ACL that is refused. The other ACLs of its request are created; a request has up
+        to 5,000 ACLs, and later requests are not sent.
         """
         wanted = list(acls)
         for begin in range(0, len(wanted), _PER_REQUEST):
