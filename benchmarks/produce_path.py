@@ -48,6 +48,7 @@ from ottla.dataplane.server.request_times import RequestTimes
 from ottla.dataplane.server.router import Router
 from ottla.dataplane.server.sending import SendQueue
 from ottla.dataplane.server.socket_adapters import SocketAdapter
+from ottla.dataplane.server.unread_answers import UnreadAnswers
 from ottla.dataplane.transactions.pending_writes import PendingTransactionWrites
 from ottla.protocol.checksum import crc32c
 from ottla.protocol.cluster.cluster_image import ClusterImage, PartitionState
@@ -198,6 +199,7 @@ class Rig:
             loop=loop,
             pool=BufferPool(),
             budget=ReceiveBudget(64 << 20),
+            unread=UnreadAnswers(),
             limits=ConnectionLimits(),
             times=RequestTimes(),
             on_frame=router.dispatch,

@@ -22,6 +22,7 @@ from ...protocol.direct_codecs.produce_frames import (
     SentProduce,
     read_produce,
     sent_produce,
+    write_produced,
 )
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.produce import NodeEndpoint, ProduceRequest, ProduceResponse
@@ -96,7 +97,8 @@ class ProduceHandlers:
         self, request: ClientRequest, message: ProduceRequest | SentProduce
     ) -> ProduceResponse | None:
         """Append each batch. Answer once `acks` is satisfied, or after `timeout_ms` with the outcomes known then."""
-        transactional_id, acks, timeout_ms, batches = sent_produce(message)
+        sent = message if isinstance(message, tuple) else sent_produce(message)
+        transactional_id, acks, timeout_ms, batches = sent
         if acks != ALL and acks != 1 and acks != 0:
             raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks must be -1, 0 or 1, not {acks}")
         by_id = request.api_version >= _FIRST_WITH_TOPIC_IDS
@@ -189,7 +191,10 @@ class ProduceHandlers:
             if answer.acks == 0:
                 self._finish_without_answer(answer)
                 return None
-            written = answer.write()
+            if answer.refused or request.throttle_ms or request.meter is not None or request.is_long:
+                written = None  # it takes a message, or says that the client is throttled, or takes a thread
+            else:
+                written = write_produced(request.api_version, request.correlation_id, answer.appended)
             if answer.waiting:
                 deadline = request.received_at + max(0, answer.timeout_ms) / 1000
                 CommitWait(

@@ -40,7 +40,7 @@ _BATCH_START = struct.Struct(">8xi4xb4xh")
 """Batch length, magic and attributes at the beginning of a record batch."""
 
 
-class Decision(Enum):
+class BatchDecision(Enum):
     """A decision about a batch that is not refused."""
 
     APPEND = 1
@@ -51,7 +51,7 @@ class Decision(Enum):
     """Validate it in a thread, since the request has used the event loop for long enough."""
 
 
-APPEND, DEFER, DEFER_TO_THREAD = Decision.APPEND, Decision.DEFER, Decision.DEFER_TO_THREAD
+APPEND, DEFER, DEFER_TO_THREAD = BatchDecision.APPEND, BatchDecision.DEFER, BatchDecision.DEFER_TO_THREAD
 
 
 class TransactionalBatches:
@@ -103,7 +103,7 @@ class Admission:
         request: ClientRequest,
         transactional_id: str | None,
         acks: int,
-    ) -> Decision:
+    ) -> BatchDecision:
         """Decide about one batch by its header. Call it in the turn of the append (rule T2).
 
         Raises KafkaError for a batch that no producer may send, or that does not belong to an open transaction.

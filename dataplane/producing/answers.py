@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
-from ...protocol.direct_codecs.produce_frames import Appended, write_produced
+from ...protocol.direct_codecs.produce_frames import Appended
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.produce import (
     BatchIndexAndErrorMessage,
@@ -29,8 +29,8 @@ _FIRST_THAT_ADDS: Final = 12
 class ProduceAnswer:
     """The results of one request's batches so far. Owned by the event loop.
 
-    `write` encodes it directly if every batch was appended. Otherwise `answer_message` builds a message, since a
-    refused batch has an error code, and texts of any length.
+    If every batch was appended, `write_produced` encodes `appended`. Otherwise `answer_message` builds a message, since
+    a refused batch has an error code, and texts of any length.
     """
 
     __slots__ = ("acks", "appended", "refused", "request", "timeout_ms", "waiting")
@@ -68,13 +68,6 @@ class ProduceAnswer:
             log_append_time_ms=-1,
             log_start_offset=-1,
         )
-
-    def write(self) -> bytes | None:
-        """Encode the whole frame; None if it takes a message, or a thread, or says that the client is throttled."""
-        request = self.request
-        if self.refused or request.throttle_ms or request.meter is not None or request.is_long:
-            return None
-        return write_produced(request.api_version, request.correlation_id, self.appended)
 
 
 def answer_message(

@@ -339,7 +339,7 @@ async def test_a_fault_of_ours_ends_the_connection(tmp_path: Path, monkeypatch: 
     def faulty(*_arguments: object) -> bytes:
         raise RuntimeError("planted")
 
-    monkeypatch.setattr("ottla.dataplane.producing.answers.write_produced", faulty)
+    monkeypatch.setattr("ottla.dataplane.handlers.produce.write_produced", faulty)
     async with broker(tmp_path) as one:
         one.send(produce(("t", 0, encode_batch([(b"k", b"v", NOW_MS)]))), 13)
         with pytest.raises(asyncio.IncompleteReadError):
