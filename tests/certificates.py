@@ -17,17 +17,17 @@ from cryptography.hazmat.primitives.serialization import (
 
 @dataclass(frozen=True)
 class Issued:
-    """One certificate with its key, as files in PEM."""
+    """A certificate with its key, as PEM files."""
 
     certificate: Path
-    """The chain."""
+    """The certificate followed by its chain."""
     key: Path
-    """PKCS#8, as Java reads it."""
+    """The private key in PKCS#8 form, as Java reads it."""
     both: Path
 
 
 class Authority:
-    """A CA whose files are in one folder."""
+    """A certificate authority that keeps its files in a folder."""
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
@@ -45,8 +45,11 @@ class Authority:
         begins_days_ago: float = 1,
         unit: str | None = None,
     ) -> Issued:
-        """A certificate for these hosts and addresses, valid for `days` from now on; negative: no longer. `unit` is a
-        part of its subject, and another each time unless it is given."""
+        """Issue a certificate for these hosts and addresses, valid for `days` from now; a negative number makes it
+        expired.
+
+        `unit` becomes the organisational unit of the subject; without it each certificate gets a new one.
+        """
         now = datetime.now(UTC)
         issued = self.authority.issue_cert(
             *identities,

@@ -37,15 +37,15 @@ START_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 45.0
 WAIT_S = 60.0
 PAUSE_S = 0.005
-"""Between what a client does again and again while a test waits for something else. Without one it would take all of a
-processor, and its brokers another, and see little more of what the test is about."""
+"""Seconds between the repeated calls of a client while a test waits for another event. Without a pause the client and
+its brokers would each take a whole processor."""
 
 T = TypeVar("T")
 
 
 @dataclass
 class RunningCluster:
-    """A cluster that is up."""
+    """A running cluster."""
 
     directory: Path
     launcher: Process | None
@@ -53,9 +53,9 @@ class RunningCluster:
     brokers: list[Node] = field(default_factory=list)
     quorum: list[Node] = field(default_factory=list)
     reached_by: dict[str, Any] = field(default_factory=dict)
-    """What a client of ours needs besides addresses, where listeners ask for it."""
+    """Options for Ottla's own client besides the addresses, for listeners that need them."""
     start_node: Start = forked
-    """How its nodes are started again."""
+    """Function that starts a node again."""
 
     def __post_init__(self) -> None:
         self.brokers = [Node("broker", entry, start=self.start_node) for entry in self.description["brokers"]]
@@ -63,7 +63,7 @@ class RunningCluster:
 
     @property
     def bootstrap(self) -> str:
-        """Addresses as clients take them."""
+        """Bootstrap addresses in the form that clients take."""
         return str(self.description["bootstrap"])
 
     def broker(self, broker_id: int) -> Node:
@@ -96,7 +96,9 @@ class RunningCluster:
         wait_until(agreed, "a quorum that agrees", timeout_s)
 
     def taking_part(self) -> set[int]:
-        """The brokers that are not fenced, as one of them tells; none while none does. Metadata lists others, too."""
+        """Return the ids of the brokers that are not fenced, as one broker reports them; the set is empty if no broker
+        answers. Metadata also lists fenced brokers.
+        """
         awake = [node.address for node in self.brokers if node.alive and not node.paused]
 
         async def answer() -> set[int]:
@@ -108,7 +110,9 @@ class RunningCluster:
         return set()
 
     def partitions(self, topic: str, ask: Sequence[Node] = ()) -> dict[int, PartitionInfo]:
-        """Leaders, replicas and ISRs of a topic as brokers tell, or as these tell; empty while none does."""
+        """Return leaders, replicas and ISRs of a topic, as any broker or one of `ask` reports them; empty if none
+        answers.
+        """
         awake = [node.address for node in ask or self.brokers if node.alive and not node.paused]
         if not awake:
             return {}
@@ -122,7 +126,7 @@ class RunningCluster:
         return {}
 
     def leader(self, topic: str, partition: int) -> int | None:
-        """The id of a partition's leader, None while there is none."""
+        """Return the id of a partition's leader, or None if it has no leader."""
         info = self.partitions(topic).get(partition)
         return None if info is None or info.leader < 0 else info.leader
 
@@ -165,7 +169,7 @@ def running_cluster(
     arguments: tuple[str, ...] = (),
     start: Start = forked,
 ) -> Iterator[RunningCluster]:
-    """A cluster whose data stands in `directory`, until the block ends. `start`: how processes are started."""
+    """Run a cluster with its data in `directory` until the block ends. `start` starts each process."""
     launch = Launch(
         directory,
         directory / "up.log",
@@ -188,7 +192,7 @@ def running_cluster(
 
 
 executed_cluster = partial(running_cluster, start=executed)
-"""The same as users start it."""
+"""Run a cluster like `running_cluster`, but start its nodes as separate programs, as users do."""
 
 
 def wait_until(condition: Callable[[], object], what: str, timeout_s: float = WAIT_S) -> None:
@@ -197,7 +201,7 @@ def wait_until(condition: Callable[[], object], what: str, timeout_s: float = WA
 
 
 def wait_for(attempt: Callable[[], T | None], what: str, timeout_s: float = WAIT_S) -> T:
-    """What `attempt` returns once it is not None; fails the test, naming `what`, after `timeout_s`."""
+    """Return the first result of `attempt` that is not None; fail the test, naming `what`, after `timeout_s`."""
     deadline = time.monotonic() + timeout_s
     pause_s = 0.002
     while (result := attempt()) is None:
@@ -208,7 +212,9 @@ def wait_for(attempt: Callable[[], T | None], what: str, timeout_s: float = WAIT
 
 
 def leader_by_metrics(address: str) -> int | None:
-    """Whom the quorum node takes for the leader whose metrics are at `host:port`; None if it says nothing."""
+    """Return the quorum leader according to the node whose metrics are at `host:port`; None if the node does not know
+    it.
+    """
     with (
         suppress(OSError, urllib.error.URLError),
         urllib.request.urlopen(f"http://{address}/metrics", timeout=2) as answer,
@@ -220,7 +226,7 @@ def leader_by_metrics(address: str) -> int | None:
 
 
 def processes_of(folder: Path) -> list[int]:
-    """Every process whose command names something in `folder`, or that writes its output there."""
+    """Return the ids of all processes whose command line or standard output names a file in `folder`."""
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdecimal() and int(entry.name) != os.getpid():

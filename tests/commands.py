@@ -1,8 +1,9 @@
-"""`ottla` commands as tests run them: each is a process with an exit code and output of its own.
+"""Commands of `ottla` as tests run them: each is a process with its own exit code and output.
 
-They are forked from a process that has loaded the whole command line, and what nodes load. Loading it anew takes a
-third of a second of processor time, which was most of what a command took. `tests/cli/test_main.py` starts commands
-without this, and so do `ottla.testing` and clusters of nodes that run other code.
+They are forked from a process that has already loaded the whole command line and the modules of nodes. Loading these
+for each command takes a third of a second of processor time, which was most of a command's cost.
+`tests/cli/test_main.py` starts commands without this, and so do `ottla.testing` and clusters whose nodes run other
+code.
 """
 
 from __future__ import annotations
@@ -34,7 +35,10 @@ def run_ottla(
     environ: Mapping[str, str] | None = None,
     timeout_s: float = TIMEOUT_S,
 ) -> subprocess.CompletedProcess[str]:
-    """Run one to its end, with `given` on its standard input. Raises TimeoutExpired, and kills it then."""
+    """Run a command to its end, with `given` on its standard input.
+
+    Kills the command and raises TimeoutExpired on timeout.
+    """
     with TemporaryFile("w+") as out, TemporaryFile("w+") as err:
         stdin, feed = _CONTEXT.Pipe(duplex=False)
         ends = (stdin, _end(out.fileno()), _end(err.fileno()))
@@ -56,7 +60,7 @@ def run_ottla(
 
 
 class ForkedProcess:
-    """A command that runs, as `ottla.testing` sees processes."""
+    """A running command with the interface of a process in `ottla.testing`."""
 
     def __init__(self, process: ForkServerProcess, argv: Sequence[str]) -> None:
         assert process.pid is not None  # it was started
@@ -97,7 +101,7 @@ def forked(argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], output: in
 
 
 def _end(number: int) -> Connection:
-    """An open file as `multiprocessing` passes it on."""
+    """Wrap a duplicate of an open file descriptor, in the form that `multiprocessing` can pass to another process."""
     return Connection(os.dup(number), readable=False)
 
 
@@ -118,7 +122,7 @@ def _run(
     stdout: Connection,
     stderr: Connection,
 ) -> None:
-    """In the process of a command that is waited for."""
+    """Run a command whose caller waits for its end; runs in the forked process."""
     for number, end in enumerate((stdin, stdout, stderr)):
         os.dup2(end.fileno(), number)
         end.close()
@@ -129,7 +133,7 @@ def _run(
 
 
 def _stay(words: Sequence[str], directory: str, environ: Mapping[str, str], output: Connection) -> None:
-    """In the process of a command that goes on."""
+    """Run a command that goes on in the background; runs in the forked process."""
     os.setsid()
     os.chdir(directory)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)

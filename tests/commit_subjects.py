@@ -120,8 +120,9 @@ def folders_at(root: Path, commit: str) -> set[str]:
 def subjects_under_the_rule(root: Path) -> list[tuple[str, str]]:
     """Return the id and the subject of each commit after the commit that added the hook, the newest first.
 
-    In a shallow clone git takes the oldest commit it has for the one that added every file. So the commits after that
-    one are returned. Raises NoHistory where `root` is not the top of a checkout, or no commit has added the hook.
+    In a shallow clone git reports that the oldest known commit added every file. Only later commits are returned then.
+
+    Raises NoHistory if `root` is not the top of a checkout, or if no commit has added the hook.
     """
     if git(root, "rev-parse", "--show-prefix").strip():
         raise NoHistory("this folder is a part of another repository")

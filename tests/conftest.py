@@ -1,4 +1,4 @@
-"""What holds for all tests."""
+"""Settings and hooks for all tests."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from tests.shared_fixtures import SharedFixtures, group_of, is_below
 
 HERE = Path(__file__).parent
 SECONDS_MAX = 120
-"""Of a test without a mark: `timeout` in pyproject.toml."""
+"""Time limit in seconds of a test without a mark; equals `timeout` in pyproject.toml."""
 LONG = (HERE / "simulation", HERE / "testing")
-"""Folders whose tests take seconds, with a cluster or without."""
+"""Folders whose tests take seconds, even without a cluster."""
 NAMED_BYTES_MAX = 200
-"""A longer value is not in the name of its test."""
+"""Longest value in bytes that becomes part of a test's name."""
 
 # How long an example takes depends on what else the machine does. No test asserts it.
 settings.register_profile("ottla", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -30,7 +30,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
-    """Megabytes that a test sends are not in its name: pytest-xdist passes each name on many times."""
+    """Keep large values out of test names, because pytest-xdist sends each name many times."""
     if isinstance(val, str | bytes) and len(val) > NAMED_BYTES_MAX:
         return f"{argname} of {len(val)}"
     return None
@@ -38,7 +38,10 @@ def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Hardly anything that is collected is garbage: looking for it is a sixth of the time, and later of many tests."""
+    """Disable the garbage collector during collection.
+
+    Few of the objects are garbage, and searching them takes a sixth of the time.
+    """
     gc.disable()
     try:
         return (yield)
@@ -51,9 +54,10 @@ def pytest_collection() -> Generator[None, object, object]:
 # After the folders have named their groups, and before pytest-xdist looks for them.
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Tests that share something stand together. Of the others those that may take long begin first.
+    """Put tests of one group together, and start long tests first.
 
-    So all processes end at about one time, with short tests. Pytest-xdist begins with groups, too, the largest first.
+    All processes then end at about the same time, with short tests. Pytest-xdist starts groups first, too, the largest
+    first.
     """
     for item in items:
         if group_of(item) is None and (name := _shares(item)) is not None:
@@ -65,14 +69,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def _shares(item: pytest.Item) -> str | None:
-    """The name of what it shares with others: the cluster of its module, or what was read of all files."""
+    """Return the name of the resource that a test shares with others: the module's cluster, or the parsed files.
+
+    None if it shares nothing.
+    """
     if item.path.parent == HERE:
         return "all files"
     return item.path.stem if "cluster" in getattr(item, "fixturenames", ()) else None
 
 
 def _begins_early(item: pytest.Item) -> float:
-    """The seconds that it may take by its own mark, or as one that is known to be long; 0 for all others."""
+    """Return the priority of a test: infinite in a group, else its time limit in seconds, or 0 for short tests."""
     if group_of(item) is not None:
         return math.inf
     if (mark := item.get_closest_marker("timeout")) is not None:

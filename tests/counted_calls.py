@@ -1,4 +1,6 @@
-"""How much work a piece of Python does: the calls that it makes, which are as many on a busy machine."""
+"""A measure of the work that a piece of Python does: its number of calls, which does not depend on
+the machine's load.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ from types import FrameType
 
 
 class Calls:
-    """Of functions in Python and in C."""
+    """A counter of calls to Python and C functions."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -21,7 +23,7 @@ class Calls:
 
 @contextmanager
 def counted_calls() -> Iterator[Calls]:
-    """Counts those that this thread makes within the block."""
+    """Count the calls that this thread makes within the block."""
     calls, before = Calls(), sys.getprofile()
     sys.setprofile(calls._profiled)
     try:

@@ -1,5 +1,5 @@
-"""What the modules of the product import: read from their text, so that imports in functions and for types alone
-count.
+"""The imports of the product's modules, read from their text, so that imports in functions and for type checking count
+too.
 """
 
 from __future__ import annotations
@@ -28,7 +28,10 @@ Graph = Mapping[str, Collection[str]]
 
 @cache
 def modules() -> dict[str, Path]:
-    """Every module of the product by its full name, as `ottla.client.consumer`; extensions in C among them."""
+    """Return the path of every module of the product by its full name, such as `ottla.client.consumer`.
+
+    C extensions are included.
+    """
     found = {}
     for folder in FOLDERS:
         for path in sorted((ROOT / folder).rglob("*")):
@@ -51,12 +54,12 @@ def tree(module: str) -> ast.Module:
 
 @cache
 def nodes(module: str) -> tuple[ast.AST, ...]:
-    """All nodes of that tree. Walking takes longer than parsing, and many ask."""
+    """Return all nodes of a module's syntax tree. The result is cached, since walking takes longer than parsing."""
     return tuple(ast.walk(tree(module)))
 
 
 def import_base(module: str, node: ast.ImportFrom) -> str:
-    """The full name of what stands between `from` and `import`."""
+    """Return the full name of the module between `from` and `import`."""
     if not node.level:
         return node.module or ""
     package = module.split(".")
@@ -67,13 +70,15 @@ def import_base(module: str, node: ast.ImportFrom) -> str:
 
 @cache
 def import_graph() -> dict[str, set[str]]:
-    """Which modules of the product each module imports, wherever in it that stands."""
+    """Return, for each module of the product, the set of product modules that it imports anywhere in its text."""
     return {module: {other for other in _imports(module) if other != module} for module in modules()}
 
 
 def siblings(graph: Graph, package: str) -> dict[str, set[str]]:
-    """The graph between what lies directly in a package: its files and, each as a whole, its folders. The package's own
-    `__init__.py` is one of the files."""
+    """Return the graph between the files and folders directly in a package; each folder is one node.
+
+    The package's own `__init__.py` is one of the files.
+    """
     between: dict[str, set[str]] = {}
     for module, imported in graph.items():
         for other in imported:
@@ -85,7 +90,7 @@ def siblings(graph: Graph, package: str) -> dict[str, set[str]]:
 
 
 def circles(graph: Graph) -> set[frozenset[str]]:
-    """The largest groups of two or more nodes in which each one leads to every other one."""
+    """Return the largest groups of two or more nodes in which every node leads to every other node."""
     graph = _without_ends(graph)
     leads_to: dict[str, set[str]] = {}
     for start in graph:
@@ -104,7 +109,7 @@ def circles(graph: Graph) -> set[frozenset[str]]:
 
 
 def _without_ends(graph: Graph) -> Graph:
-    """The nodes that may be on a circle: neither they lead nowhere, nor to such nodes alone."""
+    """Return the nodes that may be on a circle: remove nodes that lead nowhere, repeatedly."""
     left = dict(graph)
     while ends := [node for node, others in left.items() if left.keys().isdisjoint(others)]:
         for node in ends:

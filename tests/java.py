@@ -1,8 +1,8 @@
-"""Kafka's own Java tools (kafka-tools and kafka_2.13 from Maven Central), for tests that ask what Kafka thinks of us.
+"""Kafka's own Java tools (kafka-tools and kafka_2.13 from Maven Central), for tests that compare Ottla with Kafka.
 
-The jars are resolved once through `mvn` into a cache folder. 4.3.0 is the newest release whose tools are on
-Maven Central (4.4.0 names artifacts that are not there). Its tools API is not; the interfaces in it that
-DumpLogSegments needs are those of 4.1.0, which is.
+The jars are resolved once through `mvn` into a cache folder. 4.3.0 is the newest release whose tools are on Maven
+Central; 4.4.0 names artifacts that are missing there. The tools API of 4.3.0 is missing, too. The interfaces in it that
+DumpLogSegments needs are those of 4.1.0, which is available.
 """
 
 from __future__ import annotations
@@ -46,13 +46,13 @@ _POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.
 INTEGRATION_SOURCES = Path(__file__).parent / "integration" / "java"
 _SERVER_SOURCE = INTEGRATION_SOURCES / "ToolServer.java"
 QUICK = ("-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
-"""Options of a JVM that is over soon: compiling well does not pay."""
+"""Options of a short-lived JVM, for which optimising compilation does not pay."""
 _FLAGS = ("-Xmx256m", *QUICK)
 _PLUGIN = "org.apache.maven.plugins:maven-dependency-plugin:3.6.1:copy-dependencies"
 
 
 def available() -> bool:
-    """Whether `java` and the jars (or `mvn` to get them) are on this machine."""
+    """Return whether `java` and the jars, or `mvn` to get the jars, are on this machine."""
     return shutil.which("java") is not None and (_COMPLETE.exists() or shutil.which("mvn") is not None)
 
 
@@ -60,12 +60,15 @@ needs_java = pytest.mark.skipif(not available(), reason="needs java, and mvn to 
 
 
 def jars() -> Path:
-    """The folder of jars, filled on first use; several test processes may ask at once."""
+    """Return the folder of jars, filled on first use. Several test processes may call this at once."""
     return fetched(_POM, CACHE, _COMPLETE)
 
 
 def fetched(pom: str, cache: Path, complete: Path) -> Path:
-    """The folder of the jars that a project depends on, filled unless the file `complete` says that it is."""
+    """Return the folder with the dependencies of a Maven project.
+
+    The folder is filled unless the file `complete` exists.
+    """
     cache.mkdir(parents=True, exist_ok=True)
     with (cache / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -81,22 +84,22 @@ def fetched(pom: str, cache: Path, complete: Path) -> Path:
 
 
 def command(main_class: str, *arguments: str) -> list[str]:
-    """argv that runs one of Kafka's tools, e.g. `org.apache.kafka.tools.VerifiableProducer`."""
+    """Return the argv of a Kafka tool, e.g. of `org.apache.kafka.tools.VerifiableProducer`."""
     return ["java", *_FLAGS, "-cp", f"{jars()}/*", main_class, *arguments]
 
 
 def jdk_tool(name: str, *arguments: str | Path) -> list[str]:
-    """argv that runs `javac`, `keytool` or another tool of the JDK."""
+    """Return the argv of `javac`, `keytool` or another tool of the JDK."""
     return [name, *(f"-J{option}" for option in QUICK), *map(str, arguments)]
 
 
 def compiled_command(source: Path) -> list[str]:
-    """argv that runs a program of ours beside Kafka's jars; needs `javac`, once."""
+    """Return the argv of a Java program of this repository, with Kafka's jars on its class path. Needs `javac` once."""
     return ["java", *_FLAGS, "-cp", f"{_compiled(source)}:{jars()}/*", source.stem]
 
 
 def run(main_class: str, *arguments: str, timeout_s: float = 90) -> str:
-    """Run a tool to its end; its standard output. Fails the test on another exit status than 0."""
+    """Run a tool to its end and return its standard output. Fails the test on an exit status other than 0."""
     done = subprocess.run(
         command(main_class, *arguments), capture_output=True, text=True, timeout=timeout_s, check=False
     )
@@ -105,9 +108,9 @@ def run(main_class: str, *arguments: str, timeout_s: float = 90) -> str:
 
 
 class Tools:
-    """Kafka's tools in one JVM while the block lasts: a start of each costs more than a second of CPU.
+    """Kafka's tools in one JVM while the block lasts.
 
-    Without `javac` each has a JVM of its own after all.
+    Starting a JVM costs more than a second of CPU. Without `javac` each tool runs in a separate JVM.
     """
 
     def __init__(self) -> None:
@@ -134,13 +137,13 @@ class Tools:
         self._complaints.close()
 
     def run(self, main_class: str, *arguments: str, status: int = 0) -> str:
-        """Run a tool to its end; what it printed, errors behind the rest. Fails on another exit status."""
+        """Run a tool to its end and return its output, followed by its errors. Fails on another exit status."""
         found, said = self.ended(main_class, *arguments)
         assert found == status, f"{[main_class, *arguments]} ended with {found}:\n{said[-3000:]}"
         return said
 
     def ended(self, main_class: str, *arguments: str) -> tuple[int, str]:
-        """Run a tool to its end; its exit status, and what it printed, errors behind the rest."""
+        """Run a tool to its end and return its exit status and its output, followed by its errors."""
         argv = [main_class, *arguments]
         if self._server is None:
             done = subprocess.run(command(*argv), capture_output=True, text=True, timeout=90, check=False)
@@ -166,7 +169,7 @@ def tools() -> Iterator[Tools]:
 
 
 def _compiled(source: Path) -> Path:
-    """The folder of a source's classes, compiled once."""
+    """Return the folder with a source's classes, which are compiled once."""
     folder = CACHE / f"{source.stem}-{hashlib.sha256(source.read_bytes()).hexdigest()[:12]}"
     libs = jars()
     with (CACHE / "lock").open("w") as lock:

@@ -1,6 +1,6 @@
-"""A KDC for tests: MIT's, on a free port of loopback, with two realms, users and services of its own in one folder.
+"""A KDC for tests: MIT Kerberos on a free port of loopback, with two realms whose users and services are in one folder.
 
-The second realm vouches for its users to the first. All hosts of `.test` are of the first.
+The second realm vouches for its users to the first. All hosts of `.test` belong to the first.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ REALM = "OTTLA.TEST"
 OTHER_REALM = "OTHER.TEST"
 START_S = 20.0
 _PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin"
-"""Debian has the KDC beside the path of users."""
+"""Search path that includes Debian's folder for the KDC, which is not on a user's path."""
 _PROGRAMS = {
     "krb5kdc": "krb5-kdc",
     "kdb5_util": "krb5-kdc",
     "kadmin.local": "krb5-admin-server",
     "kinit": "krb5-user",
 }
-"""By name, with the packages of Debian that have them."""
+"""Debian packages of the required programs, by program."""
 
 
 def _missing() -> str:
@@ -48,12 +48,12 @@ needs_kerberos = pytest.mark.skipif(bool(_missing()), reason=f"needs {_missing()
 
 @dataclass
 class Kdc:
-    """A realm, and what its users and services need."""
+    """A realm with the files that its users and services need."""
 
     folder: Path
     port: int
     environment: Mapping[str, str]
-    """For whoever uses the realm; of the process of the tests, too."""
+    """Environment for processes that use the realm. The test process gets it, too."""
     process: subprocess.Popen[bytes] | None = None
 
     @property
@@ -61,30 +61,30 @@ class Kdc:
         return self.folder / "krb5.conf"
 
     def add(self, principal: str, *, life: str = "1 day", realm: str = REALM) -> None:
-        """A user or service with a random key."""
+        """Add a user or service with a random key."""
         self._admin(realm, "addprinc", "-randkey", "-maxlife", life, principal)
 
     def trust(self) -> None:
-        """Users of the other realm get tickets of this one."""
+        """Let users of the other realm get tickets of this realm."""
         for realm in (REALM, OTHER_REALM):
             self._admin(realm, "addprinc", "-pw", "between realms", f"krbtgt/{REALM}@{OTHER_REALM}")
 
     def keytab(self, name: str, *principals: str, realm: str = REALM) -> Path:
-        """A new file with new keys of these principals; keys in other files end with it."""
+        """Write a new file with new keys of these principals. Their keys in older files become invalid."""
         file = self.folder / f"new-{name}.keytab"
         file.unlink(missing_ok=True)
         self._admin(realm, "ktadd", "-k", str(file), *principals)
         return file.replace(self.folder / f"{name}.keytab")
 
     def ticket(self, name: str, *options: str) -> Path:
-        """A credential cache with a ticket of a user, by the keytab of that name."""
+        """Return a credential cache with a ticket of a user, obtained with the keytab of that name."""
         cache = self.folder / f"{name}.tickets"
         argv = ["kinit", *options, "-k", "-t", str(self.folder / f"{name}.keytab"), "-c", str(cache), name]
         self._run(argv)
         return cache
 
     def start(self) -> None:
-        """Answer."""
+        """Start to answer requests."""
         with (self.folder / "log").open("ab") as log:
             argv = [_path("krb5kdc"), "-n", "-r", REALM, "-r", OTHER_REALM]
             self.process = subprocess.Popen(argv, env=self._own(), stdout=log, stderr=log)
@@ -95,7 +95,7 @@ class Kdc:
             time.sleep(0.02)
 
     def stop(self) -> None:
-        """Answer no more."""
+        """Stop answering requests."""
         if self.process is not None:
             self.process.send_signal(signal.SIGTERM)
             self.process.wait(20)
@@ -121,8 +121,10 @@ class Kdc:
 
 @contextmanager
 def kdc(folder: Path, *, looks_up: bool = False) -> Iterator[Kdc]:
-    """The KDC of a new realm, while the block lasts; this process and its children use it meanwhile. `looks_up`: an
-    address has the name that this machine has for it, as Java always does it."""
+    """Run the KDC of a new realm while the block lasts; this process and its children use it meanwhile.
+
+    `looks_up`: an address has the name by which this machine resolves it, as in Java.
+    """
     with socket.socket() as chosen:
         chosen.bind(("127.0.0.1", 0))
         port = chosen.getsockname()[1]

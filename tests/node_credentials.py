@@ -1,4 +1,4 @@
-"""For tests that pose as brokers: what a node needs to prove itself, and the exchange over a raw connection."""
+"""Tools for tests that pose as brokers: the credentials of a node, and the exchange over a raw connection."""
 
 from __future__ import annotations
 
@@ -29,19 +29,19 @@ def credentials(
     cluster_id: str = CLUSTER_ID,
     role: NodeRole = NodeRole.BROKER,
 ) -> NodeCredentials:
-    """Of a broker that stands in a test, or of a person."""
+    """Return credentials of a broker that a test plays, or of an operator."""
     return NodeCredentials.of(Secrets.parse(secret), cluster_id, node_id, os.urandom(INCARNATION_BYTES), role)
 
 
 def credentials_in(directory: Path, node_id: int = NO_NODE) -> NodeCredentials:
-    """Of a broker of the cluster that `ottla up` keeps in this folder; without an id, of a person."""
+    """Return credentials of a broker of the `ottla up` cluster in this folder; without an id, of an operator."""
     role = NodeRole.OPERATOR if node_id == NO_NODE else NodeRole.BROKER
     secret = (directory / "cluster.secret").read_bytes()
     return credentials(node_id, secret=secret, cluster_id=known_layout(directory).cluster_id, role=role)
 
 
 def prove(peer: Peer, own: NodeCredentials, server_id: int) -> None:
-    """Go through the exchange with the broker `server_id`. ConnectionError if it refuses."""
+    """Go through the exchange with the broker `server_id`. Raises ConnectionError if the broker refuses."""
     proof = ClientProof(own, server_id, os.urandom(NONCE_BYTES))
     message = proof.claim
     while not proof.done:

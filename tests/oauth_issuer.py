@@ -1,4 +1,4 @@
-"""An authorization server for tests: tokens by the grant of client credentials, and the keys that sign them."""
+"""An authorization server for tests. It grants tokens for client credentials, and serves the keys that sign them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ALL = (
 
 
 def claims_of(user: str = "ann", lasts_s: float = 300, **more: Any) -> dict[str, Any]:
-    """The claims of a good token. None leaves one out."""
+    """Return the claims of a valid token; a value of None removes a claim."""
     now = time.time()
     claims = {
         "sub": user,
@@ -39,7 +39,7 @@ def claims_of(user: str = "ann", lasts_s: float = 300, **more: Any) -> dict[str,
 
 
 def signed(claims: Mapping[str, Any] | bytes, key: Key, algorithm: str = "RS256", **header: Any) -> str:
-    """A token; None leaves a header out."""
+    """Return a signed token; a value of None removes a header field."""
     named = {"alg": algorithm, "kid": key.kid, "typ": "JWT"} | header
     content = claims if isinstance(claims, bytes) else json.dumps(claims).encode()
     registry = jws.JWSRegistry(algorithms=ALL, strict_check_header=False)
@@ -49,7 +49,7 @@ def signed(claims: Mapping[str, Any] | bytes, key: Key, algorithm: str = "RS256"
 
 
 def unsigned(claims: Mapping[str, Any], **header: Any) -> str:
-    """A token that nobody has signed."""
+    """Return a token without a signature."""
     return ".".join(
         (*(encoded(json.dumps(each).encode()) for each in ({"alg": "none"} | header, claims)), "")
     )
@@ -73,7 +73,7 @@ def key_set(*keys: Key) -> bytes:
 
 
 class Issuer:
-    """Answers GET /keys and POST /token, on a loop in a thread of its own."""
+    """A server that answers GET /keys and POST /token, on an event loop in a separate thread."""
 
     def __init__(self, tls: ssl.SSLContext | None = None) -> None:
         self.tls = tls
@@ -94,7 +94,7 @@ class Issuer:
         return self.given[-1]
 
     def rotate(self, kid: str) -> None:
-        """Sign with a new key; the old ones are told no more."""
+        """Sign with a new key, and stop serving the old keys."""
         self.keys = [new_key(kid)]
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -132,7 +132,7 @@ class Issuer:
 
 
 def _client(headers: Mapping[str, str], form: Mapping[str, str]) -> str | None:
-    """Who asks, if the secret is right."""
+    """Return the client's name if its secret is right, else None."""
     kind, _, pair = headers.get("authorization", "").partition(" ")
     if kind == "Basic":
         user, _, secret = base64.b64decode(pair).decode().partition(":")
@@ -154,7 +154,7 @@ Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Any]
 
 @contextmanager
 def in_thread(serve: Serve, tls: ssl.SSLContext | None = None, port: int = 0) -> Iterator[int]:
-    """The port of a server whose connections `serve` handles."""
+    """Serve connections with `serve` in a thread, and return the port."""
     loop, ports, ended = asyncio.new_event_loop(), [], asyncio.Event()
     ready = threading.Event()
 

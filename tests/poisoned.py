@@ -1,4 +1,4 @@
-"""Batches whose checksum is right and whose records cannot be read, as older brokers, mirrors and bad luck leave."""
+"""Batches with a right checksum and unreadable records, as older brokers, mirrors or bad luck leave them."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _CRC_AT, _ATTRIBUTES_AT, _COUNT_AT = 17, 21, 57
 
 
 def sealed(batch: bytearray) -> bytes:
-    """The batch with the checksum that its bytes have now."""
+    """Return the batch with the checksum of its current bytes."""
     struct.pack_into(">I", batch, _CRC_AT, compute_crc(batch, 0, len(batch)))
     return bytes(batch)
 
@@ -60,14 +60,14 @@ POISONS: dict[str, Callable[[bytearray], None]] = {
 
 
 def poisoned(batch: bytes, kind: str) -> bytes:
-    """As many bytes, offsets and producer as `batch`, which is not compressed."""
+    """Return an unreadable batch with the size, offsets and producer of `batch`, which must not be compressed."""
     changed = bytearray(batch)
     POISONS[kind](changed)
     return sealed(changed)
 
 
 def poison(directory: Path, topic: str, base_offset: int, kind: str = "garbage") -> None:
-    """Poison the batch at an offset of partition 0 where it lies on the disk: nobody can produce such a one."""
+    """Poison the batch at this offset of partition 0 in its file, since no client can produce such a batch."""
     (segment,) = directory.rglob(f"{topic}-0/{0:020d}.log")
     data = segment.read_bytes()
     for position, header in walk_batches(data):

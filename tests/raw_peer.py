@@ -1,4 +1,4 @@
-"""A client that is nothing but a socket: any message in any version, one at a time."""
+"""A client on a plain socket. It sends any message in any version, one request at a time."""
 
 from __future__ import annotations
 
@@ -23,22 +23,28 @@ class Peer:
         self._socket.close()
 
     def ask(self, message: Message, version: int, timeout_s: float = ANSWER_TIMEOUT_S) -> Any:
-        """The answer. Raises TimeoutError without one, ConnectionError if the peer hangs up."""
+        """Send a request and return the answer.
+
+        Raises TimeoutError without an answer, ConnectionError if the peer hangs up.
+        """
         self.send(message, version)
         return self.receive(message, version, timeout_s)
 
     def send(self, message: Message, version: int) -> None:
-        """Ask, and leave the answer for `receive`."""
+        """Send a request; `receive` gets its answer."""
         self._socket.sendall(encode_request(message, version, 7, self._client_id))
 
     def send_together(self, *requests: tuple[Message, int]) -> None:
-        """Ask in one piece: once the first is answered the broker has handled all that answer at once, or wait."""
+        """Send requests in one piece.
+
+        When the first answer arrives, the broker has handled all requests that do not wait.
+        """
         self._socket.sendall(
             b"".join(encode_request(message, version, 7, self._client_id) for message, version in requests)
         )
 
     def receive(self, message: Message, version: int, timeout_s: float = ANSWER_TIMEOUT_S) -> Any:
-        """The answer to a request that was sent. Raises as `ask`."""
+        """Return the answer to a sent request. Raises the errors of `ask`."""
         self._socket.settimeout(timeout_s)
         (size,) = struct.unpack(">i", self._read(4))
         assert isinstance(message, Request)

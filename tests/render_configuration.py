@@ -1,4 +1,6 @@
-"""docs/CONFIGURATION.md, made from the table of keys: `python -m tests.render_configuration` writes it anew."""
+"""The text of docs/CONFIGURATION.md, made from the table of keys; `python -m tests.render_configuration` writes the
+page.
+"""
 
 from __future__ import annotations
 
@@ -94,7 +96,7 @@ _SCOPES = ((Scope.BROKER, "B"), (Scope.QUORUM, "Q"), (Scope.DYNAMIC, "D"))
 
 
 def render() -> str:
-    """The whole page."""
+    """Return the text of the whole page."""
     return "\n".join(
         [
             HEAD,

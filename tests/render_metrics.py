@@ -1,4 +1,6 @@
-"""docs/METRICS.md, made from what nodes export: `python -m tests.render_metrics` writes it anew."""
+"""The text of docs/METRICS.md, made from the metrics that nodes export; `python -m tests.render_metrics` writes the
+page.
+"""
 
 from __future__ import annotations
 
@@ -72,7 +74,7 @@ Prometheus scrapes it with `scheme: https`, `tls_config: {ca_file: ca.pem}` and
 
 
 def render() -> str:
-    """The whole page."""
+    """Return the text of the whole page."""
     return "\n".join(
         [
             HEAD,

@@ -1,7 +1,7 @@
-"""What the tests of a group share ends with the group, not with the run.
+"""A plugin that ends shared fixtures with their group of tests instead of with the run.
 
-A cluster whose nodes idle takes time from everybody else. So a fixture of scope `session` ends as soon as the process
-goes on to another group, and with a test that does not take it. A later test that takes it starts it anew.
+The idle nodes of a cluster take time from other tests. So a fixture of scope `session` ends when the process goes on to
+another group, or to a test without the fixture. A later test that needs the fixture sets it up once more.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ import pytest
 
 
 class SharedFixtures:
-    """A plugin that ends them. What pytest and its plugins define themselves stays for the run."""
+    """A plugin that ends shared fixtures early. Fixtures that pytest and its plugins define stay for the run."""
 
     def __init__(self) -> None:
         self._set_up: list[tuple[pytest.FixtureDef[Any], Any]] = []
-        """With the requests that they were set up for, in that order."""
+        """Fixtures in the order of their set-up, each with its request."""
 
     @pytest.hookimpl(wrapper=True)
     def pytest_fixture_setup(
@@ -46,17 +46,20 @@ class SharedFixtures:
 
 
 def group_of(item: pytest.Item) -> str | None:
-    """The group of pytest-xdist in which it runs, which makes one of several marks; None if it runs by itself."""
+    """Return the pytest-xdist group of a test, joined from all its marks; None if the test belongs to no group."""
     names = {str(mark.args[0]) for mark in item.iter_markers("xdist_group")}
     return "_".join(sorted(names)) or None
 
 
 def is_below(folder: Path, item: pytest.Item) -> bool:
-    """Whether its file is in this folder or deeper. `Path.parents` takes long for thousands of items."""
+    """Return whether the test's file is in this folder or deeper.
+
+    `Path.parents` takes too long for thousands of items.
+    """
     return str(item.path).startswith(f"{folder}{os.sep}")
 
 
 def _takes(item: pytest.Item, fixturedef: pytest.FixtureDef[Any]) -> bool:
-    """Another folder may have a fixture of the same name."""
+    """Return whether the test uses this fixture, and not a fixture of the same name in another folder."""
     names = getattr(item, "fixturenames", ())
     return fixturedef.argname in names and item.nodeid.startswith(fixturedef.baseid)

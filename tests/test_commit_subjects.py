@@ -26,11 +26,11 @@ from tests.commit_subjects import (
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
 FOLDERS = folders_of(["client/producer.py", "dataplane/log/segments/segment.py", "docs/CLI.md"])
 SHARED = (HOOK, "tests/commit_subjects.py")
-"""Files that a repository has with the rule."""
+"""Files that every repository with the rule contains."""
 
 
 class Repository:
-    """A git repository in a temporary folder, with the hook and the script of this one."""
+    """A git repository in a temporary folder, with the hook and the script of this repository."""
 
     def __init__(self, root: Path) -> None:
         self.root = root

@@ -1,4 +1,4 @@
-"""The pages in docs/ say what the code does: APIs and versions, configuration keys, commands, test names."""
+"""The pages in docs/ agree with the code: APIs and versions, configuration keys, commands, test names."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ UNITS_OF = {"log.retention", "log.roll"}
 
 
 def handler_classes() -> list[type]:
-    """What the modules of `dataplane/handlers` define for a broker to register."""
+    """Return the handler classes that the modules of `dataplane/handlers` define for brokers to register."""
     modules = [
         importlib.import_module(f"{handlers.__name__}.{found.name}")
         for found in pkgutil.iter_modules(handlers.__path__)
@@ -94,7 +94,7 @@ def test_the_table_of_apis_is_what_brokers_serve() -> None:
 
 
 def test_the_table_of_rights_is_what_handlers_ask_for() -> None:
-    """An API that says nothing of what it needs is denied to everybody: so each says it."""
+    """Every API states its required rights, since an API without a statement is denied to all clients."""
     table = HandlerTable(*(object.__new__(each) for each in handler_classes()))
     rows = [
         f"| {one.api_key} | {one.request_class.__name__.removesuffix('Request')} | {needs} |"
@@ -129,7 +129,7 @@ def test_the_metrics_page_is_what_nodes_export() -> None:
 
 
 def test_every_metric_of_the_page_is_told() -> None:
-    """No family of a metric that is declared alone would ever be on a node's page."""
+    """No declared metric family is missing from the page of a node's metrics."""
     silent = []
     for module in METRICS_MODULES:
         declared = {name for name, value in vars(module).items() if isinstance(value, Metric)}
@@ -208,7 +208,7 @@ def test_the_page_of_mirrors_lists_the_settings_that_a_copy_takes_over() -> None
 
 DEFAULT_BY_ROLE = ("process.roles", "listeners")
 CLUSTER_WIDE = ("min.insync.replicas", "unclean.leader.election.enable")
-"""Given explicitly they are kept as given, whatever the value."""
+"""Keys whose explicit values a broker keeps unchanged."""
 
 
 def test_the_defaults_in_the_table_are_those_in_force(node: dict[str, str]) -> None:
@@ -231,12 +231,12 @@ def test_the_defaults_in_the_table_are_those_in_force(node: dict[str, str]) -> N
 
 
 def broker_config(properties: dict[str, str]) -> BrokerConfig:
-    """What a broker makes of them, without what it was given."""
+    """Return the configuration that a broker reads from these properties, without the properties themselves."""
     return replace(BrokerConfig.from_properties(properties), properties={})
 
 
 def mentioned_commands() -> list[tuple[str, str]]:
-    """(page, command line) of every `ottla ...` that a page shows as something to type."""
+    """Return (page, command line) of every `ottla ...` that a page shows for typing."""
     found = []
     for page in PAGES:
         text = page.read_text()
@@ -262,7 +262,7 @@ def test_every_command_has_an_example() -> None:
 
 
 def wrong_in(line: str) -> str | None:
-    """The command or the options in it that there are not."""
+    """Return a message that names the first unknown command or options in a line, or None."""
     words = [word for word in shlex.split(line)[1:] if word not in ("...", "…")]
     if not words or words[0] in ("version", "--help", "COMMAND"):
         return None
@@ -275,7 +275,7 @@ def wrong_in(line: str) -> str | None:
 
 @cache
 def command_flags(name: str) -> frozenset[str]:
-    """Every long option of a command and of its actions."""
+    """Return every long option of a command and of its actions."""
     flags: set[str] = set()
     parsers = [importlib.import_module(f"ottla.cli.{COMMANDS[name]}").parser(name)]
     while parsers:

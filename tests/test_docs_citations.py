@@ -1,6 +1,6 @@
-"""What code, tests and pages cite exists: rules, scenarios, Kafka's proposals, tests, files, links and anchors.
+"""Citations in code, tests and pages name existing rules, scenarios, KIPs, tests, files, links and anchors.
 
-CONTRIBUTING.md has the form of each kind of citation.
+CONTRIBUTING.md gives the form of each kind of citation.
 """
 
 from __future__ import annotations
@@ -56,18 +56,18 @@ def files() -> frozenset[str]:
 
 @cache
 def text_of(name: str) -> str:
-    """Of a file; comments that go over several lines read as one."""
+    """Return the text of a file, with each multi-line comment joined into one line."""
     return re.sub(r"\s*\n\s*(?:#\s|\*\s)?\s*", " ", (ROOT / name).read_text())
 
 
 def sources() -> list[str]:
-    """What is written by hand: code, tests and pages."""
+    """Return the names of all files that are written by hand: code, tests and pages."""
     here = Path(__file__).relative_to(ROOT).as_posix()
     return sorted(name for name in files() if name.endswith((*SOURCES, ".md")) and name != here)
 
 
 def numbers(cited: str) -> Iterator[str]:
-    """ "1, 3 to 5 and 7" as 1, 3, 4, 5, 7; rules of transactions keep their T."""
+    """Yield the numbers in a list: "1, 3 to 5 and 7" gives 1, 3, 4, 5, 7. Rules of transactions keep their T."""
     for part in re.split(r", | and ", cited):
         ends = re.split(r" to |-", part)
         letter = "T" if ends[0].upper().startswith("T") else ""
@@ -76,14 +76,14 @@ def numbers(cited: str) -> Iterator[str]:
 
 
 def rows(page: str, heading: str, row: str) -> set[str]:
-    """What the rows of a section begin with."""
+    """Return the first parts of the rows in a section's table."""
     text = (DOCS / page).read_text()
     section = text[text.index(f"\n{heading}\n") + 1 :].split("\n## ")[0]
     return set(re.findall(row, section, re.MULTILINE))
 
 
 def citations(pattern: re.Pattern[str]) -> set[tuple[str, str]]:
-    """(number, file) of everything that is cited like this."""
+    """Return (number, file) of every citation that matches this pattern."""
     return {
         (number, name)
         for name in sources()
@@ -102,7 +102,7 @@ def test_every_rule_that_is_cited_is_on_its_page() -> None:
 
 
 def test_every_rule_is_cited_with_the_word() -> None:
-    """`(T3)` alone is found by nobody who looks for `rule T3`."""
+    """A reader who searches for `rule T3` does not find a bare `(T3)`."""
     alone = [
         (name, cited)
         for name in sources()
@@ -139,7 +139,7 @@ def test_proposals_and_issues_of_kafka_have_one_form() -> None:
 
 @cache
 def known_tests() -> frozenset[str]:
-    """Every test function and test module."""
+    """Return the names of all test functions and test modules."""
     found: set[str] = set()
     for name in files():
         if name.startswith("tests/") and name.endswith(".py"):
@@ -149,13 +149,13 @@ def known_tests() -> frozenset[str]:
 
 
 def lines(page: Path, text: str) -> Iterator[tuple[str, str]]:
-    """The lines of a page, each with its place."""
+    """Yield the lines of a page, each with its location."""
     for number, line in enumerate(text.splitlines(), 1):
         yield f"{page.relative_to(ROOT)}:{number}", line
 
 
 def without_blocks(page: Path) -> str:
-    """The text of a page, whose blocks of code are empty lines."""
+    """Return the text of a page with its code blocks replaced by empty lines."""
     blocks = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
     return blocks.sub(lambda block: "\n" * block[0].count("\n"), page.read_text())
 
@@ -172,21 +172,21 @@ def test_tests_that_pages_name_exist() -> None:
 
 
 def is_a_test(named: str) -> bool:
-    """`test_kip_*` stands for all that begin so."""
+    """Return whether a test of this name exists; `test_kip_*` matches all tests with this prefix."""
     if named.endswith("*"):
         return any(one.startswith(named[:-1]) for one in known_tests())
     return named in known_tests()
 
 
 def expanded(pattern: str) -> Iterable[str]:
-    """`a/{b,c}/d` as `a/b/d` and `a/c/d`."""
+    """Expand braces: `a/{b,c}/d` gives `a/b/d` and `a/c/d`."""
     parts = re.split(r"\{([^}]*)\}", pattern)
     return map("".join, product(*(part.split(",") if odd % 2 else [part] for odd, part in enumerate(parts))))
 
 
 @cache
 def exists(pattern: str) -> bool:
-    """As a path from the root, or as the end of one."""
+    """Return whether a file or folder matches the pattern, as a path from the root or as the end of a path."""
     as_regex = re.escape(pattern.removeprefix("../../").removesuffix("/")).replace(r"\*", "[^/]*")
     whole = re.compile(rf"(?:.*/)?{as_regex}" + ("" if "." in pattern else "(?:/.*)?"))
     return any(whole.fullmatch(name) for name in files())
@@ -203,7 +203,7 @@ WRITTEN_BY_READERS = {
     "metrics.token",
     "profiles.json",
 }
-"""Files of those who use Ottla, and in the folders of their clusters."""
+"""Files that users of Ottla write, or that stand in the folders of their clusters."""
 
 
 def test_files_that_pages_name_exist() -> None:
@@ -231,7 +231,7 @@ def test_paths_in_recipes_stand_from_the_root() -> None:
 
 @cache
 def files_of_commit(commit: str) -> list[str] | None:
-    """The files that a commit touches; None where the history is not at hand."""
+    """Return the files that a commit touches; None if the commit is not in the local history."""
     command = ["git", "show", "--format=", "--name-only", commit]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     return done.stdout.split() if done.returncode == 0 else None
@@ -259,7 +259,7 @@ def test_pages_that_code_names_exist() -> None:
 
 @cache
 def anchors(page: Path) -> set[str]:
-    """Of its headings, as code hosts make them."""
+    """Return the anchors of a page's headings, formed as code hosts form them."""
     found: set[str] = set()
     for heading in re.findall(r"^#+ (.*)$", without_blocks(page), re.MULTILINE):
         plain = re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", heading).lower()

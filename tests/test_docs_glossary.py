@@ -1,4 +1,4 @@
-"""docs/GLOSSARY.md has the words that pages define, and no others."""
+"""The page docs/GLOSSARY.md lists exactly the terms that other pages define."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ EMPHASIS = {
     "has",
     "wrong",
 }
-"""Words in italics that are stressed, not defined."""
+"""Words in italics for emphasis, which define no term."""
 LABELS = {"Test:", "Tests:"}
 
 
 def entries() -> list[str]:
-    """The words that the tables explain; several names of one thing each on its own."""
+    """Return the terms that the tables explain; several names of one thing are separate entries."""
     cells = re.findall(r"^\| ([^|]+?) \| ", GLOSSARY.read_text(), re.MULTILINE)
     return [name for cell in cells if cell != "word" for name in names(cell)]
 
 
 def names(cell: str) -> list[str]:
-    """Of `log end offset (LEO)` the words; `leader and follower` are two."""
+    """Return the terms in a cell, without abbreviations; `leader and follower` gives two terms."""
     return re.split(r", | and ", re.sub(r" \([A-Z]+\)", "", cell))
 
 

@@ -14,7 +14,9 @@ _STARTS_ANOTHER = re.compile(r"^(?:[-*+]|\d+[.)])\s+")
 
 
 def blocks(text: str) -> Iterator[str]:
-    """Paragraphs, list items, headings and table cells of a page, each on one line and without its code blocks."""
+    """Yield the paragraphs, list items, headings and table cells of a page, each on one line and
+    without code blocks.
+    """
     text = re.sub(r"^```.*?^```", "\n", text, flags=re.MULTILINE | re.DOTALL)
     text = re.sub(r"<!--.*?-->", "", text, flags=re.DOTALL)
     paragraph: list[str] = []
@@ -35,7 +37,10 @@ def blocks(text: str) -> Iterator[str]:
 
 
 def sentences(text: str) -> Iterator[str]:
-    """What ends with a full stop, or with its block. A span of code, or a link, counts as it is read."""
+    """Yield the sentences of a text; a sentence ends with a full stop or with its block.
+
+    A code span or a link counts as its visible words.
+    """
     for block in blocks(text):
         plain = re.sub(r"`[^`]+`", "CODE", block)
         plain = re.sub(r"!?\[([^]]*)\]\([^)]*\)", r"\1", plain)
@@ -43,7 +48,7 @@ def sentences(text: str) -> Iterator[str]:
 
 
 def words(sentence: str) -> int:
-    """Signs alone, as in a formula, are no words."""
+    """Return the number of words; lone symbols, as in a formula, do not count."""
     return sum(1 for word in sentence.split() if re.search(r"\w", word))
 
 

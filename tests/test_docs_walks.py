@@ -127,8 +127,10 @@ LEFT_OUT = {
         "metadata_quorum/state/transaction_session.py",
     ),
 }
-"""The files that a walk may enter without a row, by the reason for which they have none. A row may name them as well:
-much of what has nothing to do in one walk is a step of another. A name that ends with a slash is a whole folder."""
+"""Files that a walk may enter without a row, by the reason.
+
+A row may still name them, because they may be a step of another walk. A name that ends with a slash is a whole folder.
+"""
 
 
 @dataclass(frozen=True)
@@ -158,7 +160,9 @@ def rows() -> dict[str, Row]:
 
 @cache
 def table(name: str) -> tuple[Row, ...]:
-    """Return the rows of a request: those of the section whose heading begins with `name`, and those it refers to."""
+    """Return the rows of a request: the rows of the section whose heading begins with `name`, and
+    all referenced rows.
+    """
     text = PAGE.read_text()
     (section,) = re.findall(rf"^### {name}\b.*?(?=^##)", text, re.MULTILINE | re.DOTALL)
     found: list[Row] = []
@@ -182,7 +186,7 @@ def has_reason(file: str) -> bool:
 
 
 def faults(table: tuple[Row, ...], walk: Walk) -> list[str]:
-    """Return what differs between the rows of a request and its walk, and what to change."""
+    """Return the differences between the rows of a request and its walk, each with the necessary change."""
     places = {entry: place for place, entry in enumerate(walk)}
     found = []
     before: Row | None = None
@@ -219,7 +223,7 @@ def faults(table: tuple[Row, ...], walk: Walk) -> list[str]:
 
 @pytest.fixture(scope="module")
 def walked(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Walk]:
-    """The walk of each request."""
+    """Return the walk of each request."""
     return walks(tmp_path_factory.mktemp("walks"), lambda name, walk: not faults(table(name), walk))
 
 

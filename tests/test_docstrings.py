@@ -50,7 +50,7 @@ def test_other_forms_are_found(said: str, found: str | None) -> None:
 
 
 def other_forms(source: str) -> list[str]:
-    """The lines on which docstrings and comments say something in another form, and in which."""
+    """Return the lines where docstrings or comments use another form, each with the name of the form."""
     return [
         f"{line}: {form}"
         for line, text in sorted(_told(source))
@@ -60,7 +60,7 @@ def other_forms(source: str) -> list[str]:
 
 
 def _told(source: str) -> Iterator[tuple[int, str]]:
-    """The docstrings, those of variables among them, and the comments."""
+    """Yield the docstrings, including attribute docstrings, and the comments, each with its line."""
     if not any(pattern.search(source.replace('"""', "   ")) for pattern in OTHER_FORMS.values()):
         return  # To parse, and to find comments, takes much longer: what is wrong stands in the source as it is.
     for node in ast.walk(ast.parse(source)):

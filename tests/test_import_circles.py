@@ -1,6 +1,6 @@
-"""No circle between files, and none between what lies side by side in a folder: files and folders.
+"""Imports form no circle between files, nor between siblings in a folder.
 
-Import-linter orders what it is told of. This looks at everything, imports for types alone among them.
+Import-linter checks only the declared layers. This test reads every import, including imports for types alone.
 """
 
 from __future__ import annotations
@@ -8,10 +8,10 @@ from __future__ import annotations
 from tests.imports import circles, import_graph, modules, packages, siblings
 
 LEFT_BETWEEN_FILES: set[frozenset[str]] = set()
-"""Circles that are still to be opened. Take out what you open; add none."""
+"""Remaining circles between files. Remove resolved circles, and add none."""
 
 LEFT_BETWEEN_SIBLINGS: dict[str, set[frozenset[str]]] = {}
-"""The same between the files and folders of a package."""
+"""Remaining circles between the files and folders of a package."""
 
 
 def test_no_circle_between_files() -> None:

@@ -1,4 +1,4 @@
-"""A host of which one address swallows packets is reached at the next one, and soon (RFC 8305)."""
+"""A client soon tries the next address of a host if one address swallows packets (RFC 8305)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ loops = pytest.mark.parametrize(
 
 @contextmanager
 def black_hole(address: str, port: int) -> Iterator[None]:
-    """Nobody accepts there and the backlog is full: further packets are dropped, as by a firewall."""
+    """Open a listener with a full backlog that accepts no connection, so further packets are
+    dropped as by a firewall.
+    """
     waiting: list[socket.socket] = []
     with closing(socket.socket()) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -58,7 +60,7 @@ def listener() -> Iterator[socket.socket]:
 
 @pytest.fixture
 def resolves(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
-    """Lets NAME have these addresses."""
+    """Let NAME resolve to these addresses."""
     real = socket.getaddrinfo
 
     def to(*addresses: str) -> None:
@@ -73,7 +75,7 @@ def resolves(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
 
 
 def run(loop: Callable[[], asyncio.AbstractEventLoop], main: Coroutine[Any, Any, Any]) -> float:
-    """The seconds that it took."""
+    """Run a coroutine and return the seconds that it took."""
     began = time.monotonic()
     with asyncio.Runner(loop_factory=loop) as runner:
         runner.run(main)
@@ -119,7 +121,6 @@ def test_what_the_last_address_failed_with_is_raised(resolves: Callable[..., Non
 
 
 async def test_families_alternate(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where one of the two leads nowhere, half of the attempts lead somewhere."""
     tried: list[str] = []
 
     def refuses(family: int, *_: object) -> socket.socket:

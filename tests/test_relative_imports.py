@@ -1,4 +1,4 @@
-"""A package imports its own modules relatively: only what another package has is named in full."""
+"""Modules import modules of their own package relatively; only imports from other packages use full names."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from tests.imports import FOLDERS, ROOT, modules, tree
 
 OUTSIDE = "ottla.spark_integration.pyspark_ottla"
-"""Spark finds it as a package of its own, beside `ottla`: from there nothing of `ottla` is relative."""
+"""Module that Spark loads as a top-level package beside `ottla`, so its imports from `ottla` cannot be relative."""
 
 IN_PYTHON = [
     module for module, path in modules().items() if path.suffix == ".py" and not module.startswith(OUTSIDE)
@@ -52,12 +52,12 @@ def test_the_door_is_a_package_too() -> None:
 
 
 def package_of(module: str) -> str:
-    """The folder at the root in which the module stands."""
+    """Return the top-level folder of a module."""
     return modules()[module].relative_to(ROOT).parts[0]
 
 
 def own_in_full(parsed: ast.Module, package: str) -> Iterator[tuple[int, str]]:
-    """What a module of the package imports of it by its full name, and on which line."""
+    """Yield the line and the full name of each import from the module's own package."""
     for node in ast.walk(parsed):
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]

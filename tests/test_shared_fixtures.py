@@ -1,4 +1,4 @@
-"""What a group shares is there for all of it, and gone when other tests run."""
+"""A group's shared fixtures last for the whole group, and are gone when other tests run."""
 
 from __future__ import annotations
 

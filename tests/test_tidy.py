@@ -1,5 +1,5 @@
-"""The house rules, checked: what pyproject says is what stands there, files stay small, everything says what
-it is.
+"""The house rules, checked: pyproject's packages match the folders, files stay small, and modules and classes have
+docstrings.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ FLOORS = (
     "cli",
     "ottla",
 )
-"""Packages outside of ottla, and where they stand: Spark finds data sources in top-level packages called pyspark_..."""
+"""Packages outside of ottla, with their folders. Spark finds data sources in top-level packages called pyspark_..."""
 LINES_MAX = 600
 UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b")
 
 
 @cache
 def sources() -> dict[Path, str]:
-    """The text of every file of the product in Python, by its path from the root."""
+    """Return the text of every Python file of the product, by its path from the root."""
     return {
         path.relative_to(ROOT): path.read_text()
         for floor in FLOORS
@@ -38,12 +38,12 @@ def sources() -> dict[Path, str]:
 
 
 def in_python() -> dict[Path, str]:
-    """The names of the modules of the product in Python, by the paths of their files from the root."""
+    """Return the names of the product's Python modules, by the paths of their files from the root."""
     return {path.relative_to(ROOT): name for name, path in modules().items() if path.suffix == ".py"}
 
 
 def test_every_folder_with_code_is_a_package() -> None:
-    """setup.py finds packages by their `__init__.py`, below the folders that it lists."""
+    """setup.py finds packages by their `__init__.py` below the listed folders."""
     folders = {path.parent for path in sources()}
     assert [folder for folder in sorted(folders) if not (ROOT / folder / "__init__.py").exists()] == []
     listed = re.search(r"^FOLDERS = (\[[^]]+\])", (ROOT / "setup.py").read_text(), re.MULTILINE)

@@ -1,8 +1,7 @@
 """Four requests to a real broker and a real quorum node in this process, and the functions that they enter.
 
-Both nodes are built as `ottla broker` and `ottla quorum` build them. They run on one event loop and meet over loopback.
-A profiler notes each call of the product between the moment in which a request is sent and the one in which its answer
-is complete.
+Both nodes are built as `ottla broker` and `ottla quorum` build them. They run on one event loop and communicate over
+loopback. A profiler notes each call of the product from the moment a request is sent until its answer is complete.
 """
 
 from __future__ import annotations
@@ -34,7 +33,7 @@ from ottla.protocol.wire.schema import Message, Request
 Entry = tuple[str, str]
 """A file by its path from the root, and the qualified name of a function in it."""
 Walk = list[Entry]
-"""The functions that one request entered, in the order in which it entered them first."""
+"""The functions that a request entered, in the order of their first entry."""
 Ask = Callable[[], Awaitable[Walk]]
 
 PRODUCE, FETCH, CREATE, END = "A produced record", "A fetch", "A metadata command", "EndTxn"
@@ -43,13 +42,13 @@ PRODUCT = ("dataplane/", "metadata_quorum/", "network/", "protocol/")
 ROOT = Path(__file__).resolve().parents[1]
 ATTEMPTS = 40
 PAUSE_S = 0.04
-"""A moment for timers that the request before has left."""
+"""Seconds of pause in which leftover timers of the previous request fire."""
 QUIET = {
     "offsets.topic.num.partitions": "1",
     "broker.session.timeout.ms": "60000",
     "broker.heartbeat.interval.ms": "20000",
 }
-"""Settings with which the nodes have little else to do."""
+"""Settings that reduce the background work of the nodes."""
 
 
 class Profiler:
@@ -61,7 +60,7 @@ class Profiler:
 
     @contextmanager
     def on(self) -> Iterator[None]:
-        """Begin a new record, which ends with the block."""
+        """Start a new record, which ends with the block."""
         self._entered = {}
         before = sys.getprofile()
         self._on = True
@@ -74,7 +73,7 @@ class Profiler:
 
     @contextmanager
     def in_new_threads(self) -> Iterator[None]:
-        """Have the threads that are started in the block take part."""
+        """Record threads that start in the block, too."""
         threading.setprofile(self._profiled)
         try:
             yield
@@ -82,7 +81,7 @@ class Profiler:
             threading.setprofile(None)
 
     def walk(self) -> Walk:
-        """The functions of the last record, without modules that were loaded meanwhile."""
+        """Return the functions of the last record, without modules that were loaded meanwhile."""
         return [entry for entry in self._entered if entry[1] != "<module>"]
 
     def _profiled(self, frame: FrameType, event: str, _argument: object) -> None:
@@ -106,7 +105,7 @@ class Peer:
         self._profiler = profiler
 
     async def ask(self, message: Message, version: int) -> Any:
-        """Return the answer."""
+        """Send a request and return the answer."""
         return (await self.walked(message, version))[0]
 
     async def walked(self, message: Message, version: int) -> tuple[Any, Walk]:
@@ -136,7 +135,7 @@ class Requests:
         self._transactional = (-1, -1)
 
     async def prepare(self) -> None:
-        """Have a topic, and the ids of two producers."""
+        """Create a topic, and obtain the ids of two producers."""
         answer = await self._peer.ask(self._create(), CREATE_VERSION)
         self._topic_id = answer.topics[0].topic_id
         self._writer = await self._init(InitProducerIdRequest(transactional_id=None))
@@ -145,7 +144,7 @@ class Requests:
         )
 
     async def produce(self) -> Walk:
-        """A record of an idempotent producer, with `acks=all`."""
+        """Walk a Produce request: one record of an idempotent producer, with `acks=all`."""
         producer_id, epoch = self._writer
         batch = self._batch(producer_id, epoch, self._sequence)
         self._sequence += 1
@@ -154,7 +153,7 @@ class Requests:
         return walk
 
     async def fetch(self) -> Walk:
-        """A fetch in a new session, which finds records and does not wait."""
+        """Walk a Fetch request in a new session that finds records and does not wait."""
         partition = FetchPartition(partition=0, fetch_offset=1, partition_max_bytes=1 << 20)
         message = FetchRequest(
             max_wait_ms=500,
@@ -170,13 +169,13 @@ class Requests:
         return walk
 
     async def create(self) -> Walk:
-        """CreateTopics, for one topic of one partition."""
+        """Walk a CreateTopics request for a topic of one partition."""
         answer, walk = await self._peer.walked(self._create(), CREATE_VERSION)
         _check(answer.topics[0].error_code)
         return walk
 
     async def end(self) -> Walk:
-        """EndTxn, which commits a transaction of one record."""
+        """Walk an EndTxn request that commits a transaction of one record."""
         producer_id, epoch = self._transactional
         batch = self._batch(producer_id, epoch, 0, transactional=True)
         produced = await self._peer.ask(self._produce("walk", batch), PRODUCE_VERSION)

@@ -1,4 +1,4 @@
-"""For any request, messages in which one array is as long as one likes: the worst shapes that a client may send."""
+"""Messages in which one array is arbitrarily long, for any request: the worst shapes that a client may send."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from typing import Any
 from ottla.protocol.wire.schema import Field, Message, Request
 
 Path = tuple[Field, ...]
-"""From the request down to the array that is long; the arrays on the way have one element."""
+"""Fields that lead from the request to the long array. Other arrays on this path have one element."""
 
 
 def requests() -> list[type[Request[Any]]]:
-    """Every request that has arrays in its newest version, of the modules imported so far."""
+    """Return every request class, of the imported modules, whose newest version has arrays."""
     found = {
         cls.schema.api_key: cls for cls in _subclasses(Request) if hasattr(cls, "schema") and cls.api_key >= 0
     }
@@ -20,7 +20,7 @@ def requests() -> list[type[Request[Any]]]:
 
 
 def widest(request_class: type[Request[Any]], version: int, elements: int) -> Iterator[tuple[Path, Message]]:
-    """A request for each array that it has: all elements differ, and name nothing that exists."""
+    """Yield a request for each of its arrays, in which all elements differ and name nothing that exists."""
     for path in _paths(request_class, version):
         yield path, _message(request_class, version, path, elements, 0)
 
