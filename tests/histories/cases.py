@@ -1,4 +1,4 @@
-"""Tables of histories: clean ones, and broken ones by the names of the invariants that find them."""
+"""Tables of histories: clean histories, and broken histories by the names of the invariants that find them."""
 
 from __future__ import annotations
 
@@ -10,17 +10,19 @@ from tests.histories.invariants import HistoryBroken, check_all
 from tests.histories.operations import History, Operation
 
 Case = tuple[str, Sequence[Operation]]
-"""What is peculiar about a history, and what happened."""
+"""The peculiarity of a history, and its operations."""
 
 
 def passes(cases: Iterable[Case]) -> pytest.MarkDecorator:
-    """A test of `operations`, once for each of them."""
+    """Run a test with each case as its `operations`."""
     return pytest.mark.parametrize("operations", [pytest.param(case, id=name) for name, case in cases])
 
 
 def is_found(table: Mapping[str, Iterable[Case]]) -> pytest.MarkDecorator:
-    """A test of `operations` that all of `names` find and no other invariant does, once for each case of the table;
-    its keys are names with blanks between them."""
+    """Run a test with each case of the table as its `operations` and the violated invariants as its `names`.
+
+    The keys of the table are names separated by blanks.
+    """
     return pytest.mark.parametrize(
         ("names", "operations"),
         [
@@ -32,7 +34,7 @@ def is_found(table: Mapping[str, Iterable[Case]]) -> pytest.MarkDecorator:
 
 
 def check_finds(names: set[str], operations: Sequence[Operation]) -> None:
-    """All of these invariants find something in it, and no others."""
+    """Assert that exactly these invariants find a violation."""
     with pytest.raises(HistoryBroken) as caught:
         check_all(History(operations))
     assert set(caught.value.names) == names, caught.value

@@ -1,6 +1,6 @@
-"""What clients of a cluster did and saw: the operations of a history, and how they are kept.
+"""The operations of a history: requests and observations of a cluster's clients, and their storage.
 
-A history is recorded by whoever plays client, in a simulation or against real processes, and judged afterwards by
+A history is recorded by the clients, in a simulation or against real processes, and judged afterwards by
 `tests.histories.invariants`. All times are seconds of one clock for the whole history; nothing here reads a clock.
 
     history = History()
@@ -33,27 +33,27 @@ from .transactions import Transaction as Transaction
 from .transactions import WholeRead as WholeRead
 
 NO_GENERATION: Final = -1
-"""The generation of a commit by nobody's member: an administrator, or a consumer that assigns itself."""
+"""The generation of a commit without a member: by an administrator, or by a consumer that assigns itself."""
 NOTHING_COMMITTED: Final = -1
 
 
 class Reason(StrEnum):
-    """Why a consumer continues at another offset than behind the last record it got."""
+    """The reason for which a consumer continues elsewhere than after the last record it got."""
 
     START = "start"
-    """It began here: assigned, at an offset that it asked for or by its reset policy."""
+    """The session began at a requested offset, or by the reset policy."""
     COMMITTED = "committed"
-    """It began at the committed offset."""
+    """The session began at the committed offset."""
     SEEK = "seek"
-    """Its user told it to."""
+    """The user called `seek`."""
     RESET = "reset"
-    """Its position was out of range: the reset policy chose this one."""
+    """The position was out of range, and the reset policy chose a new one."""
     TRUNCATION = "truncation"
-    """It was told that the log it had read from was truncated (KIP-320)."""
+    """The client learned that the log it had read was truncated (KIP-320)."""
 
 
 class Place(NamedTuple):
-    """A partition, as the key of what is known of it."""
+    """A partition, as a key."""
 
     topic: str
     partition: int
@@ -64,12 +64,12 @@ class Place(NamedTuple):
 
 @dataclass(slots=True)
 class Send:
-    """One record sent to one partition, with all its retries.
+    """A record sent to a partition, with all its retries.
 
-    `producer`: an incarnation; a restarted one has another name. `value`: sent once, unless a copying pipeline repeats
-    itself. `sequence_number`: rises with every record that this producer sends to the partition. `error`: Kafka's
-    name of the last one. `broker`: who answered. `transaction`: the name of the `Transaction` that it is part of.
-    `key`: only where the topic is compacted.
+    `producer`: an incarnation; a restarted producer has another name. `value`: sent once, unless a copying pipeline
+    repeats itself. `sequence_number`: rises with every record that this producer sends to the partition. `error`:
+    Kafka's name of the last error. `broker`: the broker that answered. `transaction`: the name of the `Transaction`
+    that contains the send. `key`: only where the topic is compacted.
     """
 
     actor: str
@@ -98,7 +98,7 @@ class Send:
         broker: int | None = None,
         tried_before: bool = False,
     ) -> None:
-        """Note the answer. An offset below 0 is one that the client was not told."""
+        """Note the answer. An offset below 0 means that the client did not learn it."""
         self.completed_s, self.error, self.broker = at_s, error, broker
         self.outcome = outcome_of(error, self.acks, self.idempotent, tried_before=tried_before)
         self.offset = offset if offset is not None and offset >= 0 else None
@@ -106,10 +106,13 @@ class Send:
 
 @dataclass(slots=True)
 class Poll:
-    """A record that a consumer got. `session`: one assignment of the partition to the consumer; within it offsets rise,
-    and every jump is a Position. `leader_epoch`: of the record's batch, -1 if the client does not tell. `committed`: it
-    reads only what is committed. `transaction`: the name of the one that was begun before it was read, and is ended
-    after that: what it writes may follow from it."""
+    """A record that a consumer got.
+
+    `session`: one assignment of the partition to the consumer; within a session offsets rise, and every jump is a
+    Position. `leader_epoch`: the epoch of the record's batch, -1 if the client does not report it. `committed`: the
+    consumer is read-committed. `transaction`: the name of a transaction that began before this read and ends after it,
+    so its writes may depend on the read.
+    """
 
     actor: str
     session: str
@@ -125,7 +128,7 @@ class Poll:
 
 @dataclass(slots=True)
 class Position:
-    """A consumer continues at `offset` (None: not known yet) for a reason that its user is told."""
+    """A consumer's jump to `offset` (None: not known yet) for a reason that is reported to its user."""
 
     actor: str
     session: str
@@ -138,10 +141,13 @@ class Position:
 
 @dataclass(slots=True)
 class Commit:
-    """An offset committed for a group. `own_epoch`: `generation` is the member's own epoch (KIP-848), not the group's
-    generation; members are then at different epochs at the same time. `retried`: it may have been sent several times,
-    and an attempt that had no answer may come into force later, even again. `transaction`: that which it is part of;
-    then it is asked for and answered when that is ended."""
+    """An offset committed for a group.
+
+    `own_epoch`: `generation` is the member's own epoch (KIP-848), not the group's generation; members then have
+    different epochs at the same time. `retried`: the commit may have been sent several times, and an unanswered attempt
+    may take effect later, even again. `transaction`: the transaction that contains the commit, which is requested and
+    answered with the transaction's end.
+    """
 
     group: str
     member: str
@@ -165,7 +171,10 @@ class Commit:
 
 @dataclass(slots=True)
 class Fetched:
-    """A committed offset as a group was told it; NOTHING_COMMITTED for none. Recorded only when it was answered."""
+    """A committed offset that a group fetched; NOTHING_COMMITTED for none.
+
+    Recorded only when the request was answered.
+    """
 
     group: str
     topic: str
@@ -177,8 +186,10 @@ class Fetched:
 
 @dataclass(slots=True)
 class Owned:
-    """From now on the member takes the partition for its own. `generation`: the group's, or the member's epoch at which
-    it was given the partition."""
+    """A member's start as owner of a partition.
+
+    `generation`: the group's generation, or the member's epoch at which it got the partition.
+    """
 
     group: str
     generation: int
@@ -190,7 +201,7 @@ class Owned:
 
 @dataclass(slots=True)
 class Released:
-    """The member gave the partition back."""
+    """A member's return of a partition."""
 
     group: str
     generation: int
@@ -202,7 +213,10 @@ class Released:
 
 @dataclass(slots=True)
 class Watermark:
-    """What an answer to a fetch said of the ends. `leader_epoch`: that of the request; `broker`: who answered."""
+    """The offsets in an answer to a fetch.
+
+    `leader_epoch`: the epoch in the request; `broker`: the broker that answered.
+    """
 
     observer: str
     topic: str
@@ -216,9 +230,11 @@ class Watermark:
 
 @dataclass(slots=True)
 class FinalRead:
-    """Everything that stands in a partition after all faults are over, read from the earliest offset. `end`: the high
-    watermark that it was to reach, None if unknown. `reached`: where the reader was then, if it tells: behind markers
-    of transactions, too. The last one of a partition is the one that counts."""
+    """All records of a partition after all faults, read from the earliest offset.
+
+    `end`: the high watermark that the reader had to reach, None if unknown. `reached`: the reader's final position, if
+    it reports one; the position may be past transaction markers. The last read of a partition counts.
+    """
 
     topic: str
     partition: int
@@ -231,7 +247,9 @@ class FinalRead:
 
 @dataclass(slots=True)
 class CommittedRead(FinalRead):
-    """The same by a reader of what is committed; `end`: the last stable offset that it was to reach."""
+    """All records of a partition that a read-committed consumer gets; `end`: the last stable offset that it had to
+    reach.
+    """
 
 
 @dataclass(slots=True)
@@ -251,12 +269,14 @@ class Dump:
 
 @dataclass(slots=True)
 class Lossy:
-    """Declares a documented loss: an unclean election, or power lost on all replicas with flushing left to the system.
+    """A declared, documented loss: an unclean election, or a power failure on all replicas when flushing is left to the
+    system.
 
-    Whatever was sent or seen at `from_offset` or above until `until_s` may be gone, or replaced; below it nothing is.
-    `until_s`: when nothing from before the loss can still be on its way; None: the end of the history. `topic` None:
-    every topic; `partition` None: all of the topic. `leader_epoch`: that which begins with it; None: not told.
-    `undecided`: (producer id, first offset) of transactions that have lost their marker, and perhaps no records.
+    Records sent or seen at `from_offset` or above until `until_s` may be gone or replaced; lower offsets are safe.
+    `until_s`: the time after which no message from before the loss can still arrive; None: the end of the history.
+    `topic` None: every topic; `partition` None: all partitions of the topic. `leader_epoch`: the epoch that begins with
+    the loss; None: unknown. `undecided`: (producer id, first offset) of transactions that lost their marker, and
+    perhaps no records.
     """
 
     reason: str
@@ -271,8 +291,11 @@ class Lossy:
 
 @dataclass(slots=True)
 class Deleted:
-    """Somebody asked that what lies below an offset be deleted, or a replica did so by itself: from now on it may be
-    hidden, and be there again with another leader, or after brokers died before they had written that down."""
+    """A request to delete the records below an offset, or such a deletion by a replica itself.
+
+    From now on these records may be hidden. They may also reappear with another leader, or after brokers died before
+    they stored the deletion.
+    """
 
     topic: str
     partition: int
@@ -282,8 +305,10 @@ class Deleted:
 
 @dataclass(slots=True)
 class BegunAnew:
-    """A replica leads that had begun, with nothing, at an offset: whoever wrote only below is unknown to it, as in
-    Kafka."""
+    """A leader that had begun empty at an offset.
+
+    It does not know producers that wrote only below the offset, as in Kafka.
+    """
 
     topic: str
     partition: int
@@ -293,7 +318,7 @@ class BegunAnew:
 
 @dataclass(slots=True)
 class AppendFailed:
-    """The broker's disk refused an append; the log was offline until `until_s` (None: the end of the history)."""
+    """An append that the broker's disk refused; the log was offline until `until_s` (None: the end of the history)."""
 
     broker: int
     topic: str
@@ -304,8 +329,10 @@ class AppendFailed:
 
 @dataclass(slots=True)
 class Probe:
-    """A request made to be refused (a gap in the sequence, an old epoch, a commit of an old generation): the names of
-    the errors that may answer it, and the one that did (None: it was accepted)."""
+    """A request made to be refused (a gap in the sequence, an old epoch, a commit of an old generation).
+
+    It holds the names of the permitted errors, and of the actual error (None: the request was accepted).
+    """
 
     actor: str
     what: str
@@ -316,7 +343,7 @@ class Probe:
 
 @dataclass(slots=True)
 class ProducerIdentity:
-    """The id and epoch that a producer was given; `transactional_id`: for this one, from whoever had it before."""
+    """The id and epoch that a producer was given; `transactional_id`: the id that the producer took over."""
 
     producer: str
     producer_id: int
@@ -327,8 +354,10 @@ class ProducerIdentity:
 
 @dataclass(slots=True)
 class Copied:
-    """Declares that a pipeline has copied one topic into another, value by value; `exactly_once`: none twice.
-    `committed`: it, and whoever reads what it wrote, reads only what is committed."""
+    """Declares that a pipeline has copied a topic into another, value by value; `exactly_once`: without duplicates.
+
+    `committed`: the pipeline and the readers of its output are read-committed.
+    """
 
     source: str
     target: str
@@ -339,7 +368,7 @@ class Copied:
 
 @dataclass(slots=True)
 class Healed:
-    """All faults are over, none follows: from now on the cluster has to serve within `within_s`."""
+    """The end of all faults: from now on the cluster has to serve within `within_s`."""
 
     at_s: float
     within_s: float
@@ -347,7 +376,7 @@ class Healed:
 
 @dataclass(slots=True)
 class Hung:
-    """Something did not end within the time that it has: a call, a consumer on its way to the end, a shutdown."""
+    """An operation that exceeded its time limit: a call, a consumer on its way to the end, or a shutdown."""
 
     actor: str
     what: str
@@ -385,7 +414,7 @@ Operation = (
 
 
 class History:
-    """Operations in the order in which they were added, and the same by kind. Only ever grows."""
+    """Operations in the order of their addition, and grouped by kind. A history only grows."""
 
     def __init__(self, operations: Iterable[Operation] = ()) -> None:
         self.sends: list[Send] = []
@@ -414,7 +443,7 @@ class History:
         self.whole_reads: list[WholeRead] = []
         self.told_versions: list[ToldVersion] = []
         self.consumed: list[Poll | Position] = []
-        """Polls and positions as they followed each other."""
+        """Polls and positions in their common order."""
         self._operations: list[Operation] = []
         self._by_kind: dict[type, list[Any]] = {
             Send: self.sends,
@@ -453,14 +482,16 @@ class History:
         return len(self._operations)
 
     def add(self, operation: Operation) -> None:
-        """Append one. Of one consumer session they must come in the order in which they happened."""
+        """Append an operation. Operations of one consumer session must be added in the order in which they happened."""
         self._operations.append(operation)
         self._by_kind[type(operation)].append(operation)
         if isinstance(operation, Poll | Position):
             self.consumed.append(operation)
 
     def counts(self) -> dict[str, int]:
-        """How many of each kind that occurs, sends and commits by outcome too, for a report."""
+        """Return the number of operations of each kind, and of sends, commits and transactions by outcome, for a
+        report.
+        """
         found = {kind.__name__: len(known) for kind, known in self._by_kind.items() if known}
         ended = (("Send", self.sends), ("Commit", self.commits), ("Transaction", self.transactions))
         for name, known in ended:
@@ -471,14 +502,14 @@ class History:
         return found
 
     def write_to(self, path: Path) -> None:
-        """One JSON object a line, in order."""
+        """Write one JSON object a line, in order."""
         with path.open("w", encoding="ascii") as file:
             for operation in self._operations:
                 file.write(json.dumps(_as_json(operation), separators=(",", ":")) + "\n")
 
     @classmethod
     def read_from(cls, path: Path) -> Self:
-        """What `write_to` wrote. Raises ValueError, naming the line, for anything else."""
+        """Read a file of `write_to`. Raises ValueError, which names the line, for other content."""
         history = cls()
         with path.open(encoding="ascii") as file:
             for number, line in enumerate(file, 1):
@@ -490,13 +521,13 @@ class History:
 
     @classmethod
     def merged(cls, histories: Iterable[History]) -> Self:
-        """One history out of those of several processes that share a clock, by time; each keeps its own order."""
+        """Merge histories of several processes that share a clock, by time; each history keeps its own order."""
         timed = heapq.merge(*map(_ascending, histories), key=lambda entry: entry[0])
         return cls(operation for _, operation in timed)
 
 
 def begun_s(operation: Operation) -> float:
-    """When the operation began, or happened."""
+    """Return the time at which the operation began or happened."""
     if isinstance(operation, Send | Commit | Fetched):
         return operation.invoked_s
     if isinstance(operation, Transaction):
@@ -505,7 +536,7 @@ def begun_s(operation: Operation) -> float:
 
 
 def _ascending(history: History) -> Iterator[tuple[float, Operation]]:
-    """Operations with a time that never falls, so that merging keeps their order."""
+    """Yield operations with a non-decreasing time, so that merging keeps their order."""
     latest = float("-inf")
     for operation in history:
         latest = max(latest, begun_s(operation))

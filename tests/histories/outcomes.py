@@ -1,4 +1,4 @@
-"""How an operation ended, as far as the answer tells."""
+"""Outcomes of operations, derived from their answers."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ ALL_IN_SYNC: Final = -1
 
 
 class Outcome(Enum):
-    """How an operation ended: it was done, it certainly was not, or nobody knows."""
+    """The outcome of an operation: done, certainly not done, or unknown."""
 
     OK = "ok"
     FAIL = "fail"
@@ -35,7 +35,8 @@ REFUSED_FOR_WHAT_IT_IS: Final = frozenset(
         "INVALID_GROUP_ID",
     }
 )
-"""Every attempt of the same request would have been refused so: certainly not done, however often it was tried."""
+"""Errors that every attempt of the same request would get: the operation was certainly not done, however often it was
+sent."""
 REFUSED_THIS_TIME: Final = frozenset(
     {
         "INVALID_TIMESTAMP",
@@ -58,18 +59,20 @@ REFUSED_THIS_TIME: Final = frozenset(
         "TRANSACTION_ABORTABLE",
     }
 )
-"""This attempt was not done. An earlier one, whose answer never came, may have been."""
+"""Errors of an attempt that was not done. An earlier attempt without an answer may have succeeded."""
 
 
 def outcome_of(
     error_name: str | None, acks: int = ALL_IN_SYNC, idempotent: bool = True, *, tried_before: bool = False
 ) -> Outcome:
-    """How an operation ended that was answered with this error (None or "NONE": without one).
+    """Return the outcome of an operation that was answered with this error (None or "NONE": without an error).
 
-    `tried_before`: the same operation may have been sent earlier without an answer, as clients do that retry by
-    themselves. Whatever is not known to come before the append is INFO: KAFKA-13574 (NOT_LEADER_OR_FOLLOWER from a
-    broker that had appended), NOT_ENOUGH_REPLICAS_AFTER_APPEND, timeouts, broken connections, failed disks, and names
-    that no broker sends. With acks=0 there is no answer, and nothing is known.
+    `tried_before`: the same operation may have been sent earlier without an answer, as by clients that retry on their
+    own.
+
+    Every error that may occur after the append gives INFO: KAFKA-13574 (NOT_LEADER_OR_FOLLOWER from a broker that had
+    appended), NOT_ENOUGH_REPLICAS_AFTER_APPEND, timeouts, broken connections, failed disks, and names that no broker
+    sends. With acks=0 there is no answer, so the outcome is unknown.
     """
     if acks == 0:
         return Outcome.INFO

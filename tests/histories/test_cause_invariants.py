@@ -1,4 +1,4 @@
-"""The invariants of what transactions have read pass clean histories, and find the broken ones meant for them."""
+"""The invariants about reads in transactions pass clean histories, and find their broken histories."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ NUMBERS = {"A": 0, "B": 1, "C": 2}
 def ended(
     name: str, asked: float, answered: float, error: str | None = None, *, commits: bool = True
 ) -> Transaction:
-    """Asked to end at one second and answered at another one, where an error tells nobody what became of it."""
+    """Return a transaction with these times of its end's request and answer; after an error its outcome is unknown."""
     transaction = Transaction(name, name, name, NUMBERS[name], 0, 1)
     transaction.ask(asked, commits=commits)
     transaction.finish(answered, error, tried_before=True)
@@ -26,7 +26,7 @@ def ended(
 
 
 def wrote(name: str) -> Send:
-    """One record, to a partition of its own."""
+    """Return a send of one record to the transaction's own partition."""
     number = NUMBERS[name]
     send = Send(name, name, "t", number, name.encode(), -1, True, 0, 1.5, transaction=name)
     send.finish(2, offset=0)
@@ -34,13 +34,13 @@ def wrote(name: str) -> Send:
 
 
 def read(reader: str, writer: str, at: float, *, committed: bool = True) -> Poll:
-    """In a transaction, what another one wrote."""
+    """Return a poll, in a transaction, of another transaction's record."""
     value = writer.encode()
     return Poll(reader, f"{reader} reads", "t", NUMBERS[writer], 0, 1, value, at, committed, reader)
 
 
 def log(name: str, commit_index: int, *, commits: bool = True) -> Dump:
-    """Of the partition to which it wrote, with its marker."""
+    """Return a dump of the partition to which the transaction wrote, with its marker."""
     number = NUMBERS[name]
     return Dump(1, "t", number, 0, 100, [], 100, [Marker(1, number, 0, commits, 1, commit_index)])
 
@@ -49,7 +49,7 @@ RECORDS = (wrote("A"), wrote("B"), wrote("C"))
 A, B, C = ended("A", 3, 4), ended("B", 5, 6), ended("C", 7, 8)
 IN_TURN = (A, B, C, *RECORDS)
 AT_ONCE = (ended("A", 3, 9), ended("B", 3, 9), ended("C", 3, 9), *RECORDS)
-"""Nothing but what they read says who came first."""
+"""Concurrent transactions, whose order only their reads define."""
 UNKNOWN = (ended("A", 3, 9, "TIMED_OUT"), ended("B", 3, 9, "TIMED_OUT"), *RECORDS[:2])
 
 CLEAN: list[Case] = [
@@ -133,7 +133,7 @@ def test_the_message_names_the_circle() -> None:
 
 
 def test_twenty_thousand_transactions_in_a_row_are_judged() -> None:
-    """Each goes back to all before it: nothing may look that way again for every one of them."""
+    """The check takes linear time although each transaction depends on all earlier ones."""
     history, count = History(), 20_000
     for number in range(count):
         name, value = f"T{number}", b"%d" % number

@@ -1,4 +1,4 @@
-"""Histories of topics that are compacted: what compaction may take is not missed, and what it may not take is."""
+"""Histories of compacted topics: records that compaction may remove are not missed, all others are."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.histories.operations import (
 
 
 def sent(number: int, key: bytes | None = b"k", transaction: str | None = None) -> Send:
-    """At the offset of its number."""
+    """Return a send that is acknowledged at the offset of its number."""
     send = Send("a", "p", "t", 0, b"v%d" % number, -1, True, number, 2 + number / 10)
     send.key, send.transaction = key, transaction
     send.finish(2.5 + number / 10, offset=number)
@@ -29,7 +29,7 @@ def sent(number: int, key: bytes | None = b"k", transaction: str | None = None) 
 
 
 def refused(number: int) -> Send:
-    """When it was sent again, long after others were acknowledged behind it."""
+    """Return a send whose repetition is refused, long after later sends were acknowledged."""
     send = sent(number)
     send.finish(6, "OUT_OF_ORDER_SEQUENCE_NUMBER", tried_before=True)
     return send

@@ -1,4 +1,4 @@
-"""Every invariant passes clean histories, and finds the broken ones that are meant for it and no others."""
+"""Every invariant passes clean histories, and finds exactly its broken histories."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def sent(
     broker: int | None = None,
     tried_before: bool = False,
 ) -> Send:
-    """Record `v<number>`, sent at second `number` unless told otherwise, and its answer."""
+    """Return the send of record `v<number>`, by default at second `number`, with its answer."""
     begun = number if at is None else at
     send = Send("a", producer, "t", 0, value or b"v%d" % number, acks, idempotent, number, begun)
     send.finish(begun + takes, error, offset=offset, broker=broker, tried_before=tried_before)
@@ -77,7 +77,7 @@ def at(offset: int | None, reason: Reason, at_s: float = 10, session: str = "s")
 
 
 def final(*values: bytes | None, topic: str = "t", log_start: int = 0, end: int | None = None) -> FinalRead:
-    """What stands at offsets 0, 1, ...; None where nothing does."""
+    """Return a final read with these values at offsets 0, 1, ...; None leaves an offset empty."""
     records = [(offset, value) for offset, value in enumerate(values) if value is not None]
     return FinalRead(topic, 0, records, log_start, end, at_s=100)
 

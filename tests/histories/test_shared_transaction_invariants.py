@@ -1,4 +1,4 @@
-"""The invariants of transactions that many write in pass clean histories, and find the broken ones meant for them."""
+"""The invariants of shared transactions pass clean histories, and find their broken histories."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def owner(
     at: float = 3,
     version: int = 1,
 ) -> Transaction:
-    """Asked to end at that second, and answered one later; `commits` None: never asked."""
+    """Return the owner's part, ended at that second and answered one second later; `commits` None: never ended."""
     transaction = Transaction(name, "job", f"d{epoch}", 7, epoch, 1, app_version=version)
     return _ended(transaction, commits, error, at)
 
@@ -51,7 +51,7 @@ def _ended(transaction: Transaction, commits: bool | None, error: str | None, at
 
 
 def before(name: str, version: int = 1, at: float = 5) -> Transaction:
-    """Told that it was committed before."""
+    """Return the owner's part, answered that its version was committed before."""
     transaction = owner(name, None, version=version)
     transaction.ask(at, commits=True)
     transaction.finish_as_committed_before(at + 1)
@@ -59,7 +59,7 @@ def before(name: str, version: int = 1, at: float = 5) -> Transaction:
 
 
 def sent(number: int, transaction: str, at: float = 2) -> Send:
-    """At the offset of its number."""
+    """Return a send that is acknowledged at the offset of its number."""
     send = Send("a", transaction, "t", 0, b"v%d" % number, -1, True, number, at)
     send.transaction = transaction
     send.finish(at + 0.5, offset=number)
@@ -67,7 +67,7 @@ def sent(number: int, transaction: str, at: float = 2) -> Send:
 
 
 def reads(*committed: int) -> list[Operation]:
-    """In the end 0 to 4 stand there, and these are committed."""
+    """Return final reads of records 0 to 4, of which these are committed."""
     values = [(number, b"v%d" % number) for number in range(5)]
     return [
         FinalRead("t", 0, values, 0, 9, 100, 9),

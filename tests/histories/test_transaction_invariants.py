@@ -1,4 +1,4 @@
-"""The invariants of transactions pass clean histories, and find the broken ones that are meant for them."""
+"""The invariants of transactions pass clean histories, and find exactly their broken histories."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def begun(name: str = "T", epoch: int = 0, at: float = 1) -> Transaction:
 def told(
     commits: bool, error: str | None = None, *, name: str = "T", epoch: int = 0, at: float = 3
 ) -> Transaction:
-    """Asked to end at that second, and answered one later."""
+    """Return a transaction whose end was requested at that second and answered one second later."""
     transaction = begun(name, epoch)
     transaction.ask(at, commits=commits)
     transaction.finish(at + 1, error)
@@ -96,7 +96,7 @@ def end(offset: int, at: float, partition: int = 0) -> StableEnd:
 
 
 def whole(index: int, *numbers: int, at: float = 9) -> WholeRead:
-    """Of number 1 in partition 1, of all others in partition 0."""
+    """Return a whole read with number 1 in partition 1, and all others in partition 0."""
     records = [("t", int(one == 1), 5 if one == 2 else 0, b"v%d" % one) for one in numbers]
     return WholeRead("r", "s", index, records, at)
 
@@ -111,7 +111,7 @@ HIDDEN = (*BOTH, committed({}, 2), committed({}, 2, 1))
 TAKEN_OVER = (ProducerIdentity("p0", 7, 0, 0, "id"), ProducerIdentity("p1", 7, 1, 5, "id"))
 
 BEHIND_ANOTHER = (COMMITTED, sent(0, 6), begun("O", 1), sent(9, 1, transaction="O", epoch=1))
-"""It has written behind one that is open."""
+"""The committed transaction has written after an open one."""
 
 CLEAN: list[Case] = [
     ("committed", [COMMITTED, *TWO, *VISIBLE, polled(0, 0, 3.5), end(2, 5)]),

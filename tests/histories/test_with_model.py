@@ -1,5 +1,6 @@
-"""A model of a partition and its clients, a list and a few lines: right, no invariant complains; with a bug, one
-that is meant for it does.
+"""A model of a partition and its clients, in a few lines.
+
+Without bugs no invariant complains; with a bug a matching invariant does.
 """
 
 from __future__ import annotations
@@ -29,11 +30,11 @@ from tests.histories.operations import (
 
 
 class Bug(Enum):
-    """What the model does wrong once, with the invariants that may say so."""
+    """A bug that the model shows once, with the invariants that may find it."""
 
     NONE = frozenset[str]()
     LOSE = frozenset({"LostWrite", "UnseenAfterHeal"})
-    """An acknowledged record is gone; what comes next takes its place."""
+    """An acknowledged record is gone, and the next record takes its place."""
     OVERWRITE = frozenset({"InconsistentOffset"})
     """A record stands where another had been acknowledged."""
     DUPLICATE = frozenset({"Duplicate"})
@@ -45,7 +46,7 @@ class Bug(Enum):
     APPEND_REFUSED = frozenset({"FailedSendAppears"})
     """A record that is refused is appended all the same."""
     RETRACT = frozenset({"Retraction"})
-    """What a consumer got is taken back."""
+    """A record that a consumer got is taken back."""
     SKIP = frozenset({"SkippedRecord"})
     """A consumer does not get a record."""
     REPEAT = frozenset({"PollsOutOfOrder"})
@@ -57,7 +58,7 @@ class Bug(Enum):
 
 
 class Model:
-    """One partition, producers that wait for nothing, consumers that begin at 0, one committed offset."""
+    """A partition with producers that do not wait, consumers that begin at 0, and one committed offset."""
 
     def __init__(self, bug: Bug, armed_from: int) -> None:
         self.bug, self.armed_from = bug, armed_from
@@ -70,13 +71,13 @@ class Model:
         self.step = 0
 
     def play(self, action: str, actor: int) -> None:
-        """One step of one client."""
+        """Play a single step of a client."""
         self.step += 1
         self.now_s += 1
         getattr(self, action)(actor)
 
     def strikes(self, bug: Bug) -> bool:
-        """Whether the bug happens now; it does so once."""
+        """Return whether the bug happens now; it happens once."""
         if self.bug is not bug or self.step <= self.armed_from:
             return False
         self.bug = Bug.NONE
@@ -160,7 +161,7 @@ class Model:
 
 ACTIONS = ("send", "send_without_answer", "send_in_vain", "poll", "commit", "ask")
 LAST = [("send", 0), ("send_in_vain", 0), *[("poll", 3)] * 50, ("commit", 3), ("ask", 3)]
-"""Gives every bug an occasion: consumer 3, who does nothing before, reads everything."""
+"""Steps that give every bug an occasion: consumer 3, idle before, reads everything."""
 steps = st.lists(st.tuples(st.sampled_from(ACTIONS), st.integers(0, 2)), max_size=40)
 
 

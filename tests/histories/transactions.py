@@ -1,4 +1,4 @@
-"""What clients did and saw of transactions."""
+"""Operations and observations of clients in transactions."""
 
 from __future__ import annotations
 
@@ -8,18 +8,20 @@ from typing import Final, NamedTuple
 from .outcomes import Outcome, outcome_of
 
 COMMITTED_BEFORE: Final = "COMMITTED_BEFORE"
-"""Instead of an error's name: nothing of it counts, as what it carries was committed before."""
+"""Outcome used instead of an error's name: the transaction was dropped, since its application version was committed
+before."""
 
 
 @dataclass(slots=True)
 class Transaction:
-    """One transaction of a producer. What it sent names it: `Send.transaction` is its `name`, which no other one has.
+    """A transaction of a producer. Its sends refer to it by its unique `name` in `Send.transaction`.
 
-    `producer`: an incarnation, as in `Send`. `asked_s`: when its producer first asked for its end, None if it never
-    did; `commits`: what it asked for. One that nobody asked to commit is never committed.
+    `producer`: an incarnation, as in `Send`. `asked_s`: the time at which the producer first requested the end, None if
+    it never did; `commits`: whether it requested a commit. A transaction without a commit request is never committed.
 
-    Where many write in one transaction each writer's part is a Transaction: `owner` names that of who began it and
-    decides, `commits` says whether the writer was chosen. `app_version`: what the owner's commit carries.
+    In a transaction with several writers each writer's part is a Transaction: `owner` names the part of the producer
+    that began it and decides, `commits` says whether the writer was chosen. `app_version`: the version in the owner's
+    commit.
     """
 
     name: str
@@ -37,7 +39,7 @@ class Transaction:
     app_version: int | None = None
 
     def ask(self, at_s: float, *, commits: bool) -> None:
-        """Its producer is about to ask for its end."""
+        """Note that the producer is about to request the end."""
         self.asked_s, self.commits = at_s, commits
 
     def finish(self, at_s: float, error: str | None = None, *, tried_before: bool = False) -> None:
@@ -46,18 +48,19 @@ class Transaction:
         self.outcome = outcome_of(error, tried_before=tried_before)
 
     def finish_as_committed_before(self, at_s: float) -> None:
-        """The answer to the commit was that it was aborted: its application version, or a later one, had been committed
-        before."""
+        """Note that the commit was answered with an abort, because its application version or a later one had been
+        committed before.
+        """
         self.completed_s, self.error, self.outcome = at_s, COMMITTED_BEFORE, Outcome.FAIL
 
     @property
     def whole(self) -> str:
-        """The name of all that counts together: that of its owner's part."""
+        """Name of the whole transaction: the name of its owner's part."""
         return self.name if self.owner is None else self.owner
 
     @property
     def is_committed(self) -> bool | None:
-        """As its producer was told; None: it cannot know."""
+        """Outcome as the producer learned it; None if it cannot know."""
         if not self.commits:
             return False
         return {Outcome.OK: True, Outcome.FAIL: False, Outcome.INFO: None}[self.outcome]
@@ -65,8 +68,9 @@ class Transaction:
 
 @dataclass(slots=True)
 class ToldVersion:
-    """A producer was told, as it began, which application version was the last one to be committed under its
-    transactional id; None: there was none."""
+    """The last committed application version of a transactional id, as reported to a starting producer; None if there
+    was none.
+    """
 
     producer: str
     transactional_id: str
@@ -77,7 +81,7 @@ class ToldVersion:
 
 @dataclass(slots=True)
 class StableEnd:
-    """A reader of what is committed was told that it can read up to `offset`: the last stable offset."""
+    """A last stable offset, reported to a read-committed consumer: it can read up to `offset`."""
 
     observer: str
     topic: str
@@ -90,7 +94,9 @@ class StableEnd:
 @dataclass(slots=True)
 class WholeRead:
     """A whole transaction, as a reader of whole transactions got it: (topic, partition, offset, value) of its records.
-    The partitions that it reads are those of which the session has a Position; it begins at the log starts."""
+
+    Its session has a Position for each partition that it reads, and begins at the log starts.
+    """
 
     actor: str
     session: str
@@ -101,7 +107,7 @@ class WholeRead:
 
 @dataclass(slots=True)
 class Leaderless:
-    """Some broker took a partition for one without a leader. `until_s` None: it still does."""
+    """A time in which some broker considered a partition leaderless. `until_s` None: it still does."""
 
     topic: str
     partition: int
@@ -110,8 +116,11 @@ class Leaderless:
 
 
 class Marker(NamedTuple):
-    """The end of a producer's transaction, as a log has it. `number` and `commit_index` are -1 where it was nobody's
-    decision: after an unclean election, a leader ends what nobody knows of."""
+    """The end of a producer's transaction in a log.
+
+    `number` and `commit_index` are -1 for a marker without a decision: after an unclean election a leader ends
+    transactions that the quorum does not know.
+    """
 
     offset: int
     producer_id: int

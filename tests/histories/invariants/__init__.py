@@ -1,7 +1,7 @@
-"""What a cluster promises, one class per promise, judged on histories of what clients did and saw.
+"""Promises of a cluster, one class each, judged on histories of client operations.
 
-Records are told apart by their values: who records a history sends each value once. All invariants look at a whole
-history at once and take time in proportion to it.
+Records are distinguished by their values, so a recorder of a history sends each value once. All invariants judge a
+whole history at once and take time in proportion to its length.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ __all__ = [
 
 
 def all_invariants() -> list[Invariant]:
-    """One of each."""
+    """Return an instance of every invariant."""
     return [
         LostWrite(),
         UnseenAfterHeal(),
@@ -136,7 +136,7 @@ def all_invariants() -> list[Invariant]:
 
 
 def check_all(history: History) -> None:
-    """Judge a history by all invariants. Raises HistoryBroken with every one that it breaks."""
+    """Judge a history by all invariants. Raises HistoryBroken, which names each violated invariant."""
     facts = Facts(history)
     broken: list[InvariantBroken] = []
     for invariant in all_invariants():

@@ -1,4 +1,4 @@
-"""What an invariant is, and how breaking one is told."""
+"""The base class of invariants, and the errors that report a violation."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ EXAMPLES_MAX = 5
 
 
 class InvariantBroken(AssertionError):
-    """A history that must not be: `name` of the invariant, `message` with the operations that break it."""
+    """A history that violates an invariant: its `name`, and a `message` with the violating operations."""
 
     def __init__(self, name: str, message: str) -> None:
         super().__init__(f"{name}: {message}")
@@ -21,7 +21,7 @@ class InvariantBroken(AssertionError):
 
 
 class HistoryBroken(AssertionError):
-    """All invariants that one history breaks."""
+    """An error that lists all invariants that a history violates."""
 
     def __init__(self, broken: Sequence[InvariantBroken], counts: dict[str, int]) -> None:
         self.broken = tuple(broken)
@@ -31,8 +31,10 @@ class HistoryBroken(AssertionError):
 
 
 class Invariant:
-    """One promise to users; the docstring of each subclass says which. `scenarios`: the situations that threaten it, by
-    their number in the list of scenarios."""
+    """A promise to users, which the docstring of each subclass states.
+
+    `scenarios`: the situations that threaten the promise, by their number in the list of scenarios.
+    """
 
     scenarios: ClassVar[tuple[int, ...]] = ()
 
@@ -41,7 +43,7 @@ class Invariant:
         return type(self).__name__
 
     def violations(self, facts: Facts) -> Iterator[str]:
-        """What breaks it, one text for each finding."""
+        """Yield a text for each violation."""
         raise NotImplementedError
 
     def check(self, history: History) -> None:
@@ -49,7 +51,9 @@ class Invariant:
         self.check_facts(Facts(history))
 
     def check_facts(self, facts: Facts) -> None:
-        """The same, for several invariants that look at one history."""
+        """Raise InvariantBroken if the history of these facts violates the invariant; several invariants can share the
+        facts.
+        """
         found = self.violations(facts)
         examples = list(islice(found, EXAMPLES_MAX))
         if examples:

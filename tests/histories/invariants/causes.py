@@ -1,4 +1,4 @@
-"""Promises about what transactions have read: a cause comes before its effect."""
+"""Promises about reads in transactions: a cause comes before its effect."""
 
 from __future__ import annotations
 
@@ -14,16 +14,17 @@ from .facts import Facts, HighestBefore, ended, polled
 from .whole_transactions import commit_indexes
 
 Causes = dict[str, dict[str, Poll]]
-"""By the name of each transaction those whose records it read, each with the first poll that shows it."""
+"""Transactions whose records a transaction read, each with the first poll that shows the read; by the reader's name."""
 
 
 class CircularReads(Invariant):
-    """What a committed transaction has read was committed before it, and so was all that those had read which wrote it:
-    no transaction is among its own causes (Adya's G1c, of what was written and read), and none is answered before one
-    of its causes was asked to be committed. So what clients conclude from what they read has an order.
+    """A committed transaction has read only records of transactions that were committed before it, and their causes
+    were committed before, too.
 
-    It holds whatever is lost: a loss takes records, but shows nobody as committed what is not. When something was read
-    does not matter, only in which transaction, so it stands beside `UncommittedRead`, which goes by the clock.
+    No transaction is among its own causes (Adya's G1c, of writes and reads). No transaction is answered before the
+    commit of one of its causes was requested. So the conclusions that clients draw from their reads have an order. This
+    holds despite losses: a loss takes records, but never shows an uncommitted record as committed. The time of a read
+    is irrelevant here; only its transaction counts. `UncommittedRead` is the separate invariant that goes by the clock.
     """
 
     scenarios = (11,)
@@ -41,7 +42,10 @@ class CircularReads(Invariant):
         yield from self._asked_too_late(facts, causes, order)
 
     def _asked_too_late(self, facts: Facts, causes: Causes, order: list[str]) -> Iterator[str]:
-        """`order`: causes first."""
+        """Yield the transactions that were answered before the commit of a cause was requested.
+
+        `order`: causes first.
+        """
         # Of each transaction and all that it goes back to the one which was asked for last.
         last: dict[str, Transaction] = {}
         for name in order:
@@ -54,9 +58,12 @@ class CircularReads(Invariant):
 
 
 class EffectBeforeCause(Invariant):
-    """Who reads whole transactions, or the cluster as it was after one of them, sees no effect without its causes:
-    commits were decided in an order in which each comes behind all whose records it had read, and behind all that were
-    answered before it was asked for. Judged on the logs. (Where records were lost there is no order to be found.)"""
+    """A reader of whole transactions, or of the cluster's state after a transaction, sees no effect without its causes.
+
+    Commits are decided in an order in which each commit follows all transactions whose records it had read, and all
+    transactions that were answered before it was requested. Judged on the logs. (Where records were lost no such order
+    exists.)
+    """
 
     scenarios = (11, 34)
 
@@ -89,7 +96,7 @@ class EffectBeforeCause(Invariant):
 
 
 def _causes(facts: Facts) -> Causes:
-    """Of transactions that are committed, as far as anybody knows."""
+    """Return the causes of each transaction that is or may be committed."""
     found: Causes = {}
     for poll in facts.history.polls:
         if poll.transaction is None or not poll.committed:

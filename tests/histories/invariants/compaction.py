@@ -1,4 +1,4 @@
-"""The promise of topics that are compacted to readers of what is committed."""
+"""The promise of compacted topics to read-committed consumers."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from .facts import Facts, Place, named, short
 
 
 class NotTheLastOfItsKey(Invariant):
-    """In a topic that is compacted readers of what is committed find of each key the last value that was committed, or
-    one that came later: compaction takes none of them, and brings none back from before. (Unless it was deleted.)"""
+    """Read-committed consumers of a compacted topic find, for each key, the last committed value or a later value.
+
+    Compaction never removes the last value, and never brings back an older one. (Deleted records are exempt.)
+    """
 
     scenarios = (35,)
 
@@ -30,7 +32,9 @@ class NotTheLastOfItsKey(Invariant):
                     )
 
     def _newest(self, facts: Facts) -> dict[Place, dict[bytes, tuple[int, bytes]]]:
-        """Of each key what is known to be committed and has the highest offset: it was told, or read."""
+        """Return, for each key, the record with the highest offset that is known to be committed, through an answer or
+        a read.
+        """
         found: dict[Place, dict[bytes, tuple[int, bytes]]] = {}
 
         def note(place: Place, key: bytes, offset: int, value: bytes) -> None:

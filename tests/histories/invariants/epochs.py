@@ -1,4 +1,4 @@
-"""The promise of leader epochs: what was committed in one is replaced by losses of later ones only."""
+"""The promise of leader epochs: only losses of later epochs replace records that were committed in an epoch."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from .facts import Facts, Place, polled
 
 
 class RecordReplaced(Invariant):
-    """Where records may be lost, too, an offset in a leader epoch is one record for ever, and two of different epochs
-    are read at one offset only if a loss began an epoch behind the older of them.
+    """An offset in a leader epoch holds one record for ever, even where records may be lost.
 
-    Judged for partitions with losses of which the leader epochs are known; the others must keep everything.
+    Two records of different epochs are read at one offset only if a loss began an epoch after the older of the two
+    epochs. Judged for partitions with losses whose leader epochs are known; other partitions must keep all records.
     """
 
     scenarios = (3, 17)

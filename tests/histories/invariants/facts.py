@@ -1,4 +1,4 @@
-"""What several invariants need of a history, worked out once."""
+"""Facts about a history that several invariants need, computed once."""
 
 from __future__ import annotations
 
@@ -31,17 +31,17 @@ SHOWN_BYTES = 48
 
 
 def named(place: Place) -> str:
-    """`orders-0`."""
+    """Return the name of a partition, like `orders-0`."""
     return f"{place[0]}-{place[1]}"
 
 
 def short(value: bytes) -> str:
-    """A value as it is shown in messages."""
+    """Return a value in the form that messages show."""
     return repr(value) if len(value) <= SHOWN_BYTES else f"{value[:SHOWN_BYTES]!r}..."
 
 
 def told(send: Send) -> str:
-    """A send as it is shown in messages."""
+    """Return a send in the form that messages show."""
     end = "never" if send.completed_s is None else f"{send.completed_s:.6f}"
     return (
         f"{send.producer} sent {short(send.value)} as its number {send.sequence_number} to "
@@ -52,7 +52,7 @@ def told(send: Send) -> str:
 
 
 def polled(poll: Poll) -> str:
-    """A poll as it is shown in messages."""
+    """Return a poll in the form that messages show."""
     return (
         f"{poll.session} got {short(poll.value)} at {poll.topic}-{poll.partition} offset {poll.offset}, leader "
         f"epoch {poll.leader_epoch}, at {poll.at_s:.6f}"
@@ -60,7 +60,7 @@ def polled(poll: Poll) -> str:
 
 
 def ended(transaction: Transaction) -> str:
-    """A transaction as it is shown in messages."""
+    """Return a transaction in the form that messages show."""
     asked = "never" if transaction.asked_s is None else f"{transaction.asked_s:.6f}"
     end = "never" if transaction.completed_s is None else f"{transaction.completed_s:.6f}"
     return (
@@ -71,18 +71,18 @@ def ended(transaction: Transaction) -> str:
 
 
 class Losses:
-    """Which of what was sent and seen a declared loss may have taken."""
+    """The declared losses, and the sends and reads that they may have taken."""
 
     def __init__(self, declared: list[Lossy]) -> None:
         self._declared = declared
         self._by_place: dict[Place, list[Lossy]] = {}
 
     def touch(self, place: Place) -> bool:
-        """Whether any loss is declared that the partition has part in."""
+        """Return whether any declared loss affects the partition."""
         return bool(self._declared and self._of(place))
 
     def excuse(self, place: Place, offset: int | None, at_s: float) -> bool:
-        """Whether what was there at that time may be gone, or be something else; offset None: not known."""
+        """Return whether a record of that time may be gone or replaced; `offset` is None if unknown."""
         if not self._declared:
             return False
         return any(
@@ -91,7 +91,9 @@ class Losses:
         )
 
     def undecided(self, place: Place, producer_id: int, offset: int | None, at_s: float) -> bool:
-        """Whether what this producer wrote there until then may have lost the marker that was told."""
+        """Return whether a loss may have taken the marker of the transaction in which this producer
+        wrote until then.
+        """
         return any(
             number == producer_id and (offset is None or offset >= first) and at_s <= one.at_s
             for one in self._of(place)
@@ -99,12 +101,12 @@ class Losses:
         )
 
     def during(self, place: Place, send: Send) -> bool:
-        """Whether one began while the outcome of a send was not known."""
+        """Return whether a loss began while the outcome of a send was unknown."""
         until_s = float("inf") if send.completed_s is None else send.completed_s
         return any(send.invoked_s <= one.at_s <= until_s for one in self._of(place))
 
     def over_s(self, place: Place) -> float:
-        """When nothing from before any of its losses can still be on its way; minus infinity without one."""
+        """Return the time after which no message from before a loss can still arrive; minus infinity without a loss."""
         ends = (float("inf") if one.until_s is None else one.until_s for one in self._of(place))
         return max(ends, default=float("-inf"))
 
@@ -120,7 +122,7 @@ class Losses:
 
 
 class HighestBefore:
-    """The highest number that was known strictly before a time."""
+    """The highest number that was known strictly before a given time."""
 
     def __init__(self, known: Iterable[tuple[float, float]]) -> None:
         ordered = sorted(known)
@@ -128,13 +130,13 @@ class HighestBefore:
         self._highest = list(accumulate((number for _, number in ordered), max))
 
     def at(self, time: float) -> float:
-        """Minus infinity if nothing was."""
+        """Return the highest number known before `time`, or minus infinity."""
         count = bisect_left(self._times, time)
         return self._highest[count - 1] if count else float("-inf")
 
 
 class Facts:
-    """A history, looked up in the ways that invariants want."""
+    """A history with indexes for the invariants."""
 
     def __init__(self, history: History) -> None:
         self.history = history
@@ -147,7 +149,7 @@ class Facts:
 
     @cached_property
     def acknowledged_offsets(self) -> dict[Place, list[int]]:
-        """The offsets that were acknowledged with acks=all and that no loss excuses, rising."""
+        """The offsets acknowledged with acks=all that no loss excuses, in rising order."""
         found: dict[Place, list[int]] = {}
         for send in self.acknowledged:
             place = (send.topic, send.partition)
@@ -157,7 +159,7 @@ class Facts:
 
     @cached_property
     def deleted_before(self) -> dict[Place, int]:
-        """The highest offset of each partition below which somebody asked to delete."""
+        """The highest offset of each partition below which a client requested deletion."""
         found: dict[Place, int] = {}
         for one in self.history.deleted:
             place = (one.topic, one.partition)
@@ -165,7 +167,9 @@ class Facts:
         return found
 
     def begun_anew_at(self, place: Place, sends: Iterable[Send]) -> int:
-        """The highest offset at which a replica had begun, with nothing, that led before all of these were answered."""
+        """Return the highest start offset of a replica that began empty and led before all these
+        sends were answered.
+        """
         limit_s = max((inf if send.completed_s is None else send.completed_s for send in sends), default=0.0)
         return max(
             (
@@ -177,14 +181,14 @@ class Facts:
         )
 
     def may_be_deleted(self, send: Send) -> bool:
-        """Whether something was deleted in its partition, by retention or because somebody asked."""
+        """Return whether records of the send's partition were deleted, by retention or on request."""
         place = (send.topic, send.partition)
         read = self.final.get(place)
         return place in self.deleted_before or (read is not None and read.log_start > 0)
 
     @cached_property
     def sent(self) -> dict[Place, dict[bytes, list[Send]]]:
-        """Sends of each value."""
+        """Sends by partition and value."""
         found: dict[Place, dict[bytes, list[Send]]] = {}
         for send in self.history.sends:
             found.setdefault((send.topic, send.partition), {}).setdefault(send.value, []).append(send)
@@ -192,7 +196,7 @@ class Facts:
 
     @cached_property
     def sent_to(self) -> dict[Place, list[Send]]:
-        """All sends of a partition."""
+        """Sends by partition."""
         found: dict[Place, list[Send]] = {}
         for send in self.history.sends:
             found.setdefault((send.topic, send.partition), []).append(send)
@@ -209,7 +213,7 @@ class Facts:
 
     @cached_property
     def by_producer(self) -> dict[tuple[str, Place], list[Send]]:
-        """What each producer sent to each partition, in its order."""
+        """Sends of each producer to each partition, in its order."""
         found: dict[tuple[str, Place], list[Send]] = {}
         for send in self.history.sends:
             found.setdefault((send.producer, (send.topic, send.partition)), []).append(send)
@@ -224,7 +228,7 @@ class Facts:
 
     @cached_property
     def final_values(self) -> dict[Place, dict[int, bytes]]:
-        """What stands at each offset in the end."""
+        """Values at each offset at the end."""
         return {place: dict(read.records) for place, read in self.final.items()}
 
     @cached_property
@@ -247,7 +251,7 @@ class Facts:
 
     @cached_property
     def ever_read(self) -> dict[Place, dict[bytes, int]]:
-        """Every value that anyone read, with one offset where."""
+        """Values that any client read, each with an offset where it was read."""
         found: dict[Place, dict[bytes, int]] = {}
         for poll in self.history.polls:
             found.setdefault((poll.topic, poll.partition), {})[poll.value] = poll.offset
@@ -259,17 +263,17 @@ class Facts:
 
     @cached_property
     def highest_read(self) -> dict[Place, int]:
-        """The highest offset that anyone read."""
+        """The highest offset that any client read."""
         return {place: max(values.values(), default=-1) for place, values in self.ever_read.items()}
 
     @cached_property
     def transactions(self) -> dict[str, Transaction]:
-        """By name."""
+        """Transactions by name."""
         return {one.name: one for one in self.history.transactions}
 
     @cached_property
     def wholes(self) -> dict[str, list[Transaction]]:
-        """All parts of each transaction, of its owner and of others, by the name of its owner's."""
+        """All parts of each shared transaction, by the name of the owner's part."""
         found: dict[str, list[Transaction]] = {}
         for one in self.history.transactions:
             found.setdefault(one.whole, []).append(one)
@@ -277,7 +281,7 @@ class Facts:
 
     @cached_property
     def sent_in(self) -> dict[str, list[Send]]:
-        """What was sent in each transaction, by its name."""
+        """Sends of each transaction, by the transaction's name."""
         found: dict[str, list[Send]] = {}
         for send in self.history.sends:
             if send.transaction is not None:
@@ -285,7 +289,9 @@ class Facts:
         return found
 
     def replaced_s(self, transaction: Transaction) -> float | None:
-        """When its transactional id was first given to another producer after the one whose it is."""
+        """Return the time at which another producer first got the transactional id afterwards; None if it never
+        happened.
+        """
         mine = (transaction.producer_id, transaction.producer_epoch)
         return min(
             (
@@ -298,7 +304,7 @@ class Facts:
 
     @cached_property
     def _given(self) -> dict[str, list[ProducerIdentity]]:
-        """To whom each transactional id was given."""
+        """Producers that received each transactional id."""
         found: dict[str, list[ProducerIdentity]] = {}
         for one in self.history.identities:
             if one.transactional_id is not None:
@@ -306,7 +312,7 @@ class Facts:
         return found
 
     def read_in(self, poll: Poll) -> Transaction | None:
-        """The transaction in which what was read was sent, as far as that is certain."""
+        """Return the transaction whose record a poll returned, or None if it is not certain."""
         sends = self.sent.get((poll.topic, poll.partition), {}).get(poll.value, [])
         found = [one for one in sends if one.offset == poll.offset]
         if not found:
@@ -315,8 +321,11 @@ class Facts:
         return None if name is None else self.transactions[name]
 
     def stands(self, send: Send, values: dict[int, bytes], offsets: dict[bytes, list[int]]) -> bool:
-        """Whether it is certainly there, where `values` is what there is and `offsets` where each stands. Pipelines may
-        send a value more than once."""
+        """Return whether the record certainly exists. `values` are the values by offset; `offsets` are the offsets of
+        each value.
+
+        Pipelines may send a value more than once.
+        """
         if send.offset is not None:
             return values.get(send.offset) == send.value
         sends = self.sent[send.topic, send.partition][send.value]
@@ -325,23 +334,23 @@ class Facts:
         return alone and any(offset not in placed for offset in offsets.get(send.value, ()))
 
     def was_read(self, send: Send) -> bool:
-        """Whether somebody has read it for certain, committed or not."""
+        """Return whether a client certainly read the record, committed or not."""
         place = (send.topic, send.partition)
         return len(self.sent[place][send.value]) == 1 and send.value in self.ever_read.get(place, {})
 
     @cached_property
     def committed_final(self) -> dict[Place, dict[int, bytes]]:
-        """What readers of what is committed find at each offset in the end."""
+        """Values that read-committed consumers find at each offset at the end."""
         return {place: dict(read.records) for place, read in self._committed_reads.items()}
 
     @cached_property
     def _committed_reads(self) -> dict[Place, CommittedRead]:
-        """The last such read of each partition."""
+        """The last read-committed final read of each partition."""
         return {(read.topic, read.partition): read for read in self.history.committed_reads}
 
     @cached_property
     def _committed_offsets(self) -> dict[Place, dict[bytes, list[int]]]:
-        """Where each value stands for readers of what is committed."""
+        """Offsets of each value for read-committed consumers."""
         found: dict[Place, dict[bytes, list[int]]] = {}
         for place, values in self.committed_final.items():
             here = found.setdefault(place, {})
@@ -350,19 +359,19 @@ class Facts:
         return found
 
     def stands_committed(self, send: Send) -> bool:
-        """Whether readers of what is committed certainly find it in the end."""
+        """Return whether read-committed consumers certainly find the record at the end."""
         place = (send.topic, send.partition)
         values = self.committed_final.get(place)
         return values is not None and self.stands(send, values, self._committed_offsets[place])
 
     @cached_property
     def committed_sessions(self) -> set[str]:
-        """Consumer sessions that read only what is committed."""
+        """Consumer sessions with read-committed isolation."""
         return {poll.session for poll in self.history.polls if poll.committed}
 
     @cached_property
     def sessions(self) -> dict[tuple[str, Place], list[Poll | Position]]:
-        """What each consumer session got and was told of each partition, in order."""
+        """Polls and position changes of each consumer session in each partition, in order."""
         found: dict[tuple[str, Place], list[Poll | Position]] = {}
         for event in self.history.consumed:
             found.setdefault((event.session, (event.topic, event.partition)), []).append(event)
@@ -381,11 +390,11 @@ class Facts:
         return max([*map(begun_s, self.history), *ends], default=0.0)
 
     def must_be_final(self, send: Send) -> bool:
-        """Whether the final read of its partition, if there is one, has to show an acknowledged send."""
+        """Return whether the final read of the partition, if any, has to show an acknowledged send."""
         return self._must_stay(send) and not self.may_be_compacted(send)
 
     def must_stand_committed(self, send: Send) -> bool:
-        """Whether the final read of what is committed has to show an acknowledged send whose transaction is."""
+        """Return whether the final read-committed read has to show an acknowledged send of a committed transaction."""
         read = self._committed_reads.get((send.topic, send.partition))
         # It comes after the final read of everything: meanwhile more may have been deleted.
         deleted = read is not None and _was_deleted(send, read)
@@ -397,14 +406,18 @@ class Facts:
         )
 
     def may_have_lost_its_commit(self, send: Send) -> bool:
-        """Whether it stood in the log of who was elected uncleanly, and its transaction's marker did not."""
+        """Return whether the record stood in the log of an uncleanly elected leader without its
+        transaction's marker.
+        """
         if send.transaction is None:
             return False
         producer_id = self.transactions[send.transaction].producer_id
         return self.losses.undecided((send.topic, send.partition), producer_id, send.offset, send.invoked_s)
 
     def may_be_compacted(self, send: Send) -> bool:
-        """Whether compaction may have taken a send: a later record of its key is committed, or it perhaps never was."""
+        """Return whether compaction may have removed a send: a later record of its key is committed, or the send may be
+        uncommitted.
+        """
         if send.key is None:
             return False
         transaction = None if send.transaction is None else self.transactions[send.transaction]
@@ -420,7 +433,7 @@ class Facts:
 
     @cached_property
     def last_of_keys(self) -> dict[Place, dict[bytes, tuple[int, bytes]]]:
-        """In compacted topics: the last committed record of each key, as readers find it in the end, and its offset."""
+        """The last committed record of each key in compacted topics, as readers find it at the end, with its offset."""
         found: dict[Place, dict[bytes, tuple[int, bytes]]] = {}
         for place, values in self.committed_final.items():
             for offset, value in sorted(values.items()):
@@ -430,7 +443,7 @@ class Facts:
         return found
 
     def was_taken(self, poll: Poll) -> bool:
-        """Whether compaction may have taken what was read."""
+        """Return whether compaction may have removed the polled record."""
         sends = self.sent.get((poll.topic, poll.partition), {}).get(poll.value, ())
         may_be = self._is_superseded if poll.committed else self.may_be_compacted
         return any(map(may_be, sends))
@@ -445,5 +458,5 @@ class Facts:
 
 
 def _was_deleted(send: Send, read: FinalRead | CommittedRead) -> bool:
-    """Whether a send may be, or is, below where its partition began for who read it to its end."""
+    """Return whether the send may be below the log start that this reader saw."""
     return read.log_start > 0 if send.offset is None else send.offset < read.log_start

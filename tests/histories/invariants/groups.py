@@ -1,4 +1,4 @@
-"""Promises to consumer groups: commits hold, those who were replaced cannot commit, a partition has one owner."""
+"""Promises to consumer groups: commits hold, replaced members cannot commit, a partition has one owner."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ Slot = tuple[str, str, int]
 
 
 class CommittedOffsetWentBack(Invariant):
-    """The committed offset that a group is told is that of the latest commit: what was acknowledged is not undone by a
-    change of coordinator, what was refused never shows, and it goes back only when somebody commits a lower one.
+    """The committed offset that a group fetches is the offset of the latest commit.
 
-    Judged as a register: a commit without an answer may come into force at any time until it is first seen, one that
-    was sent several times at any time.
+    A change of coordinator undoes no acknowledged commit. A refused commit never shows. The offset goes back only when
+    a member commits a lower offset. Judged as a register: a commit without an answer may take effect at any time until
+    it is first seen; a commit that was sent several times may take effect at any time.
     """
 
     scenarios = (36, 37)
@@ -46,7 +46,7 @@ class CommittedOffsetWentBack(Invariant):
             first_seen[told.offset] = min(told.completed_s, first_seen.get(told.offset, inf))
 
         def in_force_s(commit: Commit) -> float:
-            """By when it had come into force."""
+            """Return the latest time at which the commit had taken effect."""
             if commit.outcome is Outcome.OK and commit.completed_s is not None:
                 return commit.completed_s
             alone = len(by_offset[commit.offset]) == 1
@@ -74,10 +74,12 @@ class CommittedOffsetWentBack(Invariant):
 
 
 class ZombieCommit(Invariant):
-    """A member that was replaced cannot move the offsets of its successor: once a generation is in force, a commit of
-    an older one is refused (KIP-848: once another member owns the partition at a later epoch). Of commits in
-    transactions this is not judged: the group's generation counts when they are sent, and they come into force when
-    it is ended."""
+    """A member that was replaced cannot move the offsets of its successor.
+
+    Once a generation is in force, a commit of an older generation is refused (KIP-848: once another member owns the
+    partition at a later epoch). Commits in transactions are exempt: the group's generation is checked when they are
+    sent, and they take effect when the transaction ends.
+    """
 
     scenarios = (37,)
 
@@ -123,7 +125,7 @@ class ZombieCommit(Invariant):
 
 
 class TwoOwners(Invariant):
-    """In one generation a partition is one member's: no two who are in the group work on the same records."""
+    """A partition has one owner in each generation: no two members of the group process the same records."""
 
     scenarios = (38,)
 

@@ -1,4 +1,4 @@
-"""Promises to consumers: offsets rise, nothing is passed over, and nothing that was shown is taken back unsaid."""
+"""Promises to consumers: offsets rise, no record is skipped, and no record is retracted without notice."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ TOLD_BY_BROKERS = (Reason.RESET, Reason.TRUNCATION)
 
 
 class PollsOutOfOrder(Invariant):
-    """Between two jumps that its user is told of, a consumer gets rising offsets, from where it was told to begin.
+    """A consumer gets rising offsets from its start position, and between two jumps that its user is notified of.
 
-    Where somebody asked to delete what it was to get next, its position may have been out of range, and it began anew
-    where the log did: lower, if a leader came that had not heard of the deletion.
+    If a client requested deletion of the consumer's next records, its position may have been out of range, and the
+    consumer restarted at the log start. The new position may be lower if the new leader did not know of the deletion.
     """
 
     scenarios = (7,)
@@ -35,12 +35,11 @@ class PollsOutOfOrder(Invariant):
 
 
 class SkippedRecord(Invariant):
-    """A consumer gets every record between where it began and where it is: offsets that it does not get hold none. That
-    a broker calls its position out of range is no excuse as long as the log still has what it missed, unless somebody
-    asked to delete that.
+    """A consumer gets every record between its start and its position: skipped offsets hold no record.
 
-    What there is, the final read says; where there is none, acknowledgements do. To who reads only what is committed,
-    the final read of such a reader says it.
+    A broker's OFFSET_OUT_OF_RANGE is no excuse while the log still has the skipped records, unless a client requested
+    their deletion. The final read shows which records exist; without a final read the acknowledgements do. For
+    read-committed consumers the final read of such a consumer decides.
     """
 
     scenarios = (7, 14, 17)
@@ -85,8 +84,10 @@ class SkippedRecord(Invariant):
 
 
 class Retraction(Invariant):
-    """What a consumer got stays in the log, and a high watermark that was told is kept: nobody acts on a record that
-    is taken back later, nor is told so unless a loss is declared. (Compaction may take it.)"""
+    """A record that a consumer got stays in the log, and a reported high watermark is kept.
+
+    No client acts on a record that is retracted later, unless a loss is declared. (Compaction may remove records.)
+    """
 
     scenarios = (14, 15, 16, 21)
 
@@ -136,8 +137,9 @@ class Retraction(Invariant):
 
 
 class TruncationNotReported(Invariant):
-    """A consumer that got records which a declared loss took is told so before it gets what came in their place
-    (KIP-320)."""
+    """A consumer whose records were taken by a declared loss is notified before it gets their
+    replacements (KIP-320).
+    """
 
     scenarios = (17,)
 

@@ -1,4 +1,4 @@
-"""Promises about records: what is acknowledged stays, once, where it was said to be, in order."""
+"""Promises about records: an acknowledged record stays, once, at its acknowledged offset, in order."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ PRODUCER_EPOCH_MAX = 32767
 
 
 def _passed_over(facts: Facts, send: Send) -> bool:
-    """Nobody ever read it, though somebody read its offset or beyond."""
+    """Return whether no client read the record, although a client read its offset or a higher one."""
     place = (send.topic, send.partition)
     return (
         send.offset is not None
@@ -23,10 +23,11 @@ def _passed_over(facts: Facts, send: Send) -> bool:
 
 
 class LostWrite(Invariant):
-    """A record acknowledged with acks=all is there for readers: nobody reads past it without anybody ever getting it.
+    """A record acknowledged with acks=all is there for readers: no client reads past the record without anyone ever
+    getting it.
 
-    Whatever leader acknowledged it (a zombie too), whichever replicas fell or lost their page cache: only a declared
-    loss excuses.
+    This holds for every acknowledging leader (also a zombie), and for any replicas that died or lost their page cache.
+    Only a declared loss is an excuse.
     """
 
     scenarios = (1, 13, 15, 16, 18, 19, 20, 21, 22, 23)
@@ -39,8 +40,9 @@ class LostWrite(Invariant):
 
 
 class UnseenAfterHeal(Invariant):
-    """When all faults are over, reading from the earliest offset shows every record that was acknowledged with
-    acks=all, whether or not somebody read it before."""
+    """A read from the earliest offset after all faults shows every record that was acknowledged with acks=all, even if
+    no client read it before.
+    """
 
     scenarios = (2, 15, 21, 22)
 
@@ -54,7 +56,7 @@ class UnseenAfterHeal(Invariant):
 
 
 class InconsistentOffset(Invariant):
-    """An offset is one record for ever: everybody who names it, in an acknowledgement or a read, means the same one."""
+    """An offset holds one record for ever: all acknowledgements and reads of an offset name the same record."""
 
     scenarios = (3, 13, 14, 15, 16)
 
@@ -86,8 +88,9 @@ class InconsistentOffset(Invariant):
 
 
 class AcknowledgedElsewhere(Invariant):
-    """The offset in an acknowledgement with acks=all is where the record stands, also when it answers a retry that
-    another leader had appended the first time."""
+    """The offset in an acknowledgement with acks=all is the record's offset, even if the acknowledgement answers a
+    retry and another leader appended the first attempt.
+    """
 
     scenarios = (27,)
 
@@ -105,9 +108,11 @@ class AcknowledgedElsewhere(Invariant):
 
 
 class Duplicate(Invariant):
-    """An idempotent producer's record stands once in its partition, however often it had to be sent. (Where it was
-    deleted and a replica led that had begun anew behind it, before its producer had an answer, it may be there once
-    more; so it may where leaders were elected meanwhile who did not know it, and then one who did.)"""
+    """A record of an idempotent producer stands once in its partition, however often it was sent.
+
+    Exceptions: the record was deleted, and a replica that had begun empty after it led before its producer had an
+    answer. Or leaders that did not know the record were elected meanwhile, and then a leader that did.
+    """
 
     scenarios = (5, 27)
 
@@ -128,9 +133,11 @@ class Duplicate(Invariant):
 
 
 class SendsOutOfOrder(Invariant):
-    """What one producer sends to one partition stands there in its order, and acknowledged offsets rise: for an
-    idempotent producer whatever is on its way together, for others when one waited for the answer to the other. What
-    an idempotent producer had to send under another number may stand there again, and later."""
+    """Records of a producer stand in its order in each partition, and acknowledged offsets rise.
+
+    For an idempotent producer this covers all requests in flight; for others only a send that waited for the answer to
+    the previous one. A record that an idempotent producer sent with a new sequence number may appear twice, and later.
+    """
 
     scenarios = (6,)
 
@@ -193,8 +200,9 @@ def _offset(send: Send) -> int:
 
 
 class FailedSendAppears(Invariant):
-    """A record that was refused (NOT_ENOUGH_REPLICAS, too large, a gap in its sequence) is never seen: the producer may
-    send it again without standing twice."""
+    """A refused record (NOT_ENOUGH_REPLICAS, too large, a gap in its sequence) is never seen, so the producer may send
+    it again without a duplicate.
+    """
 
     scenarios = (24, 25, 26)
 
@@ -208,8 +216,10 @@ class FailedSendAppears(Invariant):
 
 
 class OnlyWhatWasSent(Invariant):
-    """Readers get records that somebody sent to this partition, unchanged. Judged for topics that the history knows
-    senders of."""
+    """Readers get only records that a client sent to this partition, unchanged.
+
+    Judged for topics with recorded sends.
+    """
 
     scenarios = (3, 23)
 
@@ -224,7 +234,7 @@ class OnlyWhatWasSent(Invariant):
 
 
 class AcknowledgedAfterFailedAppend(Invariant):
-    """A broker whose disk refused an append acknowledges nothing for that partition until its log is back."""
+    """A broker whose disk refused an append acknowledges no records of that partition until its log is online again."""
 
     scenarios = (24,)
 
@@ -245,16 +255,22 @@ class AcknowledgedAfterFailedAppend(Invariant):
 
 
 def _says_out_of_order(send: Send) -> bool:
-    """In a transaction UNKNOWN_PRODUCER_ID says that the cluster has aborted it, as after its timeout."""
+    """Return whether the error reports a sequence out of order.
+
+    In a transaction UNKNOWN_PRODUCER_ID means that the cluster has aborted it, e.g. after its timeout.
+    """
     return send.error in SEQUENCE_ERRORS and not (
         send.transaction is not None and send.error == "UNKNOWN_PRODUCER_ID"
     )
 
 
 class SequenceRefusedWithoutReason(Invariant):
-    """An idempotent producer of which every earlier record was acknowledged is not told that its sequence is out of
-    order, whatever retention or a change of leader did to what brokers know of it (KIP-360). Where records were lost
-    it is, once; and where the one it asks about was deleted or compacted away, and a later one of its own was not."""
+    """An idempotent producer with all earlier records acknowledged never gets an out-of-order error, despite retention
+    and changes of leader (KIP-360).
+
+    Exceptions: once where records were lost; and where the preceding record was deleted or compacted away while a later
+    record of this producer remains.
+    """
 
     scenarios = (28, 29)
 
@@ -275,7 +291,7 @@ class SequenceRefusedWithoutReason(Invariant):
                     break
 
     def _again(self, sends: list[Send], over_s: float) -> Iterator[str]:
-        """Where records were lost a producer is refused so, and begins anew."""
+        """Yield repeated refusals: after a loss a producer is refused once, and then starts over."""
         refused_s = float("inf")
         for send in sends:
             if not _says_out_of_order(send) or send.invoked_s <= over_s or send.completed_s is None:
@@ -286,13 +302,16 @@ class SequenceRefusedWithoutReason(Invariant):
 
 
 def _was_followed(send: Send, later: list[Send]) -> bool:
-    """Whether a later one was on its way before the outcome of this one was known."""
+    """Return whether a later record was in flight before the outcome of this one was known."""
     return any(send.completed_s is None or one.invoked_s < send.completed_s for one in later)
 
 
 class ProducerIdentityShared(Invariant):
-    """A producer id and epoch belong to one producer; epochs of an id rise, and never pass 32767: the next one is a
-    new id. Two producers of one identity would be each other's duplicates."""
+    """A producer id and epoch belong to one producer. Epochs of an id rise and never pass 32767; the next one is a new
+    id.
+
+    Two producers of one identity would be each other's duplicates.
+    """
 
     scenarios = (29,)
 
@@ -307,7 +326,7 @@ class ProducerIdentityShared(Invariant):
             if not 0 <= one.producer_epoch <= PRODUCER_EPOCH_MAX:
                 yield f"{one.producer} was given id {one.producer_id} with epoch {one.producer_epoch}"
             if one.transactional_id is not None:
-                continue  # The answer to whoever was replaced may be the later one.
+                continue  # The answer to the replaced producer may arrive later.
             if one.producer_epoch < epochs.setdefault(one.producer_id, one.producer_epoch):
                 yield f"{one.producer} was given {identity} after epoch {epochs[one.producer_id]}"
             epochs[one.producer_id] = max(epochs[one.producer_id], one.producer_epoch)

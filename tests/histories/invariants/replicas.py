@@ -1,4 +1,4 @@
-"""Promises of the replicas: they hold the same bytes, and what one has called committed stays so."""
+"""Promises of the replicas: they hold the same bytes, and committed records stay committed."""
 
 from __future__ import annotations
 
@@ -10,8 +10,9 @@ from .facts import Facts, Place, named
 
 
 class ReplicaDivergence(Invariant):
-    """Below the lowest high watermark all replicas of a partition are equal: whichever leads, readers get the same. (Of
-    a topic that is compacted each has dropped as much as it has come to.)"""
+    """All replicas of a partition are equal below the lowest high watermark, so every leader gives readers the same
+    records. (Replicas of a compacted topic may have dropped different records.)
+    """
 
     scenarios = (4, 15, 16, 18, 20, 23)
 
@@ -44,8 +45,9 @@ class ReplicaDivergence(Invariant):
 
 
 class HighWatermarkWentBack(Invariant):
-    """Within a leader epoch a broker never takes back to one reader how far the log is committed, nor where it starts,
-    and it starts no later than that. Answers without a leader epoch are not judged."""
+    """A broker never lowers the high watermark or the log start offset that it reported to a reader within a leader
+    epoch, and the log start never exceeds the high watermark. Answers without a leader epoch are not judged.
+    """
 
     scenarios = (14, 15, 19)
 

@@ -1,4 +1,4 @@
-"""Promises about the whole: wrong requests are refused, pipelines copy, and after faults everything goes on."""
+"""Promises about the whole cluster: wrong requests are refused, pipelines copy, and service resumes after faults."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ REFUSED_IN_TRANSACTIONS = frozenset(
         "UNKNOWN_PRODUCER_ID",
     }
 )
-"""What is sent in a transaction that is over, or by somebody who was replaced."""
+"""Errors for sends in a transaction that is over, or from a replaced producer."""
 
 
 class WrongAnswer(Invariant):
-    """A request that must be refused is, with an error that tells the client what to do."""
+    """A request that must be refused is refused, with an error that tells the client how to react."""
 
     scenarios = (17, 19, 20, 25, 29, 37)
 
@@ -39,8 +39,10 @@ class WrongAnswer(Invariant):
 
 
 class CopyDiffers(Invariant):
-    """A pipeline that reads one topic and writes what it read to another leaves the same records there: exactly those,
-    each as often, or, at least once, all of them and no others."""
+    """A pipeline that copies one topic into another leaves the same records there.
+
+    Exactly once: each record equally often. At least once: all of the records and no others.
+    """
 
     scenarios = (39,)
 
@@ -65,7 +67,7 @@ class CopyDiffers(Invariant):
                     yield f"{copied.target}, copied from {copied.source}, {what} {values.total()} records: {some}"
 
     def _deleted(self, facts: Facts, topic: str) -> Counter[bytes]:
-        """What stood there once, below where the log starts now."""
+        """Return the values that stood below the current log start."""
         starts = {place: read.log_start for place, read in facts.final.items() if place[0] == topic}
         known: list[Send | Poll] = [*facts.history.sends, *facts.history.polls]
         there = {
@@ -83,10 +85,11 @@ class CopyDiffers(Invariant):
 
 
 class NotServing(Invariant):
-    """When faults are over the cluster serves again within the time that is stated: every partition takes records, what
-    was waiting is answered, consumers reach the end. And nothing ever hangs past its own timeout.
+    """The cluster serves again within the stated time after all faults.
 
-    A send may still fail within that time, if a later one to the partition is served."""
+    Every partition takes records, waiting requests are answered, and consumers reach the end. No call ever hangs past
+    its own timeout. A send may still fail within that time if a later send to the partition succeeds.
+    """
 
     scenarios = (40,)
 

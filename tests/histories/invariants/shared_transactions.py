@@ -1,4 +1,4 @@
-"""Promises about transactions that many write in, and about the application versions that commits carry."""
+"""Promises about transactions with several writers, and about the application versions that commits carry."""
 
 from __future__ import annotations
 
@@ -10,13 +10,16 @@ from .base import Invariant
 from .facts import Facts, HighestBefore, ended, told
 
 Version = tuple[str, int]
-"""Of a transactional id."""
+"""A transactional id, and an application version."""
 
 
 class VersionNotOnce(Invariant):
-    """What is done under an application version counts once: of all attempts at it one, with all that the writers wrote
-    whom its owner had chosen. So it is whoever died meanwhile and however often it was done again; who is told that it
-    was committed before finds it. (What was deleted or lost is missing.)"""
+    """Work under an application version takes effect once: one of all its attempts, with the records of all writers
+    that the owner had chosen.
+
+    This holds whichever processes died meanwhile, and however often the work was repeated. An owner that is answered
+    "committed before" finds these records. (Deleted and lost records are exempt.)
+    """
 
     scenarios = (10, 30, 33, 34)
 
@@ -69,8 +72,11 @@ class VersionNotOnce(Invariant):
 
 
 class VersionWentBack(Invariant):
-    """The last application version that a producer is told as it begins is that of the last commit that had one: none
-    below what was told or committed before it asked, and none that nobody has asked to commit."""
+    """A producer that starts gets the application version of the last commit with a version.
+
+    The version is never below one that was reported or committed before the producer asked, and never one whose commit
+    was not requested.
+    """
 
     scenarios = (30, 33)
 
@@ -98,8 +104,9 @@ class VersionWentBack(Invariant):
 
 
 class WriterOutlivesItsOwner(Invariant):
-    """Once a transactional id was given to another producer, nothing is written that others send from then on in the
-    transactions of the one before it."""
+    """Once another producer gets a transactional id, later sends of other writers in the previous producer's
+    transactions are not written.
+    """
 
     scenarios = (30, 31)
 
@@ -118,7 +125,7 @@ class WriterOutlivesItsOwner(Invariant):
 
 
 def _attempts(facts: Facts) -> dict[Version, list[Transaction]]:
-    """The owners' parts of all attempts at each version."""
+    """Return the owners' parts of all attempts at each version."""
     found: dict[Version, list[Transaction]] = {}
     for one in facts.history.transactions:
         if one.app_version is not None and one.owner is None:
@@ -127,7 +134,7 @@ def _attempts(facts: Facts) -> dict[Version, list[Transaction]]:
 
 
 def _known(facts: Facts, attempts: dict[Version, list[Transaction]]) -> dict[Version, str]:
-    """The versions of which somebody was told that they are committed, and by what."""
+    """Return the versions that were reported as committed, each with the report."""
     found: dict[Version, str] = {}
     for version, owners in attempts.items():
         for owner in owners:

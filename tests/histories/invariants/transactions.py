@@ -1,4 +1,4 @@
-"""Promises about transactions: all of it or nothing, for everybody alike, and nothing of who was replaced."""
+"""Promises about transactions: atomic, equal for all readers, and closed to replaced producers."""
 
 from __future__ import annotations
 
@@ -16,11 +16,13 @@ def _place(one: Send | Poll | CommittedRead) -> Place:
 
 
 class TornTransaction(Invariant):
-    """A committed transaction is there whole for readers of what is committed, in every partition that it wrote to: all
-    records that were acknowledged, and once the commit was told, every record that its producer had sent before without
-    being told that it failed. Of an aborted one nothing is. Where its producer was not told which, it is one of
-    both all the same; and whatever one reader got of it, all get. (What an unclean election took is missing, or
-    whose marker it took.)"""
+    """Read-committed consumers see a committed transaction whole, in every partition that it wrote to, and see no
+    record of an aborted transaction.
+
+    Whole means all acknowledged records and, once the commit was answered, every record that its producer had sent
+    before without an error. If the producer did not learn the outcome, the transaction still has a single outcome, and
+    all readers see the same. (Records or markers that an unclean election took are exempt.)
+    """
 
     scenarios = (8, 10, 33, 34)
 
@@ -50,7 +52,7 @@ class TornTransaction(Invariant):
                 yield f"{ended(transaction)}; {told(missing[0])} is not to be found, but {witness}"
 
     def _seen(self, facts: Facts) -> dict[str, Poll]:
-        """A transaction of which somebody has read something who reads only what is committed."""
+        """Return the transactions of which a read-committed consumer has read a record, by name."""
         found: dict[str, Poll] = {}
         for poll in facts.history.polls:
             transaction = facts.read_in(poll) if poll.committed else None
@@ -60,7 +62,7 @@ class TornTransaction(Invariant):
 
 
 def _belongs(send: Send, transaction: Transaction) -> bool:
-    """Whether a record has to be there if its transaction is committed."""
+    """Return whether the record must exist if its transaction is committed."""
     if send.outcome is Outcome.OK:
         return True
     told = (
@@ -70,8 +72,11 @@ def _belongs(send: Send, transaction: Transaction) -> bool:
 
 
 class UncommittedRead(Invariant):
-    """Who reads only what is committed gets nothing of a transaction before its producer asked to commit it, and
-    nothing of one that was aborted, or that nobody asked to commit: it timed out, or its producer was replaced."""
+    """A read-committed consumer gets no record of a transaction before its producer requested the commit.
+
+    It never gets a record of an aborted transaction, nor of a transaction without a commit request, which timed out or
+    whose producer was replaced.
+    """
 
     scenarios = (8, 9, 12, 32)
 
@@ -89,9 +94,11 @@ class UncommittedRead(Invariant):
 
 
 class CommitNotVisible(Invariant):
-    """Who begins to read after the end of a transaction was answered gets beyond it: the last stable offset of every
-    partition is behind all of it, unless another transaction that began before is still open there. (A partition that
-    had no leader when that was answered follows once it has one.)"""
+    """A consumer that starts after a transaction's end was answered reads past it.
+
+    The last stable offset of every partition is beyond the whole transaction, unless an earlier transaction is still
+    open there. (A partition without a leader at that time follows once it has a leader.)
+    """
 
     scenarios = (9, 12)
 
@@ -118,7 +125,7 @@ class CommitNotVisible(Invariant):
                     yield f"{end}; {ended(transaction)}; {told(send)}"
 
     def _had_no_leader(self, facts: Facts, place: Place, transaction: Transaction) -> bool:
-        """When its end was answered: then its marker follows."""
+        """Return whether the partition had no leader when the end was answered; its marker follows later then."""
         assert transaction.asked_s is not None
         assert transaction.completed_s is not None
         return any(
@@ -129,8 +136,11 @@ class CommitNotVisible(Invariant):
         )
 
     def _another_is_open(self, facts: Facts, end: StableEnd) -> bool:
-        """Whether one may begin where readers were told to stop; or before, if that may be where the log starts since
-        records were deleted: it starts where they end, or at a segment before that, if power failed then."""
+        """Return whether another transaction may begin at or before the last stable offset.
+
+        It may begin before that offset if the offset may be the log start after a deletion. The log then starts at the
+        end of the deleted records, or at an earlier segment if power failed.
+        """
         place = (end.topic, end.partition)
         is_start = any(
             (one.topic, one.partition) == place and one.before_offset >= end.offset
@@ -149,8 +159,10 @@ class CommitNotVisible(Invariant):
 
 
 class HangingTransaction(Invariant):
-    """When faults are over and the timeouts of transactions, too, readers of what is committed reach the end of every
-    partition: no transaction stays open, whoever was killed, replaced or delayed in the middle of it."""
+    """Read-committed consumers reach the end of every partition after all faults and transaction timeouts.
+
+    No transaction stays open, even if a process was killed, replaced or delayed during it.
+    """
 
     scenarios = (12, 32, 33)
 
@@ -169,8 +181,9 @@ class HangingTransaction(Invariant):
 
 
 class ReplacedProducerWrites(Invariant):
-    """Once a producer has been given a transactional id, nothing that the one before it sends from then on is written,
-    and no commit that it asks for from then on is done."""
+    """Once a new producer has a transactional id, later sends of the previous producer are not written, and its later
+    commits are not done.
+    """
 
     scenarios = (30, 31)
 
@@ -189,8 +202,9 @@ class ReplacedProducerWrites(Invariant):
 
 
 class WrittenAfterTheEnd(Invariant):
-    """What a producer sends in a transaction after it was told that it is over, or after it timed out and the producer
-    was told so, is not written: it would hang, or be part of the next one."""
+    """A record that a producer sends in a transaction after it learned of the transaction's end or timeout is not
+    written. The record would hang, or become part of the next transaction.
+    """
 
     scenarios = (32,)
 
@@ -206,10 +220,13 @@ class WrittenAfterTheEnd(Invariant):
 
 
 class MarkersContradict(Invariant):
-    """A transaction has one outcome: the markers in all partitions say the same, one for each producer, and what its
-    producer was told. They stand in the order in which transactions were decided, in every partition, so that the
-    cluster can be read as it was after any of them. Judged on the logs, below their high watermarks. (Of a topic that
-    is compacted those go in the end of which nothing is left.)"""
+    """A transaction has one outcome: its markers agree in all partitions, one for each producer, and agree with the
+    producer's answer.
+
+    In every partition the markers stand in the order in which transactions were decided, so that the cluster can be
+    read as of any transaction. Judged on the logs, below their high watermarks. (A compacted topic eventually drops
+    markers of transactions without remaining records.)
+    """
 
     scenarios = (33, 34)
 
@@ -267,7 +284,7 @@ class MarkersContradict(Invariant):
 
 
 class CommittedRetraction(Invariant):
-    """What was read as committed stays so: nobody finds later that it is not."""
+    """A record that was read as committed stays committed for all later readers."""
 
     scenarios = (8, 12, 34)
 

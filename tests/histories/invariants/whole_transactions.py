@@ -12,9 +12,12 @@ from .facts import Facts, Place, ended, told
 
 
 class NotWhole(Invariant):
-    """A reader of whole transactions gets each committed one that has records where it reads, once, whole, in the order
-    in which the cluster decided, none before somebody asked to commit it: with all writers that were chosen, and no
-    other. (What was deleted is missing.)"""
+    """A reader of whole transactions gets each committed transaction with records in its partitions once, whole, in the
+    order of the cluster's decisions.
+
+    The reader gets none before its commit was requested, and gets the records of exactly the chosen writers. (Deleted
+    records are exempt.)
+    """
 
     scenarios = (10, 12, 34)
 
@@ -84,7 +87,7 @@ class NotWhole(Invariant):
 
 
 def commit_indexes(facts: Facts) -> dict[str, int]:
-    """Of the transactions that some log has as committed, by name."""
+    """Return the commit index of each transaction that a log shows as committed, by name."""
     markers: dict[tuple[Place, int], dict[int, Marker]] = {}
     for dump in facts.history.dumps:
         for one in dump.markers:
@@ -115,7 +118,7 @@ def _sent_in(facts: Facts, place: Place, offset: int, value: bytes) -> Iterator[
 
 
 def _stays(facts: Facts, send: Send) -> bool:
-    """Whether it has to be there for who reads its partition."""
+    """Return whether a reader of its partition must find the record."""
     place = (send.topic, send.partition)
     return (
         send.outcome is Outcome.OK
