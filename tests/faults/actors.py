@@ -1,7 +1,6 @@
-"""Who works on a topic while processes break: producers, readers and group members, each in a thread of its own, with
-what it did and saw.
+"""Clients that work on a topic while processes break: producers, readers and group members.
 
-All clients are confluent-kafka.
+Each is a thread that records its operations and observations. All clients are confluent-kafka.
 """
 
 from __future__ import annotations
@@ -43,7 +42,7 @@ from tests.histories.operations import (
 from tests.integration.history import OUTLIVES_ALL_BROKERS
 
 SETTLE_S = 90.0
-"""Within this time after the cluster is whole every send has its outcome and every consumer is at the end."""
+"""Seconds after the cluster is whole within which every send has its outcome and every consumer reaches the end."""
 QUEUED_MAX = 1_000
 CLIENT = OUTLIVES_ALL_BROKERS | {
     "log_level": 0,
@@ -74,46 +73,46 @@ TRANSIENT = {
     KafkaError.NOT_COORDINATOR,
     KafkaError.REQUEST_TIMED_OUT,
 }
-"""Errors of connections and coordinators, which end by themselves."""
+"""Errors of connections and coordinators, which end without intervention."""
 PACKED_METADATA = b"CGMDv2:"
-"""How librdkafka's group metadata begins."""
+"""First bytes of librdkafka's group metadata."""
 
 
 class Actor:
-    """A thread that works until it is told to stop; what goes wrong in it fails the test that ends it."""
+    """A thread that works until it is asked to stop. An error in the thread fails the test that joins it."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.history = History()
-        """What it did and saw; others may look at it only once it has ended."""
+        """Operations and observations of the actor; only read after its end."""
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._guarded, name=name, daemon=True)
         self.crash: BaseException | None = None
         self.abandoned = False
-        """Whether the test has failed already: it need not end in good order."""
+        """True if the test has failed already, so the actor need not end in good order."""
 
     def start(self) -> None:
         """Begin to work."""
         self._thread.start()
 
     def tell_to_stop(self) -> None:
-        """Ask it to end, without waiting for that."""
+        """Ask the actor to end, without waiting."""
         self._stop.set()
 
     def join(self) -> None:
-        """Wait for the end; raises what ended it too early."""
+        """Wait for the end. Raises the error that ended the actor too early."""
         self._stop.set()
         self._thread.join(SETTLE_S + 5)
         assert not self._thread.is_alive(), f"{self.name} hangs:\n{self._stack()}"
         self.raise_crash()
 
     def raise_crash(self) -> None:
-        """Raise what ended it too early, if anything did."""
+        """Raise the error that ended the actor too early, if there is one."""
         if self.crash is not None:
             raise self.crash
 
     def _stack(self) -> str:
-        """Where the thread stands."""
+        """Return the stack of the thread."""
         frame = sys._current_frames().get(self._thread.ident or 0)
         return "".join(traceback.format_stack(frame))
 
@@ -190,7 +189,7 @@ class Sender(Actor):
 
 
 class Reading(Actor):
-    """What consumers have in common: what they polled, how far they are."""
+    """Common state of consumers: the polled records and the position."""
 
     def __init__(self, name: str, topic: str, settings: dict[str, Any]) -> None:
         super().__init__(name)
@@ -202,7 +201,7 @@ class Reading(Actor):
         self._sessions_begun = 0
 
     def _take(self, timeout_s: float) -> None:
-        """Poll once; whatever a user would have to deal with ends the actor."""
+        """Poll once. An error that a user would have to handle ends the actor."""
         for message in self._consumer.consume(1_000, timeout_s):
             error = message.error()
             if error is None:
@@ -222,7 +221,7 @@ class Reading(Actor):
         self.polled += 1
 
     def _begin(self, partition: int, offset: int | None, reason: Reason) -> None:
-        """A partition is assigned: what is read of it from here on is one session."""
+        """Begin a session, since a partition was assigned; later reads of the partition belong to it."""
         self._sessions_begun += 1
         session = self._sessions[partition] = f"{self.name}/{self._sessions_begun}"
         now = time.monotonic()
@@ -230,7 +229,7 @@ class Reading(Actor):
 
 
 class Reader(Reading):
-    """Reads all partitions by `assign`, from the beginning."""
+    """A reader of all partitions from the beginning, by `assign`."""
 
     def __init__(self, bootstrap: str, topic: str, name: str, partitions: int) -> None:
         settings = CONSUMER | {"bootstrap.servers": bootstrap, "group.id": f"{name}-{topic}"}
@@ -249,7 +248,7 @@ class Reader(Reading):
 
 
 class Member(Reading):
-    """A group member that commits what it has read, synchronously, about twice a second, and asks what is committed."""
+    """A group member that commits its reads synchronously about twice a second, and fetches the committed offsets."""
 
     def __init__(self, bootstrap: str, topic: str, group: str, name: str, protocol: str) -> None:
         settings = CONSUMER | {
@@ -263,11 +262,11 @@ class Member(Reading):
         super().__init__(name, topic, settings)
         self.group = group
         self.committed: dict[int, tuple[float, int]] = {}
-        """When it last committed in a partition, and which offset."""
+        """Time and offset of the last commit, by partition."""
         self.identity = (NO_GENERATION, "")
-        """Generation or member epoch, and member id, as they were when it last committed or was given partitions."""
+        """Generation or member epoch, and member id, at the last commit or assignment."""
         self.owned: frozenset[int] = frozenset()
-        """Its partitions."""
+        """Assigned partitions."""
         self._own_epochs = protocol == "consumer"
         self._uncommitted: dict[int, int] = {}
 
@@ -313,7 +312,7 @@ class Member(Reading):
             self.next_offsets.pop(one.partition, None)
 
     def _commit(self) -> None:
-        """Commit what was read since the last commit; what fails is tried again with the next."""
+        """Commit all reads since the last commit; a failed commit is retried with the next."""
         if not self._uncommitted:
             return
         wanted = dict(self._uncommitted)
@@ -345,7 +344,7 @@ class Member(Reading):
                 del self._uncommitted[partition]
 
     def _ask_committed(self, partitions: list[TopicPartition]) -> None:
-        """Ask the coordinator what is committed; no answer is none."""
+        """Fetch committed offsets from the coordinator, and ignore requests without an answer."""
         began = time.monotonic()
         with suppress(KafkaException):
             for one in self._consumer.committed(partitions, timeout=2):
@@ -355,8 +354,11 @@ class Member(Reading):
                     self.history.add(Fetched(self.group, self._topic, one.partition, offset, began, ended))
 
     def _identity(self) -> tuple[int, str]:
-        """Generation (or member epoch) and member id, of the group metadata as librdkafka encodes it. For this thread
-        alone: the call keeps Python's lock, and from another one it never ends while the consumer is being served."""
+        """Return the generation (or member epoch) and the member id from librdkafka's group metadata.
+
+        Only this thread may call this: the call holds Python's lock, and from another thread it never ends while the
+        consumer is being served.
+        """
         packed = self._consumer.consumer_group_metadata()
         if packed is None:
             return NO_GENERATION, ""
@@ -368,5 +370,5 @@ class Member(Reading):
 
 
 def name_of(error: KafkaError | None) -> str | None:
-    """Kafka's name of an error; librdkafka's own begin with an underscore."""
+    """Return Kafka's name of an error; librdkafka's own names begin with an underscore."""
     return None if error is None else str(error.name())

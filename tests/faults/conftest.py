@@ -1,9 +1,12 @@
-"""Which tests of real faults run: those marked `short` always, the others with `--all-faults`, as `make faults` has it.
+"""Fixtures and selection of tests of real faults. Tests marked `short` always run, all others with `--all-faults`, as
+in `make faults`.
 
-All tests in this folder are marked `faults`. Those that take the fixture `cluster` share one cluster on each process of
-pytest-xdist: every test has topics of its own, and leaves all processes running and in sync. So do those that take
-`networked`, a cluster whose network can be cut. Tests that are short form
-one group, so that one cluster is started for all of them; beside `--all-faults` each module is a group.
+All tests in this folder are marked `faults`. Tests with the fixture `cluster` share one cluster in each process of
+pytest-xdist: every test uses its own topics, and leaves all processes running and in sync. The same holds for
+`networked`, a cluster whose network can be cut.
+
+Short tests form one group, so that a single cluster is started for all of them. With `--all-faults` each module is a
+group.
 """
 
 from __future__ import annotations
@@ -26,9 +29,9 @@ from tests.shared_fixtures import is_below
 
 HERE = Path(__file__).parent
 PROGRAM_HOSTS = ("p1", "p2", "p3")
-"""In the network of `networked`: where programs run that a test cuts off from the cluster."""
+"""Hosts in the network of `networked` for programs that a test cuts off from the cluster."""
 SETTINGS = SMALL_CLUSTER | SESSIONS | {"broker.session.timeout.ms": "2000"}
-"""Of a cluster whose processes are paused: 2 s, and somebody else leads."""
+"""Settings of a cluster whose processes are paused: after 2 s another broker leads."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -58,7 +61,7 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.fixture(autouse=True)
 def tally(record_property: Callable[[str, object], None]) -> Iterator[None]:
-    """Adds what the test went through to the summary."""
+    """Add the faults of the test to the summary."""
     before = TALLY.copy()
     yield
     record_property("faults", dict(TALLY - before))
@@ -66,28 +69,28 @@ def tally(record_property: Callable[[str, object], None]) -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
-    """Three quorum nodes and three brokers; each test leaves all of them running."""
+    """Run three quorum nodes and three brokers; each test leaves all of them running."""
     with running_cluster(tmp_path_factory.mktemp("faults"), settings=SETTINGS) as running:
         yield running
 
 
 @pytest.fixture(scope="session")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredCluster]:
-    """The same, whose clients log in over TLS."""
+    """Run a cluster whose clients log in over TLS."""
     with secured_cluster(tmp_path_factory.mktemp("secured")) as running:
         yield running
 
 
 @pytest.fixture
 def seed() -> int:
-    """Of random faults: that of the environment variable OTTLA_FAULTS_SEED, or a new one."""
+    """Return the seed of random faults: the environment variable OTTLA_FAULTS_SEED, or a new seed."""
     given = os.environ.get("OTTLA_FAULTS_SEED")
     return int(given) if given is not None else int.from_bytes(os.urandom(4))
 
 
 @pytest.fixture(scope="session")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NetworkCluster]:
-    """Three quorum nodes and three brokers, each on a host of its own."""
+    """Run three quorum nodes and three brokers, each on a separate host."""
     settings = SETTINGS | {"replica.lag.time.max.ms": "2000"}
     directory = tmp_path_factory.mktemp("networked")
     with network_cluster(directory, settings=settings, programs=PROGRAM_HOSTS) as running:
@@ -96,7 +99,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NetworkCluster]:
 
 @pytest.fixture
 def networked(whole: NetworkCluster) -> Iterator[NetworkCluster]:
-    """The cluster, seen from the host of the clients; the network is whole before and after."""
+    """Enter the clients' host of the cluster; the network is whole before and after."""
     with whole.net.inside(CLIENT):
         yield whole
         whole.net.heal()

@@ -1,4 +1,4 @@
-"""Cuts of a network by whom they hit, and what brokers know of each other meanwhile.
+"""Network cuts, named after the affected nodes, and the brokers' views of each other during a cut.
 
 who = parts(networked, "orders")
 CUTS["leader-deaf"](who)
@@ -16,7 +16,7 @@ from tests.cluster import Node, wait_for, wait_until
 from tests.faults.namespaces import CLIENT, NetworkCluster, unavailable
 
 HEAL_S = 40.0
-"""Within this time after a network is whole again, the quorum agrees and every replica is in sync."""
+"""Seconds after the end of a cut within which the quorum agrees and every replica is in sync."""
 IMPATIENT = {
     "request.timeout.ms": 1_500,
     "socket.timeout.ms": 3_000,
@@ -27,12 +27,12 @@ MARKS = (
     pytest.mark.xdist_group("network-cuts"),
     pytest.mark.skipif(bool(unavailable()), reason=unavailable()),
 )
-"""Of tests that use the fixture `networked`."""
+"""Marks of tests that use the fixture `networked`."""
 
 
 @dataclass
 class Parts:
-    """Who plays which part when the network breaks."""
+    """The roles of the nodes when the network breaks."""
 
     cluster: NetworkCluster
     leader: Node
@@ -63,20 +63,20 @@ def parts(cluster: NetworkCluster, topic: str) -> Parts:
 
 
 def deafen(who: Parts, node: Node) -> None:
-    """Nothing that another node sends arrives there."""
+    """Drop all packets from other nodes to this node."""
     host = who.host(node)
     for other in who.others(host):
         who.cluster.net.cut(other, host)
 
 
 def mute(who: Parts, node: Node) -> None:
-    """Nothing that it sends arrives at another node."""
+    """Drop all packets from this node to other nodes."""
     host = who.host(node)
     who.cluster.net.cut(host, *who.others(host))
 
 
 def isolate(who: Parts, *nodes: Node) -> None:
-    """These are alone with each other."""
+    """Separate these nodes from all others."""
     hosts = who.cluster.hosts(nodes)
     who.cluster.net.part(hosts, who.others(*hosts))
 
@@ -98,19 +98,21 @@ CUTS: dict[str, Callable[[Parts], None]] = {
 ANOTHER_LEADS = {
     "leader-from-quorum", "leader-alone", "leader-deaf", "leader-mute", "both-leaders-together"
 }  # fmt: skip
-"""Clients hear the old leader, which knows nothing of its successor, and may stay with it while the cut lasts, as
-with Apache Kafka."""
+"""Cuts during which clients reach the old leader, which does not know its successor, and may stay with it, as with
+Apache Kafka."""
 
 
 def isr_of(node: Node, cluster: NetworkCluster, topic: str) -> tuple[int, ...]:
-    """The ISR of partition 0 as this broker knows it."""
+    """Return the ISR of partition 0 as this broker knows it."""
     info = cluster.partitions(topic, [node]).get(0)
     return () if info is None else info.isr
 
 
 def heal(cluster: NetworkCluster, topic: str) -> None:
-    """Mend the network, and return once each broker for itself knows that all replicas are in sync: before that, one
-    that led answers reads as of then."""
+    """Mend the network, and return once each broker knows that all replicas are in sync.
+
+    Before that a former leader still answers reads with its old state.
+    """
     cluster.net.heal()
 
     def known_by(node: Node) -> bool:
@@ -129,12 +131,12 @@ def heal(cluster: NetworkCluster, topic: str) -> None:
 
 
 def wait_another_leads(who: Parts, topic: str) -> None:
-    """Return once the brokers besides the old leader name somebody else."""
+    """Return once the brokers besides the old leader name another leader."""
     wait_until(lambda: leader_by_others(who, topic) not in (None, who.leader.id), "another leader")
 
 
 def leader_by_others(who: Parts, topic: str) -> int | None:
-    """Whom the brokers besides the old leader name."""
+    """Return the leader according to the brokers besides the old leader."""
     others = [node for node in who.cluster.brokers if node is not who.leader]
     info = who.cluster.partitions(topic, others).get(0)
     return None if info is None or info.leader < 0 else info.leader

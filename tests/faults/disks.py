@@ -1,4 +1,4 @@
-"""Disks that tests break: a small file system of its own under a node's data folder, made before the cluster is.
+"""Disks that tests break: a small file system under a node's data folder, made before the cluster starts.
 
     with tmpfs(tmp_path / "broker-1", size_mb=16) as small, running_cluster(tmp_path) as cluster:
         small.fill()      # nothing more fits
@@ -25,7 +25,7 @@ _FILLER = "filler"
 
 @cache
 def unavailable() -> str:
-    """Why file systems cannot be mounted here; empty if they can."""
+    """Return the reason why file systems cannot be mounted here; empty if they can."""
     if os.geteuid() != 0 or shutil.which("mount") is None:
         return "mounting file systems needs root"
     done = subprocess.run(
@@ -39,7 +39,7 @@ def unavailable() -> str:
 
 @cache
 def no_loop_devices() -> str:
-    """Why there can be no ext4 on a loop device; empty if there can."""
+    """Return the reason why there can be no ext4 on a loop device; empty if there can."""
     if why := unavailable():
         return why
     missing = [tool for tool in ("mkfs.ext4", "losetup") if shutil.which(tool) is None]
@@ -57,11 +57,11 @@ class Disk:
 
     path: Path
     device: str = ""
-    """The loop device; empty if it is a tmpfs."""
+    """The loop device; empty for a tmpfs."""
     image: Path | None = None
 
     def fill(self) -> None:
-        """Write until no file can have one page more; what fits into the page a file ends in still does."""
+        """Write until no file can grow by a page; the last page of a file may still have room."""
         with (self.path / _FILLER).open("ab", buffering=0) as filler:
             for size in (_MEGABYTE, 4096, 1):
                 with suppress(OSError):
@@ -69,11 +69,11 @@ class Disk:
                         pass
 
     def make_room(self) -> None:
-        """Delete what `fill` wrote."""
+        """Delete the files that `fill` wrote."""
         (self.path / _FILLER).unlink(missing_ok=True)
 
     def break_down(self) -> None:
-        """The file system meets an error and writes nothing from now on (errors=remount-ro)."""
+        """Make the file system meet an error, after which it writes no more (errors=remount-ro)."""
         trigger = Path("/sys/fs/ext4") / Path(self.device).name / "trigger_fs_error"
         with suppress(OSError):
             trigger.write_text("broken by a test")
@@ -82,7 +82,7 @@ class Disk:
             raise AssertionError(f"{self.path} can still be written")
 
     def repair(self) -> None:
-        """What an operator does once the node has let go: check the file system, and mount it as before."""
+        """Check the file system and mount it as before, as an operator does once the node has released it."""
         _run("umount", str(self.path))
         subprocess.run(["e2fsck", "-fp", self.device], check=False, capture_output=True)
         _run("mount", "-o", "errors=remount-ro", self.device, str(self.path))
@@ -90,7 +90,7 @@ class Disk:
 
 @contextmanager
 def tmpfs(path: Path, size_mb: int) -> Iterator[Disk]:
-    """A file system of this size in memory, mounted at `path` until the block ends."""
+    """Mount a file system of this size in memory at `path` until the block ends."""
     path.mkdir(parents=True)
     _run("mount", "-t", "tmpfs", "-o", f"size={size_mb}m", "ottla-test", str(path))
     try:
@@ -101,7 +101,7 @@ def tmpfs(path: Path, size_mb: int) -> Iterator[Disk]:
 
 @contextmanager
 def ext4(path: Path, image: Path, size_mb: int) -> Iterator[Disk]:
-    """An ext4 in the file `image`, mounted at `path` until the block ends."""
+    """Mount an ext4 in the file `image` at `path` until the block ends."""
     path.mkdir(parents=True)
     with image.open("wb") as file:
         file.truncate(size_mb * _MEGABYTE)

@@ -28,25 +28,25 @@ from tests.integration.history import coordinator_of
 
 OFFSETS_TOPIC = "__consumer_offsets"
 TALLY: Counter[str] = Counter()
-"""What the tests of this process have been through so far, for the summary at the end of a run."""
+"""Faults that the tests of this process have applied so far, for the summary at the end of a run."""
 HEAL_S = 90.0
-"""Within this time after the last node runs again every replica is in sync and the quorum agrees."""
+"""Seconds after the last node's restart within which every replica is in sync and the quorum agrees."""
 
 
 @dataclass
 class Faults:
-    """What is done to the processes of one cluster."""
+    """Faults of the processes of one cluster."""
 
     cluster: RunningCluster
     topics: tuple[str, ...] = ()
-    """Those whose replicas are all in sync when the cluster is well."""
+    """Topics whose replicas are all in sync when the cluster is well."""
     seed: int | None = None
-    """What decides about the faults, if anything does: told when the test fails."""
+    """Seed that decides about the faults, if any; shown when the test fails."""
     groups: bool = True
-    """Whether there are groups: then that holds for their offsets, too."""
+    """True if there are groups; then the offsets topic must be in sync, too."""
     journal: list[str] = field(default_factory=list)
     healed_s: float = math.inf
-    """When the last fault was over, by `time.monotonic`."""
+    """Time of the last fault's end, by `time.monotonic`."""
 
     def __post_init__(self) -> None:
         self._began = time.monotonic()
@@ -70,7 +70,7 @@ class Faults:
         return [*self.cluster.quorum, *self.cluster.brokers]
 
     def kill(self, *nodes: Node) -> None:
-        """SIGKILL to all of them before the first is waited for; a process that is paused dies, too."""
+        """Send SIGKILL to all of them before waiting for the first; a paused process dies, too."""
         for node in nodes:
             self._note("kill", node)
             os.kill(node.pid, signal.SIGKILL)
@@ -78,34 +78,34 @@ class Faults:
         wait_until(lambda: not any(node.alive for node in nodes), f"the end of {names(nodes)}")
 
     def pause(self, *nodes: Node) -> None:
-        """SIGSTOP: they hang, and keep their connections."""
+        """Send SIGSTOP: the processes hang, and keep their connections."""
         for node in nodes:
             self._note("pause", node)
             node.pause()
 
     def resume(self, *nodes: Node) -> None:
-        """SIGCONT."""
+        """Send SIGCONT."""
         for node in nodes:
             self._note("resume", node)
             node.resume()
 
     def restart(self, *nodes: Node) -> None:
-        """Start nodes that are dead; returns at once."""
+        """Start dead nodes, and return at once."""
         for node in nodes:
             self._note("restart", node)
             node.restart()
 
     def stop(self, node: Node) -> None:
-        """SIGTERM: a controlled stop; returns once the process is gone."""
+        """Stop a node by SIGTERM, and return once its process is gone."""
         self._note("stop", node)
         node.terminate()
 
     def let_pass(self, duration_s: float) -> None:
-        """Leave the cluster as it is: for a session to end, or before it does."""
+        """Leave the cluster alone for a time, e.g. until a session ends."""
         time.sleep(duration_s)
 
     def heal(self, timeout_s: float = HEAL_S) -> None:
-        """Resume whoever is paused, start whoever is dead, and return once the cluster is whole."""
+        """Resume paused nodes, start dead ones, and return once the cluster is whole."""
         self.resume(*[node for node in self.nodes if node.paused])
         self.restart(*[node for node in self.nodes if not node.alive])
         self.healed_s = time.monotonic()
@@ -120,14 +120,14 @@ class Faults:
         self.journal.append(f"{self._elapsed():7.2f} s  whole")
 
     def leader(self, topic: str, partition: int) -> Node:
-        """The broker that leads a partition; waits for one."""
+        """Return the broker that leads a partition; waits for a leader."""
         found = wait_for(
             lambda: self.cluster.leader(topic, partition), f"a leader of {topic}-{partition}", HEAL_S
         )
         return self.cluster.broker(found)
 
     def wait_led_by_another(self, topic: str, partition: int, than: Node) -> None:
-        """Return once somebody else leads a partition."""
+        """Return once another broker leads a partition."""
         wait_until(
             lambda: self.cluster.leader(topic, partition) not in (None, than.id),
             f"a leader of {topic}-{partition} after broker {than.id}",
@@ -155,11 +155,11 @@ class Faults:
         return self.cluster.broker(coordinator_of(admin, group))
 
     def story(self) -> str:
-        """Everything that was done, a line each."""
+        """Return the journal of all faults, one a line."""
         return "\n".join(self.journal)
 
     def note(self, what: str, whom: str) -> None:
-        """A fault of something else than a process, which the test makes itself."""
+        """Note a fault that the test itself applies to something other than a process."""
         TALLY[what] += 1
         self.journal.append(f"{self._elapsed():7.2f} s  {what:7} {whom}")
 
@@ -172,16 +172,16 @@ class Faults:
 
 @dataclass
 class RandomFaults:
-    """Kills, pauses and restarts in an order that a seed decides; what it hits depends on nothing else.
+    """Random kills, pauses and restarts, in an order that depends on the seed alone.
 
-    Without mercy: majorities die, and everything may be down at once. What was acknowledged must be there all
-    the same, as it stands in the page cache; only progress is asked for no sooner than after `Faults.heal`.
+    Majorities die, and everything may be down at once. Acknowledged records must survive, since the page cache does;
+    progress is only required after `Faults.heal`.
     """
 
     faults: Faults
     seed: int
     calm_s: tuple[float, float] = (0.1, 2.0)
-    """The time between two faults is drawn from here."""
+    """Range of the random time between two faults, in seconds."""
 
     def __post_init__(self) -> None:
         self._random = random.Random(self.seed)
@@ -194,7 +194,7 @@ class RandomFaults:
         }
 
     def run(self, steps: int) -> None:
-        """That many steps; nodes may be dead or paused afterwards."""
+        """Do this number of steps; nodes may be dead or paused afterwards."""
         for _ in range(steps):
             [step] = self._random.choices(list(self._steps), list(self._steps.values()))
             step()
@@ -220,7 +220,7 @@ class RandomFaults:
             self.faults.pause(node)
 
     def _come_back(self) -> None:
-        """Each that is away comes back, or one in three stays away for longer."""
+        """Bring absent nodes back, each with a probability of two thirds."""
         for node in self._shuffled():
             stays_away = self._random.random() < 1 / 3
             if stays_away:
@@ -235,5 +235,5 @@ class RandomFaults:
 
 
 def names(nodes: tuple[Node, ...] | list[Node]) -> str:
-    """Who they are, for a message."""
+    """Return the names of the nodes, for a message."""
     return ", ".join(f"{node.role} {node.id}" for node in nodes)

@@ -1,7 +1,7 @@
-"""A Go program that feeds a topic and copies it exactly once into another one, in a group of transactional members.
+"""A Go program that feeds a topic and copies it exactly once into another, in a group of transactional members.
 
-The programs in `tests/integration/go/` and `tests/integration/sarama/` do so under the name `outlive`. They print how
-far they are, and how long their calls take.
+The programs in `tests/integration/go/` and `tests/integration/sarama/` do so under the name `outlive`. They print their
+progress, and the durations of their calls.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ CALL_MAX_S = 60.0
 
 
 class GoCopiers:
-    """One such process, until the block ends."""
+    """A process of the program, until the block ends."""
 
     def __init__(self, argv: list[str], folder: Path) -> None:
         self._out, self._err = folder / "outlive.out", folder / "outlive.err"
@@ -41,7 +41,7 @@ class GoCopiers:
         self._process.communicate()
 
     def wait_for_more(self, more: int) -> None:
-        """Return once the members have committed that many transactions more, each of them."""
+        """Return once each member has committed `more` further transactions."""
         goals = {name: count + more for name, count in self._commits().items()}
 
         def reached() -> bool:
@@ -52,7 +52,7 @@ class GoCopiers:
         wait_until(reached, f"{goals} commits", SETTLE_S)
 
     def check(self, bootstrap: str, source: str, target: str, partitions: int) -> None:
-        """Feed no more, and fail unless every number was acknowledged and is once in both topics, in its order."""
+        """Stop feeding, and fail unless every number was acknowledged and is once in both topics, in order."""
         assert self._process.stdin is not None
         self._process.stdin.close()
         self._process.stdin = None
@@ -79,7 +79,9 @@ class GoCopiers:
 
 
 def read_committed(bootstrap: str, topic: str, expected: list[list[int]]) -> list[list[int]]:
-    """The numbers of each partition that are committed: as many as are expected, and whatever comes within a second."""
+    """Return the committed numbers of each partition: the expected number of them, and any that arrive in another
+    second.
+    """
     settings = CONSUMER | {
         "bootstrap.servers": bootstrap,
         "group.id": topic,

@@ -1,7 +1,7 @@
-"""Members of a group that copy a topic exactly once, and members that come and go, all of them librdkafka's.
+"""Group members that copy a topic exactly once, and members that join and leave repeatedly, all on librdkafka.
 
 A copier takes its partitions from the group, and sends its offsets in the transaction with the group's metadata. No
-call is waited for without end: one that never comes to its end is seen by the count of commits that stands still.
+call is waited for without end: a call that never ends shows as a count of commits that stands still.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ MEMBER = CONSUMER | {
 
 
 class Feeder(Actor):
-    """Writes to every partition, so that each copier has something to do."""
+    """A producer that writes to every partition, so that each copier has work."""
 
     def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
         super().__init__("feeder")
@@ -44,7 +44,7 @@ class Feeder(Actor):
 
 
 class Copier(Actor):
-    """Copies what the group gives it, a transaction for each batch; begins anew with what it cannot go on with."""
+    """A copier of its assigned partitions, one transaction a batch; it replaces clients that fail."""
 
     def __init__(self, bootstrap: str, source: str, target: str, name: str) -> None:
         super().__init__(name)
@@ -81,7 +81,7 @@ class Copier(Actor):
                 consumer.close()
 
     def _one(self, consumer: Consumer, producer: Producer) -> None:
-        """KafkaException once the producer can do no more."""
+        """Run one producer instance. Raises KafkaException once the producer is unusable."""
         self.doing = "consume"
         messages = [one for one in consumer.consume(BATCH_MAX, 0.1) if one.error() is None]
         if not messages:
@@ -109,7 +109,7 @@ class Copier(Actor):
             self._rewind(consumer)
 
     def _rewind(self, consumer: Consumer) -> None:
-        """To what is committed: the batch is read again."""
+        """Seek to the committed offsets, so that the batch is read again."""
         self.doing = "committed"
         with suppress(KafkaException):  # Partitions that were lost meanwhile; their next owner goes on.
             for one in consumer.committed(consumer.assignment(), timeout=ATTEMPT_S):
@@ -117,7 +117,7 @@ class Copier(Actor):
 
 
 class Joiner(Actor):
-    """Joins a group, waits for its partitions, and leaves again, with a new client each time."""
+    """A member that joins a group, waits for its partitions, and leaves again, with a new client each time."""
 
     def __init__(self, bootstrap: str, topic: str, name: str) -> None:
         super().__init__(name)

@@ -1,4 +1,4 @@
-"""Who appends to lists while processes break: in each transaction they read what is new, and committed, and write."""
+"""Clients that append to lists while processes break. Each transaction reads new committed records, and writes."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from tests.faults.transactions import PARTITIONS, Mover, until_told
 from tests.histories.operations import Poll, Position, Reason, Transaction
 
 ROUNDS = 2
-"""Of reading and writing in a transaction."""
+"""Number of rounds of reading and writing in a transaction."""
 WAIT_S = 0.02
-"""For what is new."""
+"""Seconds to wait for new records."""
 
 
 class ListAppender(Mover):
-    """Reads and writes by turns within each transaction: all partitions, and some."""
+    """A client that alternates reads and writes within each transaction, over all or some partitions."""
 
     def _run(self) -> None:
         every = range(PARTITIONS)

@@ -1,5 +1,5 @@
-"""Networks that a test makes itself: a host is a network namespace on a switch, and every way between two hosts
-can be cut apart, in one direction or in both.
+"""Networks made by a test: a host is a network namespace on a switch, and every link between two hosts can be cut, in
+one direction or in both.
 
     with network("client", "a", "b") as net, net.inside("client"):
         net.cut("a", "b")       # what a sends never arrives at b
@@ -53,7 +53,7 @@ _counter = itertools.count()
 
 @cache
 def unavailable() -> str:
-    """Why networks cannot be made here; empty if they can."""
+    """Return the reason why networks cannot be made here; empty if they can."""
     if not sys.platform.startswith("linux"):
         return "network namespaces are Linux's"
     missing = [tool for tool in ("ip", "nsenter") if shutil.which(tool) is None]
@@ -72,7 +72,7 @@ def unavailable() -> str:
 
 
 def _ip(*arguments: str, batch: Iterable[str] = (), check: bool = True) -> bool:
-    """Run `ip`, with lines for its batch mode if there are some; whether it went well."""
+    """Run `ip`, optionally with lines for its batch mode; return whether it succeeded."""
     lines = "".join(f"{line}\n" for line in batch)
     command = ["ip", *arguments, *(["-batch", "-"] if lines else [])]
     done = subprocess.run(command, input=lines, capture_output=True, text=True, check=False)
@@ -82,7 +82,7 @@ def _ip(*arguments: str, batch: Iterable[str] = (), check: bool = True) -> bool:
 
 @dataclass
 class Network:
-    """Hosts by name. The state of every way is kept, so that cuts add up and `heal` undoes all of them."""
+    """Hosts by name, and the state of every link, so that cuts add up and `heal` undoes all of them."""
 
     hosts: Sequence[str]
     prefix: str
@@ -94,18 +94,18 @@ class Network:
         return f"10.0.0.{1 + self.hosts.index(host)}"
 
     def namespace(self, host: str) -> str:
-        """The name of its namespace."""
+        """Return the name of the host's namespace."""
         return f"{self.prefix}-{host}"
 
     def entering(self, host: str) -> list[str]:
-        """What the command of a process on that host begins with."""
+        """Return the first words of a command that runs a process on this host."""
         return ["nsenter", f"--net={_NAMES / self.namespace(host)}"]
 
     def _link_address(self, host: str) -> str:
         return f"02:00:00:00:00:{1 + self.hosts.index(host):02x}"
 
     def make(self) -> None:
-        """Make namespaces, switch and links."""
+        """Create namespaces, switch and links."""
         switch = f"{self.prefix}-switch"
         for name in (switch, *map(self.namespace, self.hosts)):
             _ip("netns", "add", name)
@@ -139,11 +139,11 @@ class Network:
                 _ip("-n", self.namespace(host), batch=batch)
 
     def cut(self, sender: str, *receivers: str) -> None:
-        """From now on nothing that `sender` sends arrives at `receivers`; the other direction stays."""
+        """Drop all packets from `sender` to `receivers`; the other direction stays."""
         self._set([(sender, receiver) for receiver in receivers], cut=True)
 
     def part(self, some: Iterable[str], others: Iterable[str]) -> None:
-        """Cut both ways between each of `some` and each of `others`."""
+        """Cut both directions between each of `some` and each of `others`."""
         pairs = [(a, b) for a, b in itertools.product(some, others) if a != b]
         self._set([*pairs, *((b, a) for a, b in pairs)], cut=True)
 
@@ -153,12 +153,14 @@ class Network:
         self._set([*pairs, *((b, a) for a, b in pairs)], cut=False)
 
     def slow(self, host: str, rate: str) -> None:
-        """Let a host send `rate` at most (as `tc` writes it, `1mbit`); what waits longer than 100 ms is dropped."""
+        """Limit a host's sending rate to `rate` (in the form of `tc`, like `1mbit`); packets that wait longer than 100
+        ms are dropped.
+        """
         command = ["tc", "-n", self.namespace(host), "qdisc", "replace", "dev", "eth0", "root", "tbf"]
         subprocess.run([*command, "rate", rate, "burst", "16k", "latency", "100ms"], check=True)
 
     def heal(self) -> None:
-        """Everybody reaches everybody again, as fast as before."""
+        """Let all hosts reach each other again, at full speed."""
         self._set(list(self._cut), cut=False)
         for host in self.hosts:
             command = ["tc", "-n", self.namespace(host), "qdisc", "del", "dev", "eth0", "root"]
@@ -166,7 +168,7 @@ class Network:
 
     @contextmanager
     def flaky(self, some: Sequence[str], others: Sequence[str], seed: int) -> Iterator[None]:
-        """Drop everything between two groups for moments that a seed decides, about a third of the time."""
+        """Drop all packets between two groups at moments that a seed decides, about a third of the time."""
         chance, over = random.Random(seed), threading.Event()
 
         def run() -> None:
@@ -185,7 +187,7 @@ class Network:
 
     @contextmanager
     def inside(self, host: str) -> Iterator[None]:
-        """The calling thread stands on `host`: sockets it makes, threads and processes it starts do, too."""
+        """Move the calling thread to `host`, with the sockets it makes, and the threads and processes it starts."""
         with Path("/proc/thread-self/ns/net").open() as before:
             with (_NAMES / self.namespace(host)).open() as there:
                 _enter(there.fileno())
@@ -195,7 +197,7 @@ class Network:
                 _enter(before.fileno())
 
     def delete(self) -> None:
-        """Delete the namespaces, and with them all links."""
+        """Delete the namespaces, and thereby all links."""
         for name in (f"{self.prefix}-switch", *map(self.namespace, self.hosts)):
             _ip("netns", "del", name, check=False)
 
@@ -208,7 +210,7 @@ def _enter(fd: int) -> None:
 
 @contextmanager
 def network(*hosts: str) -> Iterator[Network]:
-    """A network of these hosts, until the block ends."""
+    """Make a network of these hosts, until the block ends."""
     _sweep()
     made = Network(hosts, f"{_PREFIX}{os.getpid()}-{next(_counter)}")
     try:
@@ -219,7 +221,7 @@ def network(*hosts: str) -> Iterator[Network]:
 
 
 def _sweep() -> None:
-    """Delete what a test process that was killed left."""
+    """Delete the namespaces of killed test processes."""
     for path in _NAMES.glob(f"{_PREFIX}*"):
         pid = path.name.removeprefix(_PREFIX).split("-")[0]
         if not Path(f"/proc/{pid}").exists():
@@ -231,7 +233,7 @@ def _sweep() -> None:
 
 @dataclass
 class NetworkCluster(RunningCluster):
-    """A cluster with a host for each node; whoever uses it stands on the host of the clients."""
+    """A cluster with a separate host for each node; its clients run on the host CLIENT."""
 
     net: Network = field(kw_only=True)
 
@@ -240,15 +242,15 @@ class NetworkCluster(RunningCluster):
         return f"{node.role[0]}{node.id}"
 
     def hosts(self, nodes: Iterable[Node]) -> list[str]:
-        """The names of their hosts."""
+        """Return the names of the nodes' hosts."""
         return [self.host(node) for node in nodes]
 
     def known_leader(self, node: Node) -> int | None:
-        """Whom a quorum node takes for the leader, by its metrics."""
+        """Return the leader according to a quorum node's metrics."""
         return leader_by_metrics(f"{node.entry['host']}:{METRICS_PORT}")
 
     def quorum_leader(self) -> Node:
-        """The node that takes itself for the leader, when there is exactly one such."""
+        """Return the node that considers itself the leader, once exactly one does."""
 
         def ask() -> Node | None:
             found = [node for node in self.quorum if self.known_leader(node) == node.id]
@@ -273,7 +275,7 @@ class NetworkCluster(RunningCluster):
         wait_until(lambda: self.taking_part() == ids, "all brokers", START_TIMEOUT_S)
 
     def stop(self) -> int:
-        """Kill what still runs: nothing of it is used again."""
+        """Kill all running nodes; nothing of the cluster is used again."""
         self.kill()
         return 0
 
@@ -287,9 +289,9 @@ def network_cluster(
     settings: Mapping[str, str] | None = None,
     programs: Sequence[str] = (),
 ) -> Iterator[NetworkCluster]:
-    """A running cluster, each node on a host of its own. Enter `cluster.net.inside(CLIENT)` to speak to it.
+    """Run a cluster with each node on a separate host. Enter `cluster.net.inside(CLIENT)` to communicate with it.
 
-    `programs`: more hosts, for programs that can be cut off from the cluster.
+    `programs`: additional hosts, for programs that can be cut off from the cluster.
     """
     layout = ClusterLayout(
         directory,
@@ -317,7 +319,7 @@ def _describe(
     hosts: Mapping[tuple[str, int], str],
     settings: Mapping[str, str],
 ) -> dict[str, object]:
-    """Write every node's settings; what cluster.json would say."""
+    """Write every node's settings, and return the content of cluster.json."""
     voters = ",".join(f"{m.id}@{hosts[m.role, m.id]}:{m.port}" for m in layout.quorum)
     entries: dict[str, list[dict[str, object]]] = {"quorum": [], "broker": []}
     for member in layout.members:
@@ -331,7 +333,7 @@ def _describe(
         if member.role == "broker":
             own["advertised.listeners"] = own["listeners"]
         else:
-            own["broker.fence.on.refusal"] = "any"  # nobody forges refusals here
+            own["broker.fence.on.refusal"] = "any"  # No client forges refusals here.
         text = written(layout.settings(member, own | dict(settings)))
         write_atomically(layout.settings_file(member), text)
         argv = ["setpriv", "--pdeathsig", "TERM"]  # no `ottla up` ends them with the tests

@@ -22,28 +22,28 @@ from ottla.testing.processes import executed
 from tests.cluster import START_TIMEOUT_S, WAIT_S, RunningCluster, leader_by_metrics, wait_until
 
 ROOT = Path(__file__).parents[2]
-"""Where the code of this version is."""
+"""Folder of this version's code."""
 
 
 @dataclass
 class NodeCluster(RunningCluster):
-    """The nodes, the settings that each was started with, and the topics that are in sync when all is well."""
+    """A cluster with each node's settings, and the topics that are in sync when all is well."""
 
     layout: ClusterLayout = field(kw_only=True)
     settings: dict[str, dict[str, str]] = field(default_factory=dict)
-    """By the name of a node."""
+    """Settings by the name of a node."""
     topics: list[str] = field(default_factory=list)
 
     @property
     def nodes(self) -> list[Node]:
-        """Quorum nodes first, as an upgrade goes."""
+        """Nodes in the order of an upgrade: quorum nodes first."""
         return [*self.quorum, *self.brokers]
 
     def member(self, node: Node) -> Member:
         return next(one for one in self.layout.members if (one.role, one.id) == (node.role, node.id))
 
     def configure(self, node: Node, changes: Mapping[str, str], code: Path | None = None) -> None:
-        """What the node starts with next time: other settings (an empty one goes), and other code."""
+        """Change the node's settings and code for its next start; an empty setting is removed."""
         member = self.member(node)
         own = self.settings[member.name]
         own |= changes
@@ -53,7 +53,7 @@ class NodeCluster(RunningCluster):
             node.entry["cwd"] = str(code)
 
     def restart(self, node: Node, changes: Mapping[str, str], code: Path | None = None) -> None:
-        """A controlled stop and a start with these; returns once the cluster is whole again."""
+        """Stop a node in good order and start it with these changes; return once the cluster is whole again."""
         node.terminate()
         self.configure(node, changes, code)
         node.restart()
@@ -78,7 +78,7 @@ class NodeCluster(RunningCluster):
         wait_until(agreed, "a quorum that agrees", timeout_s)
 
     def stop(self) -> int:
-        """Kill what still runs: nothing of it is used again."""
+        """Kill all running nodes; nothing of the cluster is used again."""
         self.kill()
         return 0
 
@@ -93,7 +93,7 @@ def node_cluster(
     own: Callable[[ClusterLayout, Member], Mapping[str, str]] = lambda _layout, _member: {},
     code: Path = ROOT,
 ) -> Iterator[NodeCluster]:
-    """A running cluster; `settings` of all its nodes, and those that each has besides. They run the code in `code`."""
+    """Run a cluster with common `settings` and additional settings of each node. The nodes run the code in `code`."""
     directory.mkdir(parents=True, exist_ok=True)
     layout = open_layout(directory, quorum=quorum, brokers=brokers, base_port=None)
     layout.write({})

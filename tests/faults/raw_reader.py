@@ -1,4 +1,4 @@
-"""A reader that stays with one broker, whoever leads, and notes every high watermark it is told."""
+"""A reader that stays with one broker, even if another leads, and records every reported high watermark."""
 
 from __future__ import annotations
 
@@ -17,8 +17,10 @@ ASLEEP_S = 30.0
 
 
 class RawReader(Actor):
-    """Reads partition 0 of a topic from one broker, leader or follower, in a loop. What a follower does not have
-    yet, or a broker does not serve, it asks for again."""
+    """A reader of partition 0 from one broker, leader or follower.
+
+    It retries offsets that the broker does not have or serve yet.
+    """
 
     def __init__(self, broker_id: int, port: int, topic: str) -> None:
         super().__init__(f"raw-{broker_id}")

@@ -1,5 +1,5 @@
-"""Clients that write numbered records to a topic of their own and read them in a group, while their logins end and are
-renewed: librdkafka's, Java's, and ours.
+"""Clients that write numbered records to a topic and read them in a group, while their logins expire and are renewed:
+librdkafka's, Java's and Ottla's.
 """
 
 from __future__ import annotations
@@ -29,31 +29,31 @@ SETTLE_S = 90.0
 
 
 class Renewing(ABC):
-    """One client. Its sets grow until it is stopped."""
+    """A client whose sets of numbers grow until it is stopped."""
 
     def __init__(self, cell: Cell) -> None:
         self.cell = cell
         self.acknowledged: set[int] = set()
         self.read: set[int] = set()
         self.failed: list[str] = []
-        """Sends that the client gave up, and errors that end it."""
+        """Sends that the client gave up, and fatal errors."""
         self.said: list[str] = []
-        """What it complained of otherwise."""
+        """Other complaints of the client."""
 
     @abstractmethod
     def running(self) -> Any:
-        """A context manager: the client works within the block."""
+        """Return a context manager in which the client works."""
 
     @abstractmethod
     def stop_writing(self) -> None:
-        """Return once nothing is under way any more."""
+        """Stop writing, and return once no send is in flight."""
 
 
 class OfLibrdkafka(Renewing):
-    """confluent-kafka, with a thread for each end.
+    """A confluent-kafka producer and consumer, each in a thread.
 
-    Where a connection ends while its login is renewed, librdkafka fails the records under way with _AUTHENTICATION
-    instead of sending them again. They are not acknowledged, and do not count as failed.
+    If a connection ends while its login is renewed, librdkafka fails the records in flight with _AUTHENTICATION instead
+    of sending them again. These records are not acknowledged, and do not count as failed.
     """
 
     def __init__(self, cell: Cell) -> None:
@@ -112,7 +112,7 @@ class OfLibrdkafka(Renewing):
 
 
 class Ours(Renewing):
-    """`ottla.Producer` and `ottla.Consumer`, on a loop in a thread."""
+    """An `ottla.Producer` and an `ottla.Consumer` on an event loop in a thread."""
 
     def __init__(self, cell: Cell) -> None:
         super().__init__(cell)
@@ -144,7 +144,7 @@ class Ours(Renewing):
     def _run(self) -> None:
         try:
             asyncio.run(self._work())
-        except Exception as error:  # told by the test
+        except Exception as error:  # reported by the test
             self.failed.append(repr(error))
 
     async def _work(self) -> None:
@@ -172,7 +172,7 @@ class Ours(Renewing):
 
 
 class OfJava(Renewing):
-    """VerifiableProducer and VerifiableConsumer, each a process that prints what it does."""
+    """A VerifiableProducer and a VerifiableConsumer, each a process that prints its operations."""
 
     def __init__(self, cell: Cell, folder: Path) -> None:
         super().__init__(cell)
@@ -236,7 +236,7 @@ class OfJava(Renewing):
 
 
 def wait_for_more(clients: list[Renewing]) -> None:
-    """Return once each has written and read something that it had not when this was called."""
+    """Return once each client has written and read a number that it had not at the call."""
     before = [(len(one.acknowledged), len(one.read)) for one in clients]
     deadline = time.monotonic() + SETTLE_S
     for one, (acknowledged, read) in zip(clients, before, strict=True):

@@ -1,7 +1,7 @@
-"""Brokers whose clients log in over TLS, and whose certificates, users and rights are changed while they work.
+"""Brokers whose clients log in over TLS, and whose certificates, users and rights change under load.
 
-Every broker has two listeners. PLAINTEXT is for the test alone, which may do everything there. By SECURED clients and
-the other brokers come.
+Every broker has two listeners. PLAINTEXT is for the test alone, which has all rights there. Clients and other brokers
+use SECURED.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ UNIT = "brokers"
 
 @dataclass(frozen=True)
 class Access:
-    """What a client needs to get in: whom it trusts, and who it is."""
+    """The trust file and the login of a client."""
 
     ca_file: Path
     user: str
@@ -47,7 +47,7 @@ class Access:
 
     @property
     def options(self) -> dict[str, Any]:
-        """Of our clients."""
+        """Options for Ottla's client."""
         return {
             "security_protocol": "SASL_SSL",
             "ssl_cafile": self.ca_file,
@@ -58,7 +58,7 @@ class Access:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """Of librdkafka."""
+        """Settings for librdkafka."""
         return {
             "security.protocol": "SASL_SSL",
             "ssl.ca.location": str(self.ca_file),
@@ -69,7 +69,7 @@ class Access:
 
 
 def listener_settings(plain_port: int, secured_port: int, key_file: Path, ca_file: Path) -> dict[str, str]:
-    """Of a broker with both listeners, whose followers come over the plain one."""
+    """Return the settings of a broker with both listeners, whose followers use the plain one."""
     both = f"PLAINTEXT://{HOST}:{plain_port},{LISTENER}://{HOST}:{secured_port}"
     return {
         "listeners": both,
@@ -85,7 +85,7 @@ def listener_settings(plain_port: int, secured_port: int, key_file: Path, ca_fil
 
 
 def may_do_all(user: str, topic: str) -> list[Acl]:
-    """ACLs by which a user writes to a topic and reads it, in any group."""
+    """Return ACLs by which a user writes to a topic and reads it, in any group."""
     kinds = [(AclResourceType.TOPIC, topic), (AclResourceType.GROUP, "*")]
     return [
         Acl(kind, name, PatternType.LITERAL, f"User:{user}", "*", AclOperation.ALL, AclPermission.ALLOW)
@@ -95,13 +95,13 @@ def may_do_all(user: str, topic: str) -> list[Acl]:
 
 @dataclass
 class SecuredCluster:
-    """The cluster, and the files by which its brokers know and trust."""
+    """A cluster, and the files with its brokers' certificates and trusted authorities."""
 
     cluster: NodeCluster
     authority: Authority
     folder: Path
     ports: dict[int, int]
-    """Of the listeners with TLS, by broker."""
+    """Ports of the TLS listeners, by broker."""
 
     @property
     def bootstrap(self) -> str:
@@ -109,7 +109,7 @@ class SecuredCluster:
 
     @property
     def trusted(self) -> Path:
-        """The file of the authorities that brokers trust."""
+        """File of the authorities that brokers trust."""
         return self.folder / "trusted.pem"
 
     def key_file(self, broker_id: int) -> Path:
@@ -119,12 +119,12 @@ class SecuredCluster:
         return Access(ca_file or self.authority.file, user, password)
 
     def issue(self, broker_id: int, authority: Authority | None = None, **validity: float) -> Issued:
-        """A certificate for a broker, with the name that it always has."""
+        """Issue a certificate for a broker under its usual name."""
         name = f"broker-{broker_id}"
         return (authority or self.authority).issue(name, HOST, common_name=name, unit=UNIT, **validity)
 
     def as_admin(self, work: Callable[[Admin], Awaitable[Any]]) -> Any:
-        """Have someone do it who may do everything."""
+        """Run `work` with an admin client that has all rights."""
 
         async def run() -> Any:
             async with Admin(bootstrap_servers=self.cluster.bootstrap) as admin:
@@ -133,7 +133,7 @@ class SecuredCluster:
         return asyncio.run(run())
 
     def add_user(self, access: Access, topic: str) -> None:
-        """One who may do everything with a topic."""
+        """Add a user with all rights to a topic."""
 
         async def add(admin: Admin) -> None:
             await admin.alter_scram_credentials([UserPassword(access.user, access.password)])
@@ -142,7 +142,7 @@ class SecuredCluster:
         self.as_admin(add)
 
     def metric(self, node: Node, name: str) -> float:
-        """The first sample of a metric."""
+        """Return the first sample of a metric."""
         address = f"http://{HOST}:{self.cluster.member(node).metrics_port}/metrics"
         with urllib.request.urlopen(address, timeout=5) as answer:
             for line in answer.read().decode().splitlines():
@@ -152,7 +152,7 @@ class SecuredCluster:
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """As programs that renew certificates do: never half a file."""
+    """Replace a file atomically, as programs that renew certificates do."""
     part = path.with_suffix(".part")
     part.write_bytes(content)
     os.replace(part, path)
@@ -160,7 +160,9 @@ def replace_file(path: Path, content: bytes) -> None:
 
 @contextmanager
 def secured_cluster(directory: Path) -> Iterator[SecuredCluster]:
-    """Three quorum nodes and three brokers, which follow each other over TLS and look at their files twice a second."""
+    """Run three quorum nodes and three brokers, which follow each other over TLS and check their
+    files twice a second.
+    """
     authority = Authority(directory / "authority")
     ports: dict[int, int] = {}
     folder = directory / "files"
@@ -187,9 +189,9 @@ def secured_cluster(directory: Path) -> Iterator[SecuredCluster]:
 
 
 class Loads:
-    """Producers of confluent-kafka and of ours on a topic of its own, by a user who may do everything with it.
+    """Producers of confluent-kafka and of Ottla on a topic, by a user with all rights to it. No send may fail.
 
-    No send of theirs may fail. `leaving` are loads that lose their rights meanwhile, and keep what was acknowledged.
+    `leaving` are loads that lose their rights meanwhile, and keep their acknowledged records.
     """
 
     def __init__(self, secured: SecuredCluster, topic: str, ca_file: Path | None = None) -> None:
@@ -204,7 +206,7 @@ class Loads:
         self.ours = self.own("ours", self.access)
 
     def own(self, name: str, access: Access) -> OwnLoad:
-        """Another load of ours."""
+        """Return another load with Ottla's producer."""
         return OwnLoad(self.secured.bootstrap, self.topic, name, PER_SECOND, **access.options)
 
     def __enter__(self) -> Self:
@@ -224,12 +226,12 @@ class Loads:
             self._check()
 
     def go_on(self) -> None:
-        """Return once both have some more acknowledgements."""
+        """Return once both loads have more acknowledgements."""
         self.theirs.wait_acknowledged(50, 60)
         self.ours.wait_acknowledged(50, 60)
 
     def restart_hard(self, *nodes: Node) -> None:
-        """SIGKILL, and a start with what stands in the files: all connections to and from it are new."""
+        """Kill nodes by SIGKILL and start them with the current files, so that all their connections are new."""
         for node in nodes:
             node.kill9()
             self.go_on()

@@ -1,6 +1,6 @@
-"""Certificates expire, are renewed, and are renewed wrongly while clients and brokers speak over them.
+"""Certificates that expire, are renewed, or are renewed wrongly while clients and brokers use them.
 
-What is established goes on. Whoever connects anew needs what is in force now. Nothing that was acknowledged is lost.
+Established connections go on. New connections need a currently valid certificate. No acknowledged record is lost.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ EXPIRES_S = 20.0
 KEPT = f"listener {LISTENER} goes on with its old keys and certificates"
 RELOADED = f"listener {LISTENER} has new keys and certificates"
 RENEWED_S = 20.0
-"""Two looks at the files, half a second apart, and a busy machine."""
+"""Time of two checks of the files, half a second apart, on a busy machine."""
 
 
 def refusal(secured: SecuredCluster, broker_id: int, access: Access) -> str:
-    """Why a new client does not speak to this broker; empty if it does."""
+    """Return the reason why a new client cannot use this broker; empty if it can."""
 
     async def connect() -> None:
         async with Admin(bootstrap_servers=f"{HOST}:{secured.ports[broker_id]}", **access.options):
@@ -47,12 +47,12 @@ def is_refused_as_expired(secured: SecuredCluster, broker_id: int, access: Acces
 
 
 def says_more_often(node: Node, text: str, than: int) -> bool:
-    """Whether it stands in the log of a node more often."""
+    """Return whether a node's log contains the text more than `than` times."""
     return node.log().count(text) > than
 
 
 def wait_let_in(secured: SecuredCluster, access: Access) -> None:
-    """Return once new clients get in everywhere."""
+    """Return once new clients can connect to every broker."""
     wait_until(
         lambda: not any(refusal(secured, broker_id, access) for broker_id in secured.ports),
         "certificates that clients believe",
@@ -61,7 +61,7 @@ def wait_let_in(secured: SecuredCluster, access: Access) -> None:
 
 
 def test_certificates_expire_under_load(secured: SecuredCluster) -> None:
-    """Brokers follow each other over connections that stand, too. With new certificates all get in again."""
+    """Established connections between brokers go on, too. New certificates let all clients in again."""
     with Loads(secured, "expired") as loads:
         for broker_id in secured.ports:
             issued = secured.issue(broker_id, days=EXPIRES_S / 86_400)
@@ -80,7 +80,10 @@ def test_certificates_expire_under_load(secured: SecuredCluster) -> None:
 
 
 def test_an_authority_is_replaced_under_load(secured: SecuredCluster, tmp_path: Path) -> None:
-    """In the three steps of docs/OPERATIONS.md, with a broker that dies in each. Clients trust both from the start."""
+    """The three steps of docs/OPERATIONS.md succeed although a broker dies in each.
+
+    Clients trust both authorities from the start.
+    """
     new, old = Authority(tmp_path / "new"), secured.authority
     of_both = old.file.read_bytes() + new.file.read_bytes()
     only_old, both = tmp_path / "old.pem", tmp_path / "both.pem"
@@ -104,7 +107,7 @@ def test_an_authority_is_replaced_under_load(secured: SecuredCluster, tmp_path: 
 
 
 def test_bad_certificates_change_nothing(secured: SecuredCluster, tmp_path: Path) -> None:
-    """Each of them leaves the old in force, is counted, and is named in the log."""
+    """Each bad certificate leaves the old one in force, is counted, and is named in the log."""
     stranger = Authority(tmp_path / "stranger")
     node = secured.cluster.broker(2)
     issued = secured.issue(2)
@@ -137,7 +140,7 @@ def test_bad_certificates_change_nothing(secured: SecuredCluster, tmp_path: Path
 
 @contextmanager
 def reloaded(secured: SecuredCluster) -> Iterator[None]:
-    """What the block changes is in force at every broker when it ends."""
+    """Return from the block once every broker has loaded the block's changes."""
 
     def count() -> dict[int, int]:
         return {node.id: node.log().count(RELOADED) for node in secured.cluster.brokers}

@@ -1,9 +1,8 @@
-"""Clients go on whose brokers are killed and come back after seconds: no call hangs for good.
+"""Clients go on although brokers are killed and come back after seconds: no call hangs for good.
 
-librdkafka takes a broker out of its list that Metadata does not name any more, and forgets a request that waits for
-it: `send_offsets_to_transaction` never returns, and a member never joins its group.
-
-franz-go and Sarama have neither habit. Each copies a topic exactly once here, in a group of two members.
+librdkafka removes a broker that Metadata no longer names, and forgets a request that waits for it. Then
+`send_offsets_to_transaction` never returns, or a member never joins its group. franz-go and Sarama do neither. Each
+copies a topic exactly once here, in a group of two members.
 """
 
 from __future__ import annotations
@@ -28,9 +27,9 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
 PARTITIONS = 3
 RUN_S, GO_RUN_S = 40.0, 10.0
 AWAY_S = (2.0, 8.0)
-"""How long a broker that was killed is away."""
+"""Range of seconds that a killed broker is down."""
 BACK_S = (0.5, 3.0)
-"""How long it is left alone afterwards."""
+"""Range of seconds without faults after its return."""
 
 
 def test_transactional_copiers_and_joining_members_of_librdkafka(cluster: RunningCluster, seed: int) -> None:
@@ -76,7 +75,7 @@ def test_transactional_copiers_of_go_clients(
 def kill_leaders(
     faults: Faults, topics: tuple[str, ...], group: str, chance: random.Random, duration_s: float
 ) -> None:
-    """One after the other: that of a partition, or the coordinator of the group."""
+    """Kill the leader of a partition or the coordinator of the group, one after the other."""
     until = time.monotonic() + duration_s
     while time.monotonic() < until:
         victim = choose(faults, topics, group, chance)
@@ -88,7 +87,7 @@ def kill_leaders(
 
 
 def choose(faults: Faults, topics: tuple[str, ...], group: str, chance: random.Random) -> Node:
-    """Who dies next."""
+    """Return the next broker to kill."""
     topic = chance.choice((*topics, None))
     if topic is None:
         return faults.coordinator(group)
@@ -96,7 +95,7 @@ def choose(faults: Faults, topics: tuple[str, ...], group: str, chance: random.R
 
 
 def wait_for_more(copiers: list[Copier], joiners: list[Joiner], more: int) -> None:
-    """Return once each copier has committed, and each joiner has joined, that many times more."""
+    """Return once each copier has committed, and each joiner has joined, `more` further times."""
     commits = [one.committed + more for one in copiers]
     joins = [one.joined + more for one in joiners]
 

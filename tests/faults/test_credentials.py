@@ -1,6 +1,7 @@
-"""Users, passwords, rights and secrets change under load.
+"""Users, passwords, rights and secrets that change under load.
 
-Who had a right goes on. Who lost it is out within the bound of docs/SECURITY-GUIDE.md. Nothing acknowledged is lost.
+Clients with a right go on. Clients that lost a right are refused within the bound of docs/SECURITY-GUIDE.md. No
+acknowledged record is lost.
 """
 
 from __future__ import annotations
@@ -35,12 +36,12 @@ from tests.integration.test_secret_rotation import gets_in
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(900), pytest.mark.xdist_group("secured-faults")]
 
 OUT_S = 10.0
-"""Nobody acts for longer on what was taken from him: brokers follow the quorum's changes so soon, or stop serving."""
+"""Seconds within which a revoked right is refused: brokers follow the quorum's changes by then, or stop serving."""
 WAIT_S = 30.0
 
 
 def is_out(loads: Loads, load: OwnLoad, why: type[Exception], take_away: Callable[[], object]) -> None:
-    """Fail unless the load is refused for that reason once it is taken away, and for good; the others go on."""
+    """Fail unless the load is refused for that reason, and for good, once its right is revoked; other loads go on."""
     load.wait_acknowledged(50)
     take_away()
     ends_s = time.monotonic() + OUT_S
@@ -97,7 +98,7 @@ def test_a_right_to_write_is_taken_away(secured: SecuredCluster) -> None:
 
 
 def test_a_right_to_read_is_taken_away_from_fetches_that_wait(secured: SecuredCluster) -> None:
-    """What is written afterwards reaches those who may read it, and nobody else."""
+    """Records written after the revocation reach only clients that still have the right."""
     topic, access = "right-to-read", secured.access("reader", "a password")
     stays = secured.access("stays", "a password")
     with Loads(secured, "beside-readers") as loads:
@@ -131,7 +132,7 @@ async def readers(secured: SecuredCluster, topic: str, leaving: Access, staying:
 
 
 def reader(secured: SecuredCluster, access: Access) -> Consumer:
-    """One whose fetches wait for half a minute."""
+    """Return a consumer whose fetches wait for half a minute."""
     return Consumer(
         bootstrap_servers=secured.bootstrap,
         auto_offset_reset="earliest",
@@ -142,19 +143,19 @@ def reader(secured: SecuredCluster, access: Access) -> Consumer:
 
 
 async def values(consumer: Consumer) -> list[bytes | None]:
-    """What is read next."""
+    """Return the values of the next records."""
     while not (found := await consumer.getmany(timeout_ms=5_000)):
         pass
     return [record.value for records in found.values() for record in records]
 
 
 async def remove(acls: list[Acl], admin: Admin) -> None:
-    """Take rights away."""
+    """Delete ACLs."""
     await admin.delete_acls([AclFilter(*one) for one in acls])
 
 
 async def all_brokers_know(secured: SecuredCluster, acls: int) -> None:
-    """Return once each of them has so many."""
+    """Return once each broker knows this number of ACLs."""
     name = "kafka_server_authorizer_metrics_acls_total_count"
 
     def known() -> bool:
@@ -164,7 +165,7 @@ async def all_brokers_know(secured: SecuredCluster, acls: int) -> None:
 
 
 def test_the_cluster_secret_is_replaced_while_nodes_are_killed(secured: SecuredCluster) -> None:
-    """The steps of docs/OPERATIONS.md, with kill -9 for every restart. The loads log in by SCRAM all the while."""
+    """The steps of docs/OPERATIONS.md work with kill -9 for every restart, while the loads log in by SCRAM."""
     layout = secured.cluster.layout
     old, new = layout.secret_file.read_text().strip(), os.urandom(32).hex()
     with Loads(secured, "secret") as loads:

@@ -1,4 +1,4 @@
-"""Bytes that change on the disk of one broker: found, never taken for records, and copied anew from the others."""
+"""Bytes that change on a broker's disk are found, never taken for records, and copied again from other replicas."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ CHECKPOINTS = (
 
 @pytest.fixture(scope="module")
 def rotting(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
-    """A cluster that writes small segments and looks through them each second."""
+    """Run a cluster that writes small segments and scrubs them each second."""
     with running_cluster(tmp_path_factory.mktemp("rotting"), quorum=1, settings=SETTINGS) as running:
         yield running
 
 
 def load_of(cluster: RunningCluster, topic: str) -> Load:
-    """Two megabytes per second."""
+    """Return a load of two megabytes per second."""
     return Load(cluster.bootstrap, topic, per_second=250, padding=8_000)
 
 
@@ -56,19 +56,19 @@ def folder(cluster: RunningCluster, broker_id: int, topic: str) -> Path:
 
 
 def kept(cluster: RunningCluster, broker_id: int, topic: str) -> list[Path]:
-    """Damaged logs that were set aside."""
+    """Return the damaged logs that were set aside."""
     return list(folder(cluster, broker_id, topic).parent.glob(f"{topic}-0.*-stray"))
 
 
 def cold(cluster: RunningCluster, broker: Node, topic: str) -> Path:
-    """A segment in the middle of a log."""
+    """Return a segment in the middle of a log."""
     found = segment_files(cluster, broker.id, topic, 0)
     assert len(found) > 3, found
     return found[len(found) // 2]
 
 
 def filled(cluster: RunningCluster, topic: str, load: Load) -> tuple[Node, Node]:
-    """Leader and a follower, when there are some closed segments."""
+    """Return the leader and a follower, once there are some closed segments."""
     leader = cluster.broker(wait_for(lambda: cluster.leader(topic, 0), "a leader"))
     wait_until(lambda: len(segment_files(cluster, leader.id, topic, 0)) > 4, "some segments")
     load.wait_acknowledged(50)
@@ -102,8 +102,10 @@ def test_a_cold_segment_rots_in_use(rotting: RunningCluster, role: str) -> None:
 @pytest.mark.parametrize("place", ["records", "length"])
 @pytest.mark.parametrize("how", ["stopped", "killed"])
 def test_a_cold_segment_rots_while_the_broker_is_down(rotting: RunningCluster, how: str, place: str) -> None:
-    """What had been flushed is set aside and copied anew; above that, after a kill, the log is cut at the damage, as
-    if the write had been torn, and the rest is fetched."""
+    """A flushed segment is set aside and copied again.
+
+    After a kill, the log above the flushed part is cut at the damage, as after a torn write, and the rest is fetched.
+    """
     topic = f"down-{how}-{place}"
     make_topic(rotting.bootstrap, topic, 1, min_insync_replicas=2)
     with load_of(rotting, topic) as load:
@@ -122,7 +124,7 @@ def test_a_cold_segment_rots_while_the_broker_is_down(rotting: RunningCluster, h
 
 
 def test_the_end_of_the_segment_that_was_being_written(rotting: RunningCluster) -> None:
-    """A kill and a torn write: the log is cut there, and fetches what is missing."""
+    """After a kill and a torn write the log is cut at the damage, and the missing records are fetched."""
     topic = "torn"
     make_topic(rotting.bootstrap, topic, 1, min_insync_replicas=2)
     with load_of(rotting, topic) as load:
@@ -160,7 +162,7 @@ def _replaced(path: Path) -> None:
 def test_what_stands_beside_the_records(
     rotting: RunningCluster, name: str, damage: Callable[[Path], None]
 ) -> None:
-    """All files of a kind are damaged while their broker is down; then it leads and is read from."""
+    """All files of a kind are damaged while their broker is down; then the broker leads and is read from."""
     topic = f"beside-{name.strip('*.')}-{damage.__name__.strip('_')}"
     make_topic(rotting.bootstrap, topic, 1, min_insync_replicas=2)
     with load_of(rotting, topic) as load:
@@ -182,7 +184,7 @@ def test_what_stands_beside_the_records(
 
 @pytest.mark.parametrize("name", CHECKPOINTS)
 def test_a_checkpoint_of_the_folder(rotting: RunningCluster, name: str) -> None:
-    """A broker does not guess: it says which file it is, and starts when an operator has removed that."""
+    """A broker names the damaged file and refuses to start until an operator removes it."""
     topic = f"{name}"
     make_topic(rotting.bootstrap, topic, 1, min_insync_replicas=2)
     with load_of(rotting, topic) as load:

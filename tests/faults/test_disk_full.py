@@ -1,4 +1,6 @@
-"""A disk that is full: what cannot be written is not acknowledged, everybody else goes on, and room is all it takes."""
+"""A full disk: records that cannot be written are not acknowledged, other brokers go on, and free space is enough for
+recovery.
+"""
 
 from __future__ import annotations
 
@@ -24,9 +26,9 @@ pytestmark = [
 ]
 
 FULL = 1
-"""The broker whose disk is small."""
+"""Id of the broker with the small disk."""
 PAGES = b":" + b"x" * 20_000
-"""Part of records that do not fit into the rest of the page a file ends in."""
+"""Part of records that exceed the free rest of a file's last page."""
 SETTINGS = SMALL_CLUSTER | SESSIONS | {"replica.lag.time.max.ms": "2000", "log.segment.bytes": "1048576"}
 
 
@@ -34,7 +36,7 @@ SETTINGS = SMALL_CLUSTER | SESSIONS | {"replica.lag.time.max.ms": "2000", "log.s
 def cluster_with_small_disk(
     directory: Path, node: str, settings: Mapping[str, str] | None = None, **sizes: int
 ) -> Iterator[tuple[RunningCluster, Disk]]:
-    """A cluster one of whose nodes has a file system of 24 MB for itself."""
+    """Run a cluster in which one node has a file system of 24 MB."""
     with (
         tmpfs(directory / node, 24) as disk,
         running_cluster(directory, settings=SETTINGS | (settings or {}), **sizes) as cluster,
@@ -43,7 +45,7 @@ def cluster_with_small_disk(
 
 
 def led_by(cluster: RunningCluster, topic: str, *leaders: int) -> None:
-    """Make a topic with a partition led by each of these brokers, and wait until they do."""
+    """Make a topic with a partition led by each of these brokers, and wait until they lead."""
     ids = [broker.id for broker in cluster.brokers]
     assigned_to(cluster, topic, [[leader, *(one for one in ids if one != leader)] for leader in leaders], 2)
 
@@ -58,13 +60,13 @@ def assigned_to(cluster: RunningCluster, topic: str, replicas: list[list[int]], 
 
 
 def ready(cluster: RunningCluster) -> tuple[int, str]:
-    """Ask /readyz of the broker with the small disk."""
+    """Request /readyz of the broker with the small disk."""
     return status(cluster.broker(FULL).entry["metrics"], "/readyz")
 
 
 @pytest.mark.short
 def test_acks_all_goes_on_within_seconds_when_a_disk_is_full(tmp_path: Path) -> None:
-    """Followers out of sync may take two minutes here, so nobody who goes on has waited for that."""
+    """Followers may lag for two minutes here, so a producer that goes on has not waited for that limit."""
     patient = {"replica.lag.time.max.ms": "120000"}
     with cluster_with_small_disk(tmp_path, f"broker-{FULL}", patient, quorum=1) as (cluster, disk):
         led_by(cluster, "here", FULL, FULL)
@@ -130,7 +132,9 @@ def test_the_only_replica_stays_readable_refuses_and_goes_on_when_there_is_room(
 
 
 def test_producers_wait_while_the_leaders_disk_is_full(tmp_path: Path) -> None:
-    """Again and again, at any place in the files: idempotent producers lose nothing and repeat nothing."""
+    """Idempotent producers lose and repeat no record although the disk is full repeatedly, at any position in the
+    files.
+    """
     with cluster_with_small_disk(tmp_path, f"broker-{FULL}", quorum=1) as (cluster, disk):
         led_by(cluster, "here", FULL, FULL, 2)
         with Workload(cluster.bootstrap, "here", 3, senders=3) as workload:

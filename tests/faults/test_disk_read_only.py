@@ -1,4 +1,6 @@
-"""A disk that turns read-only under load, as file systems do that meet an error: others lead, and nothing is lost."""
+"""A disk that turns read-only under load, as file systems do after an error: other brokers lead,
+and no record is lost.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ PARTITIONS = 4
 
 
 def make_topic(cluster: RunningCluster) -> None:
-    """Broker 1 leads all partitions."""
+    """Make a topic whose partitions are all led by broker 1."""
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
     config = {"min.insync.replicas": "2"}
     new = NewTopic(TOPIC, PARTITIONS, replica_assignment=[[BROKEN, 2, 3]] * PARTITIONS, config=config)
@@ -34,13 +36,16 @@ def make_topic(cluster: RunningCluster) -> None:
 
 
 def offline(cluster: RunningCluster) -> set[int]:
-    """Partitions whose replica on broker 1 is offline."""
+    """Return the partitions whose replica on broker 1 is offline."""
     return {index for index, one in cluster.partitions(TOPIC).items() if BROKEN in one.offline}
 
 
 @pytest.mark.short
 def test_a_brokers_only_folder(tmp_path: Path) -> None:
-    """It leaves in good order, since it can write nothing; when the disk is repaired, a restart is all it takes."""
+    """The broker shuts down in good order, since it can write nothing.
+
+    Once the disk is repaired, a restart is enough.
+    """
     with (
         ext4(tmp_path / f"broker-{BROKEN}", tmp_path / "image", 64) as disk,
         running_cluster(tmp_path, quorum=1, settings=SETTINGS) as cluster,
@@ -63,7 +68,9 @@ def test_a_brokers_only_folder(tmp_path: Path) -> None:
 
 
 def test_one_folder_of_two(tmp_path: Path) -> None:
-    """What is in it goes offline and is led by others; the broker stays, and what is in the other folder."""
+    """Partitions in the broken folder go offline and are led by other brokers; the broker and its
+    other folder go on.
+    """
     with (
         ext4(tmp_path / "other", tmp_path / "image", 64) as disk,
         running_cluster(tmp_path, quorum=1, settings=SETTINGS) as cluster,

@@ -1,6 +1,6 @@
-"""Everything dies at the same moment and comes back; and whatever else a seed makes of kills, pauses and restarts.
+"""All processes die at the same moment and come back, and random kills, pauses and restarts by a seed.
 
-What the processes wrote is in the page cache, so nothing that was acknowledged may be missing.
+Written data stays in the page cache, so no acknowledged record may be missing.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def test_all_die_together_and_come_back(cluster: RunningCluster, who: str, turns
 
 
 def chosen(cluster: RunningCluster, who: str, order: random.Random) -> list[Node]:
-    """Who dies."""
+    """Return the nodes to kill."""
     match who:
         case "everything":
             return [*cluster.brokers, *cluster.quorum]
@@ -68,7 +68,7 @@ def test_many_random_faults(cluster: RunningCluster, seed: int, number: int) -> 
 
 
 def random_faults(cluster: RunningCluster, topic: str, seed: int, steps: int) -> None:
-    """Steps of a seed, the cluster healed after every ten, under strict and lax senders."""
+    """Run the steps of a seed, and heal the cluster after every ten, under strict and lax senders."""
     make_topic(cluster.bootstrap, topic)
     with (
         Faults(cluster, (topic,), seed) as faults,

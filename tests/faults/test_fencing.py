@@ -1,4 +1,4 @@
-"""What a broker that takes over knows of those who come to it: producers that send again, members of yesterday."""
+"""The knowledge of a broker that takes over: it recognises retries of producers, and refuses former group members."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(400)]
 
 BATCHES_REMEMBERED = 5
 ASKED_TWICE = {ErrorCode.NOT_LEADER_OR_FOLLOWER, ErrorCode.NOT_ENOUGH_REPLICAS, ErrorCode.NOT_COORDINATOR}
-"""Of a broker that takes over; a client would ask again."""
+"""Errors of a broker that is taking over, after which a client asks again."""
 
 
 def produce(node: Node, topic: str, producer: tuple[int, int], sequence: int) -> tuple[ErrorCode, int]:
-    """One record with acks=all, until the broker leads; the error and the offset."""
+    """Send one record with acks=all until the broker leads; return the error and the offset."""
     producer_id, epoch = producer
     records = encode_batch(
         [(None, b"raw:%d" % sequence, int(time.time() * 1000))],
@@ -104,8 +104,10 @@ def test_the_next_coordinator_refuses_members_of_the_past(cluster: RunningCluste
 
 
 def probes(coordinator: Node, topic: str, members: list[Member]) -> list[Probe]:
-    """Commits by a stranger, and by each member as it was an epoch ago, to a partition that is not its own: for one
-    that it has held ever since, the epoch before would do (KIP-1251)."""
+    """Commit as an unknown member, and as each member an epoch ago, to a partition that the member does not own.
+
+    For a partition that it has owned ever since, the previous epoch is valid (KIP-1251).
+    """
     stale = {"ILLEGAL_GENERATION", "STALE_MEMBER_EPOCH"}
     group = members[0].group
     made = [(f"a commit to {group} by a stranger", 1, "nobody", 0, {"UNKNOWN_MEMBER_ID"})]
@@ -125,7 +127,7 @@ def probes(coordinator: Node, topic: str, members: list[Member]) -> list[Probe]:
 def commit(
     coordinator: Node, group: str, place: tuple[str, int], generation: int, member_id: str
 ) -> str | None:
-    """Commit offset 0, until the broker coordinates the group; the name of the error, None for success."""
+    """Commit offset 0 until the broker coordinates the group; return the name of the error, None for success."""
     partition = OffsetCommitRequestPartition(partition_index=place[1], committed_offset=0)
     message = OffsetCommitRequest(
         group_id=group,

@@ -1,4 +1,4 @@
-"""SIGKILL to one or two processes, by the part they play: nothing acknowledged is lost, and everybody goes on."""
+"""SIGKILL to one or two processes, chosen by their role: no acknowledged record is lost, and all clients go on."""
 
 from __future__ import annotations
 

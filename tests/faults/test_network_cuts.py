@@ -1,5 +1,8 @@
-"""Networks that fall apart under load: each node is a host of its own, and ways between them end, also in one
-direction only. Clients reach everyone all the time, so that they also ask those who should not answer."""
+"""Networks that fall apart under load. Each node is a separate host, and links between them are cut, also in one
+direction only.
+
+Clients reach every broker all the time, so they also ask brokers that should not answer.
+"""
 
 from __future__ import annotations
 
@@ -34,11 +37,12 @@ from tests.integration.raw_producer import RawProducer
 pytestmark = [*MARKS, pytest.mark.timeout(240)]
 
 LONG_CUT_S, RETURN_S = 14.0, 6.0
-"""After so long a cut TCP by itself would try again ten seconds after its end; whoever dials anew needs one."""
+"""Seconds of a cut after which TCP itself would retry ten seconds later, and the time for reconnecting clients, which
+need one."""
 PROGRESS_S = 60.0
-"""Within this time what the network still allows is done, the clients' own timeouts included."""
+"""Seconds within which all operations that the network allows are done, including the clients' own timeouts."""
 NOBODY_ACKNOWLEDGES = {"leader-from-followers", "followers-from-quorum"}
-"""The leader remains, since the quorum hears it; alone it may not acknowledge."""
+"""Cuts in which the leader stays, since the quorum hears it, and may not acknowledge alone."""
 SHORT = {"both-leaders-together"}
 
 

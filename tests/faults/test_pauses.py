@@ -1,4 +1,6 @@
-"""SIGSTOP for longer than the session: somebody else takes over, and who wakes up retracts and confirms nothing."""
+"""SIGSTOP for longer than the session: another node takes over, and the resumed node retracts and
+confirms no record.
+"""
 
 from __future__ import annotations
 
@@ -39,8 +41,10 @@ def test_some_sleep_and_the_others_go_on(cluster: RunningCluster, victims: str) 
 
 @pytest.mark.parametrize("turns", [pytest.param(2, marks=pytest.mark.short), 10])
 def test_a_leader_wakes_up_with_work_in_its_sockets(cluster: RunningCluster, turns: int) -> None:
-    """Several times over: requests that were sent to the leader while it slept find it awake before it hears of its
-    successor. It may append them; but none is confirmed with acks=all, and no reader of any broker sees them."""
+    """Requests that were sent to a sleeping leader reach it before it hears of its successor.
+
+    The leader may append them. But it confirms none with acks=all, and no reader of any broker sees them.
+    """
     topic = f"haunted-{turns}"
     make_topic(cluster.bootstrap, topic, 1)
     readers = [RawReader(node.id, node.port, topic) for node in cluster.brokers]
@@ -72,7 +76,7 @@ def test_a_leader_wakes_up_with_work_in_its_sockets(cluster: RunningCluster, tur
 
 @pytest.mark.parametrize("who", ["follower", "all-followers", "brokers", "quorum", "everything"])
 def test_several_sleep_through_their_sessions(cluster: RunningCluster, who: str) -> None:
-    """Nobody may be left to take over; then nothing is acknowledged, and all goes on when they wake up."""
+    """If no broker is left to take over, no record is acknowledged until the sleepers wake up."""
     topic = f"slept-{who}"
     make_topic(cluster.bootstrap, topic)
     with Faults(cluster, (topic,)) as faults, Workload(cluster.bootstrap, topic) as workload:
@@ -87,7 +91,7 @@ def test_several_sleep_through_their_sessions(cluster: RunningCluster, who: str)
 
 
 def groups(faults: Faults, topic: str, who: str) -> Iterator[list[Node]]:
-    """Twice, as leaders change."""
+    """Yield the nodes to pause, twice, as leaders change."""
     for _ in range(2):
         leader = faults.leader(topic, 0)
         yield {
@@ -100,7 +104,7 @@ def groups(faults: Faults, topic: str, who: str) -> Iterator[list[Node]]:
 
 
 def test_a_follower_restarts_while_its_leader_sleeps(cluster: RunningCluster) -> None:
-    """When the leader wakes up, a fetch of the follower's former life waits for it; it lets nobody in."""
+    """A fetch of the follower's previous process, handled when the leader wakes up, adds no broker to the ISR."""
     topic = "stale"
     make_topic(cluster.bootstrap, topic, 1)
     with Faults(cluster, (topic,)) as faults, Workload(cluster.bootstrap, topic, 1) as workload:

@@ -1,5 +1,5 @@
-"""Logins that end and are renewed every few seconds, while brokers are killed: nothing acknowledged is lost, and no
-client is stuck or asks for a password in vain.
+"""Logins that expire and are renewed every few seconds, while brokers are killed: no acknowledged record is lost, no
+client hangs, and none fails to get a password.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def test_minutes_of_kills(tmp_path: Path, seed: int) -> None:
 def play(
     folder: Path, seed: int, *, renewed_ms: int, run_s: float, makers: list[Callable[[Cell], Renewing]]
 ) -> None:
-    """Brokers are killed one after the other, in the order of the seed."""
+    """Kill brokers one after the other, in the order of the seed."""
     chance = random.Random(seed)
     reauth = {"connections_max_reauth_ms": str(renewed_ms)}
     with secured_cluster(folder, BROKERS, **SETTINGS, **reauth) as cluster, ExitStack() as stack:
@@ -72,7 +72,7 @@ def play(
 
 
 def _cell(cluster: TlsCluster, client: str) -> Cell:
-    """SCRAM-SHA-512 over TLS, with a topic that is there."""
+    """Return the cell for SCRAM-SHA-512 over TLS, with an existing topic."""
     (cell,) = (one for one in cells(cluster, client) if one.name == "SASL_SSL-SCRAM-SHA-512")
     admin = AdminClient(librdkafka_options(cell) | {"log_level": 0})
     admin.create_topics([NewTopic(cell.topic, 3, BROKERS)])[cell.topic].result(30)

@@ -1,4 +1,4 @@
-"""The example database while its nodes, and the brokers and quorum nodes under it, die, sleep or are cut off."""
+"""The example database while its own nodes, brokers and quorum nodes die, sleep or are cut off."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.faults.namespaces import NetworkCluster
 
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(500)]
 SESSION_S = 6.0
-"""Longer than a member of the group, and a broker, may be silent."""
+"""Seconds that exceed the session timeouts of group members and brokers."""
 
 
 def made(cluster: RunningCluster, directory: Path, name: str) -> list[DatabaseNode]:
@@ -57,7 +57,7 @@ def test_a_master_sleeps_with_its_broker(cluster: RunningCluster, tmp_path: Path
                 faults.pause(faults.leader(name, partition))
                 faults.let_pass(SESSION_S)
                 bank.wait_for_transfers(5)
-                with bank.asking(master, partition):  # it believes that it is the master
+                with bank.asking(master, partition):  # it considers itself the master
                     master.resume()
                 faults.heal()
                 bank.wait_for_transfers(5)
@@ -85,7 +85,6 @@ def test_many_random_faults(cluster: RunningCluster, tmp_path: Path, seed: int) 
 @MARKS[2]
 @pytest.mark.parametrize("cut", ["from-brokers", "from-the-leader", "deaf", "mute"])
 def test_a_master_is_cut_off(networked: NetworkCluster, tmp_path: Path, cut: str) -> None:
-    """Clients reach it all the time, and ask it first."""
     name = f"bank-cut-{cut}"
     nodes = [
         node_of(
@@ -128,7 +127,7 @@ def test_a_master_is_cut_off(networked: NetworkCluster, tmp_path: Path, cut: str
 
 
 def break_one(chance: random.Random, nodes: Sequence[DatabaseNode], faults: Faults) -> None:
-    """Of the database: it dies, sleeps, or comes back."""
+    """Kill, pause or revive one database node."""
     node = chance.choice(nodes)
     if not node.alive:
         faults.note("restart", f"database node {node.id}")
@@ -145,7 +144,7 @@ def break_one(chance: random.Random, nodes: Sequence[DatabaseNode], faults: Faul
 
 
 def mend(nodes: Sequence[DatabaseNode]) -> None:
-    """All of them run."""
+    """Make all database nodes run."""
     for node in nodes:
         if node.paused:
             node.resume()

@@ -25,12 +25,12 @@ OUTLIVING = [
     "aiokafka",
     pytest.param("java", marks=[java.needs_java, pytest.mark.java]),
 ]
-"""Not kafka-python 3.0.12: an AddPartitionsToTxn that it cannot send, as its coordinator refuses connections, is
-forgotten, and it waits for the answer for ever."""
+"""Clients for the tests. kafka-python 3.0.12 is excluded: it forgets an AddPartitionsToTxn that it cannot send because
+its coordinator refuses connections, and waits for the answer for ever."""
 
 
 def topics(cluster: RunningCluster, name: str) -> tuple[str, str]:
-    """One to write to, and one for its copy."""
+    """Make a topic to write to, and a topic for its copy."""
     names = f"moves-{name}", f"copies-{name}"
     for one in names:
         make_topic(cluster.bootstrap, one, PARTITIONS)
@@ -87,7 +87,7 @@ def test_some_sleep_beyond_their_session(cluster: RunningCluster, victims: str) 
 
 @pytest.mark.parametrize("client", OUTLIVING)
 def test_the_broker_that_a_worker_speaks_to_dies(cluster: RunningCluster, client: str) -> None:
-    """That of its transactional id, and that of its group, which may be the same one."""
+    """The worker's transaction coordinator or group coordinator is killed; both may be the same broker."""
     source, target = topics(cluster, f"spoken-to-{client}")
     with Faults(cluster, (source, target)) as faults, Moves(cluster, source, target, client=client) as moves:
         moves.wait_copied(3)
@@ -123,7 +123,7 @@ def test_a_worker_that_wakes_up_after_it_was_replaced(cluster: RunningCluster, c
 
 @pytest.mark.parametrize("with_quorum_leader", [False, True])
 def test_what_a_dead_producer_left_open_ends(cluster: RunningCluster, *, with_quorum_leader: bool) -> None:
-    """The next leader of the quorum begins to measure its time anew, and ends it all the same."""
+    """The next quorum leader restarts the transaction's timeout, and still ends the transaction."""
     topic = f"left-open-{with_quorum_leader}".lower()
     make_topic(cluster.bootstrap, topic, PARTITIONS)
     client = Confluent(cluster.bootstrap)

@@ -20,7 +20,7 @@ pytestmark = [
 
 FULL_S = 3.0
 LEADERS = {"leader": (FULL, 2, FULL), "follower": (2, 3, 2)}
-"""Of three partitions, where the full broker leads some or none."""
+"""Leaders of three partitions; the full broker leads two or none."""
 
 
 @pytest.mark.parametrize("role", LEADERS)
@@ -53,5 +53,5 @@ def test_nothing_is_torn_by_a_disk_that_is_full(tmp_path: Path, role: str) -> No
 
 
 def refusals(cluster: RunningCluster) -> int:
-    """How often the small disk has had no room."""
+    """Return how often the small disk had no room."""
     return cluster.broker(FULL).log().count("No space left on device")

@@ -1,5 +1,7 @@
-"""Transactions over several partitions, and a pipeline that copies exactly once, while the network falls apart. Clients
-reach everyone all the time."""
+"""Transactions over several partitions, and a pipeline that copies exactly once, while the network falls apart.
+
+Clients reach every broker all the time.
+"""
 
 from __future__ import annotations
 
@@ -25,9 +27,9 @@ from tests.faults.transactions import Moves
 pytestmark = [*MARKS, pytest.mark.timeout(500)]
 
 CUT_S = 5.0
-"""Longer than a broker's session, and than a follower may lag."""
+"""Seconds that exceed a broker's session and the permitted lag of a follower."""
 NOBODY_LOST = {"quorum-leader-alone", "quorum-leader-deaf"}
-"""Every partition keeps its leader, and the quorum has one soon."""
+"""Cuts in which every partition keeps its leader, and the quorum soon has one."""
 WHO = (*sorted(ANOTHER_LEADS), "leader-from-followers", "followers-from-quorum", *sorted(NOBODY_LOST))
 
 
@@ -77,7 +79,7 @@ def test_nothing_is_torn_by_links_that_fail_now_and_then(
 
 @pytest.mark.parametrize("round_", range(2))
 def test_many_random_cuts(networked: NetworkCluster, seed: int, round_: int) -> None:
-    """Cuts that add up, and processes that sleep meanwhile."""
+    """Cuts accumulate, and processes sleep meanwhile."""
     source, target = topics(networked, f"random-{round_}")
     order = random.Random(seed + round_)
     with (
@@ -107,7 +109,7 @@ def test_many_random_cuts(networked: NetworkCluster, seed: int, round_: int) -> 
 
 
 def mend(cluster: NetworkCluster, faults: Faults, *topics: str) -> None:
-    """Mend the network; returns once the cluster is whole, as each broker knows."""
+    """Mend the network, and return once each broker knows that the cluster is whole."""
     cluster.net.heal()
     faults.heal()
     for topic in topics:

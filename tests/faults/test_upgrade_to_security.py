@@ -1,6 +1,6 @@
-"""A cluster from before security becomes a secured one under load, as docs/OPERATIONS.md says: no send fails.
+"""A cluster from before security becomes a secured one under load, by the steps of docs/OPERATIONS.md: no send fails.
 
-The nodes of the beginning run the code of that time, out of the repository's history.
+At first the nodes run the code of that time, out of the repository's history.
 """
 
 from __future__ import annotations
@@ -46,12 +46,12 @@ Changes = Callable[[Node], dict[str, str]]
 
 @dataclass
 class Upgrade:
-    """The cluster, its authority, and the loads that run on it."""
+    """A cluster, its authority, and its running loads."""
 
     cluster: NodeCluster
     authority: Authority
     ports: dict[int, int]
-    """Of the listeners with TLS, by broker."""
+    """Ports of the TLS listeners, by broker."""
     theirs: list[Load] = field(default_factory=list)
     ours: list[OwnLoad] = field(default_factory=list)
 
@@ -63,21 +63,21 @@ class Upgrade:
         return Access(self.authority.file, user, password)
 
     def wait_acknowledged(self) -> None:
-        """All loads that run go on."""
+        """Return once all running loads have more acknowledgements."""
         for theirs in self.theirs:
             theirs.wait_acknowledged(20, 60)
         for ours in self.ours:
             ours.wait_acknowledged(20, 60)
 
     def roll(self, nodes: Sequence[Node], changes: Changes | None = None, code: Path | None = None) -> None:
-        """Restart one node after the other, with other settings, or other code."""
+        """Restart one node after the other, with changed settings or code."""
         for node in nodes:
             self.cluster.restart(node, {} if changes is None else changes(node), code)
             self.wait_acknowledged()
 
 
 def raise_feature(port: int) -> int:
-    """The error of raising the level by which ACLs and users are known."""
+    """Raise the feature level that brings ACLs and users; return the error."""
     update = FeatureUpdateKey(feature=FEATURE, max_version_level=1)
     peer = Peer(port)
     try:
@@ -88,7 +88,7 @@ def raise_feature(port: int) -> int:
 
 
 async def create_users_and_acls(admin: Admin) -> None:
-    """The user of the load, who may write to the topic and read it."""
+    """Create the load's user, who may write to the topic and read it."""
     await admin.alter_scram_credentials(
         [UserPassword(APP, APP_PASSWORD), UserPassword(ADMIN, ADMIN_PASSWORD)]
     )
@@ -143,7 +143,7 @@ def test_a_cluster_becomes_secured_under_load(tmp_path: Path, quorum: int, broke
             move_own_clients(upgrade)
             upgrade.roll(cluster.brokers, lambda _node: {"inter.broker.listener.name": LISTENER})
 
-            # 6. the plain listener goes, and with it what it was open to
+            # 6. Remove the plain listener, and the rights of its clients.
             closed = {"super.users": f"User:{ADMIN}"}
             upgrade.roll(cluster.brokers, lambda node: closed | only_secured(upgrade, node))
             upgrade.roll(cluster.quorum, lambda _node: closed)
@@ -154,7 +154,7 @@ def test_a_cluster_becomes_secured_under_load(tmp_path: Path, quorum: int, broke
 def start_loads(
     upgrade: Upgrade, until: ExitStack, bootstrap: str, name: str, access: Access | None = None
 ) -> None:
-    """One of confluent-kafka and one of ours; no retry of them may run out."""
+    """Start a load of confluent-kafka and one of Ottla; none of their retries may run out."""
     settings, options = ({}, {}) if access is None else (access.settings, access.options)
     theirs = Load(bootstrap, TOPIC, PER_SECOND, len(name), settings | {"message.timeout.ms": "60000"})
     ours = OwnLoad(bootstrap, TOPIC, name, PER_SECOND, **options)
@@ -165,20 +165,20 @@ def start_loads(
 
 
 def take_ports(upgrade: Upgrade) -> None:
-    """One for the new listener of each broker."""
+    """Choose a port for the new listener of each broker."""
     choosing = free_ports(upgrade.cluster.layout.reserved)
     upgrade.ports |= {node.id: next(choosing) for node in upgrade.cluster.brokers}
     choosing.close()
 
 
 def both_listeners(upgrade: Upgrade, node: Node) -> dict[str, str]:
-    """Of a broker, with a certificate of its own."""
+    """Return the settings of a broker with both listeners and a new certificate."""
     issued = upgrade.authority.issue(f"broker-{node.id}", HOST, common_name=f"broker-{node.id}")
     return listener_settings(node.port, upgrade.ports[node.id], issued.both, upgrade.authority.file)
 
 
 def only_secured(upgrade: Upgrade, node: Node) -> dict[str, str]:
-    """Of a broker without the plain listener."""
+    """Return the settings of a broker without the plain listener."""
     one = f"{LISTENER}://{HOST}:{upgrade.ports[node.id]}"
     return {
         "listeners": one,
@@ -188,13 +188,13 @@ def only_secured(upgrade: Upgrade, node: Node) -> dict[str, str]:
 
 
 async def by_admin(bootstrap: str, work: Callable[[Admin], Awaitable[None]]) -> None:
-    """Over the listener that asks for no login."""
+    """Run `work` with an admin client on the listener without logins."""
     async with Admin(bootstrap_servers=bootstrap) as admin:
         await work(admin)
 
 
 def move_own_clients(upgrade: Upgrade) -> None:
-    """From here on the test, too, asks over the new listener."""
+    """Make the test use the new listener from here on."""
     cluster = upgrade.cluster
     for node in cluster.brokers:
         node.entry["port"] = upgrade.ports[node.id]
@@ -203,7 +203,7 @@ def move_own_clients(upgrade: Upgrade) -> None:
 
 
 def check(upgrade: Upgrade, theirs: Sequence[Load], ours: Sequence[OwnLoad]) -> None:
-    """No send failed, and everything that was acknowledged is there, once."""
+    """Check that no send failed, and that every acknowledged record is there once."""
     assert [load.failed for load in theirs] == [[]] * len(theirs)
     assert [load.failed for load in ours] == [[]] * len(ours)
     read = read_all(upgrade.secured, TOPIC, 60, upgrade.access(APP, APP_PASSWORD).settings)
@@ -216,7 +216,7 @@ def check(upgrade: Upgrade, theirs: Sequence[Load], ours: Sequence[OwnLoad]) -> 
 
 
 async def refused_to_others(upgrade: Upgrade) -> None:
-    """Nobody gets in without a login, and nobody does what no ACL allows."""
+    """Check that clients without a login, and requests without an ACL, are refused."""
     with pytest.raises(AuthenticationFailed):
         async with Admin(bootstrap_servers=upgrade.secured, **upgrade.access(APP, "guessed").options):
             pass

@@ -1,5 +1,5 @@
-"""Transactions at work while processes break: movers that write to all partitions at once, a reader of what is
-committed, and a pipeline of workers that copies the topic exactly once, each of which may be killed or paused.
+"""Transactions while processes break: movers that write to all partitions at once, a read-committed reader, and a
+pipeline of workers that copies the topic exactly once. Each worker may be killed or paused.
 
     with Faults(cluster, ("moves", "copies")) as faults, Moves(cluster, "moves", "copies") as moves:
         moves.wait_committed(20)
@@ -52,20 +52,22 @@ from tests.integration.stock_clients import ROOT
 
 PARTITIONS = 3
 RECORDS = 3
-"""That a transaction writes to each partition."""
+"""Number of records that a transaction writes to each partition."""
 PAUSE_S = 0.02
 ATTEMPT_S = 10.0
 TRANSACTION_MS = 60_000
 
 
 class Mover(Actor):
-    """Writes to all partitions in each transaction, and commits most of them. When an instance can do no more, the next
-    one takes its place under the same id."""
+    """A producer that writes to all partitions in each transaction, and commits most of them.
+
+    When an instance becomes unusable, the next one takes its place under the same id.
+    """
 
     def __init__(
         self, bootstrap: str, topic: str, name: str, seed: int, settings: Mapping[str, Any], *, looks: bool
     ) -> None:
-        """`looks`: it asks after some commits how far readers of what is committed get."""
+        """Set `looks` to check after some commits how far read-committed consumers get."""
         super().__init__(name)
         self._settings = settings
         self.committed = 0
@@ -107,7 +109,7 @@ class Mover(Actor):
         self._consumer.close()
 
     def _one(self, producer: Producer) -> None:
-        """KafkaException once the instance can do no more."""
+        """Run one producer instance. Raises KafkaException once the instance is unusable."""
         self._begun += 1
         instance = f"{self.name}.{self._instances}"
         transaction = Transaction(
@@ -137,7 +139,7 @@ class Mover(Actor):
         self.committed += commits
 
     def _write(self, producer: Producer, transaction: Transaction) -> None:
-        """What one transaction writes."""
+        """Write the records of one transaction."""
         for partition in range(PARTITIONS):
             for _ in range(RECORDS):
                 self._send(producer, transaction, partition)
@@ -179,7 +181,7 @@ class Mover(Actor):
 
 
 def until_told(ask: Callable[[], object], actor: Actor) -> None:
-    """Again while nobody answers: the client goes on with the same request."""
+    """Repeat the request until it is answered, as the client does."""
     deadline = time.monotonic() + SETTLE_S + HEAL_S
     while True:
         try:
@@ -192,7 +194,7 @@ def until_told(ask: Callable[[], object], actor: Actor) -> None:
 
 
 def _asked(ask: Callable[[], object]) -> None:
-    """Callbacks are called while a fatal error is being raised, and hide it."""
+    """Call `ask`, and raise the original error. Callbacks run while a fatal error is being raised, and hide it."""
     try:
         ask()
     except SystemError as hiding:
@@ -205,7 +207,7 @@ def _asked(ask: Callable[[], object]) -> None:
 
 
 class CommittedReader(Reader):
-    """Reads only what is committed."""
+    """A reader of committed records only."""
 
     def _run(self) -> None:
         super()._run()
@@ -214,7 +216,7 @@ class CommittedReader(Reader):
 
 
 class Pipeline:
-    """Workers that copy a topic to another one, one after the other under one transactional id."""
+    """Workers that copy a topic into another, one after the other under one transactional id."""
 
     def __init__(self, bootstrap: str, source: str, target: str, client: str = "confluent-kafka") -> None:
         self._argv = [sys.executable, "-m", "tests.integration.transactional_copier", client, bootstrap]
@@ -225,33 +227,33 @@ class Pipeline:
 
     @property
     def worker(self) -> Worker:
-        """The present one."""
+        """The current worker."""
         return self._workers[-1]
 
     @property
     def committed(self) -> int:
-        """Transactions of all of them so far, that they told of."""
+        """Transactions that all workers reported so far."""
         return sum(one.committed for one in self._workers)
 
     def start(self) -> Worker:
-        """Another worker; the one before may still run, and be fenced."""
+        """Start another worker; the previous one may still run, and be fenced."""
         self._workers.append(Worker(self._argv))
         return self.worker
 
     def kill(self) -> None:
-        """SIGKILL to the present one, and start the next."""
+        """Kill the current worker by SIGKILL, and start the next."""
         TALLY["kill worker"] += 1
         self.worker.end()
         self.start()
 
     def end(self) -> None:
-        """Kill all that still run."""
+        """Kill all running workers."""
         for one in self._workers:
             one.end()
 
 
 class Worker:
-    """One process of the pipeline."""
+    """A process of the pipeline."""
 
     def __init__(self, argv: list[str]) -> None:
         self.committed = 0
@@ -265,20 +267,20 @@ class Worker:
 
     @property
     def alive(self) -> bool:
-        """Whether it still runs."""
+        """True while the process runs."""
         return self._process.poll() is None
 
     def pause(self) -> None:
-        """SIGSTOP."""
+        """Send SIGSTOP."""
         TALLY["pause worker"] += 1
         self._process.send_signal(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """SIGCONT."""
+        """Send SIGCONT."""
         self._process.send_signal(signal.SIGCONT)
 
     def end(self) -> None:
-        """SIGKILL, if it still runs."""
+        """Send SIGKILL, if the process still runs."""
         self._process.kill()
         self._process.wait()
         self._thread.join()
@@ -295,7 +297,7 @@ class Worker:
 
 @dataclass
 class Moves:
-    """All of them at once, until the block ends; whoever is dead or paused has to be well again by then."""
+    """Movers, reader and pipeline at work until the block ends. All nodes must be well again by then."""
 
     cluster: RunningCluster
     source: str
@@ -303,15 +305,15 @@ class Moves:
     seed: int = 0
     movers: int = 2
     kind: type[Mover] = Mover
-    """Of movers."""
+    """Class of the movers."""
     looks: bool = True
-    """Whether what is committed is to be seen at once: not where a partition may have no leader for a while."""
+    """True if commits must be visible at once, which fails if a partition may lack a leader for a while."""
     settings: Mapping[str, Any] = field(default_factory=dict)
-    """Of the movers' producers, beside or instead of what they have."""
+    """Settings that override or extend those of the movers' producers."""
     client: str = "confluent-kafka"
-    """Of the pipeline."""
+    """Client of the pipeline."""
     history: History = field(default_factory=History)
-    """What everybody did and saw, once the block has ended."""
+    """Operations and observations of all clients, complete when the block has ended."""
 
     def __post_init__(self) -> None:
         bootstrap = self.cluster.bootstrap
@@ -348,7 +350,7 @@ class Moves:
         return [*self._movers, self._reader]
 
     def wait_committed(self, more: int, timeout_s: float = SETTLE_S) -> None:
-        """Return once every mover has committed `more` transactions than now."""
+        """Return once every mover has committed `more` further transactions."""
         goals = [one.committed + more for one in self._movers]
 
         def reached() -> bool:
@@ -359,7 +361,7 @@ class Moves:
         wait_until(reached, f"{more} commits of each mover", timeout_s)
 
     def wait_copied(self, more: int, timeout_s: float = SETTLE_S) -> None:
-        """Return once the pipeline has committed `more` transactions than now."""
+        """Return once the pipeline has committed `more` further transactions."""
         goal = self.pipeline.committed + more
         try:
             wait_until(lambda: self.pipeline.committed >= goal, f"{more} commits of the pipeline", timeout_s)
@@ -396,7 +398,7 @@ class Moves:
         wait_until(lambda: self._reader.next_offsets == ends, f"the reader at {ends}", SETTLE_S)
 
     def check(self, faults: Faults) -> None:
-        """Fail unless what everybody saw fits together, and to what the replicas hold."""
+        """Fail unless all observations agree with each other and with the replicas."""
         for read in list(self.history.final_reads):
             for found in dump(faults.cluster, read.topic, read.partition, read.end or 0):
                 self.history.add(found)
@@ -411,7 +413,7 @@ class Moves:
 
 
 def final_reads(bootstrap: str, topic: str, *, committed: bool) -> list[FinalRead]:
-    """Every partition from its earliest to its end, or to the end of what is committed."""
+    """Read every partition from its earliest offset to its end, or to the end of the committed records."""
     consumer = kafka.KafkaConsumer(
         bootstrap_servers=bootstrap, isolation_level="read_committed" if committed else "read_uncommitted"
     )
@@ -438,7 +440,7 @@ def final_reads(bootstrap: str, topic: str, *, committed: bool) -> list[FinalRea
 
 
 def dump(cluster: RunningCluster, topic: str, partition: int, high_watermark: int) -> list[Dump]:
-    """What stands in the files of all replicas, batch by batch, and their markers; nothing may be written meanwhile."""
+    """Return the batches in the files of all replicas, with their markers. No client may write meanwhile."""
     found = []
     for broker_id in cluster.partitions(topic)[partition].replicas:
         entries, markers = [], []
@@ -457,7 +459,7 @@ def dump(cluster: RunningCluster, topic: str, partition: int, high_watermark: in
 
 
 def identify(history: History, cluster: RunningCluster, topic: str) -> None:
-    """Note under which producer ids and epochs transactions were written, as the log has it: clients do not tell."""
+    """Note the producer ids and epochs of transactions from the log, since clients do not report them."""
     transactions = {one.name: one for one in history.transactions}
     headers: dict[tuple[int, int], BatchHeader] = {}
     for partition, info in cluster.partitions(topic).items():

@@ -1,4 +1,4 @@
-"""Clients at work while processes break: producers, readers and group members, each noting what it saw.
+"""Clients at work while processes break: producers, readers and group members, each recording its observations.
 
     with Faults(cluster, ("orders",)) as faults, Workload(cluster.bootstrap, "orders") as workload:
         workload.wait_acknowledged(300)
@@ -33,29 +33,29 @@ SESSIONS = {
     "group.consumer.min.heartbeat.interval.ms": "100",
     "group.consumer.heartbeat.interval.ms": "500",
 }
-"""Settings of brokers under which a dead group member is missed soon."""
+"""Settings of brokers under which a dead group member is removed soon."""
 
 
 @dataclass
 class Workload:
-    """All of them at once on one topic, until the block ends."""
+    """Producers, readers and groups on one topic, until the block ends."""
 
     bootstrap: str
     topic: str
     partitions: int = 3
     senders: int = 2
     lax_senders: int = 0
-    """Those with acks=1, whose records may be lost."""
+    """Number of senders with acks=1, whose records may be lost."""
     per_second: int = 150
-    """Of each sender."""
+    """Records per second of each sender."""
     protocols: tuple[str, ...] = ("classic", "consumer")
-    """A group of two members for each."""
+    """Group protocols; each gets a group of two members."""
     settings: dict[str, Any] = field(default_factory=dict)
-    """Of producers, beside or instead of what they have."""
+    """Settings that override or extend those of the producers."""
     others: list[Actor] = field(default_factory=list)
-    """Whoever else works on the topic; started and stopped with the rest."""
+    """Other actors on the topic, started and stopped with the rest."""
     history: History = field(default_factory=History)
-    """What everybody did and saw, once the block has ended."""
+    """Operations and observations of all clients, complete when the block has ended."""
 
     def __post_init__(self) -> None:
         bootstrap, topic, partitions = self.bootstrap, self.topic, self.partitions
@@ -81,7 +81,7 @@ class Workload:
 
     @property
     def actors(self) -> list[Actor]:
-        """Everyone."""
+        """All actors."""
         return [*self.strict, *self.lax, self.reader, *self.members, *self.others]
 
     def __enter__(self) -> Self:
@@ -108,7 +108,7 @@ class Workload:
         self.history = History.merged([*(one.history for one in self.actors), self.history])
 
     def wait_acknowledged(self, more: int, timeout_s: float = SETTLE_S) -> None:
-        """Return once every strict sender has `more` acknowledgements than now."""
+        """Return once every strict sender has `more` further acknowledgements."""
         goals = [one.acknowledged + more for one in self.strict]
 
         def reached() -> bool:
@@ -118,7 +118,7 @@ class Workload:
         wait_until(reached, f"{more} acknowledgements of each sender", timeout_s)
 
     def wait_read(self, more: int, timeout_s: float = SETTLE_S) -> None:
-        """Return once every group has read `more` records than now."""
+        """Return once every group has read `more` further records."""
         before = self._read_by_group()
 
         def reached() -> bool:
@@ -128,8 +128,11 @@ class Workload:
         wait_until(reached, f"{more} records read by each group", timeout_s)
 
     def check(self, faults: Faults | None = None) -> None:
-        """Fail unless every send succeeded, and what everybody saw fits together: with `faults` also to what the
-        replicas hold, and to the time since all processes were well again."""
+        """Fail unless every send succeeded and all observations agree.
+
+        With `faults`, they must also agree with the replicas, and service must resume in time after all processes were
+        well again.
+        """
         if faults is not None:
             for read in list(self.history.final_reads):
                 for found in dump(faults.cluster, self.topic, read.partition, read.end or 0):
@@ -144,7 +147,7 @@ class Workload:
         check_all(self.history)
 
     def _settle(self) -> None:
-        """Everything sent gets an outcome, and everyone reads to the end, or the test fails."""
+        """Wait until every send has an outcome and every consumer reaches the end; fail otherwise."""
         deadline = time.monotonic() + SETTLE_S
         for sender in (*self.strict, *self.lax):
             sender.join()
@@ -180,7 +183,7 @@ class Workload:
         return counts
 
     def _committed_by(self, group: str) -> dict[int, int]:
-        """The last committed offset of each partition, whoever of the group committed it."""
+        """Return the last committed offset of each partition, by any member of the group."""
         found: dict[int, tuple[float, int]] = {}
         for member in self.members:
             if member.group == group:
@@ -194,7 +197,7 @@ class Workload:
 
 
 def dump(cluster: RunningCluster, topic: str, partition: int, high_watermark: int) -> list[Dump]:
-    """What stands in the files of all replicas, batch by batch; nothing may be written meanwhile."""
+    """Return the batches in the files of all replicas. No client may write meanwhile."""
     found = []
     for broker_id in cluster.partitions(topic)[partition].replicas:
         entries = []
@@ -206,5 +209,5 @@ def dump(cluster: RunningCluster, topic: str, partition: int, high_watermark: in
 
 
 def make_topic(bootstrap: str, name: str, partitions: int = 3) -> None:
-    """A topic of three replicas, two of which must have what is acknowledged."""
+    """Make a topic with three replicas and min.insync.replicas=2."""
     make_any_topic(bootstrap, name, partitions, min_insync_replicas=2)
