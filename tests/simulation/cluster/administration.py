@@ -1,7 +1,7 @@
-"""What operators do to a cluster while it is tormented: elections, moves, other settings, topics that come and go.
+"""Operator actions during a simulation: elections, reassignments, changed settings, and topics that come and go.
 
-Every call may fail, with any error that Kafka has; it may not hang. What it promised is judged by the invariants: moves
-come to their end after the faults, records stay, and a deleted record is one below the log start.
+Every call may fail with any of Kafka's errors, but may not hang. The invariants judge the results: reassignments
+complete after the faults, records stay, and deleted records lie below the log start.
 """
 
 from __future__ import annotations
@@ -23,15 +23,15 @@ from tests.simulation.cluster.workload import REQUEST_TIMEOUT_MS, Workload, deli
 from tests.simulation.machine.chance import exponential
 
 CALL_MAX_S = 20.0
-"""The longest that any call may take: some ask again until their timeout, then wait for leaders, then ask others."""
+"""Longest duration of a call in seconds: some calls retry until their timeout, then wait for leaders, then ask other
+brokers."""
 OWN_TOPICS = ("made-0", "made-1", "made-2")
-"""Names of topics that come and go. Each is made and deleted again and again; what is in one that was ever deleted is
-not judged."""
+"""Names of topics that are made and deleted repeatedly. The records of a topic that was ever deleted are not judged."""
 OWN_PARTITIONS_MAX = 4
 
 
 class Administrator:
-    """One operator, who does at random what operators do, at moments that suit nobody."""
+    """An operator that performs random actions at inconvenient moments."""
 
     def __init__(self, workload: Workload, admin: Admin, chance: Random, *, one_may_do: bool) -> None:
         self._workload = workload
@@ -39,9 +39,9 @@ class Administrator:
         self._admin = admin
         self._chance = chance
         self._brokers = list(workload.cluster.brokers)
-        #: of the topics of its own, those that it tried to make, with the partitions that it asked for at most
+        # : own topics whose creation was attempted, with the largest requested number of partitions
         self.made: dict[str, int] = {}
-        #: those that it tried to delete, once at least
+        # : own topics whose deletion was attempted at least once
         self.deleted: set[str] = set()
         self._actions: dict[Callable[[], Awaitable[object]], int] = {
             self.elect: 5,
@@ -56,11 +56,11 @@ class Administrator:
 
     @property
     def undeleted(self) -> set[str]:
-        """The topics of its own that it never tried to delete."""
+        """Own topics whose deletion was never attempted."""
         return self.made.keys() - self.deleted
 
     async def act(self) -> None:
-        """Do one thing; note in the history if that hangs."""
+        """Do one action, and note in the history if it hangs."""
         workload = self._workload
         action = self._chance.choices(list(self._actions), list(self._actions.values()))[0]
         since, name = workload.now(), action.__name__
@@ -73,12 +73,12 @@ class Administrator:
             workload.machine.trace.note(workload.now(), "administrator", f"{name}: {error.code.name}")
 
     async def elect(self) -> None:
-        """Preferred leaders, of some partitions or all. Asked again and again they make fast double failovers."""
+        """Elect preferred leaders of some or all partitions. Repeated elections cause fast double failovers."""
         some = self._some_partitions() if self._chance.random() < 0.5 else None
         await self._admin.elect_leaders(some)
 
     async def move(self) -> None:
-        """Other replicas for some partitions, in another order, one less or one more."""
+        """Give some partitions other replicas: in another order, one fewer or one more."""
         wanted = {
             place: self._chance.sample(self._brokers, self._chance.choice((2, 3, 3)))
             for place in self._some_partitions()
@@ -86,16 +86,16 @@ class Administrator:
         await self._admin.alter_partition_reassignments(wanted)
 
     async def call_off(self) -> None:
-        """Moves that are under way."""
+        """Cancel running reassignments."""
         moving = await self._admin.list_partition_reassignments()
         places = list(moving) or self._some_partitions()
         await self._admin.alter_partition_reassignments(dict.fromkeys(places))
 
     async def set_config(self) -> None:
-        """A setting of a topic, or what applies without it.
+        """Set or remove a setting of a topic.
 
-        No run is made less durable than it counts on: `flush.messages` is 1 or what all topics have, and one replica
-        is enough only where all of them flush and none will rot.
+        No run becomes less durable than it assumes: `flush.messages` is 1 or the value of all topics, and one in-sync
+        replica is enough only if all topics flush and no disk will rot.
         """
         chance = self._chance
         key, values = chance.choice(
@@ -110,7 +110,7 @@ class Administrator:
         await self._admin.alter_configs(TOPIC_RESOURCE, topic, {key: chance.choice(values)})
 
     async def make_topic(self) -> None:
-        """One of its own, which may be there already."""
+        """Create an own topic, which may already exist."""
         name = self._chance.choice(OWN_TOPICS)
         partitions = self._chance.randint(1, 2)
         self.made[name] = max(partitions, self.made.get(name, 0))
@@ -120,21 +120,21 @@ class Administrator:
         )
 
     async def add_partitions(self) -> None:
-        """To one of its topics."""
+        """Add partitions to an own topic."""
         if self.made:
             name = self._chance.choice(list(self.made))
             self.made[name] = total = min(self.made[name] + 1, OWN_PARTITIONS_MAX)
             await self._admin.create_partitions(name, total)
 
     async def delete_topic(self) -> None:
-        """One of its own."""
+        """Delete an own topic."""
         if self.made:
             name = self._chance.choice(list(self.made))
             self.deleted.add(name)
             await self._admin.delete_topics([name])
 
     async def delete_records(self) -> None:
-        """What lies below some offset of one partition, where no group counts on its records."""
+        """Delete records below some offset of one partition, unless a group depends on its records."""
         copied = {*self._workload.copies, *self._workload.copies.values()}
         places = [
             TopicPartition(*place) for place in self._all_partitions() if place[0] not in {*copied, SOURCE}
@@ -160,8 +160,10 @@ class Administrator:
 async def administer(
     workload: Workload, per_second: float, until: Callable[[], bool], *, one_may_do: bool
 ) -> None:
-    """Do what operators do until it is time to stop. A producer uses the topics that come and go. `one_may_do`:
-    one in-sync replica may be made enough."""
+    """Perform operator actions until it is time to stop, while a producer uses the topics that come and go.
+
+    `one_may_do`: min.insync.replicas may be set to 1.
+    """
     chance = workload.chance()
     admin = await _reached(workload)
     administrator = Administrator(workload, admin, chance, one_may_do=one_may_do)
@@ -188,9 +190,12 @@ async def _reached(workload: Workload) -> Admin:
 async def _produce(
     workload: Workload, administrator: Administrator, admin: Admin, chance: Random
 ) -> list[Send]:
-    """Send to topics that may not be there any more, or again, until the workload is over, and one more to each
-    partition of those that stay: it is to be writable then. Not in a batch that has waited for a leader, though: what
-    comes into one fails with it, however young it is, as in Kafka's client."""
+    """Send to topics that may be deleted or recreated, until the workload is over. Then send one more record to each
+    partition of the remaining topics, which must be writable.
+
+    The last record is not sent in a batch that has waited for a leader: a record that joins such a batch fails with it,
+    however young it is, as in Kafka's client.
+    """
     sends: list[Send] = []
     producer = Producer(
         bootstrap_servers=workload.cluster.bootstrap,
@@ -235,7 +240,7 @@ async def _send(workload: Workload, producer: Producer, sends: list[Send], name:
 async def _add_to_history(
     workload: Workload, administrator: Administrator, admin: Admin, sends: list[Send]
 ) -> None:
-    """What was sent to topics that nobody wanted to delete counts, and is read in the end."""
+    """Add the sends to never-deleted topics to the history, and have these topics read at the end."""
     topics = await _kept(administrator, admin)
     workload.topics.update(topics)
     for send in sends:
@@ -246,7 +251,7 @@ async def _add_to_history(
 
 
 async def _kept(administrator: Administrator, admin: Admin) -> dict[str, int]:
-    """Those of the undeleted topics that are there, with their partitions."""
+    """Return the undeleted topics that exist, with their partition counts."""
     while True:
         with suppress(KafkaError):
             there = {topic.name: len(topic.partitions) for topic in await admin.describe_topics()}

@@ -1,4 +1,4 @@
-"""A fault that waits for its moment: a follower is about to join the ISR again."""
+"""A fault that strikes when a follower is about to rejoin the ISR."""
 
 from __future__ import annotations
 
@@ -14,17 +14,18 @@ if TYPE_CHECKING:
 
 BACK_AFTER_S = 0.01
 CUT_OFF_S = 0.35
-"""Less than a session."""
+"""Seconds of isolation; less than a session."""
 APART_S = 0.8
-"""Longer than it takes until what was cut off is sent again."""
+"""Seconds of separation; longer than the retransmission of dropped segments takes."""
 APART_SHARE = 0.5
 
 
 class Ambush:
-    """As soon as a leader has proposed a member, the leader is cut off from the quorum and the member loses its power.
+    """A fault for a leader that has just proposed an ISR member: the leader loses contact to the quorum, and the member
+    loses power.
 
-    The member is back before the proposal arrives: it is another one by then, and may have less; in half of the cases
-    it cannot copy that again meanwhile. Strikes once.
+    The member is back before the proposal arrives. By then it is another incarnation, and may have fewer records; in
+    half of the cases it cannot fetch the lost ones meanwhile. Strikes once.
     """
 
     def __init__(
@@ -39,7 +40,7 @@ class Ambush:
         self._machine.observers.append(self._watch)
 
     def end(self) -> None:
-        """Nobody is waited for any more, and what was struck is well again."""
+        """Stop waiting, and mend the affected links."""
         self._waits = False
         self._machine.observers.remove(self._watch)
         if self._struck is not None:

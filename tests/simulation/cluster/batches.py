@@ -1,4 +1,4 @@
-"""Many seeds of a simulation, one after the other or several at a time, and what became of them."""
+"""Runs of many seeds of a simulation, sequential or in parallel, and their outcomes."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _TIME = time.monotonic
 
 
 class Simulation(NamedTuple):
-    """What plays seeds, the command that does it, and the faults that it has to find."""
+    """The player of seeds, the command that runs it, and the mutants that it has to find."""
 
     module: str
     play: Player
@@ -28,7 +28,7 @@ class Simulation(NamedTuple):
 
 @dataclass(slots=True)
 class Played:
-    """What became of many seeds."""
+    """The outcomes of many seeds."""
 
     began_s: float
     clean: int = 0
@@ -52,7 +52,10 @@ def play_many(
     *,
     quiet: bool = False,
 ) -> Played:
-    """Ctrl-C ends it. Those that break something are printed, and kept in a folder if one is given."""
+    """Play seeds until they end or Ctrl-C is pressed.
+
+    Failing seeds are printed, and written to a folder if one is given.
+    """
     played = Played(_TIME())
     try:
         for seed, outcome in outcomes(simulation.play, seeds, processes):
@@ -78,14 +81,14 @@ def play_many(
 
 
 def tell(played: Played) -> None:
-    """Print what was counted."""
+    """Print the counts."""
     print(played)
     for name, count in sorted(played.totals.items()):
         print(f"  {name:40} {count}")
 
 
 def find_mutants(simulation: Simulation, seeds: Iterable[int], processes: int) -> int:
-    """Plant each and play until it is found; returns how many were not."""
+    """Plant each mutant and play seeds until it is found; return the number of mutants that were not found."""
     missed = 0
     for name, mutant in simulation.mutants.items():
         with mutant.planted():
@@ -106,7 +109,7 @@ def _keep(simulation: Simulation, folder: Path, seed: int, outcome: str) -> None
 
 
 def trace(simulation: Simulation, seed: int, path: Path) -> int:
-    """Play one seed, and write down everything that happens in it. 1 if it breaks something."""
+    """Play one seed and write its events to a file. Returns 1 if the seed violates an invariant, else 0."""
     with path.open("w", buffering=1 << 16) as file:
         outcome = in_child(lambda: simulation.play(seed, file.write), file)
     print(f"seed {seed}: {outcome}")
@@ -114,7 +117,7 @@ def trace(simulation: Simulation, seed: int, path: Path) -> int:
 
 
 def fix_order_of_sets(module: str) -> None:
-    """Begin this command anew unless sets of strings have the same order in every run of it."""
+    """Re-execute this command if string hashing is random, so that sets of strings have the same order in every run."""
     if os.environ.get("PYTHONHASHSEED") != "0":
         os.execve(
             sys.executable,
@@ -124,7 +127,7 @@ def fix_order_of_sets(module: str) -> None:
 
 
 def seeds_of(text: str) -> Sequence[int]:
-    """Seeds one by one, or from the first to before the last: `17`, `0-100`, `0-12,79`."""
+    """Return the seeds of a text such as `17`, `0-100` (without the last) or `0-12,79`."""
     found: list[int] = []
     for part in text.split(","):
         first, _, last = part.partition("-")

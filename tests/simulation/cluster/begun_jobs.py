@@ -1,8 +1,9 @@
-"""A job in some runs whose transactions nobody owns, as Spark's tasks write: each task asks for the transaction of its
-batch, whoever is first begins it, and a driver that has gathered the receipts decides it.
+"""A job, in some runs, with ownerless transactions, as Spark's tasks write: each task requests the transaction of its
+batch. The first request begins it, and a driver that has gathered the receipts decides it.
 
-Drivers that know nothing of each other may do the same batch at once. Their tasks find the same transaction, and the
-first decision counts: what the other driver's tasks have written is aborted, like all that was not chosen.
+Drivers that do not know of each other may do the same batch at once. Their tasks find the same transaction, and the
+first decision counts. Records of the other driver's tasks are aborted, like the records of all writers that were not
+chosen.
 """
 
 from __future__ import annotations
@@ -32,28 +33,30 @@ from tests.simulation.cluster.shared_writers import (
 from tests.simulation.cluster.workload import REQUEST_TIMEOUT_MS, Workload, started
 
 SHARE = 0.3
-"""Of the runs with transactions."""
+"""Share of the runs with transactions."""
 TRANSACTIONAL_ID = "begun job"
 
 
 def has_begun_job(seed: int) -> bool:
-    """Whether there is a job in the run of a seed that has transactions."""
+    """Return whether a seed's run, which has transactions, has such a job."""
     return Random(f"begun job {seed}").random() < SHARE
 
 
 class BegunBatch:
-    """A driver's attempt at one application version. Its tasks may find several transactions, if one is over before the
-    last of them has asked."""
+    """A driver's attempt at one application version.
+
+    Its tasks may find several transactions, if one ends before the last task has asked.
+    """
 
     def __init__(self, workload: Workload, name: str, version: int, timeout_ms: int) -> None:
         self.attempts: list[Attempt] = []
         self.is_over = False
         self.was_committed = False
-        """Whether a task was told that there is nothing to do."""
+        """True if a task was answered that the version is already committed."""
         self.found: dict[str, BegunTransaction] = {}
-        """By the name of this driver's part in the history."""
+        """Found transactions by the name of this driver's part in the history."""
         self.wholes: dict[int, Transaction] = {}
-        """This driver's part in the history, by the transaction's number."""
+        """This driver's parts in the history, by the transaction's number."""
         self._workload, self._name, self._version, self._timeout_ms = workload, name, version, timeout_ms
 
     @property
@@ -61,7 +64,7 @@ class BegunBatch:
         return self._version
 
     async def open(self) -> tuple[str, Transaction] | None:
-        """Whoever is first begins it."""
+        """Begin the batch's transaction, or join it if another task has begun it."""
         async with administrator(self._workload) as admin:
             asked_s = self._workload.now()
             begun = await admin.begin_transaction(
@@ -75,7 +78,7 @@ class BegunBatch:
         return begun.token, self.wholes[begun.number]
 
     def ask(self, chosen: Sequence[Attempt], *, commits: bool) -> list[Transaction]:
-        """Note which end is about to be asked for; returns who takes part in it."""
+        """Note the requested end, and return all participants' parts."""
         now, names = self._workload.now(), {one.transaction.owner for one in chosen}
         self.is_over = True
         parts = list(self.wholes.values())
@@ -107,28 +110,28 @@ class BegunBatch:
 
 
 class BegunJob(Job):
-    """What its drivers and workers tell each other; and for the history, who has asked for which commit."""
+    """Shared state of drivers and workers, and for the history, the driver that requested each commit."""
 
     def __init__(self, workload: Workload, drivers: int) -> None:
         super().__init__(workload, drivers)
         self.deciding: dict[int, list[Transaction]] = {}
-        """Of each transaction, by its number, the drivers' parts that were to be committed."""
+        """Drivers' parts with a requested commit, by the transaction's number."""
 
 
 class Decider:
-    """One process that has batches written, and decides."""
+    """A process that hands out batches and decides them."""
 
     def __init__(self, workload: Workload, name: str, job: BegunJob, strike: Callable[[float], None]) -> None:
-        """`strike` has the process killed so many seconds later."""
+        """`strike` kills the process after a number of seconds."""
         self._workload, self._name, self._job, self._strike = workload, name, job, strike
         self._chance: Random = workload.chance()
         self._timeout_ms = self._chance.choice(TIMEOUTS_MS)
         self._count = 0
         self.waiting: Sequence[Send | Transaction] = ()
-        """What it has asked for and not been answered."""
+        """Unanswered requests."""
 
     async def run(self) -> None:
-        """Until the workload is over; the last driver does some batches more, and one that is committed."""
+        """Decide batches until the workload is over; the last driver does some further batches, and commits one."""
         workload, job = self._workload, self._job
         admin = await started(lambda: administrator(workload))
         while not workload.over:
@@ -142,7 +145,7 @@ class Decider:
         await admin.stop()
 
     async def _transact(self, admin: Admin, *, last: bool) -> bool:
-        """One batch; whether it is committed now."""
+        """Do one batch, and return whether it is committed now."""
         try:
             return await self._decide(admin, await self._version(admin, last=last), last=last)
         except KafkaError:
@@ -150,7 +153,7 @@ class Decider:
             return False
 
     async def _version(self, admin: Admin, *, last: bool) -> int:
-        """The next one, or the last one again. Raises KafkaError."""
+        """Return the next version, or the last one again. Raises KafkaError."""
         asked_s = self._workload.now()
         described = (await admin.describe_transactions([TRANSACTIONAL_ID]))[TRANSACTIONAL_ID]
         done: int | None = None
@@ -164,7 +167,7 @@ class Decider:
         return done if again and done is not None else (done or 0) + 1
 
     async def _decide(self, admin: Admin, version: int, *, last: bool) -> bool:
-        """Have it written, and commit it or not. Raises KafkaError."""
+        """Have the batch written, and commit or abort it. Raises KafkaError."""
         chance, job = self._chance, self._job
         self._count += 1
         batch = BegunBatch(self._workload, f"{self._name}#{self._count}", version, self._timeout_ms)
@@ -184,7 +187,7 @@ class Decider:
         return await self._commit(admin, batch, chosen)
 
     async def _abort(self, admin: Admin, batch: BegunBatch) -> None:
-        """All that its tasks have found. Raises KafkaError."""
+        """Abort all transactions that the batch's tasks have found. Raises KafkaError."""
         parts = self.waiting = batch.ask((), commits=False)
         for begun in list(batch.found.values()):
             await admin.abort_begun_transaction(begun)
@@ -192,7 +195,7 @@ class Decider:
             part.finish(self._workload.now())
 
     async def _commit(self, admin: Admin, batch: BegunBatch, chosen: Sequence[Attempt]) -> bool:
-        """With these writers; whether it is committed. Raises KafkaError."""
+        """Commit with these writers, and return whether the batch is committed. Raises KafkaError."""
         now = self._workload.now
         parts = self.waiting = batch.ask(chosen, commits=True)
         whole = next(one for one in batch.wholes.values() if one.commits)
@@ -216,16 +219,16 @@ class Decider:
 
 
 _REFUSED = ErrorCode.INVALID_TXN_STATE.name
-"""Nothing of it was committed: the client has looked whether its version was."""
+"""Error of a commit that had no effect: the client checked that its version was not committed."""
 
 
 def administrator(workload: Workload) -> Admin:
-    """One that is not started."""
+    """Return an admin client that is not started."""
     return Admin(bootstrap_servers=workload.cluster.bootstrap, request_timeout_ms=REQUEST_TIMEOUT_MS)
 
 
 def employ_begun_job(workload: Workload, crew: Crew, seed: int) -> None:
-    """Drivers and workers."""
+    """Start drivers and workers."""
     chance, places = Random(f"begun job {seed}"), places_of_jobs(workload)
     drivers = chance.choice(DRIVERS)
     job = BegunJob(workload, drivers)

@@ -1,4 +1,4 @@
-"""A simulated cluster: quorum nodes and brokers, each a process on a host of its own, run by their real code."""
+"""A simulated cluster of quorum nodes and brokers. Each is a process on a separate host, and runs its real code."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ QUORUM_SECRET = b"the secret of its quorum nodes alone"
 RAFT_PORT = 9093
 CLIENT_PORT = 9092
 RESTART_AFTER_S = 0.4
-"""A process that ended by itself is started again after so long, as a service manager would."""
+"""Seconds after which a process that ended on its own is restarted, as by a service manager."""
 
 BROKER_SETTINGS = {
     "broker.session.timeout.ms": "500",
@@ -54,18 +54,18 @@ QUORUM_SETTINGS = {
     "cluster.link.encryption": "required",
     "broker.session.timeout.ms": "500",
     "metadata.log.max.record.bytes.between.snapshots": "1500",
-    "broker.fence.on.refusal": "any",  # each process has a machine of its own here
+    "broker.fence.on.refusal": "any",  # each process has a separate machine here
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Site:
-    """Where a cluster is, and what it is called. Each of several in one machine room has its own."""
+    """The location and the name of a cluster. Each of several clusters in a machine room has a separate site."""
 
     name: str = ""
-    """What names of its nodes begin with."""
+    """Prefix of the nodes' names."""
     network: str = "10.0"
-    """What their addresses begin with."""
+    """Prefix of the nodes' addresses."""
     cluster_id: str = CLUSTER_ID
 
 
@@ -73,7 +73,7 @@ ONLY_SITE = Site()
 
 
 class Node:
-    """One place where a process of the cluster runs, again and again."""
+    """A place where processes of the cluster run, one after the other."""
 
     def __init__(
         self, machine: Machine, role: str, number: int, name: str, address: str, settings: Mapping[str, str]
@@ -85,7 +85,7 @@ class Node:
         self.host = Host(machine, self.name, address, VirtualDisk(machine, self.name))
         self.settings = dict(settings)
         self.process: Process | None = None
-        #: of the present process: what it runs, once it is made
+        # : parts of the current process, once they exist
         self.broker: Broker | None = None
         self.quorum_node: QuorumNode | None = None
         self._led: tuple[int, list[Partition]] = (-1, [])
@@ -94,7 +94,7 @@ class Node:
         self._places: dict[Partition, tuple[object, int, int]] = {}
         #: whether it is meant to run
         self.wanted = False
-        #: how often its process ended by itself without being told to
+        # : number of times its process ended on its own without a signal
         self.gave_up = 0
         self.folder = f"/simulated/{self.name}/data"
         #: an operator says that a quorum node's folder was lost and that it begins again with an empty one
@@ -102,16 +102,16 @@ class Node:
 
     @property
     def up(self) -> bool:
-        """It runs, and is not paused."""
+        """True if the process runs and is not paused."""
         return self.process is not None and self.process.alive and not self.process.paused
 
     @property
     def stays(self) -> bool:
-        """It runs, and has not been told to stop."""
+        """True if the process runs and was not asked to stop."""
         return self.up and self.process is not None and not self.process.told_to_stop
 
     def image(self) -> ClusterImage | None:
-        """The metadata that its process holds."""
+        """Return the metadata of the node's process."""
         if self.quorum_node is not None:
             return self.quorum_node.controller.image
         parts = self.parts
@@ -119,23 +119,27 @@ class Node:
 
     @property
     def parts(self) -> BrokerParts | None:
-        """Those of its broker, once they are made."""
+        """Parts of the node's broker, once they exist."""
         return None if self.broker is None else self.broker.parts
 
     def replicas(self) -> Iterable[Partition]:
-        """Those of its broker, once there are any."""
+        """Return the replicas of the node's broker, once there are any."""
         parts = self.parts
         return () if parts is None else parts.replicas
 
     def led(self) -> list[Partition]:
-        """The partitions that this broker believes to lead; whoever asks again after the same event gets the same."""
+        """Return the partitions that this broker believes to lead; repeated calls after the same event return the same
+        list.
+        """
         if self._led[0] != self.machine.events:
             self._led = (self.machine.events, [one for one in self.replicas() if one.leader is not None])
         return self._led[1]
 
     def moved(self) -> list[Partition]:
-        """The replicas of this broker that got another role or leader epoch, log end or high watermark since the event
-        before the present one after which somebody asked."""
+        """Return the replicas of this broker whose role, leader epoch, log end or high watermark changed.
+
+        Changes count since the last previous event at which this was called.
+        """
         if self._moved[0] != self.machine.events:
             places, moved = self._places, []
             for one in self.replicas():
@@ -147,7 +151,7 @@ class Node:
         return self._moved[1]
 
     def start(self) -> None:
-        """Begin a process, if none runs."""
+        """Start a process, unless one runs."""
         self.wanted = True
         self.host.power_on()
         if self.process is None or not self.process.alive:
@@ -156,18 +160,18 @@ class Node:
             self.process.on_end = self._ended
 
     def kill(self) -> None:
-        """SIGKILL."""
+        """Kill the process by SIGKILL."""
         self.wanted = False
         if self.process is not None:
             self.process.kill()
 
     def lose_power(self, *, keeps_some: bool = True) -> None:
-        """`keeps_some`: whether some of what was not synced is there by chance."""
+        """Cut the host's power. `keeps_some`: a random part of the unsynced data survives."""
         self.wanted = False
         self.host.lose_power(keeps_some=keeps_some)
 
     def terminate(self) -> None:
-        """SIGTERM: it leaves in good order."""
+        """Send SIGTERM, after which the process stops in good order."""
         self.wanted = False
         if self.process is not None and self.process.alive:
             self.process.signal(15)
@@ -179,7 +183,7 @@ class Node:
         self.machine.after(RESTART_AFTER_S, lambda: self.start() if self.wanted else None)
 
     async def _main(self) -> None:
-        """As `ottla quorum` and `ottla broker` do it."""
+        """Run the node as `ottla quorum` or `ottla broker` would."""
         process, told = self.process, asyncio.Event()
         assert process is not None
         process.on_signal = told.set
@@ -202,7 +206,7 @@ class Node:
 
 
 class SimulatedCluster:
-    """The nodes, and the hosts from which clients come."""
+    """The nodes of a cluster, and the hosts of its clients."""
 
     def __init__(
         self,
@@ -239,7 +243,7 @@ class SimulatedCluster:
             node.start()
 
     def client(self, name: str, main: Callable[[], Coroutine[Any, Any, object]]) -> Process:
-        """A process of a client, on a host of its own."""
+        """Start a client process on a new host."""
         self._clients += 1
         address = f"{self.site.network}.2.{self._clients}"
         host = Host(self.machine, name, address, VirtualDisk(self.machine, name))
@@ -253,7 +257,7 @@ class SimulatedCluster:
         return None
 
     def decided_image(self) -> ClusterImage | None:
-        """What the quorum's leader has, which is all that was decided; None without one."""
+        """Return the image of the quorum's leader, which contains all decisions; None without a leader."""
         leaders = [
             node.quorum_node
             for node in self.quorum.values()
@@ -262,12 +266,12 @@ class SimulatedCluster:
         return max(leaders, key=lambda leader: leader.raft.term).controller.image if leaders else None
 
     def newest_image(self) -> ClusterImage | None:
-        """The metadata of the quorum node that knows most."""
+        """Return the metadata of the most up-to-date quorum node."""
         images = [image for node in self.quorum.values() if (image := node.image()) is not None]
         return max(images, key=lambda image: image.offset, default=None)
 
     def is_steady(self) -> bool:
-        """Whether every broker serves, and every replica is whole and in sync."""
+        """Return whether every broker serves, and every replica is complete and in sync."""
         image = self.newest_image()
         if image is None or not all(node.stays for node in self.nodes):
             return False
@@ -278,7 +282,7 @@ class SimulatedCluster:
         )
 
     def leaders(self, topic: str | None = None) -> list[Node]:
-        """Brokers that run and lead some partition, of this topic if one is named."""
+        """Return the running brokers that lead a partition, of this topic if one is named."""
         return [
             node
             for node in self.brokers.values()
@@ -308,7 +312,7 @@ class SimulatedCluster:
 
 
 def has_joined(node: Node, image: ClusterImage) -> bool:
-    """Whether it has been registered since it last started: what its log had lost, the quorum knows by then."""
+    """Return whether the broker has been registered since its last start, so that the quorum knows of its losses."""
     known, parts = image.brokers.get(node.id), node.parts
     return (
         known is not None

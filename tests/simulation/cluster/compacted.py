@@ -1,5 +1,7 @@
-"""A topic in some runs with transactions that is compacted all the time, with few keys: the first by name, which faults
-befall most."""
+"""A topic with few keys that is compacted all the time, in some runs with transactions.
+
+Most faults hit this topic, the first by name.
+"""
 
 from __future__ import annotations
 
@@ -10,21 +12,21 @@ from tests.simulation.cluster.workload import Workload
 
 TOPIC = "account-balances"
 SHARE = 0.3
-"""Of the runs with transactions."""
+"""Share of the runs with transactions."""
 BACKOFF_MS = "80"
 SEGMENTS_MS = ("50", "150")
-"""Only what is in closed segments is compacted."""
+"""Values of segment.ms; only closed segments are compacted."""
 MARKERS_STAY_MS = ("0", "86400000")
-"""So long after everything that it was about is gone, the marker of a transaction goes, too."""
+"""Values of delete.retention.ms: a transaction's marker is dropped this long after its records are gone."""
 
 
 def is_compacted(seed: int) -> bool:
-    """Whether there is such a topic in the run of a seed that has transactions."""
+    """Return whether a seed's run, which has transactions, has such a topic."""
     return Random(f"compaction {seed}").random() < SHARE
 
 
 def add_topic(workload: Workload, cluster: SimulatedCluster, seed: int) -> None:
-    """To those that clients use."""
+    """Add the topic to the workload."""
     chance = Random(f"compaction settings {seed}")
     workload.topics[TOPIC] = 1
     workload.compacted.add(TOPIC)

@@ -1,4 +1,4 @@
-"""A pipeline: members of a group copy one topic into another and commit how far they are afterwards."""
+"""A pipeline: members of a group copy one topic into another, and commit their progress afterwards."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SENDERS = ("producer-", "prober")
 
 
 class Copyist:
-    """One member of the pipeline: at least once, whatever becomes of it and the others."""
+    """A member of the pipeline that copies at least once, despite all faults."""
 
     def __init__(self, workload: Workload, name: str, group: str, source: str, target: str) -> None:
         self.waiting: list[Commit | Send] = []
@@ -32,12 +32,12 @@ class Copyist:
         self._round = self._sent = 0
 
     async def run(self) -> None:
-        """Until nobody sends to the source any more, and all of it has been copied."""
+        """Copy until no producer sends to the source any more, and all of it has been copied."""
         while not await self._copied():
             pass
 
     async def _copied(self) -> bool:
-        """Copy, until everything is or something goes wrong: then what was not committed is copied again."""
+        """Copy until the source is exhausted or an error occurs; then uncommitted records are copied again."""
         workload = self._workload
         self._round += 1
         actor = f"{self._name}/{self._round}"
@@ -72,7 +72,7 @@ class Copyist:
         return True
 
     async def _send(self, producer: Producer, actor: str, values: list[bytes]) -> None:
-        """Raises KafkaError if any of them may not have arrived."""
+        """Send values. Raises KafkaError if any of them may not have arrived."""
         workload, place = self._workload, TopicPartition(self._target, 0)
         sends = []
         for value in values:
@@ -99,9 +99,10 @@ class Copyist:
         return None
 
     async def _commit(self, consumer: WatchedConsumer, copied: dict[TopicPartition, tuple[str, int]]) -> bool:
-        """Whether it was done: a commit that met a new generation has to be made again, as nothing else may follow.
+        """Commit the copied offsets, and return whether that succeeded.
 
-        What is not its own any more, in the session in which it was read, is not committed: others copy it again.
+        A commit that met a new generation must be repeated. Partitions that no longer belong to this member's session
+        are not committed, since another member copies their records again.
         """
         own = {one: offset for one, (session, offset) in copied.items() if consumer.owned.get(one) == session}
         return await commit(self._workload, consumer, self._group, own, self.waiting)

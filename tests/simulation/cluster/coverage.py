@@ -1,7 +1,7 @@
-"""Which of the interesting branches a run has been through: counted where they are taken.
+"""Counts of the interesting branches that a run takes, counted where they are taken.
 
-A simulation that quietly stops exploring finds nothing. So truncations, elections, refusals and the like are counted,
-and a test asserts that a batch of seeds has been through each.
+A simulation that silently stops exploring finds nothing. So truncations, elections, refusals and the like are counted,
+and a test asserts that a batch of seeds covers each.
 """
 
 from __future__ import annotations
@@ -61,12 +61,12 @@ NAMED_ERRORS = (
 )
 
 Namer = Callable[[tuple[Any, ...], Any], str | None]
-"""From the arguments of a call and what it returned, the branch that was taken; None for none of interest."""
+"""A function that names the branch taken by a call, from its arguments and result; None for an uninteresting one."""
 
 
 @contextmanager
 def counting(branches: Counter[str]) -> Iterator[None]:
-    """Count what happens inside."""
+    """Count branches within the block."""
     with ExitStack() as stack:
         for owner, name, namer in (
             (Partition, "become_leader", _leadership),
@@ -176,7 +176,7 @@ def _leadership(arguments: tuple[Any, ...], began: Any) -> str | None:
 
 
 def _elected_uncleanly(arguments: tuple[Any, ...], result: Any) -> str | None:
-    """As nobody was left of whom anything is known."""
+    """Name an election of a leader outside the ISR, the ELR and the last known ELR."""
     was = arguments[1]
     known = {*was.isr, *was.elr, *was.last_known_elr}
     return "unclean election" if result.unclean and result.leader not in {*known, was.leader} else None
@@ -210,7 +210,7 @@ def _group_became(arguments: tuple[Any, ...], _result: Any) -> str:
 
 
 def told(history: History) -> Counter[str]:
-    """What clients did and were told, by name."""
+    """Count operations of clients and their outcomes, by name."""
     counts = Counter({f"history: {kind}": count for kind, count in history.counts().items()})
     counts += Counter(f"commit: {one.error}" for one in history.commits)
     counts += Counter(

@@ -1,4 +1,4 @@
-"""Clients that die: killed, paused past their sessions and started again while the cluster is tormented."""
+"""Clients that die: they are killed, paused past their sessions, and restarted during the faults."""
 
 from __future__ import annotations
 
@@ -20,33 +20,33 @@ from tests.simulation.cluster.workload import Workload
 from tests.simulation.machine.process import Process
 
 KILLED = "killed"
-"""Instead of an error's name: whoever waited for the answer is dead. Nobody knows what became of it."""
+"""Outcome used instead of an error's name: the process that waited for the answer is dead, so the
+outcome is unknown."""
 SOURCE, TARGET = "orders", "copies"
 GROUP = "workers"
 KINDS = ("none", "classic", "consumer", "pipeline")
 MIXED, UPGRADED = "mixed", "upgraded"
 MIXED_SHARE, UPGRADED_SHARE = 0.25, 0.25
-"""Of the runs with a group that only reads: how many have one with members of both protocols, or of one protocol after
-the other."""
+"""Shares of the reading-group runs whose members use both protocols at once, or one protocol after the other."""
 PROBED = 0.5
-"""The share of runs with a client that asks for what must be refused."""
+"""Share of runs with a client that sends requests that must be refused."""
 BACK_AFTER_S = 0.1
-"""So long after it was killed a client is there again, if nothing else is meant to befall it."""
+"""Seconds after which a killed client is restarted, unless another fault is planned."""
 Starter = Callable[[str, Callable[[], Coroutine[Any, Any, object]]], Process]
 
 
 class Actor(Protocol):
-    """What one process of a client does."""
+    """The work of one client process."""
 
     @property
     def waiting(self) -> Sequence[Commit | Send | Transaction]:
-        """What it has asked for and not been answered."""
+        """Unanswered requests."""
 
     async def run(self) -> None: ...
 
 
 def kind_of(seed: int) -> str:
-    """Which groups there are in the run of a seed: none where there are transactions."""
+    """Return the kind of groups in a seed's run; runs with transactions have none."""
     if is_transactional(seed):
         return "none"
     kind = Random(f"groups {seed}").choice(KINDS)
@@ -58,7 +58,7 @@ def kind_of(seed: int) -> str:
 
 
 def employ(workload: Workload, start: Starter, seed: int, seconds: float) -> None:
-    """Start the members of groups of a seed; `seconds` from now on nothing befalls them any more."""
+    """Start the members of a seed's groups; after `seconds` no fault hits them any more."""
     chance = Random(f"members {seed}")
     if chance.random() < PROBED:
         start("prober", Prober(workload, "prober").run)
@@ -99,10 +99,10 @@ def employ(workload: Workload, start: Starter, seed: int, seconds: float) -> Non
 
 
 class Crew:
-    """Processes of clients, each followed by another one of the same kind when it is killed."""
+    """Client processes, each restarted after it is killed."""
 
     def __init__(self, workload: Workload, start: Starter, chance: Random, seconds: float) -> None:
-        """`seconds` from now on nothing befalls them any more."""
+        """Plan faults for the next `seconds`."""
         self._workload = workload
         self._machine = workload.machine
         self._start = start
@@ -110,14 +110,14 @@ class Crew:
         self._seconds = seconds
 
     def employ(self, name: str, make: Callable[[str], Actor]) -> EmployedClient:
-        """Start a client; `make` gets the name of each process of it."""
+        """Start a client; `make` gets the name of each of its processes."""
         client = EmployedClient(self._workload, self._start, name, make)
         client.torment(self._chance, self._seconds)
         return client
 
 
 class EmployedClient:
-    """One after the other, the processes of a client."""
+    """A client, whose processes run one after the other."""
 
     def __init__(self, workload: Workload, start: Starter, name: str, make: Callable[[str], Actor]) -> None:
         self._workload = workload
@@ -130,7 +130,7 @@ class EmployedClient:
         self._start()
 
     def torment(self, chance: Random, seconds: float) -> None:
-        """Plan what befalls it."""
+        """Plan the client's faults."""
         self._safe_s = self._machine.now + seconds
         begin, due = self._machine.now, chance.uniform(0.2, 1.2)
         while due < seconds:
@@ -141,7 +141,7 @@ class EmployedClient:
             due = ends + chance.uniform(0.3, 1.5)
 
     def strike(self, after_s: float) -> None:
-        """Kill the process that runs now so much later; another one follows."""
+        """Kill the current process after this time; a new one follows."""
         process, due_s = self._process, self._machine.now + after_s
 
         def kill() -> None:
@@ -157,7 +157,7 @@ class EmployedClient:
             self._machine.at(due_s, kill)
 
     def replace(self, make: Callable[[str], Actor], after_s: float) -> None:
-        """From then on its processes are others."""
+        """Use `make` for the processes after this time."""
 
         def change() -> None:
             self._make = make

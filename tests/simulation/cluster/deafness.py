@@ -1,4 +1,7 @@
-"""Deaf brokers: they send heartbeats and hear no answer, nor anything else of the quorum. Whoever is deaf is fenced."""
+"""Deaf brokers: they send heartbeats, but receive no answer and nothing else from the quorum.
+
+The quorum has to fence them.
+"""
 
 from __future__ import annotations
 
@@ -13,19 +16,19 @@ SHARE = 0.1
 LASTS_S = (1.2, 2.6)
 SESSION_S = int(QUORUM_SETTINGS["broker.session.timeout.ms"]) / 1000
 SLACK_S = 0.4
-"""For the heartbeat that tells which answers arrived, and until the quorum has committed that the broker is fenced."""
+"""Seconds for the heartbeat that reports the received answers, and for the quorum to commit the fencing."""
 SLOW_S = 0.03
-"""The delay of links that are called slow, by which things take longer."""
+"""Link delay in seconds from which a link counts as slow."""
 LOOKS_EVERY_S = 0.005
 
 
 def has_deaf(seed: int) -> bool:
-    """Whether a broker is made deaf in the run of a seed, beside all other faults."""
+    """Return whether a broker is made deaf in the run of a seed, besides all other faults."""
     return Random(f"deafness {seed}").random() < SHARE
 
 
 def deafen(cluster: SimulatedCluster, seed: int, seconds: float) -> None:
-    """For a while nothing that quorum nodes send reaches one broker; what it sends reaches them."""
+    """Drop packets from quorum nodes to one broker for a while; the other direction works."""
     chance, machine = Random(f"deafness of whom {seed}"), cluster.machine
     start_s, lasts_s = chance.uniform(0.2, 1.0), chance.uniform(*LASTS_S)
     number = chance.choice(list(cluster.brokers))
@@ -50,8 +53,11 @@ def deafen(cluster: SimulatedCluster, seed: int, seconds: float) -> None:
 
 
 class DeafAreFenced:
-    """A broker that hears nothing of the quorum's leader is fenced soon after its session timeout, though its
-    heartbeats arrive: what it leads would stand still for ever. That is asked of a leader that stays and can commit."""
+    """An invariant: a broker that receives nothing from the quorum's leader is fenced soon after its session timeout,
+    although its heartbeats arrive. Otherwise its partitions would stand still for ever.
+
+    Checked only while the leader stays and can commit.
+    """
 
     def __init__(self, cluster: SimulatedCluster) -> None:
         self._cluster = cluster
@@ -62,12 +68,12 @@ class DeafAreFenced:
         self._able_s = 0.0
         #: since when each broker has been deaf
         self._deaf_s: dict[int, float] = {}
-        #: brokers that were deaf for so long that they had to be fenced by then, and were
+        # : deaf brokers that had to be fenced by then, and were
         self.fenced = 0
         self._counted: set[tuple[int, float]] = set()
 
     def observe(self, node: Node) -> None:
-        """Every few milliseconds."""
+        """Check every few milliseconds."""
         now = self._machine.now
         if now < self._look_at_s:
             return
@@ -105,7 +111,7 @@ class DeafAreFenced:
 
 
 def can_commit(cluster: SimulatedCluster, leader: Node) -> bool:
-    """Return whether the quorum's leader can commit with another node, without anything in between that takes long."""
+    """Return whether the quorum's leader can commit with another node over fast links."""
     return _is_quick(leader) and any(
         _is_quick(other) and are_linked(cluster.machine, leader, other)
         for other in cluster.quorum.values()
@@ -119,7 +125,7 @@ def _is_quick(node: Node) -> bool:
 
 
 def are_linked(machine: Machine, one: Node, other: Node) -> bool:
-    """Return whether all that they send each other arrives soon."""
+    """Return whether all messages between them arrive soon."""
     network = machine.network
     return not any(
         link.cut or link.loss or link.bytes_per_s is not None or link.delay_s > SLOW_S

@@ -1,7 +1,8 @@
-"""What befalls disks beside being slow or full: errors, refusal of writes, syncs that fail, bits that rot.
+"""Faults of disks besides slowness and lack of space: errors, refused writes, failing syncs, rotting bits.
 
-Each returns how to mend it, or None if it cannot befall this node now. Bits rot only where others have what is lost by
-it: a closed segment of one replica while another one in sync is whole, the journal of one quorum node in a run.
+Each function returns how to mend the fault, or None if it cannot hit this node now. Bits rot only where other replicas
+have the lost data: in a closed segment while another in-sync replica is complete, or in the journal of one quorum node
+in a run.
 """
 
 from __future__ import annotations
@@ -22,17 +23,18 @@ if TYPE_CHECKING:
 
 Mend = Callable[[], None]
 JOURNAL_BYTES_MIN = 2000
-"""A record of a shorter journal may be one that no later one calls durable: like one that was torn off."""
+"""Smallest size in bytes of a journal that may rot. A record of a shorter journal may be one that no later record
+confirms as durable, like a torn one."""
 STARTS_WITHIN_S = 2.0
 
 
 def disk_error(_faults: Faults, node: Node, _random: Random) -> Mend:
-    """Every read, write and sync fails."""
+    """Fail every read, write and sync."""
     return _failing(node, errno.EIO)
 
 
 def read_only_disk(_faults: Faults, node: Node, _random: Random) -> Mend:
-    """The system has made it read-only, as it does after an error."""
+    """Make the disk read-only, as the system does after an error."""
     return _failing(node, errno.EROFS)
 
 
@@ -47,7 +49,7 @@ def _failing(node: Node, code: int) -> Mend:
 
 
 def failing_syncs(faults: Faults, node: Node, _random: Random) -> Mend | None:
-    """Syncs fail, and what they were to write is never written, though it can still be read."""
+    """Fail syncs; the affected data is never written, though it can still be read."""
     if not faults.may_lose_unflushed(node):
         return None
     disk = node.host.disk
@@ -60,7 +62,7 @@ def failing_syncs(faults: Faults, node: Node, _random: Random) -> Mend | None:
 
 
 def rot(faults: Faults, node: Node, random: Random) -> Mend | None:
-    """A bit of what nobody has written for a while is another one."""
+    """Flip a bit of data that was written some time ago."""
     if node.host.disk.failing_reads is not None:
         return None
     return _journal_rot(faults, node, random) if node.role == "quorum" else _log_rot(faults, node, random)
@@ -68,7 +70,7 @@ def rot(faults: Faults, node: Node, random: Random) -> Mend | None:
 
 @dataclass(frozen=True, slots=True)
 class Rot:
-    """A byte of a closed segment that is another one: where, and what stands there now."""
+    """The place and value of a changed byte in a closed segment."""
 
     node: Node
     path: Path
@@ -76,7 +78,7 @@ class Rot:
     byte: int
 
     def is_there(self) -> bool:
-        """Whether that segment, as it is, is still in use. Gone is also what was deleted, moved or set aside."""
+        """Return whether the damaged segment is still in use; it is not after deletion, moving or setting aside."""
         try:
             with open(self.path, "rb") as file:
                 file.seek(self.position)
@@ -88,10 +90,10 @@ class Rot:
 
 
 def _log_rot(faults: Faults, node: Node, random: Random) -> Mend | None:
-    """In a closed segment; the broker is killed and started now and then, so that recovery meets it too.
+    """Flip a bit in a closed segment. The broker is sometimes restarted, so that recovery meets the damage, too.
 
-    Not while another broker has some that nobody has found, and once for each log: a copy that is damaged again stays
-    offline until the broker is started anew.
+    Skipped while another broker has undetected damage. Each log is hit once, since a copy that is damaged again stays
+    offline until the broker is restarted.
     """
     found = [
         segment
@@ -118,8 +120,11 @@ def _log_rot(faults: Faults, node: Node, random: Random) -> Mend | None:
 
 
 def _journal_rot(faults: Faults, node: Node, random: Random) -> Mend | None:
-    """The node is started again, and has to refuse: it may have acknowledged what it lost. Once it is known to be lost
-    an operator replaces it by one with an empty folder."""
+    """Flip a bit in the journal of a quorum node and restart it.
+
+    The node must refuse to start, since it may have acknowledged lost entries. Once the loss is known, an operator
+    replaces it by a node with an empty folder.
+    """
     if not node.up or node.host.disk.slow or faults.replaced is not None:
         return None
     folder = f"{node.folder}"

@@ -1,4 +1,4 @@
-"""Leadership of one partition that is sent to and fro by an operator, faster than anything else can follow."""
+"""Leadership of one partition that an operator moves to and fro, faster than all other parts can follow."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ REQUEST_TIMEOUT_MS = 1000
 
 
 def some_partition(image: ClusterImage, random: Random) -> Place:
-    """The first one, or one with the offsets of groups."""
+    """Return the first partition, or one of the offsets topic."""
     offsets = [topic for topic in image.topics.values() if topic.name == "__consumer_offsets"]
     if offsets and random.random() < 0.5:
         return offsets[0].name, random.randrange(len(offsets[0].partitions))
@@ -25,7 +25,7 @@ def some_partition(image: ClusterImage, random: Random) -> Place:
 async def send_to_and_fro(
     cluster: SimulatedCluster, place: Place, replicas: tuple[int, ...], times: int
 ) -> None:
-    """Each replica in its turn is made the preferred leader, and elected."""
+    """Make each replica in turn the preferred leader, and elect it."""
     with suppress(KafkaError):
         async with Admin(bootstrap_servers=cluster.bootstrap, request_timeout_ms=REQUEST_TIMEOUT_MS) as admin:
             for turn in range(1, times + 1):

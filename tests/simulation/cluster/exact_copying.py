@@ -1,5 +1,7 @@
-"""A pipeline that copies exactly once: members of a group copy what is committed in one topic into another, and how far
-they are counts with what they wrote, in one transaction (KIP-447)."""
+"""A pipeline that copies exactly once: group members copy the committed records of one topic into another.
+
+Offsets and records are committed in one transaction (KIP-447).
+"""
 
 from __future__ import annotations
 
@@ -15,19 +17,18 @@ from tests.simulation.cluster.own_writer import TIMEOUTS_MS, OwnProducer
 from tests.simulation.cluster.workload import POLL_MS, Workload, started
 
 WRITERS = ("writer-", "producer-", "prober", "driver-", "worker-", "decider-", "task-", "appender-")
-"""Who writes to the source."""
+"""Name prefixes of the clients that write to the source."""
 HESITATES = 0.4
-"""How often some time passes between the offsets and the end of the transaction: others may
-take over meanwhile."""
+"""Probability of a delay between the offsets and the end of the transaction, in which another member may take over."""
 
 
 class ExactCopyist:
-    """One member of the pipeline: exactly once, whatever becomes of it and the others."""
+    """A member of the pipeline that copies exactly once, despite all faults."""
 
     def __init__(
         self, workload: Workload, name: str, member: str, group: str, source: str, target: str
     ) -> None:
-        """`member`: whose transactional id is the same for all processes that follow each other."""
+        """`member` determines the transactional id, which is the same for all processes of a client."""
         self._workload, self._name, self._member, self._group = workload, name, member, group
         self._source = source
         self._sources = [one for one in workload.partitions if one.topic == source]
@@ -40,16 +41,16 @@ class ExactCopyist:
 
     @property
     def waiting(self) -> Sequence[Commit | Send | Transaction]:
-        """What it has asked for and not been answered."""
+        """Unanswered requests."""
         return [] if self._own is None else [*self._own.waiting, *self._commits]
 
     async def run(self) -> None:
-        """Until nobody writes to the source any more, and all of it has been copied."""
+        """Copy until no client writes to the source any more, and all of it has been copied."""
         while not await self._copied():
             await asyncio.sleep(0.02)
 
     async def _copied(self) -> bool:
-        """Copy, until everything is or something goes wrong: then from where the last transaction ended."""
+        """Copy until the source is exhausted or an error occurs; then go back to the end of the last transaction."""
         workload = self._workload
         self._round += 1
         actor = f"{self._name}/{self._round}"
@@ -75,7 +76,10 @@ class ExactCopyist:
         return True
 
     async def _go_back(self, consumer: WatchedConsumer) -> None:
-        """To where the last transaction ended. Who left the group instead would end the generation of the others."""
+        """Seek to the end of the last transaction.
+
+        Leaving the group instead would end the generation of the other members.
+        """
         for one in list(consumer.owned):
             committed = await consumer.committed(one)
             if one not in consumer.owned:
@@ -88,7 +92,10 @@ class ExactCopyist:
     async def _copy_some(
         self, consumer: WatchedConsumer, own: OwnProducer, copied: dict[TopicPartition, int]
     ) -> bool:
-        """One transaction; none if there is nothing new. False: it was aborted. KafkaError: all is to begin anew."""
+        """Do one transaction, or none without new records.
+
+        Returns False if it was aborted. Raises KafkaError if producer and consumer must be replaced.
+        """
         taken = await consumer.getmany(timeout_ms=POLL_MS)
         group, places = consumer.group_metadata(), list(consumer.owned)
         try:

@@ -1,4 +1,6 @@
-"""A reader that tells brokers what it has (KIP-320), by hand: it hears of truncations, and of where logs start."""
+"""A hand-written reader that sends the epoch of its last record with each fetch (KIP-320), and learns of truncations
+and log starts.
+"""
 
 from __future__ import annotations
 
@@ -21,28 +23,28 @@ TIMEOUT_MS = 700
 WAIT_MS = 100
 EARLIEST, LATEST = -2, -1
 BY_NAME = 12
-"""The last version of Fetch that names topics; the first that tells what diverges."""
+"""Last version of Fetch that names topics, and first version that reports a diverging epoch."""
 LIST_VERSION = 7
 MANY = 1 << 30
 TAKEN_BYTES = (300, 3000, 1 << 20)
 
 
 class ExactReader:
-    """Reads one partition from its beginning, in one session for the whole run, and to its end when that is over.
+    """A reader of one partition from its beginning, in one session for the whole run, and finally to its end.
 
-    With each fetch it tells the leader epoch of its last record. A broker that knows that epoch to end earlier says so,
-    and it goes on from there; one that has no such offset sends it back to the beginning.
+    Each fetch carries the leader epoch of the last record. If that epoch ended earlier, the broker reports it, and the
+    reader goes on from there. If the offset does not exist, the reader restarts at the beginning.
     """
 
     def __init__(self, workload: Workload, name: str, place: TopicPartition) -> None:
         self._workload, self._name, self._place = workload, name, place
         self._chance: Random = workload.chance()
         self._position: int | None = None
-        #: of the record before the position; -1 if there is none
+        # : leader epoch of the record before the position; -1 without a record
         self._epoch = -1
 
     async def run(self) -> None:
-        """Until the workload is over and everything has been read."""
+        """Read until the workload is over and everything has been read."""
         workload = self._workload
         self._cluster = await started(
             lambda: Cluster(workload.cluster.bootstrap, request_timeout_ms=REQUEST_TIMEOUT_MS)
@@ -62,7 +64,7 @@ class ExactReader:
         await self._cluster.close()
 
     async def _dally(self) -> None:
-        """Now and then it falls far behind."""
+        """Fall far behind now and then."""
         pause_s = self._chance.uniform(0.3, 1.5) if self._chance.random() < 0.02 else 0.05
         await asyncio.sleep(pause_s)
 
@@ -81,7 +83,7 @@ class ExactReader:
         self._workload.history.add(Position(self._name, self._name, *self._place, offset, reason, now))
 
     async def _fetch(self) -> bool:
-        """Whether there was nothing more."""
+        """Fetch once, and return whether there were no more records."""
         assert self._position is not None
         data = await self._ask(self._position)
         if data.error_code:
@@ -119,7 +121,7 @@ class ExactReader:
         return not taken
 
     def _pass_over(self, markers: dict[int, int]) -> None:
-        """Transactions end there: nothing is to be read."""
+        """Skip the offsets of transaction markers, which hold no records."""
         while self._position in markers:
             self._position, self._epoch = self._position + 1, markers[self._position]
 
@@ -147,7 +149,7 @@ class ExactReader:
         return answer.responses[0].partitions[0]
 
     async def _look(self, what: int) -> int:
-        """Where the log starts, or what consumers may read up to."""
+        """Return the log start, or the offset up to which consumers may read."""
         leader, epoch = self._leader()
         part = ListOffsetsPartition(
             partition_index=self._place.partition, current_leader_epoch=epoch, timestamp=what

@@ -1,4 +1,4 @@
-"""Makes a plan of faults come true: each has a beginning, and an end at which what was broken is mended."""
+"""The execution of a fault plan: each fault has a beginning, and an end at which it is mended."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.simulation.machine.process import Process
 
 
 class Faults:
-    """Makes a plan come true. What is broken is mended when the fault's time is over, at the latest by `heal`."""
+    """The executor of a fault plan. Each fault is mended when its time is over, at the latest by `heal`."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class Faults:
         self.replaced: Node | None = None
 
     def may_lose_unflushed(self, node: Node) -> bool:
-        """Whether what this node has not flushed may be lost."""
+        """Return whether this node's unflushed data may be lost."""
         return self._may_lose_power([node])
 
     def note(self, node: Node, event: str) -> None:
@@ -53,7 +53,7 @@ class Faults:
             self._machine.at(start + fault.start_s, lambda fault=fault: self._begin(fault))  # type: ignore[misc]
 
     def heal(self) -> None:
-        """Everything that is broken is mended, and what should run, runs."""
+        """Mend everything that is broken, and start all stopped processes."""
         self._machine.network.heal()
         mending, self._mending = self._mending, []
         for mend in mending:
@@ -130,7 +130,7 @@ class Faults:
         return process.resume
 
     def _stall(self, node: Node, random: Random) -> Callable[[], None] | None:
-        """A pause so short that nobody may take it for a death."""
+        """Pause the process so briefly that no other node may consider it dead."""
         process = node.process
         if process is None or not node.up:
             return None
@@ -139,7 +139,7 @@ class Faults:
         return lambda: None
 
     def _restart(self, node: Node, random: Random) -> Callable[[], None] | None:
-        """In good order, as in a rolling restart."""
+        """Restart the node in good order, as in a rolling restart."""
         if not node.up:
             return None
         node.terminate()
@@ -156,12 +156,12 @@ class Faults:
         return start_all
 
     def _power_loss_of_all(self, node: Node, random: Random) -> Callable[[], None] | None:
-        """In the whole room, or of all brokers. They come back one after the other."""
+        """Cut the power of the whole room or of all brokers; they come back one after the other."""
         struck = self._cluster.nodes if random.random() < 0.5 else list(self._cluster.brokers.values())
         return self._power_lost(struck, random, keeps_some=True)
 
     def _blackout(self, node: Node, random: Random) -> Callable[[], None] | None:
-        """Of all brokers, and nothing of what was on its way to their disks is there by chance."""
+        """Cut the power of all brokers, and lose all unsynced data."""
         return self._power_lost(list(self._cluster.brokers.values()), random, keeps_some=False)
 
     def _power_lost(
@@ -201,7 +201,7 @@ class Faults:
         return self._healing(node, struck)
 
     def _healing(self, node: Node, others: Sequence[Node]) -> Callable[[], None]:
-        """Ends what befell the links between them, and no other."""
+        """Return a function that mends the links between these nodes, and no others."""
         network = self._machine.network
         return lambda: network.heal(node.host.address, [other.host.address for other in others])
 
@@ -214,7 +214,7 @@ class Faults:
         return self._healing(node, [other])
 
     def _slow_links(self, node: Node, random: Random) -> Callable[[], None]:
-        """Among all brokers, or between one and all others: only what they fetch from each other takes long."""
+        """Slow the links among all brokers, or between one and all others, so that only replication takes long."""
         network = self._machine.network
         brokers = [broker.host.address for broker in self._cluster.brokers.values()]
         far = [node.host.address] if random.random() < 0.6 else brokers
@@ -234,7 +234,7 @@ class Faults:
         return self._healing(node, [other])
 
     def _disturbed_datagrams(self, node: Node, random: Random) -> Callable[[], None]:
-        """Heartbeats of all nodes are lost, come twice, come late."""
+        """Lose, duplicate and delay heartbeats of all nodes."""
         network = self._machine.network
         everywhere = [each.host.address for each in self._cluster.nodes]
         loss, duplicate, reorder = (random.uniform(0.0, 0.5) for _ in range(3))
@@ -242,7 +242,7 @@ class Faults:
         return lambda: network.disturb_datagrams(everywhere, everywhere)
 
     def _flapping_link(self, node: Node, random: Random) -> Callable[[], None]:
-        """Cut and there again, many times."""
+        """Cut and mend a link many times."""
         machine, network = self._machine, self._machine.network
         other = random.choice([other for other in self._cluster.nodes if other is not node])
         ends, both = (node.host.address, other.host.address), random.random() < 0.7
@@ -275,7 +275,7 @@ class Faults:
         return mend
 
     def _slow_disks(self, node: Node, random: Random) -> Callable[[], None]:
-        """Of all brokers."""
+        """Slow the disks of all brokers."""
         disks = [broker.host.disk for broker in self._cluster.brokers.values()]
         for disk in disks:
             disk.slow = True
@@ -287,7 +287,7 @@ class Faults:
         return mend
 
     def _elections(self, node: Node, random: Random) -> Callable[[], None] | None:
-        """Of one partition, one after the other."""
+        """Elect each replica of one partition, one after the other."""
         image = self._cluster.newest_image()
         if image is None or not image.topics:
             return None
@@ -320,7 +320,7 @@ class Faults:
         return mend
 
     def _clock_jump(self, node: Node, random: Random) -> Callable[[], None]:
-        """The clock on the wall jumps, and jumps back."""
+        """Move the wall clock, and move it back later."""
         jump = random.choice((-1, 1)) * random.uniform(1, 10_000)
         node.host.wall_error_s += jump
 

@@ -1,5 +1,6 @@
-"""Replicas that have begun anew, at the log start of their leader, and lead: what they do not know of producers is
-excused."""
+"""Replicas that restarted at their leader's log start, and lead later: their missing knowledge of
+producers is excused.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from tests.simulation.machine.machine import Machine
 
 @contextmanager
 def watching_new_starts(history: History, machine: Machine) -> Iterator[None]:
-    """Every leadership of a replica that has begun anew is noted."""
+    """Note every leadership of a replica that restarted at its leader's log start."""
     begin_anew, lead = Truncation.truncate_fully_and_start_at, Partition.become_leader
     starts: dict[tuple[str, str, int], int] = {}
 

@@ -1,4 +1,4 @@
-"""Full disks: the disk of one broker is full for a while. The others go on without waiting for it."""
+"""Full disks: the disk of one broker is full for a while, and other brokers must not wait for it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.simulation.machine.process import Process
 SHARE = 0.15
 LASTS_S = (0.8, 2.2)
 SLACK_S = 0.3
-"""Until the quorum has committed that others lead: less than `replica.lag.time.max.ms`, which nobody may need."""
+"""Seconds until the quorum has committed new leaders; less than `replica.lag.time.max.ms`, which must not be needed."""
 LOOKS_EVERY_S = 0.005
 PROMISE = "others go on while a disk is full"
 
@@ -54,9 +54,9 @@ def fill(cluster: SimulatedCluster, seed: int, seconds: float) -> None:
 
 
 class FullGiveWay:
-    """A broker whose full disk has refused a record is soon in no ISR beside others, and no leader waits for it.
+    """An invariant: a broker whose full disk refused a record soon leaves every shared ISR, and no leader waits for it.
 
-    That is asked while the quorum's leader stays and can commit, and hears the broker well.
+    Checked while the quorum's leader stays, can commit, and hears the broker well.
     """
 
     def __init__(self, cluster: SimulatedCluster) -> None:
@@ -64,16 +64,16 @@ class FullGiveWay:
         self._machine = cluster.machine
         self._look_at_s = 0.0
         self._refused: dict[int, Process] = {}
-        """The processes whose full disks have refused a record, by broker."""
+        """Processes whose full disk has refused a record, by broker."""
         self._waits_since_s: dict[_Place, float] = {}
         self._stands_since_s: dict[Partition, float] = {}
         self.gave_way = 0
-        """How often a broker with a full disk was out of all ISRs of several when it had to be."""
+        """Number of times a broker with a full disk was out of all shared ISRs when it had to be."""
         self._counted: set[Process] = set()
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Note which broker's log refuses a record."""
+        """Note each broker whose log refuses a record."""
         undo = PartitionLog._undo_write
 
         def refused(log: PartitionLog, *arguments: Any) -> None:
@@ -88,7 +88,7 @@ class FullGiveWay:
             yield
 
     def observe(self, node: Node) -> None:
-        """Look at the full brokers every few milliseconds, and at what this node leads."""
+        """Check the full brokers, and the partitions that this node leads, every few milliseconds."""
         self._look_for_standstill(node)
         now = self._machine.now
         if now < self._look_at_s:
@@ -133,7 +133,7 @@ class FullGiveWay:
             self.gave_way += 1
 
     def _look_for_standstill(self, node: Node) -> None:
-        """A leader whose followers are in the ISR or offline commits what all members of the ISR have."""
+        """Check that a leader with followers in the ISR or offline commits all records that the ISR has."""
         image = node.image()
         for partition in node.moved():
             leader = partition.leader

@@ -1,4 +1,6 @@
-"""Members of consumer groups, by our consumer (classic groups) and by hand (KIP-848), and what they are told."""
+"""Members of consumer groups, by Ottla's consumer (classic groups) and hand-written (KIP-848), and the answers they
+get.
+"""
 
 from __future__ import annotations
 
@@ -52,7 +54,7 @@ ResponseT = TypeVar("ResponseT", bound=Message)
 THROWN_OUT = (
     ErrorCode.UNKNOWN_MEMBER_ID,
     ErrorCode.FENCED_MEMBER_EPOCH,
-    ErrorCode.GROUP_ID_NOT_FOUND,  # It is a classic one by now.
+    ErrorCode.GROUP_ID_NOT_FOUND,  # It is a classic group by now.
 )
 SESSION_MS = 600
 HEARTBEAT_MS = 120
@@ -60,11 +62,11 @@ REBALANCE_MS = 1000
 STRATEGIES = (("range", "cooperative-sticky"), ("cooperative-sticky",))
 JOIN_EPOCH, LEAVE_EPOCH = 0, -1
 COMMIT_VERSION, FETCH_VERSION = 9, 9
-"""The first that know of member epochs; later ones go by topic id."""
+"""First versions with member epochs; later versions use topic ids."""
 
 
 class WatchedConsumer(Consumer, RebalanceListener):
-    """Our consumer in a group; what it is given and loses goes into the history."""
+    """Ottla's consumer in a group; its assignments and revocations go into the history."""
 
     def __init__(self, workload: Workload, actor: str, topic: str, group: str, **settings: Any) -> None:
         super().__init__(
@@ -76,15 +78,15 @@ class WatchedConsumer(Consumer, RebalanceListener):
             max_poll_interval_ms=REBALANCE_MS,
             request_timeout_ms=REQUEST_TIMEOUT_MS,
             fetch_max_wait_ms=POLL_MS,
-            # Of two members one keeps what it may during a rebalance, as in a group that is being changed over.
+            # One of two members keeps its partitions during a rebalance, as in a group that changes its assignor.
             partition_assignment_strategy=STRATEGIES[crc32(actor.encode()) % 2],
             **settings,
         )
         self.owned: dict[TopicPartition, str] = {}
-        """The partitions that it has, each with the session in which it is read."""
+        """Assigned partitions, each with its reading session."""
         self._workload, self._actor, self._name = workload, actor, group
         self.generation = -1
-        """In which it was given them."""
+        """Generation of the assignment."""
         self._sessions = 0
         self.subscribe([topic], listener=self)
 
@@ -120,7 +122,7 @@ class WatchedConsumer(Consumer, RebalanceListener):
 
 
 class ClassicMember:
-    """Reads what it is given and commits how far it has come; leaves and comes again now and then."""
+    """A member that reads its partitions and commits its progress; it leaves and rejoins now and then."""
 
     def __init__(self, workload: Workload, name: str, group: str, topic: str) -> None:
         self.waiting: list[Commit | Send] = []
@@ -129,7 +131,7 @@ class ClassicMember:
         self._settled = False
 
     async def run(self) -> None:
-        """Until the workload is over, and then until it has committed once more."""
+        """Work until the workload is over, and then until one more commit succeeds."""
         workload, round_ = self._workload, 0
         while not self._over:
             round_ += 1
@@ -190,7 +192,7 @@ async def commit(
     offsets: Mapping[TopicPartition, int],
     waiting: list[Commit | Send],
 ) -> bool:
-    """Commit by our consumer and note it: whether it was done. Nothing to commit is done."""
+    """Commit by Ottla's consumer, note it, and return whether it succeeded; an empty commit succeeds."""
     made = [
         Commit(
             group,
@@ -223,7 +225,10 @@ def _own(workload: Workload, owned: Owned) -> None:
 async def ask_committed(
     workload: Workload, consumer: Consumer, group: str, partitions: Iterable[TopicPartition]
 ) -> None:
-    """What the group is told, unless by a coordinator that was replaced, which may not know it; no answer is none."""
+    """Note the committed offsets that the group's current coordinator reports.
+
+    Answers of a replaced coordinator, which may be outdated, and missing answers are ignored.
+    """
     for one in partitions:
         asked, sure = workload.now(), workload.is_coordinated_by_one(group)
         with suppress(KafkaError):
@@ -234,7 +239,7 @@ async def ask_committed(
 
 
 class ConsumerProtocolMember:
-    """A member by KIP-848. It reads nothing: it commits ever higher offsets for what it is given."""
+    """A KIP-848 member that reads nothing, and commits ever higher offsets for its partitions."""
 
     def __init__(self, workload: Workload, name: str, group: str, topic: str) -> None:
         self.waiting: list[Commit | Send] = []
@@ -248,7 +253,7 @@ class ConsumerProtocolMember:
         self._settled = False
 
     async def run(self) -> None:
-        """Until the workload is over, and then until it has committed once more."""
+        """Work until the workload is over, and then until one more commit succeeds."""
         workload = self._workload
         self._cluster = await started(
             lambda: Cluster(workload.cluster.bootstrap, request_timeout_ms=REQUEST_TIMEOUT_MS)
@@ -327,7 +332,7 @@ class ConsumerProtocolMember:
         return topics[self._topic].id
 
     async def _commit(self, partitions: Iterable[int]) -> bool:
-        """Whether it was done; of the partitions for which it is not known yet where it is, none is committed."""
+        """Commit for partitions with a known offset, and return whether it succeeded."""
         history, now = self._workload.history, self._workload.now
         offsets: dict[int, Commit] = {}
         for index in partitions:
@@ -396,7 +401,7 @@ class ConsumerProtocolMember:
 
 
 async def find_coordinator(cluster: Cluster, group: str) -> int:
-    """The broker that coordinates the group. Raises KafkaError."""
+    """Return the broker that coordinates the group. Raises KafkaError."""
     connection = await cluster.any_connection()
     request = FindCoordinatorRequest(key=group, key_type=0)
     response = await connection.request(request, version=3, timeout_ms=SESSION_MS)

@@ -1,4 +1,4 @@
-"""A consumer that takes committed offsets up as librdkafka does, while its assignment changes."""
+"""A consumer that uses committed offsets as librdkafka does, while its assignment changes."""
 
 from __future__ import annotations
 
@@ -20,15 +20,15 @@ from tests.simulation.cluster.group_members import FETCH_VERSION, SESSION_MS, fi
 from tests.simulation.cluster.workload import REQUEST_TIMEOUT_MS, Workload, started
 
 STORED = -1000
-"""RD_KAFKA_OFFSET_STORED: librdkafka asks the coordinator where to begin."""
+"""Value of RD_KAFKA_OFFSET_STORED, with which librdkafka asks the coordinator for the start offset."""
 RESET = -1
-"""Librdkafka begins at `auto.offset.reset`."""
+"""Value with which librdkafka begins at `auto.offset.reset`."""
 CHANGES = 0.5
-"""How often the assignment changes between a request and its answer."""
+"""Probability of an assignment change between a request and its answer."""
 
 
 def begins_at(answer: OffsetFetchResponseGroup, *, changed: bool) -> dict[int, int]:
-    """Return by partition the offset at which librdkafka 2.15 begins, `RESET` among them.
+    """Return the offset, by partition, at which librdkafka 2.15 begins; `RESET` is a possible value.
 
     It asks again for partitions that are not in the result. `changed`: its assignment has changed since the request,
     and so `rd_kafka_assignment_apply_offsets` takes the offset of a refused partition up. Otherwise
@@ -49,10 +49,10 @@ def begins_at(answer: OffsetFetchResponseGroup, *, changed: bool) -> dict[int, i
 
 
 class HastyConsumer:
-    """A consumer of stable offsets of a group, which is a member of that group in all but name.
+    """A consumer of a group's stable offsets that behaves like a member, but never joins.
 
-    Each beginning of a partition goes into the history as the committed offset that the group was told. So nobody may
-    begin anywhere else than at the last one (`CommittedOffsetWentBack`).
+    Each start of a partition goes into the history as a fetched committed offset. So a start at any other offset than
+    the last committed one violates `CommittedOffsetWentBack`.
     """
 
     def __init__(self, workload: Workload, group: str, topic: str) -> None:
@@ -61,7 +61,7 @@ class HastyConsumer:
         self._chance: Random = workload.chance()
 
     async def run(self) -> None:
-        """Take the partitions up again and again, until the workload is over."""
+        """Start the partitions repeatedly, until the workload is over."""
         workload = self._workload
         cluster = await started(
             lambda: Cluster(workload.cluster.bootstrap, request_timeout_ms=REQUEST_TIMEOUT_MS)

@@ -1,6 +1,7 @@
-"""What must hold inside the cluster at every step, one class for each. What clients see is judged by `tests.histories`.
+"""Invariants inside the cluster, one class each, checked at every step. `tests.histories` judges the clients' view.
 
-`observe` is called after the turn of a process's event loop; each looks only at what that turn may have changed.
+`observe` is called after each turn of a process's event loop; each invariant checks only what that turn may have
+changed.
 """
 
 from __future__ import annotations
@@ -26,16 +27,17 @@ TURNS_BETWEEN_CHECKS = 50
 
 
 class Invariant(Protocol):
-    """One promise."""
+    """A promise that is checked during a run."""
 
     def observe(self, node: Node) -> None:
-        """A process of this node has had a turn. Raises InvariantBroken."""
+        """Check after a turn of a process of this node. Raises InvariantBroken."""
 
 
 class StateHoldsTogether:
-    """No part of a broker or quorum node contradicts itself: their own `check()` methods say so.
+    """An invariant: no part of a broker or quorum node contradicts itself, according to its own `check()` method.
 
-    They are asked now and then, between two events of the process: while one is handled things need not agree.
+    The methods are called now and then, between two events of the process, since an event may be handled in several
+    steps.
     """
 
     def __init__(self) -> None:
@@ -49,7 +51,7 @@ class StateHoldsTogether:
         self.check(node)
 
     def check(self, node: Node) -> None:
-        """Between two events of its process."""
+        """Check the node's process between two of its events."""
         try:
             if node.quorum_node is not None:
                 _check_quorum_node(node.quorum_node)
@@ -72,7 +74,7 @@ def _check_quorum_node(quorum_node: QuorumNode) -> None:
 
 
 def _check_broker(broker: Broker) -> None:
-    """Once its parts are made."""
+    """Check a broker, once its parts exist."""
     parts = broker.parts
     if parts is None:
         return
@@ -85,7 +87,9 @@ def _check_broker(broker: Broker) -> None:
 
 
 class OneLeaderPerEpoch:
-    """In one leader epoch of a partition at most one broker leads: what it appends there is what the epoch holds."""
+    """An invariant: at most one broker leads a partition in a leader epoch, so the epoch holds only that broker's
+    records.
+    """
 
     def __init__(self) -> None:
         self._leaders: dict[tuple[bytes, int, int], str] = {}
@@ -105,7 +109,7 @@ class OneLeaderPerEpoch:
 
 
 class OneQuorumLeaderPerTerm:
-    """In one Raft term at most one quorum node leads."""
+    """An invariant: at most one quorum node leads in a Raft term."""
 
     def __init__(self) -> None:
         self._leaders: dict[int, str] = {}
@@ -123,7 +127,7 @@ class OneQuorumLeaderPerTerm:
 
 
 def all_invariants() -> list[Invariant]:
-    """A fresh set for one run."""
+    """Return new invariants for one run."""
     return [StateHoldsTogether(), OneLeaderPerEpoch(), OneQuorumLeaderPerTerm()]
 
 
@@ -131,8 +135,10 @@ def all_invariants() -> list[Invariant]:
 
 
 def check_images(cluster: SimulatedCluster) -> None:
-    """After everything has calmed down all nodes hold the same metadata, but for transactions: brokers know of those
-    that concern them, which are all over, and only the quorum's nodes of the others. Raises InvariantBroken."""
+    """Check that all nodes hold the same metadata at the end. Raises InvariantBroken.
+
+    Transactions are exempt: brokers know only those that concern them, which are all over.
+    """
     contents: dict[str, bytes] = {}
     transactions: dict[str, bytes] = {}
     for node in cluster.nodes:
@@ -166,7 +172,7 @@ def _check_nothing_open(node: Node, image: ClusterImage) -> None:
 
 
 def dump_replicas(cluster: SimulatedCluster, history: History, now: float) -> None:
-    """Add every replica's batches to the history, to be compared."""
+    """Add every replica's batches to the history, for comparison."""
     for number, node in cluster.brokers.items():
         for partition in node.replicas():
             log = partition.log
@@ -186,7 +192,7 @@ def dump_replicas(cluster: SimulatedCluster, history: History, now: float) -> No
 
 
 def _contents(log: PartitionLog) -> tuple[list[tuple[int, int, int]], list[Marker]]:
-    """(base offset, leader epoch, CRC) of every batch, and what markers say."""
+    """Return (base offset, leader epoch, CRC) of every batch, and the contents of markers."""
     offset = log.log_start_offset
     entries: list[tuple[int, int, int]] = []
     markers: list[Marker] = []

@@ -28,22 +28,22 @@ from tests.simulation.cluster.workload import DELIVERY_TIMEOUT_MS, REQUEST_TIMEO
 from tests.simulation.machine.chance import exponential
 
 SHARE = 0.35
-"""Of the runs: those in which the first producer is one."""
+"""Share of the runs whose first producer is a `JavaProducer`."""
 TIMEOUT_MS, ACKNOWLEDGED_WITHIN_MS = 900, 500
 PAUSE_S = 0.02
 PRODUCE_VERSION, INIT_VERSION = 11, 4
 REFUSED = 0.12
-"""How many batches are refused for what they are, with others on their way behind them."""
+"""Share of batches that are invalid and refused, with other batches in flight after them."""
 BURST = 6
 
 
 def has_java_producer(seed: int) -> bool:
-    """Whether the run of a seed has one."""
+    """Return whether the run of a seed has such a producer."""
     return Random(f"java producer {seed}").random() < SHARE
 
 
 class JavaProducer:
-    """One process."""
+    """A process of the producer."""
 
     def __init__(self, workload: Workload, name: str, per_second: float) -> None:
         self._workload, self._name, self._per_second = workload, name, per_second
@@ -53,7 +53,7 @@ class JavaProducer:
         self._numbers = 0
         self._ends = False
         self._asks = False
-        """Whether an error may mean that somebody else leads by now."""
+        """True if an error may mean that another broker leads by now."""
         self._producer_id = -1
         self._cluster: Cluster
 
@@ -105,7 +105,7 @@ class JavaProducer:
         self._sequences.partitions[place].queue.append(Batch(sends, workload.now(), timestamp_ms))
 
     async def _send_all(self, place: TopicPartition) -> None:
-        """Until there is nothing more to send to a partition."""
+        """Send until the partition has no more batches."""
         partition = self._sequences.partitions[place]
         while not self._ends or partition.numbered or partition.queue:
             self._give_up(place)
@@ -128,7 +128,7 @@ class JavaProducer:
         return self._workload.now() >= batch.created_s + DELIVERY_TIMEOUT_MS / 1000
 
     async def _led_by(self, place: TopicPartition) -> list[Connection]:
-        """The connection to the leader, or none."""
+        """Return a list with the connection to the leader, or an empty list."""
         leader = self._cluster.metadata.leader(*place)
         with suppress(KafkaError):
             if leader is not None and not self._asks:
@@ -139,7 +139,7 @@ class JavaProducer:
         return []
 
     def _send(self, connection: Connection, place: TopicPartition, batch: Batch) -> bool:
-        """Whether the connection took it."""
+        """Send a batch, and return whether the connection took it."""
         number = batch.number
         assert number is not None
         records = encode_batch(

@@ -1,11 +1,11 @@
-"""What the Java client's idempotent producer does with sequences, by its own rules: no requests, no clock.
+"""The sequence numbers of the Java client's idempotent producer, by its rules; no requests, no clock.
 
-A batch gets its sequence when it is first sent. At most five are on their way to a partition. Of batches that have to
-be sent again only the first one goes. What is refused for good leaves a gap: the producer raises its epoch by itself
-(KIP-360), and numbers all batches of the partition that have no good answer yet from 0, also those on their way. A
-batch that it gave up, and may have sent, keeps new ones back until those behind it have their answers.
+A batch gets its sequence when it is first sent. At most five batches are in flight to a partition. Of the batches to
+resend only the first one is sent. A permanently refused batch leaves a gap: the producer raises its epoch itself
+(KIP-360). It then renumbers from 0 all batches of the partition without a success, also those in flight. A batch that
+was given up, and may have been sent, holds new batches back until the batches after it are answered.
 
-Transactions are not played here: after an error they abort, and their coordinator raises the epoch.
+Transactions are not modelled: they abort after an error, and their coordinator raises the epoch.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ NOT_APPENDED = frozenset(
         ErrorCode.INVALID_TIMESTAMP,
     }
 )
-"""Answers that say that this attempt has not appended the batch. After any other error it may be there."""
+"""Errors of an attempt that has not appended the batch. After any other error the batch may be in the log."""
 
 
 class Number(NamedTuple):
-    """What a broker knows a batch by."""
+    """The identification of a batch at the broker."""
 
     epoch: int
     base_sequence: int
@@ -39,7 +39,7 @@ class Number(NamedTuple):
 
 @dataclass(eq=False, slots=True)
 class Batch:
-    """Records for one partition, with all attempts."""
+    """A batch for one partition, with all attempts."""
 
     sends: list[Send]
     created_s: float
@@ -48,34 +48,34 @@ class Batch:
     under_way: bool = False
     retried: bool = False
     renumbered: bool = False
-    """Since it was last sent."""
+    """True if the batch was renumbered since it was last sent."""
     is_over: bool = False
     in_doubt: set[Number] = field(default_factory=set)
-    """Under these it was sent, and may be in the log."""
+    """Numbers under which the batch was sent and may be in the log."""
 
     @property
     def end(self) -> int:
-        """The sequence behind its last one."""
+        """Sequence after the last one of the batch."""
         assert self.number is not None
         return self.number.base_sequence + len(self.sends)
 
 
 @dataclass(eq=False, slots=True)
 class PartitionSequences:
-    """Of one partition. Invariant: `numbered` is in the order of sequences, and ends before `next_sequence`."""
+    """The sequences of one partition. Invariant: `numbered` is sorted by sequence, and ends before `next_sequence`."""
 
     epoch: int
     next_sequence: int = 0
     last_acknowledged: int = NONE_ACKNOWLEDGED
     numbered: list[Batch] = field(default_factory=list)
-    """Those with a sequence that are not over."""
+    """Unfinished batches with a sequence."""
     queue: list[Batch] = field(default_factory=list)
-    """Those without."""
+    """Batches without a sequence."""
     unresolved: int | None = None
-    """The sequence behind the last batch that was given up and may have been sent."""
+    """Sequence after the last batch that was given up and may have been sent."""
 
     def begin_anew(self, epoch: int) -> None:
-        """Under another epoch every batch without a good answer is numbered from 0."""
+        """Renumber every batch without a success from 0, under the new epoch."""
         self.epoch, self.last_acknowledged, sequence = epoch, NONE_ACKNOWLEDGED, 0
         for batch in self.numbered:
             batch.number, batch.renumbered = Number(epoch, sequence), True
@@ -84,7 +84,7 @@ class PartitionSequences:
 
 
 class JavaSequences:
-    """Of one producer."""
+    """The sequences of one producer."""
 
     def __init__(self, places: list[TopicPartition]) -> None:
         self.epoch = 0
@@ -92,7 +92,7 @@ class JavaSequences:
         self._anew: set[TopicPartition] = set()
 
     def tend(self) -> None:
-        """Before anything is sent: resolve what can be, and raise the epoch where that is due."""
+        """Resolve finished partitions, and raise the epoch if necessary; called before each send."""
         for place, partition in self.partitions.items():
             if partition.unresolved is not None and not partition.numbered:
                 if partition.next_sequence != partition.last_acknowledged + 1:
@@ -106,7 +106,7 @@ class JavaSequences:
             self._anew.clear()
 
     def next_batch(self, place: TopicPartition) -> Batch | None:
-        """What may be sent now, with its sequence."""
+        """Return the batch to send now, with its sequence, or None."""
         partition = self.partitions[place]
         if sum(batch.under_way for batch in partition.numbered) >= UNDER_WAY_MAX:
             return None
@@ -126,8 +126,11 @@ class JavaSequences:
         return batch
 
     def sent(self, batch: Batch) -> None:
-        """One more attempt. Under a new number Java may write again what it wrote under another one: no promise of the
-        cluster covers that."""
+        """Note an attempt.
+
+        Under a new number Java may append a batch again that it appended under an old one; the cluster makes no promise
+        about that.
+        """
         assert batch.number is not None
         batch.under_way, batch.renumbered = True, False
         if batch.in_doubt - {batch.number}:
@@ -136,7 +139,7 @@ class JavaSequences:
         batch.in_doubt.add(batch.number)
 
     def acknowledged(self, place: TopicPartition, batch: Batch) -> None:
-        """It is in the log."""
+        """Note that the batch is in the log."""
         partition = self.partitions[place]
         partition.last_acknowledged = max(partition.last_acknowledged, batch.end - 1)
         self._over(partition, batch)
@@ -144,7 +147,7 @@ class JavaSequences:
     def is_tried_again(
         self, place: TopicPartition, batch: Batch, sent_as: Number, code: ErrorCode, *, expired: bool
     ) -> bool:
-        """After an error: whether it is to be sent again; else it is over."""
+        """Handle an error, and return whether the batch is sent again; otherwise it is finished."""
         partition = self.partitions[place]
         assert batch.number is not None
         batch.under_way = False
@@ -177,7 +180,7 @@ class JavaSequences:
         return True
 
     def given_up(self, place: TopicPartition, batch: Batch) -> None:
-        """It took too long; nobody knows what became of it."""
+        """Give up a batch after its timeout; its outcome is unknown."""
         partition = self.partitions[place]
         if batch.number is None:
             partition.queue.remove(batch)

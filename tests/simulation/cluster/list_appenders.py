@@ -1,4 +1,4 @@
-"""Who appends to lists in some runs: in each transaction they read what is new, and committed, and write."""
+"""Clients that append to lists in some runs. Each transaction reads new committed records, and writes."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from tests.simulation.cluster.own_writer import OwnProducer, OwnWriter
 from tests.simulation.cluster.workload import POLL_MS, REQUEST_TIMEOUT_MS, Workload, note_polls, started
 
 SHARE = 0.35
-"""Of the runs with transactions."""
+"""Share of the runs with transactions."""
 APPENDERS = (2, 3)
 WAITS_MS = (0, 0, 30)
-"""For what is new, when there is nothing."""
+"""Times to wait for new records, in milliseconds."""
 
 
 def has_appenders(seed: int) -> bool:
-    """Whether there are some in the run of a seed that has transactions."""
+    """Return whether a seed's run, which has transactions, has list appenders."""
     return Random(f"list appenders {seed}").random() < SHARE
 
 
 def appenders(
     workload: Workload, seed: int, topics: Sequence[str]
 ) -> dict[str, Callable[[str], ListAppender]]:
-    """By the names of their clients; all read and write all partitions of these topics."""
+    """Return the appenders by client name; all read and write all partitions of these topics."""
     places = [one for one in workload.partitions if one.topic in topics]
     count = Random(f"number of list appenders {seed}").choice(APPENDERS)
     return {f"appender-{number}": _appender(workload, str(number), places) for number in range(count)}
@@ -41,7 +41,7 @@ def _appender(
 
 
 class ListAppender(OwnWriter):
-    """One process that reads and writes by turns within each transaction."""
+    """A process that alternates reads and writes within each transaction."""
 
     async def run(self) -> None:
         workload = self._workload
@@ -69,7 +69,7 @@ class ListAppender(OwnWriter):
             await own.send([(one, self._value()) for one in chosen], transaction)
 
     async def _read(self, transaction: Transaction) -> None:
-        """What is new in some partitions; nothing, if that goes wrong."""
+        """Read new records of some partitions; errors are ignored."""
         with suppress(KafkaError):
             taken = await self._consumer.getmany(*self._some(), timeout_ms=self._chance.choice(WAITS_MS))
             note_polls(

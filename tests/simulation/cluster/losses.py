@@ -1,7 +1,7 @@
-"""What may be lost in a run without an acknowledged record going with it: the memory of brokers, or what is on disks.
+"""The data that may be lost in a run without losing an acknowledged record: the memory or the disks of some brokers.
 
-A record is acknowledged when all in-sync replicas have it, flushed or not, as the run is set up. Where one in-sync
-replica is enough it may be the only one that has the record: nothing of it may be lost but what nobody relied on.
+A record is acknowledged when all in-sync replicas have it, flushed or not, depending on the settings. With
+min.insync.replicas=1 a single replica may have the record, so none of its acknowledged data may be lost.
 """
 
 from __future__ import annotations
@@ -14,27 +14,30 @@ from ottla.protocol.cluster.cluster_image import ClusterImage
 
 @dataclass(frozen=True, slots=True)
 class Losses:
-    """What the settings of a run allow."""
+    """The losses that a run's settings allow."""
 
     durable: bool
-    """Whether records are flushed before they are acknowledged."""
+    """True if records are flushed before they are acknowledged."""
     min_in_sync: str
 
     def of_memory(
         self, struck: Iterable[int], image: ClusterImage | None, whole: set[int], lossy: set[int]
     ) -> bool:
-        """Whether these brokers may lose what they have not flushed. `whole` are those who have on their disks all
-        that they are in sync for, `lossy` those who have lost something that the quorum does not know of yet."""
+        """Return whether these brokers may lose their unflushed data.
+
+        `whole` are brokers with all data for which they are in sync on disk. `lossy` are brokers with losses that the
+        quorum does not know yet.
+        """
         struck = frozenset(struck)
         return not struck or self.durable or self.of_disks(struck, image, whole, lossy)
 
     def of_disks(
         self, struck: Iterable[int], image: ClusterImage | None, whole: set[int], lossy: set[int]
     ) -> bool:
-        """Whether these brokers may lose anything they have: flushing does not help against that.
+        """Return whether these brokers may lose any of their data, against which flushing does not help.
 
-        Only one at a time: whoever else has a record may leave the ISR, or give up its replica, at any moment, in
-        favour of those who the quorum believes have it.
+        Only one broker at a time may: any other broker with a record may leave the ISR, or give up its replica, at any
+        moment, in favour of brokers that the quorum believes to have the record.
         """
         struck = frozenset(struck)
         if image is None or self.min_in_sync == "1":

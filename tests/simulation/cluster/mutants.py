@@ -1,7 +1,7 @@
-"""Historical faults of replicated logs, planted one at a time: what the simulations have to find.
+"""Historical faults of replicated logs, planted one at a time, which the simulations have to find.
 
-Each patches the one function that keeps it away. A target that is gone fails when the mutant is planted, and
-`test_mutants_planted` shows for each that what is planted takes effect.
+Each mutant patches the one function that prevents the fault. A missing patch target fails when the mutant is planted,
+and `test_mutants_planted` shows that each planted mutant takes effect.
 """
 
 from __future__ import annotations
@@ -35,4 +35,4 @@ MUTANTS: dict[str, Mutant] = {
         *mutants_of_offsets.ALL,
     )
 }
-"""By name."""
+"""Mutants by name."""

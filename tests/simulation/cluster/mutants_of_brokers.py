@@ -1,5 +1,6 @@
-"""Mutants of what a broker keeps beside the records: producers, clean stops, groups; of what it shows and drops; and of
-how the quorum knows that it is alive."""
+"""Mutants of a broker's state besides the records: producers, clean stops, groups, visible and dropped records, and the
+quorum's knowledge that the broker is alive.
+"""
 
 from __future__ import annotations
 
@@ -82,8 +83,10 @@ def truncation_keeps_producers() -> Iterator[None]:
     "waits for an answer: all brokers killed at once, or RF 1 killed between append and answer.",
 )
 def recovery_forgets_producers() -> Iterator[None]:
-    """m is appended everywhere; all brokers die before the answer. They restart and read their logs, but nobody knows
-    m's producer. It sends m again, which is appended a second time."""
+    """m is appended everywhere; all brokers die before the answer.
+
+    They restart and read their logs, but none knows m's producer. It sends m again, which is appended a second time.
+    """
 
     def nothing(_segments: object, _offset: int) -> Iterator[object]:
         return iter(())
@@ -100,9 +103,10 @@ def recovery_forgets_producers() -> Iterator[None]:
     "did not (writes reordered or torn on disk); restart. flush.messages=1 does not hide it for the unflushed tail.",
 )
 def crash_passes_for_clean_stop() -> Iterator[None]:
-    """A was stopped cleanly once and started again. Its power fails: of the last batches some pages are on the disk and
-    some are holes. It restarts and takes the log as it is. It leads, or is read as the closest replica: consumers get
-    batches that do not check, or that are zeros; followers cannot copy them and the partition stands still.
+    """A was stopped cleanly once and started again. Its power fails: of the last batches some pages are on the disk
+    and some are holes. It restarts and accepts its log unchecked. It leads, or is read as the closest replica:
+    consumers get batches that do not check, or that are zeros; followers cannot copy them and the partition stands
+    still.
     """
 
     def left(path: Path) -> int | None:
@@ -125,7 +129,7 @@ def uncommitted_records_shown() -> Iterator[None]:
     read_from = FetchReader._read_from
 
     class ToTheEnd:
-        """The replica, but for what counts as committed."""
+        """A replica whose high watermark is its log end."""
 
         def __init__(self, replica: Partition) -> None:
             self.replica = replica
@@ -186,7 +190,7 @@ def zombie_coordinator() -> Iterator[None]:
 )
 def commits_of_anybody() -> Iterator[None]:
     """Member 1 has read up to 50 and is paused. Member 2 takes over, reads and commits 100. Member 1 wakes and commits
-    50, and is told that it is stored. The next member begins at 50: the group's offset went back."""
+    50, and is answered that it is stored. The next member begins at 50: the group's offset went back."""
 
     def unchecked(*_who: object, **_how: object) -> ErrorCode:
         return ErrorCode.NONE
@@ -226,9 +230,10 @@ def commits_before_replicated() -> Iterator[None]:
     "that, or a clock that jumps while a follower lags.",
 )
 def retention_above_high_watermark() -> Iterator[None]:
-    """A appends m and is waiting for its followers. A's clock jumps ahead: the segment of m is older than is kept, and
-    goes. The followers find nothing between their log end and A's log start: m is gone before anybody read it, though
-    it is acknowledged once they have begun anew."""
+    """A appends m and is waiting for its followers. A's clock jumps ahead: the segment of m is older than is kept,
+    and goes. The followers find nothing between their log end and A's log start: m is gone before any client read it,
+    though it is acknowledged once they have restarted their logs.
+    """
 
     def to_the_end(segments: Any, config: Any, **limits: int) -> int:
         return segments_to_drop(segments, config, **(limits | {"upper_bound": limits["log_end_offset"]}))
@@ -245,7 +250,7 @@ def retention_above_high_watermark() -> Iterator[None]:
     needs="A cut of one direction, from the quorum's nodes to a broker, for longer than its session.",
 )
 def deaf_broker_stays() -> Iterator[None]:
-    """Nothing of what the quorum sends reaches A, whose heartbeats arrive: A stays the leader of its partitions. It
+    """No message of the quorum reaches A, whose heartbeats arrive: A stays the leader of its partitions. It
     hears no change of ISR committed and of no election, and acknowledges nothing while a follower lags, for as long as
     the cut lasts."""
 

@@ -1,4 +1,4 @@
-"""Mutants of full disks: what a broker knows of its disk is left to others' patience."""
+"""Mutants of full disks: other nodes only notice a full disk by their timeouts."""
 
 from __future__ import annotations
 

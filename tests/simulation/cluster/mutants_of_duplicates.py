@@ -1,4 +1,4 @@
-"""Mutants of what is said of a batch that is in the log already, and of what waits there."""
+"""Mutants of answers about batches that are already in the log, or that wait there."""
 
 from __future__ import annotations
 
@@ -22,8 +22,11 @@ from tests.simulation.cluster.planting import mutant
     needs="An idempotent producer, and an ISR below min.insync.replicas when a batch comes again.",
 )
 def appended_batch_refused() -> Iterator[None]:
-    """A appends a batch, its ISR shrinks, the answer is lost. The batch comes again and is told to be missing. Its user
-    sends the record anew, as that cannot make two of it: it makes two."""
+    """A appends a batch, its ISR shrinks, the answer is lost.
+
+    The producer sends the batch again and is answered that it is not in the log. The user sends the record again, since
+    that cannot cause a duplicate: it causes one.
+    """
 
     def nothing(_self: ProducedBatches, _batches: memoryview) -> None:
         return None
@@ -39,8 +42,10 @@ def appended_batch_refused() -> Iterator[None]:
     needs="A producer that waits while the ISR becomes too small.",
 )
 def waiting_given_up_below_min_isr() -> Iterator[None]:
-    """A has appended a batch, and its follower falls asleep for a moment. The producer is told that the outcome is
-    unknown, aborts, and has what the leader has not."""
+    """A has appended a batch, and its follower falls asleep for a moment.
+
+    The producer is answered that the outcome is unknown, aborts, and then differs from the leader.
+    """
     goes_on = Partition._membership_changed
 
     def gives_up(self: Partition, leader: LeaderState, now_ms: int) -> None:

@@ -1,4 +1,4 @@
-"""Mutants of what is told about transactions and kept of them: ends, cuts, writers, and what retention spares."""
+"""Mutants of the ends of transactions, of cuts and writers, and of the data that retention spares."""
 
 from __future__ import annotations
 
@@ -25,8 +25,10 @@ from tests.simulation.cluster.planting import mutant
     "end right after the commit.",
 )
 def end_told_before_all_markers() -> Iterator[None]:
-    """T has written to P and Q. P's leader reports its marker, and T's producer is told that T is committed. Whoever
-    reads Q now gets to the last stable offset, which is below T, and finds nothing."""
+    """T has written to P and Q. P's leader reports its marker, and T's producer is answered that T is committed.
+
+    A reader that reads Q now gets to the last stable offset, which is below T, and finds no record.
+    """
 
     def at_first(_self: ReportedMarkers, _transaction: TransactionMetadata) -> bool:
         return True
@@ -59,9 +61,11 @@ def cut_of_an_old_image() -> Iterator[None]:
     needs="A reader of whole transactions that asks for a cut between a decision and the last marker.",
 )
 def cut_counts_what_is_not_marked() -> Iterator[None]:
-    """T has written to P and Q and is committed. P has its marker, Q does not yet. A reader is told that the cut is at
-    T: P is cut behind T's marker, Q at its high watermark, and T's records in Q have no marker below. It passes for
-    whole without them."""
+    """T has written to P and Q and is committed.
+
+    P has its marker, Q does not yet. A reader is answered that the cut is at T: P is cut after T's marker, Q at its
+    high watermark, and T's records in Q have no marker below. T passes for complete without them.
+    """
 
     def decided(table: TransactionTable, _places: Iterable[Place]) -> int:
         return table.next_commit_index - 1
@@ -79,7 +83,7 @@ def cut_counts_what_is_not_marked() -> Iterator[None]:
 def writer_epoch_not_raised() -> Iterator[None]:
     """A writer of T has sent a batch that is held up, and T is aborted. U begins, its writer is given the same
     identity. The batch arrives, passes for one of U's, and is committed with it. And what U's writer sends first has
-    the number of T's first batch: it is told that this is there already."""
+    the number of T's first batch: it is answered that this batch is a duplicate."""
     free = transaction_decisions._free_in_pool
 
     def as_it_was(transaction: TransactionMetadata) -> tuple[int, int] | None:

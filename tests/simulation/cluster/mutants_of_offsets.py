@@ -1,4 +1,4 @@
-"""Mutants of committed offsets as stock consumers take them up."""
+"""Mutants of committed offsets, as stock consumers use them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Mutants of the quorum's log: one of our own, and those that the Raft simulation has to find."""
+"""Mutants of the quorum's log: an own one, and those that the Raft simulation has to find."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from tests.simulation.raft import mutants as raft
     "snapshot, while it is down; the node that shares the last entries with it down or cut off when it returns.",
 )
 def snapshot_hides_torn_journal() -> Iterator[None]:
-    """Nodes 1 and 2 commit the creation of a topic, 3 lags. 2 is stopped, a byte of its journal rots, it starts from
-    its snapshot without complaint. 1 dies. 2 and 3 elect 3: the topic, its records' epochs, an ISR change that a leader
-    was told of never happened. What brokers do next contradicts what they did.
+    """Nodes 1 and 2 commit the creation of a topic, 3 lags. 2 is stopped, a byte of its journal rots, and it starts
+    from its snapshot without complaint. 1 dies. 2 and 3 elect 3: the topic, its records' epochs, and an ISR change that
+    was reported to a leader never happened. Later actions of brokers contradict their earlier ones.
     """
 
     def swallow(disk: Disk, salt: int, segment_bytes: int) -> Journal:

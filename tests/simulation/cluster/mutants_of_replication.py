@@ -1,4 +1,4 @@
-"""Mutants of followers, truncation and fencing: how logs come to differ."""
+"""Mutants of followers, truncation and fencing: causes of diverging logs."""
 
 from __future__ import annotations
 
@@ -116,11 +116,11 @@ def late_answer_taken() -> Iterator[None]:
     "acks=all load. Seen at once by a check that every fetch with another epoch is answered with an error.",
 )
 def stale_leader_epoch_served() -> Iterator[None]:
-    """A leads in epoch 1, then again in 3. B, whose feed is slow, still fetches in epoch 1 from behind records that it
-    will cut when it hears of epoch 2. A, in epoch 3, counts that as an acknowledgement of what it has there now.
+    """A leads in epoch 1, then again in 3. B, whose feed is slow, still fetches in epoch 1 from behind records that
+    it will cut when it hears of epoch 2. A, in epoch 3, counts that as an acknowledgement of its own records there.
 
     A answers the producer; B cuts; A dies; B leads without the record. Consumers: a zombie leader goes on answering
-    those who know better, and is behind.
+    clients that know a newer epoch, and is outdated.
     """
 
     def unchecked(self: Partition, current_leader_epoch: int) -> None:
@@ -139,9 +139,9 @@ def stale_leader_epoch_served() -> Iterator[None]:
 )
 def new_leader_shows_its_log_end() -> Iterator[None]:
     """A has sent r to B and not to C, both in the ISR, and dies. B leads and counts r as committed: consumers read it,
-    and the producer, who sends it again, is told that it is a duplicate and acknowledged.
+    and the producer, who sends it again, is answered with the offset of a duplicate.
 
-    B dies, C leads without r: an acknowledged record is lost, and consumers have seen what is not there.
+    B dies, C leads without r: an acknowledged record is lost, and consumers have seen a record that does not exist.
     """
     start = LeaderState.__init__
 

@@ -1,4 +1,4 @@
-"""Mutants of the ISR and the high watermark: what is acknowledged that should not be."""
+"""Mutants of the ISR and the high watermark: records that are acknowledged too early."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def pending_member_not_waited_for() -> Iterator[None]:
     "from followers only); a leader cut off from followers and quorum, with a producer on its side.",
 )
 def leaving_member_not_waited_for() -> Iterator[None]:
-    """A leads {A, B, C} and is cut off from everybody but a producer. After replica.lag.time.max.ms it proposes {A} and
+    """A leads {A, B, C} and is cut off from all nodes but a producer. After replica.lag.time.max.ms it proposes {A} and
     acknowledges m alone; the proposal never arrives.
 
     B is elected. After heal A cuts m off.
@@ -119,10 +119,10 @@ def leaving_member_not_waited_for() -> Iterator[None]:
 )
 def stale_broker_epoch_joins() -> Iterator[None]:
     """B, outside the ISR, has caught up; A proposes {A, B}; that is slow. B loses power, and with it what it had not
-    flushed; it restarts, registers, is unfenced. Nothing of the partition has changed by that. The proposal arrives
+    flushed; it restarts, registers, is unfenced. The partition's state has not changed. The proposal arrives
     and is committed.
 
-    A dies before B has copied again what it lost. B leads; acknowledged records are gone.
+    A dies before B has copied its lost records again. B leads; acknowledged records are gone.
     """
 
     def quorum_does_not_look(work: Workspace, state: PartitionState, member: IsrMember) -> bool:
@@ -150,7 +150,7 @@ def stale_broker_epoch_joins() -> Iterator[None]:
 )
 def commits_below_min_isr() -> Iterator[None]:
     """m is appended at A while the ISR is {A, B, C}, on its way. B and C die or lag; the ISR becomes {A}, the high
-    watermark passes m, the producer is told that it is committed, and consumers read it.
+    watermark passes m, the producer is answered that it is committed, and consumers read it.
 
     A dies. It stopped uncleanly, so B, in the ELR, leads when it is back: m is lost.
     """
@@ -175,8 +175,8 @@ def commits_below_min_isr() -> Iterator[None]:
     "with unflushed records, restart. A kill shows nothing, nor does flush.messages=1: the records must go.",
 )
 def unclean_stop_passes_for_clean() -> Iterator[None]:
-    """m is acknowledged by A and B. B is fenced: ISR {A}, ELR {B}. A loses power and with it m, restarts, and is still
-    the only member: it leads. B comes back and cuts off m, which only it has.
+    """m is acknowledged by A and B. B is fenced: ISR {A}, ELR {B}. A loses power and with it m, restarts, and is
+    still the only ISR member: it leads. B comes back and cuts off m, which only it has.
 
     Also with several at once: all three lose power, the ISR stays as it was, and whoever is first leads.
     """

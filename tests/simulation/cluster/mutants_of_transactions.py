@@ -1,4 +1,4 @@
-"""Mutants of transactions: what is decided, what is accepted, the markers, and how far committed readers get."""
+"""Mutants of transactions: decisions, accepted batches, markers, and the last stable offset."""
 
 from __future__ import annotations
 
@@ -50,8 +50,10 @@ def new_leader_presumes_abort() -> Iterator[None]:
     needs="A leader that dies when its marker is replicated and the quorum has not been told.",
 )
 def new_leader_writes_markers_again() -> Iterator[None]:
-    """A writes the marker of T, all have it, A dies before it has reported that. B leads, T still lacks its marker for
-    the quorum, and B writes it: T ends twice in this log."""
+    """A writes the marker of T, all have it, A dies before it has reported that.
+
+    B leads, T's marker is still missing for the quorum, and B writes it: T ends twice in this log.
+    """
 
     def never(_number: int, _entry: object) -> bool:
         return False
@@ -67,8 +69,11 @@ def new_leader_writes_markers_again() -> Iterator[None]:
     needs="A leader that is killed or loses its power right after it wrote a marker that its followers have not.",
 )
 def marker_reported_at_append() -> Iterator[None]:
-    """A writes the marker of T and says so; nothing is outstanding, T is complete. A dies before anybody has copied it.
-    B leads: in its log T is open, and nobody will ever end it. Readers of what is committed get no further."""
+    """A writes the marker of T and reports it; T is complete for the quorum.
+
+    A dies before any follower has copied it. B leads: in its log T is open, and no node will ever end it. Readers of
+    committed records get no further.
+    """
 
     def at_once(self: Markers, marker: Any) -> None:
         self._replicated(marker, ErrorCode.NONE)
@@ -101,8 +106,10 @@ def markers_in_any_order() -> Iterator[None]:
     needs="A reader that asks for the end of a partition right after a commit, while its marker waits for a follower.",
 )
 def ended_before_it_is_seen() -> Iterator[None]:
-    """T's producer is told that T is committed, and asks somebody to read it. That reader gets to the last stable
-    offset, which is below T, and finds nothing."""
+    """T's producer is answered that T is committed, and asks another client to read it.
+
+    That reader gets to the last stable offset, which is below T, and finds no record.
+    """
 
     async def at_once(_self: CompletionWaits, _name: str, _number: int, _timeout_s: float) -> None:
         return
@@ -118,9 +125,12 @@ def ended_before_it_is_seen() -> Iterator[None]:
     needs="A producer that keeps its epoch, and a batch of it that arrives when its transaction is over.",
 )
 def any_batch_accepted() -> Iterator[None]:
-    """A batch of T is held up. T times out and is aborted, or its client aborts it. The batch arrives and opens a
-    transaction that nobody knows: readers of what is committed never get beyond it, unless the next transaction ends
-    it, and then it is committed with that."""
+    """A batch of T is held up.
+
+    T times out and is aborted, or its client aborts it. The batch arrives and opens an unknown transaction. Readers of
+    committed records never get beyond it, unless the next transaction ends it: then the batch is committed with that
+    one.
+    """
 
     def anything(table: Any, place: Any, producer_id: int, epoch: int, entry: Any) -> BatchCheck:
         try:
@@ -142,8 +152,10 @@ def any_batch_accepted() -> Iterator[None]:
     "delivered when its next transaction is open.",
 )
 def delayed_end_taken() -> Iterator[None]:
-    """The EndTxn that commits T is held up; the client asks again over a new connection and is answered. It begins U
-    and writes half of it. What was held up arrives: U is committed, half of it."""
+    """The EndTxn that commits T is held up; the client asks again over a new connection and is answered.
+
+    The client begins U and writes half of it. The delayed EndTxn arrives: half of U is committed.
+    """
 
     def any_connection(_transaction: TransactionMetadata, _origin: object) -> None:
         return
@@ -163,7 +175,7 @@ def delayed_end_taken() -> Iterator[None]:
 )
 def timeout_keeps_epoch() -> Iterator[None]:
     """T's producer is paused, T is aborted. It wakes and adds another partition, which begins the next transaction, as
-    far as the quorum knows. It commits: it is told that T is committed, and half of T is."""
+    far as the quorum knows. It commits: it is answered that T is committed, and half of T is."""
 
     def keeps(work: Any, transaction: TransactionMetadata) -> None:
         transaction_decisions._decide(work, replace(transaction, last_producer_epoch=-1), False, set())
@@ -205,8 +217,11 @@ def leader_forgets_open_transactions() -> Iterator[None]:
     needs="A driver that gives the same work to another worker, as the first one straggles or has died.",
 )
 def every_writer_committed() -> Iterator[None]:
-    """A worker writes half of its part and is killed. Another one writes all of it, and the driver commits with the
-    receipt of that one: half of the part is there twice."""
+    """A worker writes half of its part and is killed.
+
+    Another one writes all of it, and the driver commits with the second worker's receipt: half of the part is there
+    twice.
+    """
 
     def everyone(transaction: TransactionMetadata, _writers: object) -> set[int]:
         return set(transaction.writers)
@@ -222,8 +237,9 @@ def every_writer_committed() -> Iterator[None]:
     needs="A driver that does its last batch again.",
 )
 def version_committed_again() -> Iterator[None]:
-    """A driver commits batch 7 and dies before it has noted that. Its successor does batch 7 again and commits it:
-    everything in it is there twice."""
+    """A driver commits batch 7 and dies before it has recorded the commit. Its successor does batch 7 again and
+    commits it: all its records are there twice.
+    """
 
     def never(_transaction: TransactionMetadata, _command: object) -> bool:
         return False

@@ -1,4 +1,4 @@
-"""Transactions by our own producer, which has an epoch for each (transaction version 2)."""
+"""Transactions by Ottla's producer, which uses an epoch for each (transaction version 2)."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ from tests.simulation.cluster.workload import (
 
 BLOCK_MS = 4000
 TIMEOUTS_MS = (500, 1000, 2000)
-"""Of transactions."""
+"""Timeouts of transactions, in milliseconds."""
 COMMITTED, ABANDONED = 0.7, 0.06
-"""How often: commits among ends; transactions that nobody ends until their timeout is over."""
+"""Shares: commits among all ends, and transactions that no producer ends before their timeout."""
 
 
 class NotedWriter:
-    """Sends in a transaction, with a producer or in another one's; what it sends goes into the history."""
+    """A writer in a transaction, of its own producer or of another one; its sends go into the history."""
 
     def __init__(self, workload: Workload, name: str, writer: RecordWriter) -> None:
         self.waiting: list[Send | Transaction] = []
-        """What it has asked for and not been answered."""
+        """Unanswered requests."""
         self._workload, self._name, self._writer = workload, name, writer
         self._sent = 0
 
     async def send(self, records: Iterable[tuple[TopicPartition, bytes]], transaction: Transaction) -> None:
-        """One after the other, and then until all are acknowledged. Raises KafkaError."""
+        """Send the records one after the other, and wait until all are acknowledged. Raises KafkaError."""
         workload = self._workload
         deliveries: list[Awaitable[None]] = []
         for place, value in records:
@@ -67,7 +67,7 @@ class NotedWriter:
 
 
 class OwnProducer(NotedWriter):
-    """Our producer of a transactional id; what it does goes into the history."""
+    """Ottla's producer with a transactional id; its operations go into the history."""
 
     def __init__(
         self, workload: Workload, name: str, transactional_id: str, timeout_ms: int, linger_ms: float = 0
@@ -82,17 +82,17 @@ class OwnProducer(NotedWriter):
         self._count = 0
 
     async def start(self) -> None:
-        """Raises KafkaError."""
+        """Start the producer. Raises KafkaError."""
         await self.producer.start()
         given = ProducerIdentity(self._name, *self._identity(), self._workload.now(), self._transactional_id)
         self._workload.history.add(given)
 
     async def stop(self) -> None:
-        """Aborts what is open."""
+        """Stop the producer, which aborts an open transaction."""
         await self.producer.stop()
 
     async def begin(self) -> Transaction:
-        """Raises KafkaError."""
+        """Begin a transaction. Raises KafkaError."""
         await self.producer.begin_transaction()
         return self._begun()
 
@@ -114,7 +114,10 @@ class OwnProducer(NotedWriter):
         return identity.id, identity.epoch
 
     async def end(self, transaction: Transaction, *, commits: bool) -> None:
-        """Until it is known how it ended. Raises KafkaError if that is not to be known, or not as asked."""
+        """End the transaction, and repeat until the outcome is known.
+
+        Raises KafkaError if the outcome cannot be known, or differs from the request.
+        """
         if transaction.asked_s is None:
             transaction.ask(self._workload.now(), commits=commits)
         while True:
@@ -135,7 +138,7 @@ class OwnProducer(NotedWriter):
 
 
 def options(workload: Workload, linger_ms: float = 0) -> WriterOptions:
-    """What all have in common who write in transactions."""
+    """Return the common options of all writers in transactions."""
     return WriterOptions(
         bootstrap_servers=workload.cluster.bootstrap,
         request_timeout_ms=REQUEST_TIMEOUT_MS,
@@ -146,7 +149,7 @@ def options(workload: Workload, linger_ms: float = 0) -> WriterOptions:
 
 
 class OwnWriter:
-    """One process that writes in transactions under a transactional id, which others may use, too."""
+    """A process that writes in transactions under a transactional id, which other processes may use, too."""
 
     def __init__(
         self,
@@ -164,11 +167,11 @@ class OwnWriter:
 
     @property
     def waiting(self) -> Sequence[Commit | Send | Transaction]:
-        """What it has asked for and not been answered."""
+        """Unanswered requests."""
         return [] if self._own is None else self._own.waiting
 
     async def run(self) -> None:
-        """Until the workload is over, and one transaction more that is committed."""
+        """Write transactions until the workload is over, and then until one more is committed."""
         workload, chance = self._workload, self._chance
         while True:
             own = self._own = await started(self._made)
@@ -194,7 +197,7 @@ class OwnWriter:
         )
 
     async def _transact(self, own: OwnProducer, *, last: bool) -> None:
-        """One transaction. KafkaError: this producer is of no more use."""
+        """Do one transaction. Raises KafkaError if the producer is unusable."""
         chance = self._chance
         transaction = await own.begin()
         try:
@@ -212,7 +215,7 @@ class OwnWriter:
         await asyncio.sleep(chance.uniform(0, 0.05))
 
     async def _write(self, own: OwnProducer, transaction: Transaction, *, last: bool) -> None:
-        """What one transaction writes. Raises KafkaError."""
+        """Write the records of one transaction. Raises KafkaError."""
         chance = self._chance
         places = self._places if last else chance.sample(self._places, chance.randint(1, len(self._places)))
         for _ in range(chance.randint(1, 3)):
@@ -226,7 +229,7 @@ class OwnWriter:
 
 
 async def all_of(*doing: Awaitable[object]) -> None:
-    """All of them to their end; then the first error."""
+    """Await all to their end, then raise the first error."""
     for one in await asyncio.gather(*doing, return_exceptions=True):
         if isinstance(one, BaseException):
             raise one

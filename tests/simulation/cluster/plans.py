@@ -1,7 +1,7 @@
-"""What goes wrong in a run: a plan of faults drawn from the seed, each with a beginning and an end.
+"""Plans of faults, drawn from the seed; each fault has a beginning and an end.
 
-A plan is data, so that a run can be repeated with some of its faults left out. Most faults come alone or in bursts;
-some come in the order in which replicated logs are known to have failed.
+A plan is data, so that a run can be repeated without some of its faults. Most faults come alone or in bursts; some come
+in sequences in which replicated logs are known to have failed.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from random import Random
 from tests.simulation.machine.chance import exponential
 
 FIRST_LEADER, FIRST_FOLLOWER = "leader of the first", "follower of the first"
-"""Of the first partition: what befalls one place again and again finds more than what is spread out."""
+"""Targets in the first partition: repeated faults of one place find more than scattered ones."""
 TARGETS = ("quorum leader", "quorum", "leader", "broker", "coordinator", FIRST_LEADER, FIRST_FOLLOWER)
 STRIKES = {"kill": 5, "power loss": 3, "pause": 3, "isolation": 3, "one-way cut": 1, "slow disk": 1}
-"""What befalls one replica of the first partition after another, when they are persecuted."""
+"""Relative frequencies of faults that hit one replica of the first partition after another."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """`kind` befalls `target` from `start_s` on, for `lasts_s`. `chance` decides whatever is left open."""
+    """A fault of `kind` that hits `target` from `start_s` on, for `lasts_s`. `chance` decides everything else."""
 
     kind: str
     target: str
@@ -62,11 +62,11 @@ WEIGHTS = {
     "ambush": 2,
     "elections": 2,
 }
-"""How often each kind is drawn, beside the others."""
+"""Relative frequencies of the kinds of faults."""
 
 
 def draw_plan(random: Random, seconds: float, weights: dict[str, int]) -> list[Fault]:
-    """Faults for so many seconds: bursts and quiet times, one target at a time or several."""
+    """Draw faults for a number of seconds: bursts and quiet times, one target at a time or several."""
     plan: list[Fault] = []
     kinds, shares = list(weights), list(weights.values())
     now = random.uniform(0.0, 0.3)
@@ -85,8 +85,9 @@ def draw_plan(random: Random, seconds: float, weights: dict[str, int]) -> list[F
 
 
 def _persecution(random: Random, start_s: float) -> Iterator[Fault]:
-    """One replica of the first partition after another is struck, before the one before has recovered, or just as it
-    has: changes of leader that follow close upon each other."""
+    """Hit one replica of the first partition after another, before or just as the previous one recovers, so that
+    changes of leader follow quickly.
+    """
     gap_s = random.choice((0.04, 0.15, 0.4))
     lasts_s = random.choice((0.1, 0.3, 0.9))
     for _ in range(random.randint(2, 5)):
@@ -97,14 +98,14 @@ def _persecution(random: Random, start_s: float) -> Iterator[Fault]:
 
 
 def _blackout_of_slow_disks(random: Random, start_s: float) -> Iterator[Fault]:
-    """The power of all fails while much is on its way to their disks."""
+    """Cut the power of all brokers while much data is on its way to their disks."""
     yield Fault("slow disks", FIRST_LEADER, start_s, random.uniform(0.3, 1.0), random.getrandbits(32))
     start_s += random.uniform(0.1, 0.6)
     yield Fault("blackout", FIRST_LEADER, start_s, random.uniform(0.05, 0.4), random.getrandbits(32))
 
 
 def _ambushed_return(random: Random, start_s: float) -> Iterator[Fault]:
-    """A follower is away until it is out of sync, and awaited when it comes back."""
+    """Isolate a follower until it is out of sync, and ambush its return."""
     kind = random.choice(("kill", "pause", "power loss", "isolation"))
     away_s = random.uniform(0.6, 1.0) if kind in ("pause", "isolation") else random.uniform(0.05, 0.3)
     yield Fault(kind, FIRST_FOLLOWER, start_s, away_s, random.getrandbits(32))
@@ -112,7 +113,7 @@ def _ambushed_return(random: Random, start_s: float) -> Iterator[Fault]:
 
 
 def _elections_behind_slow_links(random: Random, start_s: float) -> Iterator[Fault]:
-    """Leadership goes to and fro while what was answered before is still on its way."""
+    """Move leadership to and fro while earlier answers are still in transit."""
     yield Fault("slow links", FIRST_FOLLOWER, start_s, random.uniform(0.6, 1.2), random.getrandbits(32))
     for _ in range(random.randint(2, 4)):
         start_s += random.uniform(0.05, 0.2)
@@ -120,7 +121,7 @@ def _elections_behind_slow_links(random: Random, start_s: float) -> Iterator[Fau
 
 
 def _power_loss_after_a_clean_stop(random: Random, start_s: float) -> Iterator[Fault]:
-    """A broker leaves in good order, comes back and loses its power: what it left behind then says nothing any more."""
+    """Stop a broker cleanly, start it, and cut its power: its clean-shutdown file is outdated then."""
     same = random.getrandbits(32)
     yield Fault("restart", FIRST_FOLLOWER, start_s, random.uniform(0.1, 0.3), same)
     start_s += random.uniform(0.5, 1.5)
@@ -135,4 +136,4 @@ _SEQUENCES: dict[Callable[[Random, float], Iterator[Fault]], int] = {
     _elections_behind_slow_links: 2,
     _power_loss_after_a_clean_stop: 1,
 }
-"""How often each begins, beside the others."""
+"""Relative frequencies of the sequences."""

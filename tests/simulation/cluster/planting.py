@@ -1,4 +1,4 @@
-"""What a mutant is: a fault that replicated logs have had, and the way to put it into ours while a test runs."""
+"""The definition of a mutant: a historical fault of replicated logs, and the patch that plants it during a test."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ Where = Literal["raft", "cluster", "mirror"]
 
 @dataclass(frozen=True, slots=True)
 class Mutant:
-    """One fault. While `planted()` is entered every broker and quorum node of this process has it."""
+    """A fault. While `planted()` is entered, every broker and quorum node of this process has it."""
 
     name: str
     breaks: str
-    """What is left out, in one line."""
+    """Missing safeguard, in one line."""
     history: str
-    """Where it comes from."""
+    """Origin of the fault."""
     needs: str
-    """Faults, settings and load that bring it out."""
+    """Faults, settings and load with which the fault shows."""
     planted: Callable[[], AbstractContextManager[None]]
     where: Where = "cluster"
-    """The simulation that has to find it."""
+    """The simulation in which the mutant must be found."""
 
     @property
     def story(self) -> str:
-        """The shortest sequence of events in which a user loses a record or sees a wrong one."""
+        """Shortest sequence of events in which a user loses a record or sees a wrong one."""
         return inspect.getdoc(self.planted) or ""
 
 
 def mutant(
     name: str, breaks: str, *, history: str, needs: str, where: Where = "cluster"
 ) -> Callable[[Callable[[], Iterator[None]]], Mutant]:
-    """A mutant, from a generator that patches, yields once, and has the story as its docstring."""
+    """Make a mutant of a generator that patches, yields once, and has the story as its docstring."""
 
     def make(plant: Callable[[], Iterator[None]]) -> Mutant:
         return Mutant(name, breaks, history, needs, contextmanager(plant), where)

@@ -1,4 +1,6 @@
-"""Seeds, each played in a process forked from one that has everything loaded: nothing of it is left for the next."""
+"""Runs of seeds, each in a process forked from one that has loaded everything, so that runs do not
+affect each other.
+"""
 
 from __future__ import annotations
 
@@ -20,19 +22,20 @@ from tests.simulation.machine.forking import fork
 from tests.simulation.machine.installed import bound_names
 
 PROCESSOR_TIME_MAX_S = 120
-"""A run that takes more has got into an endless loop."""
+"""Processor seconds after which a run is considered an endless loop."""
 
 _OPEN = 32767
-"""The last version of a message that has only one so far."""
+"""Last version of a message that has a single version so far."""
 
 ResultT = TypeVar("ResultT")
 Sink = Callable[[str], object]
 Player = Callable[[int, Sink | None], Report]
-"""Plays a seed, and writes down what happens if somebody reads it. Raises AssertionError with what is broken."""
+"""A function that plays a seed, and writes its events to the sink if there is one. Raises AssertionError with the
+violation."""
 
 
 def warm_up() -> None:
-    """Make what every run would make for itself: codecs, initializers, and the list of names that are replaced."""
+    """Create the shared caches of all runs: codecs, initializers, and the list of replaced names."""
     bound_names()
     for message in _messages(Message):
         message()
@@ -43,7 +46,7 @@ def warm_up() -> None:
 
 
 def _messages(kind: type[Message]) -> Iterator[type[Message]]:
-    """All that have fields."""
+    """Yield all message classes with fields."""
     for message in kind.__subclasses__():
         if hasattr(message, "schema"):
             yield message
@@ -51,12 +54,12 @@ def _messages(kind: type[Message]) -> Iterator[type[Message]]:
 
 
 def in_child(play: Callable[[], Report], sink: TextIO | None = None) -> Report | str:
-    """The outcome of one seed, played in a process of its own; what is written to `sink` there is there afterwards."""
+    """Return the outcome of one seed, played in a child process; its writes to `sink` are visible afterwards."""
     return _in_child(lambda: _played(play, sink))
 
 
 def outcomes(play: Player, seeds: Iterable[int], processes: int) -> Iterator[tuple[int, Report | str]]:
-    """The outcome of each seed, in order; so many are played at a time. A seed that takes long holds up none."""
+    """Yield the outcome of each seed, in order, with up to `processes` playing at once. A long seed delays no other."""
     order, todo = deque[int](), iter(seeds)
     playing: dict[int, tuple[int, Child]] = {}
     told: dict[int, Any] = {}
@@ -75,14 +78,14 @@ def outcomes(play: Player, seeds: Iterable[int], processes: int) -> Iterator[tup
                 seed, child = playing.pop(pipe)
                 told[seed] = _result(child)
     finally:
-        for _, child in playing.values():  # nobody wants to know
+        for _, child in playing.values():  # their results are not needed
             os.kill(child.number, signal.SIGKILL)
             os.close(child.pipe)
             os.waitpid(child.number, 0)
 
 
 class Child(NamedTuple):
-    """A forked process, and the pipe through which its result comes."""
+    """A forked process, and the pipe for its result."""
 
     number: int
     pipe: int

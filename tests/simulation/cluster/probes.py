@@ -1,7 +1,8 @@
-"""A client that asks for what must be refused, and notes whether it was: what a stranger, a zombie or a retry may send.
+"""A client that sends requests that must be refused, as an unknown client, a zombie or a retry may send, and notes the
+answers.
 
-What is sent goes to the leader or coordinator as far as this client knows. Everything that it expects to be known
-there, it was told of by a leader of that epoch, or an earlier one.
+Requests go to the leader or coordinator that this client knows. It relies only on facts that a leader of that epoch, or
+of an earlier one, has reported.
 """
 
 from __future__ import annotations
@@ -44,16 +45,16 @@ from tests.simulation.cluster.workload import REQUEST_TIMEOUT_MS, Workload, star
 
 TIMEOUT_MS = 700
 BATCHES_REMEMBERED = 5
-"""Of each producer, as brokers do."""
+"""Number of batches that brokers remember of each producer."""
 FAR_AHEAD = 1000
-"""No run has so many leader epochs."""
+"""Number of leader epochs that no run reaches."""
 LATEST = -1
 BY_NAME = 12
-"""The last version of Produce and Fetch that names topics."""
+"""Last version of Produce and Fetch that names topics."""
 LIST_VERSION, EPOCH_END_VERSION = 7, 4
 ORIGINAL = "the offset that it had"
 ASK_AGAIN = ["NOT_LEADER_OR_FOLLOWER", "UNKNOWN_TOPIC_OR_PARTITION", "KAFKA_STORAGE_ERROR"]
-"""Of a broker that does not lead any more, or whose folder is broken: it has looked no further."""
+"""Errors of a broker that no longer leads, or whose folder is broken; it has not checked the request further."""
 NO_COORDINATOR = ["NOT_COORDINATOR", "COORDINATOR_LOAD_IN_PROGRESS"]
 NOT_A_MEMBER = [
     "UNKNOWN_MEMBER_ID",
@@ -64,7 +65,7 @@ NOT_A_MEMBER = [
 ]
 BEFORE_APPEND = ["NOT_ENOUGH_REPLICAS"]
 AFTER_APPEND = ["REQUEST_TIMED_OUT"]
-"""What was appended waits until the request's time is over, however few replicas are in sync."""
+"""Errors after the append: the batch waits until the request times out if too few replicas are in sync."""
 FATAL = frozenset(
     {ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.UNKNOWN_PRODUCER_ID}
 )
@@ -76,12 +77,12 @@ OF_A_BATCH = [
     *sorted(code.name for code in FATAL),
     "INVALID_TIMESTAMP",
 ]
-"""The errors that may answer the next batch of a producer; the last one where a clock has jumped."""
+"""Errors that may answer the next batch of a producer; the last one occurs after a clock jump."""
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """One that was acknowledged."""
+    """An acknowledged batch."""
 
     sequence: int
     records: bytes
@@ -89,11 +90,11 @@ class Batch:
 
 
 def refusals_of_a_duplicate(history: History, place: TopicPartition, batch: Batch) -> list[str]:
-    """The errors that may answer a batch which is sent again.
+    """Return the errors that may answer a repeated batch. The batch is in the log, so errors that deny this are not
+    allowed.
 
-    It is in the log, so none that says that it is not. If its record was deleted since, a replica that began behind it
-    may lead, which knows of its producer only what it has copied: as in Kafka it takes the batch for out of order. Not
-    for a new one, after a later batch.
+    Exception: its record was deleted, and the leader began after it. Such a leader knows only the producer's copied
+    batches, and reports an out-of-order sequence, as in Kafka. A new batch after a later one is not treated so.
     """
     expected = ["DUPLICATE_SEQUENCE_NUMBER", *ASK_AGAIN, *AFTER_APPEND]
     deleted = (each for each in history if isinstance(each, Deleted))
@@ -103,14 +104,14 @@ def refusals_of_a_duplicate(history: History, place: TopicPartition, batch: Batc
 
 
 class Prober:
-    """Probes of all kinds, one after the other."""
+    """A client that sends probes of all kinds, one after the other."""
 
     def __init__(self, workload: Workload, name: str) -> None:
         self._workload, self._name = workload, name
         self._chance: Random = workload.chance()
 
     async def run(self) -> None:
-        """Until the workload is over."""
+        """Send probes until the workload is over."""
         workload, chance = self._workload, self._chance
         cluster = self._cluster = await started(
             lambda: Cluster(workload.cluster.bootstrap, request_timeout_ms=REQUEST_TIMEOUT_MS)
@@ -160,7 +161,7 @@ class Prober:
             producer.next_epoch()
 
     async def _send_again(self, producer: Producer) -> None:
-        """A batch that was acknowledged, if there is one."""
+        """Send an acknowledged batch again, if there is one."""
         if not producer.acknowledged:
             return
         batch = self._chance.choice(producer.acknowledged)
@@ -176,7 +177,7 @@ class Prober:
     # ------------------------------------------------------------ leader epochs
 
     async def _probe_epochs(self, place: TopicPartition) -> None:
-        """Of a leader that has answered a question of its own epoch: from then on it is in this one, or a later."""
+        """Probe the epochs of a leader that has answered in its own epoch, so it is in this epoch or a later one."""
         info = self._cluster.metadata.partition(*place)
         if info is None or info.leader < 0:
             raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE)
@@ -194,7 +195,7 @@ class Prober:
     # ------------------------------------------------------------ groups
 
     async def _probe_group(self) -> None:
-        """Commits by a stranger, and by members of the past, for a partition that nobody has in these groups."""
+        """Commit as an unknown member, and as former members, for a partition that no member of these groups owns."""
         chance, memberships = self._chance, self._workload.memberships
         latest = {member: (group, generation) for group, member, generation in memberships}
         past = [each for each in memberships if 0 < each[2] < latest[each[1]][1]]
@@ -225,32 +226,34 @@ class Prober:
 
 
 class Producer:
-    """An idempotent producer by hand: one record in one batch at a time, sent until it is known what became of it."""
+    """A hand-written idempotent producer: one record in one batch at a time, sent until its outcome is known."""
 
     def __init__(self, workload: Workload, cluster: Cluster, name: str, place: TopicPartition) -> None:
         self.epoch = 0
         self.acknowledged: deque[Batch] = deque(maxlen=BATCHES_REMEMBERED)
-        """Of this epoch."""
+        """Acknowledged batches of this epoch."""
         self._workload, self._cluster, self._name = workload, cluster, name
         self.place = place
         self._id: int | None = None
         self._incarnation = self._sequence = self._sent = 0
 
     def next_epoch(self) -> None:
-        """As clients do by themselves once they know what became of everything (KIP-360)."""
+        """Raise the epoch, as clients do once all outcomes are known (KIP-360)."""
         self.epoch += 1
         self._sequence = 0
         self.acknowledged.clear()
 
     def refusable(self, value: bytes, *, gap: int = 0, epoch: int | None = None) -> bytes:
-        """A batch that nobody has sent so far."""
+        """Return a batch that was never sent before."""
         self._sent += 1
         value = b"%s:%s:%d" % (self._name.encode(), value, self._sent)
         return self._encoded(value, self._sequence + gap, self.epoch if epoch is None else epoch)
 
     async def produce(self, too_few_in_sync: Callable[[Producer], Awaitable[None]]) -> None:
-        """One record more; `too_few_in_sync` is called whenever it is refused for that. KafkaError: there is no
-        producer id to be had."""
+        """Send one more record; call `too_few_in_sync` whenever too few replicas are in sync.
+
+        Raises KafkaError if no producer id is available.
+        """
         workload = self._workload
         if self._id is None:
             await self._begin()
@@ -284,7 +287,7 @@ class Producer:
             self._sequence += 1
 
     async def send(self, records: bytes) -> PartitionProduceResponse:
-        """One attempt. Raises KafkaError without an answer."""
+        """Attempt to send once. Raises KafkaError without an answer."""
         leader = self._cluster.metadata.leader(*self.place)
         if leader is None:
             raise KafkaError(ErrorCode.LEADER_NOT_AVAILABLE)

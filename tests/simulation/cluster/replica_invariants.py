@@ -1,4 +1,4 @@
-"""What must hold between the replicas of a partition at every step, whatever clients see of it."""
+"""Invariants between the replicas of a partition, checked at every step."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ Place = tuple[bytes, int]
 
 
 class InSyncHaveWhatIsCommitted:
-    """Every in-sync replica has everything up to the highest high watermark that any leader ever had: whoever of them
-    is elected has what was acknowledged and read.
+    """An invariant: every in-sync replica has all records up to the highest high watermark of any leader. So any
+    elected member has all acknowledged and visible records.
 
-    A broker that has started again and is not registered yet is not what the quorum's ISR speaks of.
+    A restarted broker that is not registered yet does not count as a member of the quorum's ISR.
     """
 
     def __init__(self, cluster: SimulatedCluster, lossy: Collection[str]) -> None:
-        """In `lossy` topics a replica may be elected that has less."""
+        """A replica with fewer records may be elected in `lossy` topics."""
         self._cluster = cluster
         self._lossy = lossy
         self._committed: dict[Place, int] = {}
@@ -56,7 +56,7 @@ class InSyncHaveWhatIsCommitted:
                 self._check(place)
 
     def _check(self, place: Place) -> None:
-        """The quorum's nodes apply before anybody acts on what they have decided: the newest image is what counts."""
+        """Check against the newest image, since quorum nodes apply a decision before any broker acts on it."""
         state, committed = self._states.get(place), self._committed.get(place, 0)
         for member in () if state is None else state.isr:
             replica = self._replica(member, place)
@@ -68,7 +68,7 @@ class InSyncHaveWhatIsCommitted:
                 )
 
     def _replica(self, member: int, place: Place) -> Partition | None:
-        """As this member has it, if it is the one that the quorum knows."""
+        """Return the member's replica, if its broker incarnation is the one that the quorum knows."""
         parts = self._cluster.brokers[member].parts
         if parts is None or parts.session.broker_epoch != self._broker_epochs.get(member):
             return None
@@ -76,7 +76,7 @@ class InSyncHaveWhatIsCommitted:
 
 
 class FollowersCopyTheirLeader:
-    """What a follower appends in a leader epoch is what its leader has there."""
+    """An invariant: a follower appends in a leader epoch exactly the leader's records."""
 
     def __init__(self, cluster: SimulatedCluster) -> None:
         self._cluster = cluster
@@ -102,7 +102,7 @@ class FollowersCopyTheirLeader:
         theirs = leader.log.leader_epochs.epoch_at(end - 1)
         # Of what a log has dropped, which each does by its own clock, it has no epoch any more.
         both_have_it = end > max(partition.log.log_start_offset, leader.log.log_start_offset)
-        # Nor has it one of offsets that a copy leaves out.
+        # Offsets that a copy leaves out hold no record either.
         both_have_it &= not partition.log.segment_list.is_empty_from(end - 1)
         if end > leader.log.log_end_offset or (both_have_it and ours != theirs):
             raise InvariantBroken(
@@ -112,7 +112,7 @@ class FollowersCopyTheirLeader:
             )
 
     def _leader_of(self, partition: Partition) -> Partition | None:
-        """As long as it leads in that epoch."""
+        """Return the leader of this epoch, while it leads."""
         for node in self._cluster.brokers.values():
             for other in node.led():
                 same = (other.topic_id, other.index) == (partition.topic_id, partition.index)

@@ -1,4 +1,6 @@
-"""Retention: a topic that keeps little in some runs, clocks that jump meanwhile, and what may go."""
+"""Retention in some runs: a topic with short retention, clocks that jump meanwhile, and checks of
+the dropped segments.
+"""
 
 from __future__ import annotations
 
@@ -33,20 +35,20 @@ SEGMENTS_MS = ("100", "400")
 JUMPS_PER_S = 2.0
 JUMPS_S = (0.3, 2.0, 60.0)
 CLIENT_JUMP_MAX_S = 2.0
-"""Records are kept until the time has passed that a client stamped them with."""
+"""Largest jump of a client's clock; records are kept until their timestamp's time has passed."""
 
 
 def is_trimmed(seed: int) -> bool:
-    """Whether the run of a seed has such a topic."""
+    """Return whether the run of a seed has such a topic."""
     return Random(f"retention {seed}").random() < SHARE
 
 
 class Retention:
-    """What retention is set to in a run that has it, the jumps of clocks in it, and a look at what goes.
+    """The retention settings of a run, its clock jumps, and a check of every dropped segment.
 
-    Whole segments go, the oldest first, none that reaches above the high watermark or into a transaction that has not
-    ended below it; and each is below the log start, or what is left is as large as is asked for, or all its records are
-    older than that by the clock of their broker, which may have jumped since it was read.
+    Whole segments are dropped, the oldest first. None reaches above the high watermark, or into a transaction that is
+    open below it. Each dropped segment is below the log start, or the rest has the configured size, or all its records
+    are too old by the broker's clock, which may have jumped since it was read.
     """
 
     def __init__(self, cluster: SimulatedCluster, workload: Workload, seed: int) -> None:
@@ -64,14 +66,17 @@ class Retention:
         self._closed: WeakKeyDictionary[PartitionLog, dict[int, Look]] = WeakKeyDictionary()
 
     def empties(self) -> bool:
-        """Whether nothing stays for long: it goes by age, and nothing was stamped in the future. Markers have the time
-        of their broker, whose clock may have jumped, and what they stand in stays until that has come."""
+        """Return whether the log empties soon: retention is by time, and no record has a future timestamp.
+
+        Markers have their broker's time, whose clock may have jumped, and their segments stay until that time has
+        passed.
+        """
         newest_ms = max((look.newest_ms for log in self._logs() for look in self._looks(log)), default=-1)
         now_ms = (WALL_START_S + self._machine.now) * 1000
         return "retention.ms" in self._settings and newest_ms <= now_ms + CLIENT_JUMP_MAX_S * 1000
 
     def jump_clocks(self, seconds: float) -> None:
-        """For so long; then all are right again."""
+        """Make clocks jump for a number of seconds; then all are right again."""
         chance, machine = self._chance, self._machine
         due_s = 0.0
         while (due_s := due_s + chance.uniform(0, 2 / JUMPS_PER_S)) < seconds:
@@ -100,14 +105,15 @@ class Retention:
         self._machine.after(lasts_s, mend)
 
     def agree(self) -> bool:
-        """Whether all replicas have nothing left, and begin at the same offset. So it must be in the end, if records
-        become too old."""
+        """Return whether all replicas are empty and begin at the same offset, as required at the
+        end if records expire.
+        """
         logs = self._logs()
         starts = {log.log_start_offset for log in logs}
         return len(starts) == 1 and all(log.log_start_offset == log.log_end_offset for log in logs)
 
     def check_starts(self) -> None:
-        """In the end no follower keeps what its leader has dropped: it is told. Raises InvariantBroken."""
+        """Check at the end that no follower keeps segments that its leader has dropped. Raises InvariantBroken."""
         for node in self._cluster.brokers.values():
             for partition in node.led():
                 if partition.topic == TOPIC:
@@ -128,7 +134,7 @@ class Retention:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """What retention does meanwhile."""
+        """Check the drops of retention within the block."""
         retain = OldSegments.retain
 
         def watched(segments: OldSegments, high_watermark: int, now_ms: int) -> int:
@@ -157,7 +163,7 @@ class Retention:
 
         def forgetting(cut: Callable[[Truncation, int], None]) -> Callable[[Truncation, int], None]:
             def forgets(truncation: Truncation, offset: int) -> None:
-                # What is copied instead may be as long as what was looked at.
+                # The copied records may have the same length as the checked ones.
                 log = truncation._log
                 assert isinstance(log, PartitionLog)
                 self._closed.pop(log, None)
@@ -200,7 +206,7 @@ class Retention:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """A segment, by its batches and not by its indexes."""
+    """A segment's contents, read from its batches instead of its indexes."""
 
     base_offset: int
     end: int

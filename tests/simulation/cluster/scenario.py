@@ -1,4 +1,4 @@
-"""One run: a cluster forms, is tormented while clients work, heals, and is looked at."""
+"""A run: a cluster forms, suffers faults while clients work, heals, and is checked."""
 
 from __future__ import annotations
 
@@ -48,29 +48,29 @@ from tests.simulation.machine.trace import Trace
 
 FORM_S = 20.0
 SENDS_PER_S = 16.0
-"""By each producer."""
+"""Records per second of each producer."""
 CHAOS_S = (0.8, 1.2, 3.5)
-"""Of faults: in short runs much is found that comes soon, what takes a rare coincidence in long ones, and both in less
-time than in runs of one length."""
+"""Durations of the faults in seconds. Short runs find early faults, long runs rare coincidences; a mix finds both
+sooner."""
 TRANSACTIONAL_CHAOS_S = (0.5, 0.8, 3.0)
-"""Where there are transactions more happens in the same time."""
+"""Durations of the faults in runs with transactions, in which more happens in the same time."""
 HEAL_S = 30.0
-"""Within so long after everything is healed, every partition is writable and every consumer reaches the end."""
+"""Seconds after healing within which every partition is writable and every consumer reaches the end."""
 END_S = 90.0
-"""By when clients have done what they set out to do: longer, where links are slow and transactions time out."""
+"""Seconds within which clients finish their work; longer, since links may be slow and transactions time out."""
 
 LOGS_AT_ONCE = 2
-"""That a heartbeat tells of."""
+"""Number of logs that a heartbeat reports."""
 
 NETWORKS_S = ((GOOD_DELAY_S, GOOD_JITTER_S), (GOOD_DELAY_S, GOOD_JITTER_S), (0.002, 0.002), (0.008, 0.02))
 DISKS_S = ((0.0002, 0.003), (0.0002, 0.003), (0.01, 0.08))
 FETCHES_BYTES = ("1048576", "600")
-"""Slow links, slow syncs and followers that take little at once: states that are gone in a moment otherwise last."""
+"""Sizes of fetches: small fetches, slow links and slow syncs prolong states that are otherwise brief."""
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a clean run has seen."""
+    """The observations of a clean run."""
 
     seed: int
     digest: str
@@ -80,7 +80,7 @@ class Report:
 
 
 class Scenario:
-    """The course of one run."""
+    """The course of a run."""
 
     def __init__(self, machine: Machine, seed: int, plan: list[Fault] | None = None) -> None:
         chance = Random(f"cluster {seed}")
@@ -143,7 +143,7 @@ class Scenario:
         drawn = plan_of(seed)
         self.plan = drawn if plan is None else plan
         self._chaos_s = chaos_s(seed)
-        #: what one replica alone acknowledged is lost when that one rots, flushed or not
+        # : a record that only one replica has is lost if that replica rots, flushed or not
         self.one_may_do = self.losses.durable and all(fault.kind != "rot" for fault in drawn)
         self.elections = UncleanElections(self.cluster, self.history, last_known_lose=not self.one_may_do)
         if bold:
@@ -215,7 +215,7 @@ class Scenario:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Whoever looks at what single functions of the product do."""
+        """Enter all observers that wrap functions of the product."""
         trimmed = self.retention.watching() if self.retention else nullcontext()
         with (
             self.elections.watching(),
@@ -226,8 +226,11 @@ class Scenario:
             yield
 
     def _quicken(self) -> None:
-        """With slow disks clients write more than followers flush or fetch, and some would never be in sync; over slow
-        links most of a run would be the clients' way to their end."""
+        """Make disks and links fast.
+
+        With slow disks clients write more than followers flush or fetch, and some would never be in sync. Over slow
+        links most of a run would be the clients' way to their end.
+        """
         self.machine.network.normal_s = NETWORKS_S[0]
         for node in self.cluster.brokers.values():
             node.host.disk.sync_s = DISKS_S[0]
@@ -236,18 +239,21 @@ class Scenario:
         return not any(rot.is_there() for rot in self.faults.rotten) and self.cluster.is_steady()
 
     def _all_are_up_to_date(self) -> bool:
-        """Nodes that were down when the leader dialled them, with power off, are dialled again a second later. One with
-        a damaged journal may not have been replaced yet."""
+        """Return whether all nodes are up to date.
+
+        The leader redials nodes without power only a second later, and a node with a damaged journal may not have been
+        replaced yet.
+        """
         images = [node.image() for node in self.cluster.nodes]
         return len({None if image is None else image.offset for image in images}) == 1
 
     def _no_transaction_is_open(self) -> bool:
-        """As far as the quorum knows, and markers are where readers see them."""
+        """Return whether the quorum knows of no open transaction, and all markers are visible to readers."""
         image = self.cluster.decided_image()
         return image is not None and all(one.phase.is_over for one in image.transactions.by_id.values())
 
     def _observe(self, thread: Thread) -> None:
-        """A process has had a turn: look at what it may have changed."""
+        """Check all that a process may have changed in its turn."""
         if thread.name == "main" and (node := self._nodes.get(thread.process.name)) is not None:
             for invariant in self._invariants:
                 invariant.observe(node)
@@ -273,7 +279,7 @@ class Scenario:
             raise InvariantBroken("alive", f"not within {seconds} s: {what} ({waiting})")
 
     def _may_lose_power(self, nodes: Sequence[Node]) -> bool:
-        """Whether no acknowledged record may be lost by that. Whoever is told so does it."""
+        """Return whether a power loss of these nodes loses no acknowledged record. The caller then cuts their power."""
         struck = [node.id for node in nodes if node.role == "broker"]
         image = self.cluster.decided_image()
         allowed = self.losses.of_memory(struck, image, self._whole(), self._lossy())
@@ -285,11 +291,11 @@ class Scenario:
         return allowed
 
     def _others_have(self, node: Node) -> bool:
-        """Whether no acknowledged record is lost with what is on this broker's disk."""
+        """Return whether the loss of this broker's disk loses no acknowledged record."""
         return self.losses.of_disks([node.id], self.cluster.decided_image(), self._whole(), self._lossy())
 
     def _lossy(self) -> set[int]:
-        """The brokers that lost something since the quorum last heard from them, and those with rot."""
+        """Return the brokers with losses that the quorum has not heard of, and those with rot."""
         image = self.cluster.decided_image()
         if image is not None:
             for number, broker_epoch in list(self._struck.items()):
@@ -299,7 +305,7 @@ class Scenario:
         return {*self._struck, *(rot.node.id for rot in self.faults.rotten if rot.is_there())}
 
     def _whole(self) -> set[int]:
-        """The brokers that run and have all that the quorum thinks they have: no rot that nobody has found."""
+        """Return the running brokers with all data that the quorum expects, and without undetected rot."""
         image = self.cluster.decided_image()
         if image is None:
             return set()
@@ -308,28 +314,28 @@ class Scenario:
 
 
 async def prepared_already(_table: HandlerTable) -> None:
-    """Codecs take no virtual time: whoever prepares them ahead only wakes up again and again."""
+    """Replace the preparation of codecs, which takes no virtual time and would only wake up repeatedly."""
 
 
 def chaos_s(seed: int) -> float:
-    """How long there are faults in the run of a seed."""
+    """Return the duration of the faults in the run of a seed."""
     return Random(f"length {seed}").choice(TRANSACTIONAL_CHAOS_S if is_transactional(seed) else CHAOS_S)
 
 
 def producers_of(seed: int) -> tuple[int, ...]:
-    """What each producer that goes on sending takes for an acknowledgement: transactions have writers of their own."""
+    """Return the acks of each ordinary producer; transactions have separate writers."""
     if is_transactional(seed):
         return (ALL_IN_SYNC,)
     return Random(f"producers {seed}").choice(((ALL_IN_SYNC, ALL_IN_SYNC), (ALL_IN_SYNC, 1)))
 
 
 def plan_of(seed: int) -> list[Fault]:
-    """The faults of a seed."""
+    """Return the faults of a seed."""
     return draw_plan(Random(f"faults {seed}"), chaos_s(seed), WEIGHTS)
 
 
 def play(seed: int, plan: list[Fault] | None = None, sink: Callable[[str], object] | None = None) -> Report:
-    """Play one seed in this process, which is used up by that. Raises AssertionError with what was broken."""
+    """Play one seed in this process, which cannot be used again. Raises AssertionError with the violation."""
     machine = Machine(seed, Trace(sink))
     machine.network = Network(machine)
     branches = Counter[str]()

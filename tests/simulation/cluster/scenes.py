@@ -1,4 +1,4 @@
-"""Short scenes, played on single parts, in which a planted mutant breaks a promise that ours keeps."""
+"""Short scenes on single parts, in which a planted mutant breaks a promise that the original code keeps."""
 
 from __future__ import annotations
 
@@ -38,17 +38,17 @@ from tests.metadata_quorum.state.harness import assigned
 from tests.metadata_quorum.test_liveness_answers import TIMEOUT_S, Exchange
 
 Scene = Callable[[Path], bool]
-"""Played in an empty folder; True if the promise was broken."""
+"""A function that plays in an empty folder and returns True if the promise was broken."""
 
 _scenes: defaultdict[str, list[Scene]] = defaultdict(list)
 SCENES: Mapping[str, list[Scene]] = _scenes
-"""By name of the mutant."""
+"""Scenes by the mutant's name."""
 
 IDEMPOTENT = (7, 0)
 
 
 def shows(mutant: str) -> Callable[[Scene], Scene]:
-    """Marks a scene in which this mutant shows."""
+    """Register a scene that reveals this mutant."""
 
     def note(scene: Scene) -> Scene:
         _scenes[mutant].append(scene)
@@ -58,7 +58,7 @@ def shows(mutant: str) -> Callable[[Scene], Scene]:
 
 
 def formed(folder: Path, **settings: Any) -> ReplicasByHand:
-    """Brokers 1, 2 and 3 in the ISR, the first leads."""
+    """Return brokers 1, 2 and 3 in the ISR, led by the first."""
     cluster = ReplicasByHand(folder, **settings)
     cluster.elect(1)
     cluster.sync(1, 2, 3)
@@ -238,7 +238,7 @@ def the_last_replica_commits_alone(folder: Path) -> bool:
 
 
 def partition_of(quorum: Quorum) -> PartitionState:
-    """Of topic t, the only one."""
+    """Return the state of topic t's only partition."""
     return quorum.machine.image.topics["t"].partitions[0]
 
 

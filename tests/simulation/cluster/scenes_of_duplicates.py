@@ -15,7 +15,7 @@ from tests.simulation.cluster.scenes_of_transactions import beside
 
 
 def too_few_in_sync(folder: Path) -> tuple[ReplicasByHand, ErrorCode | None]:
-    """A batch is appended, and then the ISR is too small; what its producer is told."""
+    """Append a batch, then make the ISR too small; return the cluster and the producer's answer."""
     cluster = ReplicasByHand(folder, min_in_sync=2)
     cluster.elect(1)
     cluster.sync(1, 2, 3)
@@ -52,7 +52,7 @@ def a_new_epoch_counts_from_0_and_is_not_listened_to(folder: Path) -> bool:
 
 
 async def with_an_aborted_batch(one: Beside) -> Identity:
-    """What the quorum has decided, the broker has not heard yet."""
+    """Abort a batch in the quorum before the broker learns of it."""
     who = one.quorum.begin()
     one.quorum.add(who, one.solo(0))
     one.catch_up()

@@ -1,4 +1,4 @@
-"""Short scenes of transactions, played beside a real state machine of the quorum."""
+"""Short scenes of transactions, played with a real state machine of the quorum."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ AsyncScene = Callable[[Beside], Awaitable[bool]]
 
 
 def beside(scene: AsyncScene) -> Scene:
-    """With a broker that is beside a quorum."""
+    """Make a scene of a coroutine that gets a broker beside a quorum."""
 
     async def play(folder: Path) -> bool:
         async with beside_a_quorum(folder) as one:
@@ -36,7 +36,7 @@ def beside(scene: AsyncScene) -> Scene:
 
 
 def led_again(one: Beside) -> None:
-    """In the next leader epoch."""
+    """Let the broker lead again, in the next leader epoch."""
     one.quorum.fence(1)
     one.catch_up()
     one.quorum.unfence(1)

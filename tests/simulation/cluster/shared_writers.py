@@ -1,8 +1,8 @@
-"""A job in some runs, as streaming engines run them: a driver begins transactions, workers in other processes write in
-them, and the driver commits those whose receipts it has chosen, under a version that rises from batch to batch.
+"""A job, in some runs, as in streaming engines: a driver begins transactions, and workers in other processes write in
+them. The driver commits with the receipts that it has chosen, under a version that rises from batch to batch.
 
-A driver that takes over asks which version was the last, and goes on behind it, or does that one again. Whatever is no
-matter of the cluster, such as handing out tokens and receipts, goes by way of the machine room and cannot fail.
+A driver that takes over asks for the last version, and goes on after it, or repeats it. The exchange of tokens and
+receipts is not the cluster's task, so it uses the machine room directly and cannot fail.
 """
 
 from __future__ import annotations
@@ -25,31 +25,31 @@ from tests.simulation.cluster.own_writer import NotedWriter, OwnProducer, option
 from tests.simulation.cluster.workload import Workload, started
 
 SHARE = 0.35
-"""Of the runs with transactions."""
+"""Share of the runs with transactions."""
 TRANSACTIONAL_ID = "job"
 TIMEOUTS_MS = (1000, 2000)
 DRIVERS = (1, 1, 2)
-"""Two replace each other again and again."""
+"""Numbers of drivers; two drivers replace each other repeatedly."""
 COMMITTED, AGAIN, MADE_UP, STRUCK = 0.85, 0.25, 0.1, 0.25
-"""How often: commits among ends; a version is done again that is the last one; a receipt of nobody in this transaction
-is among those committed; the driver is killed at about the time of its commit."""
+"""Probabilities: an end is a commit; the last version is repeated; a commit includes a foreign receipt; the driver is
+killed near its commit."""
 STRAGGLES, LEAVES, TOO_LATE = 0.1, 0.08, 0.2
-"""How often a worker takes its time, comes to no end, and takes a part of a batch that is over."""
+"""Probabilities: a worker is slow, never finishes, or takes a part of a finished batch."""
 TASK_S = 0.5
-"""After so long a part is given to one worker more."""
+"""Seconds after which a part is given to one more worker."""
 PAUSE_S = 0.02
 LAST = 2
-"""So many batches a driver does when the workload is over."""
+"""Number of batches of a driver after the workload is over."""
 
 
 def has_job(seed: int) -> bool:
-    """Whether there is a job in the run of a seed that has transactions."""
+    """Return whether a seed's run, which has transactions, has such a job."""
     return Random(f"shared writers {seed}").random() < SHARE
 
 
 @dataclass(eq=False, slots=True)
 class Attempt:
-    """A worker's, at one part of a batch. `receipt`: once everything is written."""
+    """A worker's attempt at one part of a batch. `receipt` is set once everything is written."""
 
     part: int
     transaction: Transaction
@@ -57,27 +57,27 @@ class Attempt:
 
 
 class Batch(Protocol):
-    """What is to be done in one transaction, for whoever takes a part of it."""
+    """The work of one transaction, divided into parts for workers."""
 
     attempts: list[Attempt]
 
     @property
     def version(self) -> int:
-        """The application version that its commit is to carry."""
+        """Application version of the commit."""
 
     @property
     def is_over(self) -> bool:
-        """Whether it is decided already."""
+        """True if the batch is decided."""
 
     async def open(self) -> tuple[str, Transaction] | None:
-        """The token of its transaction, and in the history the part of whoever decides. None: it was committed before.
-        Raises KafkaError.
+        """Return the transaction's token, and the decider's part in the history; None if the version was committed
+        before. Raises KafkaError.
         """
 
 
 @dataclass(eq=False, slots=True)
 class OwnedBatch:
-    """In the transaction of a driver's producer."""
+    """A batch in the transaction of a driver's producer."""
 
     owner: Transaction
     version: int
@@ -93,17 +93,17 @@ class OwnedBatch:
 
 
 class Job:
-    """What drivers and workers tell each other."""
+    """Shared state of drivers and workers."""
 
     def __init__(self, workload: Workload, drivers: int) -> None:
         self.tasks: deque[tuple[Batch, int]] = deque()
-        """Each a part of a batch, for whoever takes it first."""
+        """Parts of batches, each for the first worker that takes it."""
         self.is_over = False
         self._now = workload.now
         self._drivers = drivers
 
     def goes_on_without_me(self) -> bool:
-        """Whether another driver is left who sees to the end; then the one that asks is to leave."""
+        """Return whether another driver remains; then the calling driver leaves."""
         if self._drivers == 1:
             return False
         self._drivers -= 1
@@ -117,7 +117,7 @@ class Job:
         chance: Random,
         in_vain: Callable[[], bool] = lambda: False,
     ) -> list[Attempt] | None:
-        """Of each part one attempt that has a receipt, any; None if that takes too long, or turns out to be in vain."""
+        """Return one finished attempt of each part; None after `patience_s`, or if the wait is in vain."""
         begun_s = asked_s = self._now()
         while self._now() < begun_s + patience_s and not in_vain():
             done = {
@@ -133,10 +133,10 @@ class Job:
 
 
 class Owner(OwnProducer):
-    """A driver's producer; what it is told and decides goes into the history."""
+    """A driver's producer; its answers and decisions go into the history."""
 
     async def start(self) -> None:
-        """Raises KafkaError."""
+        """Start the producer. Raises KafkaError."""
         asked_s = self._workload.now()
         await super().start()
         told = ToldVersion(
@@ -145,7 +145,7 @@ class Owner(OwnProducer):
         self._workload.history.add(told)
 
     async def share(self, version: int) -> tuple[SharedTransaction, OwnedBatch]:
-        """Begin a transaction that others can join. Raises KafkaError."""
+        """Begin a transaction that workers can join. Raises KafkaError."""
         shared = await self.producer.begin(version)
         transaction = self._begun()
         transaction.app_version = version
@@ -159,7 +159,7 @@ class Owner(OwnProducer):
         *,
         commits: bool = True,
     ) -> bool:
-        """End it, with the writers that were chosen; whether it is committed. Raises KafkaError."""
+        """End the transaction with the chosen writers, and return whether it is committed. Raises KafkaError."""
         now = self._workload.now
         asked = list(batch.attempts)
         batch.owner.ask(now(), commits=commits)
@@ -190,7 +190,7 @@ class Owner(OwnProducer):
 
 
 class Driver:
-    """One process that decides."""
+    """A process that decides transactions."""
 
     def __init__(
         self,
@@ -200,7 +200,7 @@ class Driver:
         places: list[TopicPartition],
         strike: Callable[[float], None],
     ) -> None:
-        """`strike` has the process killed so many seconds later."""
+        """`strike` kills the process after a number of seconds."""
         self._workload, self._name, self._job, self._places = workload, name, job, places
         self._strike = strike
         self._chance: Random = workload.chance()
@@ -211,11 +211,11 @@ class Driver:
 
     @property
     def waiting(self) -> Sequence[Send | Transaction]:
-        """What it has asked for and not been answered."""
+        """Unanswered requests."""
         return [] if self._own is None else self._own.waiting
 
     async def run(self) -> None:
-        """Until the workload is over; the last driver does some batches more, and one that is committed."""
+        """Do batches until the workload is over; the last driver does some further batches, and commits one."""
         while True:
             own = self._own = await started(self._made)
             try:
@@ -239,7 +239,7 @@ class Driver:
         return Owner(self._workload, f"{self._name}/{self._round}", TRANSACTIONAL_ID, self._timeout_ms)
 
     async def _transact(self, own: Owner, *, last: bool) -> bool:
-        """One batch; whether it is committed now. KafkaError: this producer is of no more use."""
+        """Do one batch, and return whether it is committed now. Raises KafkaError if this producer is unusable."""
         chance, done = self._chance, own.producer.last_app_version
         again = not last and done is not None and chance.random() < AGAIN
         version = done if again and done is not None else (done or 0) + 1
@@ -268,14 +268,14 @@ class Driver:
     async def _commit_wrongly(
         self, shared: SharedTransaction, batch: OwnedBatch, chosen: list[Attempt]
     ) -> None:
-        """With a receipt of a transaction that is over: nothing of it may count. Always raises KafkaError."""
+        """Commit with a receipt of a finished transaction, which must have no effect. Always raises KafkaError."""
         receipts = [one.receipt for one in chosen if one.receipt is not None]
         await shared.commit([*receipts, self._chance.choice(self._former)])
         raise AssertionError(f"{batch.owner} was committed with a writer of another transaction")
 
 
 class Worker:
-    """One process that writes what drivers hand out."""
+    """A process that writes the parts that drivers hand out."""
 
     def __init__(self, workload: Workload, name: str, job: Job, places: list[TopicPartition]) -> None:
         self._workload, self._name, self._job, self._places = workload, name, job, places
@@ -285,11 +285,11 @@ class Worker:
 
     @property
     def waiting(self) -> Sequence[Send | Transaction]:
-        """What it has asked for and not been answered."""
+        """Unanswered requests."""
         return [] if self._noted is None else self._noted.waiting
 
     async def run(self) -> None:
-        """Until no driver has anything to do any more."""
+        """Write parts until no driver has more work."""
         while not self._job.is_over:
             if not self._job.tasks:
                 await asyncio.sleep(PAUSE_S)
@@ -299,7 +299,7 @@ class Worker:
                 await self._write(batch, part)
 
     async def _write(self, batch: Batch, part: int) -> None:
-        """Whatever goes wrong: no receipt."""
+        """Write a part; any error leaves it without a receipt."""
         self._round += 1
         name = f"{self._name}/{self._round}"
         try:
@@ -346,11 +346,11 @@ class Worker:
 
 
 class Employee(Protocol):
-    """One process of such a client."""
+    """A process of a driver or worker."""
 
     @property
     def waiting(self) -> Sequence[Send | Transaction]:
-        """What it has asked for and not been answered."""
+        """Unanswered requests."""
 
     async def run(self) -> None: ...
 
@@ -359,17 +359,17 @@ class Mortal(Protocol):
     """A client whose processes follow each other."""
 
     def strike(self, after_s: float) -> None:
-        """Kill the one that runs now."""
+        """Kill the current process after a delay."""
 
 
 class Crew(Protocol):
-    """Employs clients, which are killed and paused."""
+    """A starter of clients, which are killed and paused."""
 
     def employ(self, name: str, make: Callable[[str], Employee]) -> Mortal: ...
 
 
 def employ_job(workload: Workload, crew: Crew, seed: int) -> None:
-    """Drivers and workers."""
+    """Start drivers and workers."""
     chance, places = Random(f"job {seed}"), places_of_jobs(workload)
     drivers = chance.choice(DRIVERS)
     job = Job(workload, drivers)
@@ -382,12 +382,12 @@ def employ_job(workload: Workload, crew: Crew, seed: int) -> None:
 
 
 def places_of_jobs(workload: Workload) -> list[TopicPartition]:
-    """Where workers write: not what pipelines write, nor what is trimmed."""
+    """Return the partitions for workers, without those of pipelines and short retention."""
     return [one for one in workload.partitions if one.topic not in {*workload.copies, *workload.trimmed}]
 
 
 def employ_mortal(crew: Crew, name: str, make: Callable[[str, Callable[[float], None]], Employee]) -> None:
-    """Start a client that is given what kills it: it does that at moments that suit nobody."""
+    """Start a client that can have itself killed at inconvenient moments."""
     clients: list[Mortal] = []
 
     def strike(after_s: float) -> None:

@@ -1,4 +1,4 @@
-"""How far readers of what is committed get, at every step, whatever they see of it."""
+"""Invariants of the last stable offset, checked at every step."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ Place = tuple[bytes, int]
 
 
 def check_nothing_hangs(cluster: SimulatedCluster) -> None:
-    """After all transactions have ended every leader shows all that is committed, also in the topics that only the
-    cluster itself reads. Raises InvariantBroken."""
+    """Check that every leader shows all committed records after all transactions have ended, also in internal topics.
+
+    Raises InvariantBroken.
+    """
     for node in cluster.brokers.values():
         for partition in node.led():
             watermark = partition.high_watermark
@@ -26,21 +28,24 @@ def check_nothing_hangs(cluster: SimulatedCluster) -> None:
 
 
 class StableOffsetHolds:
-    """The last stable offset of a partition is never above its high watermark, and it is not taken back: with the high
-    watermark at which one leader has told it, every later leader tells it, too. All below is decided for good.
+    """An invariant: the last stable offset of a partition is never above its high watermark, and never goes back.
 
-    But where DeleteRecords has taken what an open transaction wrote first, who had that waits for its end, from the
-    log's start on. That start says nothing of what is decided: who came later does not know of the transaction, and
-    who leads next may still have its beginning."""
+    Once a leader has reported it with some high watermark, every later leader reports at least it at that high
+    watermark. All transactions below it are decided for good.
+
+    Exception: DeleteRecords removed the first records of an open transaction. A replica that had them waits for the
+    transaction's end, from the log's start on. A replica that came later does not know of the transaction, and the next
+    leader may still have its beginning. So an offset at the log start proves no decision.
+    """
 
     def __init__(self, lossy: Collection[str]) -> None:
-        """Of `lossy` topics an unclean election takes it back."""
+        """An unclean election in one of the `lossy` topics may take the offset back."""
         self._lossy = lossy
-        #: the highest that was told of each partition, and the lowest high watermark at which it was
+        # : highest reported offset of each partition, and the lowest high watermark with that report
         self._highest: dict[Place, tuple[int, int]] = {}
 
     def observe(self, node: Node) -> None:
-        """Only what has moved."""
+        """Check the changed partitions."""
         for partition in node.moved():
             if partition.leader is not None and partition.topic not in self._lossy:
                 self._check(node, partition)

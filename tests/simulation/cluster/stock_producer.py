@@ -1,10 +1,12 @@
-"""A producer in transactions as stock clients below transaction version 2 are (librdkafka, aiokafka): by hand.
+"""A hand-written transactional producer that behaves like stock clients below transaction version 2 (librdkafka,
+aiokafka).
 
-It adds partitions before it writes to them, keeps its epoch from one transaction to the next, waits for all answers
-before it ends one, and asks again for whatever may help. So nothing on the wire tells which transaction a late request
-of it means. Like librdkafka it purges what it would have to send again when it aborts, and gives the sequences of that
-to its next transaction, under the same epoch. Like the Java client it begins a new epoch for what it has given up, and
-lowers the sequences of what was sent behind a batch that is refused for good.
+It adds partitions before it writes to them, keeps its epoch between transactions, waits for all answers before it ends
+one, and repeats retriable requests. So a late request does not show on the wire to which transaction it belongs.
+
+Like librdkafka it purges unsent retries when it aborts, and reuses their sequences in its next transaction, under the
+same epoch. Like the Java client it begins a new epoch for batches that it has given up, and lowers the sequences of
+batches sent after a permanently refused one.
 """
 
 from __future__ import annotations
@@ -41,12 +43,12 @@ from tests.simulation.cluster.workload import Workload
 
 TIMEOUT_MS = 700
 IN_DOUBT_AFTER_MS = 1
-"""The acknowledgement timeout of a batch that is to be purged: followers rarely have it by then."""
+"""Acknowledgement timeout in milliseconds of a batch that will be purged; followers rarely have it by then."""
 GIVEN_UP_AFTER_S = 3.0
-"""A batch that is not acknowledged by then: its transaction is aborted."""
+"""Seconds after which an unacknowledged batch is given up and its transaction aborted."""
 PAUSE_S = 0.03
 YEARS_MS = 10 * 365 * 86_400_000
-"""So far in the future a timestamp is refused."""
+"""Offset of a refused timestamp in the future, in milliseconds."""
 FIND_VERSION, INIT_VERSION, ADD_VERSION, END_VERSION, PRODUCE_VERSION = 3, 4, 3, 3, 11
 LIST_VERSION = 7
 OF_TRANSACTION = 1
@@ -55,7 +57,7 @@ ResponseT = TypeVar("ResponseT", bound=Message)
 
 
 class LateBatch(NamedTuple):
-    """One that was held up on its way."""
+    """A batch that was held up on its way."""
 
     place: TopicPartition
     value: bytes
@@ -64,16 +66,16 @@ class LateBatch(NamedTuple):
 
 
 class StockProducer:
-    """One producer of a transactional id, under one identity after the other."""
+    """A producer of a transactional id, under one identity after the other."""
 
     def __init__(
         self, workload: Workload, cluster: Cluster, name: str, transactional_id: str, timeout_ms: int
     ) -> None:
         self.actor = name
-        """The name of its present identity."""
+        """Name of the current identity."""
         self.producer_id = self.producer_epoch = -1
         self.waiting: list[Send] = []
-        """What has not been answered."""
+        """Unanswered sends."""
         self._workload, self._cluster, self._name = workload, cluster, name
         self._transactional_id, self._timeout_ms = transactional_id, timeout_ms
         self._chance: Random = workload.chance()
@@ -85,9 +87,10 @@ class StockProducer:
     # ------------------------------------------------------------ identity
 
     async def initialise(self, *, anew: bool) -> None:
-        """Until it has an identity. `anew`: one that replaces whoever has it; else the next epoch of its own.
+        """Obtain an identity, with retries.
 
-        KafkaError: that is not to be had, it has been replaced.
+        `anew`: a new identity that replaces the current holder; else the next epoch of its own. Raises KafkaError if it
+        was replaced.
         """
         own = not anew and self.producer_id >= 0
         request = InitProducerIdRequest(
@@ -114,7 +117,7 @@ class StockProducer:
     # ------------------------------------------------------------ transactions
 
     async def add(self, places: list[TopicPartition]) -> None:
-        """KafkaError: the transaction is lost."""
+        """Add partitions. Raises KafkaError if the transaction is lost."""
         topics: dict[str, list[int]] = {}
         for topic, index in places:
             topics.setdefault(topic, []).append(index)
@@ -136,7 +139,7 @@ class StockProducer:
             await asyncio.sleep(PAUSE_S)
 
     async def produce(self, place: TopicPartition, count: int, transaction: Transaction) -> None:
-        """So many records in one batch, sent until it is known what became of it. KafkaError: all is lost."""
+        """Send `count` records in one batch until its outcome is known. Raises KafkaError if everything is lost."""
         sends = self._new_sends(place, count, transaction)
         batch = self._encoded(place, [one.value for one in sends])
         begun_s, attempts = self._workload.now(), 0
@@ -153,8 +156,11 @@ class StockProducer:
                 await self._cluster.refresh()
 
     async def produce_and_purge(self, place: TopicPartition, count: int, transaction: Transaction) -> None:
-        """So many records, sent once. Unless they are acknowledged they are purged, and whatever comes next has their
-        sequence. KafkaError: there is no answer, or one after which they would not be sent again."""
+        """Send `count` records once, and purge them unless they are acknowledged, so that the next records reuse their
+        sequence.
+
+        Raises KafkaError without an answer, or after a non-retriable error.
+        """
         sends = self._new_sends(place, count, transaction)
         batch = self._encoded(place, [one.value for one in sends])
         try:
@@ -172,8 +178,11 @@ class StockProducer:
     async def produce_behind_refused(
         self, place: TopicPartition, count: int, transaction: Transaction
     ) -> None:
-        """A record that is refused for what it is, and so many right behind it. Those get the sequence of the refused
-        one, and come again under it. Always raises KafkaError: the transaction is to be aborted."""
+        """Send an invalid record, and `count` records right after it, which are resent with the refused record's
+        sequence.
+
+        Always raises KafkaError, since the transaction must be aborted.
+        """
         sequence = self._sequences.get(place, 0)
         refused, behind = self._new_sends(place, 1, transaction), self._new_sends(place, count, transaction)
         first = self._encoded(place, [one.value for one in refused], ahead_ms=YEARS_MS)
@@ -182,7 +191,7 @@ class StockProducer:
             self._attempt(place, first, refused, tried_before=False), self._outcome(place, second)
         )
         if (refusal, code) == (ErrorCode.INVALID_TIMESTAMP, ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER):
-            # That is not what became of them: whoever is killed now may have sent them again.
+            # This is not their outcome: a process that is killed now may have sent them again.
             lowered, begun_s = self._encoded(place, [one.value for one in behind]), self._workload.now()
             while self._workload.now() < begun_s + GIVEN_UP_AFTER_S:
                 code = await self._attempt(place, lowered, behind, tried_before=True)
@@ -196,18 +205,21 @@ class StockProducer:
         raise KafkaError(refusal)
 
     def late_batch(self, place: TopicPartition, transaction: Transaction) -> LateBatch:
-        """The next batch of a transaction, on its way for so long that it is over when it arrives."""
+        """Return the next batch of a transaction, delayed until the transaction is over."""
         value = self._new_value()
         return LateBatch(place, value, self._encoded(place, [value]), transaction)
 
     async def deliver(self, late: LateBatch) -> ErrorCode:
-        """It arrives, once."""
+        """Deliver the delayed batch once."""
         send = self._sent_now(late.place, late.value, late.transaction)
         return await self._attempt(late.place, late.batch, [send], tried_before=False)
 
     async def end(self, transaction: Transaction, *, holds: bool) -> None:
-        """Until it is known how it ended, or that this is not to be known. `holds`: the first request is held up on its
-        way, and another connection used meanwhile. KafkaError: its producer was replaced."""
+        """End the transaction, with retries until its outcome is known or cannot be known.
+
+        `holds`: the first request is held up in transit, and another connection is used meanwhile. Raises KafkaError if
+        the producer was replaced.
+        """
         request = EndTxnRequest(
             transactional_id=self._transactional_id,
             producer_id=self.producer_id,
@@ -233,7 +245,7 @@ class StockProducer:
                 return
 
     async def look(self, place: TopicPartition) -> None:
-        """How far somebody gets who begins now to read what is committed; no answer is none."""
+        """Note the offset up to which a new read-committed consumer could read; missing answers are ignored."""
         part = ListOffsetsPartition(partition_index=place.partition, timestamp=LATEST)
         request = ListOffsetsRequest(
             replica_id=-1,
@@ -253,7 +265,7 @@ class StockProducer:
                 self._workload.history.add(end)
 
     def release(self) -> None:
-        """What was held up arrives."""
+        """Deliver the request that was held up."""
         held, self._held = self._held, None
         if held is not None and held[0].lost is None:
             answer = held[0].send(held[1], version=END_VERSION, timeout_ms=TIMEOUT_MS)
@@ -281,7 +293,7 @@ class StockProducer:
     def _encoded(
         self, place: TopicPartition, values: list[bytes], *, sequence: int | None = None, ahead_ms: int = 0
     ) -> bytes:
-        """`sequence`: instead of the next one. `ahead_ms`: so far in the future its timestamps are."""
+        """Encode a batch. `sequence` overrides the next one; `ahead_ms` moves its timestamps into the future."""
         timestamp_ms = int(time.time() * 1000) + ahead_ms
         return encode_batch(
             [(self._workload.key(place.topic, value), value, timestamp_ms) for value in values],
@@ -299,7 +311,7 @@ class StockProducer:
         return code
 
     async def _outcome(self, place: TopicPartition, batch: bytes) -> tuple[ErrorCode, int]:
-        """What became of one attempt, and the offset; -1 where it is not known."""
+        """Return the outcome of one attempt, and the offset, -1 if unknown."""
         try:
             told = await self._asked(place, batch, TIMEOUT_MS // 2)
         except KafkaError as error:
@@ -310,7 +322,7 @@ class StockProducer:
     async def _asked(
         self, place: TopicPartition, batch: bytes, acknowledged_within_ms: int
     ) -> PartitionProduceResponse:
-        """One attempt. KafkaError: there is no answer."""
+        """Attempt once. Raises KafkaError without an answer."""
         data = PartitionProduceData(index=place.partition, records=batch)
         request = ProduceRequest(
             transactional_id=self._transactional_id,
@@ -332,7 +344,7 @@ class StockProducer:
             send.finish(now, code.name, offset=at, tried_before=tried_before)
 
     async def _ask(self, request: Request[ResponseT], version: int) -> ResponseT:
-        """One attempt. _MayHelp: another one may help."""
+        """Attempt once. Raises _MayHelp if another attempt may help."""
         try:
             connection = await self._connection()
             return await connection.request(request, version=version, timeout_ms=TIMEOUT_MS)
@@ -352,7 +364,7 @@ class StockProducer:
         return await self._cluster.connection(self._coordinator, f"transactions {self._lane}")
 
     def _check(self, code: int) -> None:
-        """Raises _MayHelp or KafkaError for an answer that is none."""
+        """Raise _MayHelp or KafkaError for an error code."""
         if not code:
             return
         error = ErrorCode(code)
@@ -364,4 +376,4 @@ class StockProducer:
 
 
 class _MayHelp(Exception):
-    """To ask again."""
+    """An error after which the request is repeated."""

@@ -1,4 +1,4 @@
-"""What a reader of a trace is told besides the events: log lines, and how partitions change in the quorum's image."""
+"""Additions to a trace besides the events: log lines, and the changes of partitions in the quorum's image."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class _LogLines(logging.Handler):
 
 @contextmanager
 def log_lines(machine: Machine) -> Iterator[None]:
-    """Log lines of all processes go into the trace, if somebody reads it; nowhere else."""
+    """Write log lines of all processes to the trace, if it has a reader, and nowhere else."""
     root, handler = logging.getLogger(), _LogLines(machine)
     before, root.handlers = root.handlers, [handler] if machine.trace.wanted else []
     level = root.level
@@ -38,7 +38,10 @@ def log_lines(machine: Machine) -> Iterator[None]:
 
 
 class PartitionChanges:
-    """Tells every new state of a partition, once, when the first quorum node has it. An invariant that never fails."""
+    """An observer that reports every new state of a partition once, when the first quorum node has it.
+
+    It never fails.
+    """
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine

@@ -1,6 +1,6 @@
-"""Seeds of the whole cluster under faults: none may break an invariant, and together they go through all branches.
+"""Seeds of the whole cluster under faults: none violates an invariant, and together they cover all branches.
 
-Nearly all mutants are found within these seeds (docs/TESTING.md); each of the others has a scene of its own.
+Nearly all mutants are found within these seeds (docs/TESTING.md); each of the others has a separate scene.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pytest
 
 SEEDS, SEEDS_AT_ONCE = 100, 25
 FURTHER = ("133", *(f"{first}-{first + SEEDS_AT_ONCE}" for first in range(SEEDS, 300, SEEDS_AT_ONCE)))
-"""Played one after the other while there are branches that the first have missed: in seed 133 a disk runs full."""
+"""Further seeds, played one after the other while branches are missing; a disk runs full in seed 133."""
 BRANCHES = frozenset(
     {
         "ISR change refused: FENCED_LEADER_EPOCH",
@@ -103,7 +103,7 @@ BRANCHES = frozenset(
         "unclean election",
     }
 )
-"""What the seeds together have to go through."""
+"""Branches that the seeds must cover together."""
 
 
 @pytest.mark.timeout(600)
@@ -121,7 +121,7 @@ def test_no_seed_breaks_an_invariant(first: int, tmp_path: Path, shared_folder: 
 
 
 def played(seeds: str, folder: Path) -> Path:
-    """The file of what was counted in these seeds, none of which broke anything."""
+    """Play these seeds without a violation, and return the file of their counts."""
     totals = folder / f"{seeds}.json"
     done = subprocess.run(
         [
@@ -138,13 +138,13 @@ def played(seeds: str, folder: Path) -> Path:
 
 
 def branches(totals: Path) -> set[str]:
-    """Those that the seeds went through."""
+    """Return the branches that the seeds took."""
     return {branch for branch, count in json.loads(totals.read_text()).items() if count}
 
 
 @pytest.fixture
 def shared_folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """One for all processes of this test run."""
+    """Return a folder shared by all processes of this test run."""
     base = tmp_path_factory.getbasetemp()
     folder = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "simulated-seeds"
     folder.mkdir(exist_ok=True)

@@ -1,4 +1,4 @@
-"""The same seed gives the same run, byte for byte: wherever objects lie in memory, and whoever looks on."""
+"""A seed gives the same run, byte for byte, for any memory layout and with any observer."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ for seed in sys.argv[2:]:
     outcome = in_child(lambda: play(int(seed)))
     print(outcome.digest if isinstance(outcome, Report) else repr(outcome))
 """
-"""With the addresses of a process of its own, moved further by objects in between; no codec is prepared."""
+"""Script that plays seeds in a fresh process, with objects scattered over its memory and no codec prepared."""
 
 
 def printed_by(*arguments: str, hash_seed: str) -> str:
-    """What Python prints with these arguments."""
+    """Return Python's output with these arguments."""
     ended = subprocess.run(
         [sys.executable, *arguments],
         cwd=ROOT,
@@ -41,7 +41,7 @@ def printed_by(*arguments: str, hash_seed: str) -> str:
 
 
 def cold(objects: int, seeds: tuple[int, ...]) -> list[str]:
-    """The digest of each seed."""
+    """Return the digest of each seed."""
     return printed_by("-c", PLAY_COLD, str(objects), *map(str, seeds), hash_seed="0").splitlines()
 
 
@@ -56,7 +56,7 @@ def test_a_run_does_not_depend_on_being_traced_nor_on_the_environment(tmp_path: 
     told = printed_by(
         *("-m", "tests.simulation.cluster.run", "--seeds", str(SEEDS[0])),
         *("--trace", str(tmp_path / "trace.txt")),
-        hash_seed="7",  # The command sees to it that this one does not count.
+        hash_seed="7",  # The command itself fixes the hash seed.
     )
     match = re.search(r"digest='(\w+)'", told)
     assert match is not None, told

@@ -1,4 +1,4 @@
-"""What nobody uses any more is forgotten in the time that is set: minutes, which are short in the simulation."""
+"""Unused state expires after the configured time: minutes, which are short in the simulation."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ print(json.dumps(told))
 
 
 def test_groups_and_producers_expire_when_they_are_set_to() -> None:
-    """They did after ten minutes, whatever was set."""
+    """Groups and producers used to expire after ten minutes, whatever the setting."""
     used, before, after = json.loads(printed_by("-c", PLAY, hash_seed="0").splitlines()[-1])
     assert used[0] == before[0] >= 1
     assert used[1] == before[1] == 3

@@ -1,6 +1,7 @@
-"""The links of the quorum are encrypted in the simulation, too: who is on the way reads nothing, and changes nothing.
+"""The quorum's links are encrypted in the simulation, too: an eavesdropper reads nothing, and cannot change messages
+unnoticed.
 
-Records of brokers pass on plaintext listeners there, which shows that the ear hears what can be heard.
+Brokers' records pass on plaintext listeners there, which shows that the eavesdropper can read unencrypted data.
 """
 
 from __future__ import annotations
@@ -77,7 +78,7 @@ print(json.dumps(counts))
 
 
 class Heard(TypedDict):
-    """How many bytes were heard, and which words could be read, by what they were sent over."""
+    """The number of overheard bytes, and the readable words, by sender."""
 
     bytes: dict[str, int]
     read: dict[str, list[str]]
@@ -92,6 +93,6 @@ def test_nothing_of_the_metadata_can_be_read_on_the_way() -> None:
 
 
 def test_what_is_changed_on_the_way_ends_the_link_and_nothing_else() -> None:
-    """A bit of one in a hundred sends, all the while: all invariants hold, and all clients reach their end in time."""
+    """A bit of one in a hundred sends is flipped all the time: all invariants hold, and all clients finish in time."""
     counts: dict[str, int] = json.loads(printed_by("-c", ALTER, str(SEED), hash_seed="0").splitlines()[-1])
     assert counts["altered"] >= counts["noticed"] > 5

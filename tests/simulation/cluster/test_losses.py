@@ -1,4 +1,4 @@
-"""When the simulation may take away what replicas have: never what was acknowledged and nobody else has."""
+"""The losses that the simulation permits: never an acknowledged record without another copy."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_nothing_is_lost_while_nobody_knows_who_is_in_sync() -> None:
 
 
 def test_only_one_at_a_time_loses_something() -> None:
-    """The third may leave the ISR while they are away, or be told to give up its replica."""
+    """The third replica may leave the ISR while the others are away, or be removed."""
     losses = Losses(durable=False, min_in_sync="2")
     assert losses.of_memory([1], _image(1, 2, 3), {2, 3}, {1})
     assert not losses.of_memory([1], _image(1, 2, 3), {1, 2}, {3})

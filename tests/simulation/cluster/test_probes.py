@@ -1,4 +1,4 @@
-"""Which answers the simulation's prober lets pass."""
+"""The answers that the simulation's prober accepts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the invariants about replicas find, and what they must not take for a fault."""
+"""The faults that the invariants about replicas find, and the situations that they must accept."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.simulation.cluster.replica_invariants import FollowersCopyTheirLeader
 
 
 class Brokers:
-    """Replicas of the harness, as an invariant finds them in a simulated cluster."""
+    """Replicas of the harness, in the form in which an invariant finds them in a simulated cluster."""
 
     def __init__(self, folder: Path) -> None:
         self.replicas = ReplicasByHand(folder, brokers=[1, 2], segment_bytes=100)

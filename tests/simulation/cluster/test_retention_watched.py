@@ -1,4 +1,4 @@
-"""What the look at retention must not take for a fault."""
+"""Situations that the check of retention must accept."""
 
 from __future__ import annotations
 
@@ -18,7 +18,9 @@ def append(log: PartitionLog, timestamp: int) -> None:
 
 
 def test_what_is_copied_in_place_of_what_was_cut_has_its_own_age(tmp_path: Path) -> None:
-    """Another batch of the same length, in a segment of the same base offset (seed 4615)."""
+    """A batch that replaces a truncated one of the same length, in a segment of the same base offset, has its own age
+    (seed 4615).
+    """
     machine: Any = SimpleNamespace(failures=[], now=0.0)
     workload: Any = SimpleNamespace(
         topics={}, configs={}, trimmed=set(), history=SimpleNamespace(add=lambda _: None)

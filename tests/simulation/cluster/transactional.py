@@ -18,39 +18,38 @@ from tests.simulation.cluster.stock_producer import StockProducer
 from tests.simulation.cluster.workload import REQUEST_TIMEOUT_MS, Workload, started
 
 SHARE, EXACT, WHOLE, TRIMMED = 0.3, 0.3, 0.3, 0.7
-"""Of all runs; and of those with transactions how many have a pipeline that copies exactly once, a reader of whole
-transactions instead of one of what is committed, and transactions in the topic that keeps little, if there is one."""
+"""Shares: runs with transactions; and of these, runs with an exactly-once pipeline, with a reader of whole transactions
+instead of a read-committed consumer, and with transactions in the short-retention topic."""
 SOURCE, TARGET = "accounts", "copies"
 TOPICS = {SOURCE: 2, "events": 1}
-"""And their partitions; the first by name is the one which faults befall most."""
+"""Topics and their partition counts; most faults hit the first by name."""
 HELD, STRAYS, LOOKS, PURGES, LOWERS = 0.25, 0.12, 0.4, 0.2, 0.1
-"""How often an EndTxn is held up on its way, and a batch. How often somebody looks right after the end of one. How
-often a producer aborts with batches that it has no good answer for, and purges them. How often it aborts after a batch
-was refused for good, whose sequence it gave to the next one."""
+"""Probabilities: an EndTxn or a batch is held up; a consumer reads right after an end; a producer aborts and purges
+unacknowledged batches; a producer aborts after a permanently refused batch whose sequence it reused."""
 
 
 def is_transactional(seed: int) -> bool:
-    """Whether the run of a seed has transactions."""
+    """Return whether the run of a seed has transactions."""
     return Random(f"transactions {seed}").random() < SHARE
 
 
 def copies_exactly(seed: int) -> bool:
-    """Whether there is a pipeline in it."""
+    """Return whether the run has an exactly-once pipeline."""
     return is_transactional(seed) and Random(f"exact copies {seed}").random() < EXACT
 
 
 def reads_whole(seed: int) -> bool:
-    """Whether the reader in it reads whole transactions."""
+    """Return whether the run's reader reads whole transactions."""
     return Random(f"whole transactions {seed}").random() < WHOLE
 
 
 def writes_what_is_trimmed(seed: int) -> bool:
-    """Whether there are transactions in the topic that keeps little, if there is one."""
+    """Return whether transactions write to the short-retention topic, if there is one."""
     return Random(f"transactions in what is trimmed {seed}").random() < TRIMMED
 
 
 class StockWriter:
-    """One process that writes in transactions under a transactional id, which others may use, too."""
+    """A process that writes in transactions under a transactional id, which other processes may use, too."""
 
     def __init__(
         self, workload: Workload, name: str, transactional_id: str, places: Sequence[TopicPartition]
@@ -64,12 +63,12 @@ class StockWriter:
 
     @property
     def waiting(self) -> list[Commit | Send | Transaction]:
-        """What it has asked for and not been answered."""
+        """Unanswered requests."""
         sends: list[Commit | Send | Transaction] = [*self._producer.waiting] if self._count else []
         return sends if self._transaction is None else [*sends, self._transaction]
 
     async def run(self) -> None:
-        """Until the workload is over, and one transaction more that is committed."""
+        """Write transactions until the workload is over, and then until one more is committed."""
         workload = self._workload
         cluster = await started(
             lambda: Cluster(workload.cluster.bootstrap, request_timeout_ms=REQUEST_TIMEOUT_MS)
@@ -95,7 +94,7 @@ class StockWriter:
         await cluster.close()
 
     async def _give_up(self) -> bool:
-        """Abort what is open, if that can be; whether its identity is lost."""
+        """Abort the open transaction, if possible; return whether the identity is lost."""
         transaction = self._transaction
         if transaction is None or transaction.completed_s is not None:
             return True
@@ -109,7 +108,7 @@ class StockWriter:
         return False
 
     async def _transact(self, *, last: bool) -> None:
-        """One transaction. KafkaError: it is lost, or its producer is to begin under another identity."""
+        """Do one transaction. Raises KafkaError if it is lost, or if its producer needs another identity."""
         chance, producer, workload = self._chance, self._producer, self._workload
         self._count += 1
         transaction = self._transaction = Transaction(
@@ -147,14 +146,17 @@ class StockWriter:
         await asyncio.sleep(chance.uniform(0, 0.05))
 
     async def _abandon(self, transaction: Transaction, places: list[TopicPartition]) -> None:
-        """Hang until it has timed out; then go on as if nothing were, which is refused, or begin anew."""
+        """Hang until the transaction has timed out; then continue it, which is refused, or start over."""
         await self._workload.idle(self._timeout_ms / 1000 * self._chance.uniform(0.5, 2.0))
         if self._chance.random() < 0.6:
             await self._producer.produce(self._chance.choice(places), 1, transaction)
 
     async def _come_late(self, transaction: Transaction, place: TopicPartition) -> None:
-        """A batch that was held up arrives when its transaction is over: at once, or when its producer, which had given
-        it up and has the next epoch therefore, is in its next transaction."""
+        """Deliver a batch late, after its transaction is over.
+
+        The batch arrives at once, or in the producer's next transaction, after the producer gave it up and raised its
+        epoch.
+        """
         producer = self._producer
         late = producer.late_batch(place, transaction)
         if self._chance.random() < 0.5:
@@ -167,7 +169,7 @@ class StockWriter:
 
 
 class LeaderlessPartitions:
-    """Notes which partitions some broker takes for ones without a leader: EndTxn does not wait for them."""
+    """An observer that notes partitions which some broker considers leaderless, since EndTxn does not wait for them."""
 
     def __init__(self, workload: Workload) -> None:
         self._workload = workload
@@ -175,7 +177,7 @@ class LeaderlessPartitions:
         self._open: dict[tuple[str, str, int], Leaderless] = {}
 
     def observe(self, node: Node) -> None:
-        """Only where its metadata have moved on."""
+        """Check nodes whose metadata have changed."""
         image = node.image() if node.broker is not None else None
         if image is None or image.offset == self._offsets.get(node.name):
             return
@@ -193,23 +195,26 @@ class LeaderlessPartitions:
 
 
 class Writer(Protocol):
-    """One process that writes in transactions."""
+    """A process that writes in transactions."""
 
     @property
     def waiting(self) -> Sequence[Commit | Send | Transaction]:
-        """What it has asked for and not been answered."""
+        """Unanswered requests."""
 
     async def run(self) -> None: ...
 
 
 SHARED_IDS = (("a",), ("a", "b"), ("a", "a"), ("a", "a", "b"))
-"""The transactional id of each writer."""
+"""Groups of transactional ids, one id for each writer."""
 GROUP = "copyists"
 
 
 def writers(workload: Workload, seed: int) -> dict[str, Callable[[str], Writer]]:
-    """By the names of their clients: some have an id of their own, some share one and replace each other; some use our
-    producer, some are as stock ones. In some runs there is a pipeline, too."""
+    """Return the writers by client name.
+
+    Some have a separate transactional id, some share one and replace each other; some use Ottla's producer, some behave
+    like stock clients. Some runs have a pipeline, too.
+    """
     chance = Random(f"writers {seed}")
     written = {*TOPICS, *workload.lossy, *workload.compacted}
     if writes_what_is_trimmed(seed):

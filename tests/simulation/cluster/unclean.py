@@ -1,4 +1,6 @@
-"""Unclean elections: a topic that allows them in some runs, what each may lose, and that no other topic has one."""
+"""Unclean elections: a topic, in some runs, that allows them, their permitted losses, and a check that other topics
+have none.
+"""
 
 from __future__ import annotations
 
@@ -23,35 +25,36 @@ from tests.simulation.cluster.exact_reader import TIMEOUT_MS
 from tests.simulation.cluster.workload import Workload
 
 TOPIC = "bold"
-"""Its records may be lost where nobody in sync can lead; the first by name, which faults befall most."""
+"""Topic that may lose records if no in-sync replica can lead; the first by name, which most faults hit."""
 SHARE = 0.1
 CONFIGS = {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}
 LATE_S = TIMEOUT_MS / 1000 + 0.05
-"""So much later its reader may be given an answer of a leader that was deposed."""
+"""Seconds after an election until which a consumer may still get an answer of the deposed leader."""
 
 
 def is_bold(seed: int) -> bool:
-    """Whether the run of a seed has such a topic."""
+    """Return whether the run of a seed has such a topic."""
     return Random(f"unclean {seed}").random() < SHARE
 
 
 def add_topic(workload: Workload) -> None:
-    """To those that clients use."""
+    """Add the topic to the workload."""
     workload.topics[TOPIC] = 1
     workload.configs[TOPIC] = CONFIGS
     workload.lossy.add(TOPIC)
 
 
 class UncleanElections:
-    """Watches the quorum elect. Only who has all that was acknowledged leads: a member of the ISR, of the ELR, the only
-    one of the last known ELR, or whoever is furthest along of all in there. In the topic that allows others each such
-    election is declared a loss, of no more than it may have taken: what all logs have in common at that moment stays,
-    and so does what is sent after the last leader of before has given up. What is open in the new leader's log, and
-    the quorum knows nothing of, may have been committed, and is not any more.
+    """An observer of the quorum's elections. Only a replica with all acknowledged records may lead: a member of the ISR
+    or the ELR, the only member of the last known ELR, or the most complete of its members.
+
+    In the topic that permits unclean elections, each is declared as a loss of the records that it may have taken. The
+    common prefix of all logs stays, and so do records sent after the last former leader has given up. Transactions that
+    are open in the new leader's log and unknown to the quorum may have been committed, and are not any more.
     """
 
     def __init__(self, cluster: SimulatedCluster, history: History, *, last_known_lose: bool) -> None:
-        """`last_known_lose`: members of the last known ELR may have lost what nobody else has."""
+        """`last_known_lose`: members of the last known ELR may have lost records that no other replica has."""
         self._cluster = cluster
         self._machine = cluster.machine
         self._history = history
@@ -64,7 +67,7 @@ class UncleanElections:
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """What every quorum node decides meanwhile."""
+        """Observe the decisions of all quorum nodes within the block."""
         set_partition: Callable[..., PartitionState] = Workspace.set_partition
 
         def watched(
@@ -102,7 +105,7 @@ class UncleanElections:
             yield
 
     def observe(self, node: Node) -> None:
-        """An invariant that sees when leaders of before have given up."""
+        """Notice the moments at which former leaders give up."""
         for entry in self._pending[:]:
             loss, topic_id, index = entry
             assert loss.leader_epoch is not None
@@ -129,8 +132,10 @@ class UncleanElections:
         after: PartitionState,
         owed: Mapping[int, TransactionMetadata],
     ) -> None:
-        """Each election is judged once, when the first quorum node applies it. `owed`: what it knows to lack markers
-        there, by producer id."""
+        """Judge each election once, when the first quorum node applies it.
+
+        `owed`: transactions whose markers are missing there, by producer id.
+        """
         key = (topic_id, index, after.leader_epoch)
         if key in self._seen:
             return
@@ -176,8 +181,10 @@ class UncleanElections:
         self._pending.append((loss, topic_id, index))
 
     def _logs(self, topic_id: bytes, index: int, after: PartitionState) -> dict[int, PartitionLog]:
-        """Of all replicas, as they are, or as they were when their brokers died. Who has not begun yet, or gave its
-        replica up, has nothing to be lost."""
+        """Return the logs of all replicas, current or as of their brokers' death.
+
+        Replicas that have not begun, or were given up, have nothing to lose.
+        """
         logs: dict[int, PartitionLog] = {}
         for number in after.replicas:
             partition = self._replicas.get((self._cluster.brokers[number].host.name, topic_id, index))
@@ -187,8 +194,10 @@ class UncleanElections:
 
 
 def nothing_allows(before: PartitionState, after: PartitionState) -> bool:
-    """Whether somebody leads uncleanly though nothing says that he has all that was acknowledged. Of several last
-    known members, and who is further along than they are, the quorum's own tests tell."""
+    """Return whether a leader was elected uncleanly, and not from the ISR, the ELR or the last known ELR.
+
+    The quorum's own tests check the choice among several last known members, and which of them is the most complete.
+    """
     claims, last_known = (*before.isr, *before.elr), before.last_known_elr
     return after.leader not in claims and (
         not last_known or (len(last_known) == 1 and last_known != (after.leader,))
@@ -196,7 +205,7 @@ def nothing_allows(before: PartitionState, after: PartitionState) -> bool:
 
 
 def common_end(logs: list[PartitionLog]) -> int:
-    """Up to where all logs hold the same records: those of the same leader epochs."""
+    """Return the offset up to which all logs hold the same records, by their leader epochs."""
     start = max(log.log_start_offset for log in logs)
     end = min(log.log_end_offset for log in logs)
     starts = {offset for log in logs for _, offset in log.leader_epochs.entries if start < offset < end}

@@ -1,4 +1,4 @@
-"""Reads whole transactions, in the order in which the cluster decided."""
+"""A reader of whole transactions, in the order of the cluster's decisions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.simulation.cluster.workload import POLL_MS, REQUEST_TIMEOUT_MS, Workl
 
 
 async def read_whole(workload: Workload, actor: str) -> None:
-    """From the log starts, all over again now and then."""
+    """Read from the log starts, and start over now and then."""
     chance, round_ = workload.chance(), 0
     partly = workload.lossy | workload.trimmed | workload.compacted
     places = [one for one in workload.partitions if one.topic not in partly]

@@ -2,9 +2,9 @@
 
     python -m tests.simulation.cluster.wide --partitions 10000 [--seed 1] [--brokers 3]
 
-There are no faults but that. Told is how long each step took in the cluster's own time, in which code takes none: it
-shows what waits for what, not what a processor has to do. After each step all nodes hold together, and in the end all
-have the same metadata. 10,000 partitions take some minutes.
+There are no other faults. The report states the virtual duration of each step, in which code takes no time: it shows
+waits, not processor load. After each step all nodes are consistent, and in the end all have the same metadata. 10,000
+partitions take some minutes.
 """
 
 from __future__ import annotations
@@ -40,20 +40,20 @@ PARTITIONS_OF_TOPIC = 100
 TOPICS_OF_REQUEST = 50
 REPLICATION_FACTOR = 3
 LOGS_AT_ONCE = 100
-"""That a heartbeat tells of: a tenth, as there are fewer partitions."""
+"""Number of logs that a heartbeat reports: a tenth of the real one, since there are fewer partitions."""
 STEP_S = 600.0
 LOOK_EVERY_S = 0.05
 
 
 class WideCluster:
-    """One run."""
+    """A run of a cluster with many partitions."""
 
     def __init__(self, machine: Machine, partitions: int, brokers: int) -> None:
         self.machine = machine
         self.partitions = partitions
         self.cluster = SimulatedCluster(machine, brokers=brokers)
         self.took: Counter[str] = Counter()
-        """Milliseconds, by step."""
+        """Virtual milliseconds of each step."""
         self._nodes = {node.name: node for node in self.cluster.nodes}
         self._one_leader, self._one_quorum_leader = OneLeaderPerEpoch(), OneQuorumLeaderPerTerm()
         self._state = StateHoldsTogether()
@@ -61,7 +61,7 @@ class WideCluster:
         machine.observers.append(self._observe)
 
     def play(self) -> None:
-        """All steps."""
+        """Play all steps."""
         self.cluster.start()
         self.cluster.client("creator", self._create)
         self._step("created, in sync", self._whole)
@@ -105,7 +105,7 @@ class WideCluster:
     # ------------------------------------------------------------ what is waited for
 
     def _whole(self) -> bool:
-        """All partitions are there and in sync, and each replica is made."""
+        """Return whether all partitions are in sync, and all replicas exist."""
         held = sum(len(list(node.replicas())) for node in self.cluster.brokers.values())
         wanted = self.partitions * REPLICATION_FACTOR
         return self._created and held == wanted and self.cluster.is_steady() and self._all_lead()
@@ -115,7 +115,7 @@ class WideCluster:
         return image is not None and image.brokers[dead.id].fenced and self._all_lead()
 
     def _all_lead(self) -> bool:
-        """Each partition has a leader that knows it is: clients can write to it."""
+        """Return whether each partition has a leader that knows its role, so clients can write to it."""
         leading = sum(len(node.led()) for node in self.cluster.brokers.values() if node.up)
         return leading == self.partitions
 
@@ -141,7 +141,7 @@ class WideCluster:
 
 
 def all_preferred(image: ClusterImage) -> bool:
-    """Whether the first replica leads everywhere."""
+    """Return whether the preferred replica leads every partition."""
     return all(
         state.leader == state.replicas[0]
         for topic in image.topics.values()
@@ -150,7 +150,7 @@ def all_preferred(image: ClusterImage) -> bool:
 
 
 def play(seed: int, partitions: int, brokers: int = 3) -> Report:
-    """Play it in this process, which is used up by that. Raises AssertionError with what was broken."""
+    """Play a run in this process, which cannot be used again. Raises AssertionError with the violation."""
     machine = Machine(seed, Trace(None))
     machine.network = Network(machine)
     preparing = patch.object(server, "prepare_codecs", prepared_already)
@@ -162,7 +162,7 @@ def play(seed: int, partitions: int, brokers: int = 3) -> Report:
 
 
 def main() -> int:
-    """See the module's documentation."""
+    """Run the command that the module's docstring describes."""
     fix_order_of_sets("tests.simulation.cluster.wide")
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter

@@ -1,4 +1,6 @@
-"""Clients of a simulated cluster, each a process of its own; everything they do and see goes into one history."""
+"""Clients of a simulated cluster, each a separate process; all their operations and observations go
+into one history.
+"""
 
 from __future__ import annotations
 
@@ -37,12 +39,12 @@ DELIVERY_TIMEOUT_MS = 6000
 POLL_MS = 200
 IDLE_STEP_S = 0.1
 KEYS = 8
-"""In topics that are compacted."""
+"""Number of keys in compacted topics."""
 ResultT = TypeVar("ResultT")
 
 
 class Workload:
-    """What the clients of one run share: where the cluster is, what they note, and when they are to stop."""
+    """Shared state of a run's clients: the cluster, the history, and the signal to stop."""
 
     def __init__(self, cluster: SimulatedCluster, history: History, topics: dict[str, int]) -> None:
         self.cluster = cluster
@@ -55,16 +57,16 @@ class Workload:
         self.ended: dict[str, bool] = {}
         #: what topics have beside the settings that all have
         self.configs: dict[str, dict[str, str]] = {}
-        #: topics that may lose records: whoever reads them must hear of it
+        # : topics that may lose records, of which readers must be notified
         self.lossy = set[str]()
         #: topics of which retention takes what is old
         self.trimmed = set[str]()
-        #: topics that are compacted: whoever writes to them names a key
+        # : compacted topics, whose records need a key
         self.compacted = set[str]()
-        #: topics that a pipeline fills, each with the one that it copies
+        # : topics that a pipeline fills, each with its source
         self.copies: dict[str, str] = {}
-        #: members of both protocols are in one group: its generations, which begin anew whenever it becomes one of the
-        #: other protocol (as in Kafka), say nothing
+        # : True if members of both protocols are in one group. Its generations say nothing then, since they restart at
+        # each change of the group's protocol (as in Kafka).
         self.mixed = False
         #: group, member id and generation or epoch of every member, again and again
         self.memberships: list[tuple[str, str, int]] = []
@@ -73,7 +75,9 @@ class Workload:
         return self.machine.now
 
     def is_led_by_one(self, place: TopicPartition) -> bool:
-        """Whether nobody takes itself for the leader who was replaced: that one answers with what it had."""
+        """Return whether no replaced leader of the partition still considers itself the leader, and answers with
+        outdated state.
+        """
         image = self.cluster.newest_image()
         topic = None if image is None else image.topics.get(place.topic)
         state = None if topic is None else topic.partitions.get(place.partition)
@@ -85,7 +89,7 @@ class Workload:
         )
 
     def is_coordinated_by_one(self, group: str) -> bool:
-        """Whether nobody takes itself for the group's coordinator who was replaced."""
+        """Return whether no replaced coordinator still considers itself the group's coordinator."""
         image = self.cluster.newest_image()
         offsets = None if image is None else image.topics.get(OFFSETS_TOPIC)
         return offsets is not None and self.is_led_by_one(
@@ -93,17 +97,17 @@ class Workload:
         )
 
     def key(self, topic: str, value: bytes) -> bytes | None:
-        """Under which a value is written."""
+        """Return the key for a value."""
         return b"key %d" % (crc32(value) % KEYS) if topic in self.compacted else None
 
     async def idle(self, seconds: float) -> None:
-        """Called by a client that does nothing for so long; once the workload is over, none waits any longer."""
+        """Wait for a number of seconds, or until the workload is over."""
         until = self.now() + seconds
         while not self.over and (left := until - self.now()) > 0:
             await asyncio.sleep(min(left, IDLE_STEP_S))
 
     def chance(self) -> Random:
-        """For one client."""
+        """Return the random source of one client."""
         return Random(self.machine.random.getrandbits(64))
 
     @property
@@ -114,7 +118,7 @@ class Workload:
 
 
 async def create_topics(workload: Workload, configs: dict[str, str], replication_factor: int) -> None:
-    """Until it has worked: the cluster may still be forming."""
+    """Create topics, with retries, since the cluster may still be forming."""
 
     def settings(name: str) -> dict[str, str]:
         return configs | workload.configs.get(name, {})
@@ -135,8 +139,9 @@ async def create_topics(workload: Workload, configs: dict[str, str], replication
 
 
 async def produce(workload: Workload, actor: str, acks: int, per_second: float) -> None:
-    """Send records at random moments until the workload is over, and one more to each partition: all are to be writable
-    then. Note what became of each."""
+    """Send records at random moments until the workload is over, and one more to each partition, which must be
+    writable. Note every outcome.
+    """
     chance, history, sequence = workload.chance(), workload.history, 0
     producer = await started(
         lambda: Producer(
@@ -171,7 +176,7 @@ async def produce(workload: Workload, actor: str, acks: int, per_second: float) 
 
 
 def delivered(workload: Workload, send: Send, done: RecordDelivery) -> None:
-    """What became of a send."""
+    """Note the outcome of a send."""
     error = done.exception()
     if error is None:
         send.finish(workload.now(), offset=done.result().offset)
@@ -182,7 +187,9 @@ def delivered(workload: Workload, send: Send, done: RecordDelivery) -> None:
 
 
 async def consume(workload: Workload, actor: str, *, committed: bool = False) -> None:
-    """Read all partitions from their beginning, all over again now and then; only what is committed, if asked to."""
+    """Read all partitions from their beginning, and start over now and then; `committed` reads only
+    committed records.
+    """
     chance, history, round_ = workload.chance(), workload.history, 0
     places = [place for place in workload.partitions if place.topic not in workload.lossy]
     while not workload.over:
@@ -230,7 +237,7 @@ def note_polls(
     committed: bool,
     transaction: str | None = None,
 ) -> None:
-    """They go into the history; `transaction`: the name of the one in which they were read."""
+    """Add polls to the history; `transaction`: the name of the transaction in which the records were read."""
     now = workload.now()
     for place, records in taken.items():
         for record in records:
@@ -251,7 +258,7 @@ def note_polls(
 
 
 async def read_all(workload: Workload, *, committed: bool = False) -> None:
-    """The last look: every partition from its earliest to its end, or to the end of what is committed."""
+    """Read every partition from its earliest offset to its end, or to the end of the committed records."""
     consumer = await started(
         lambda: Consumer(
             bootstrap_servers=workload.cluster.bootstrap,
@@ -288,7 +295,7 @@ async def _until_answered(ask: Callable[[], Awaitable[ResultT]]) -> ResultT:
 
 
 class Startable(Protocol):
-    """A producer, a consumer."""
+    """A producer or a consumer."""
 
     async def start(self) -> None: ...
 
@@ -297,7 +304,7 @@ ClientT = TypeVar("ClientT", bound=Startable)
 
 
 async def started(make: Callable[[], ClientT]) -> ClientT:
-    """A new one until one reaches the cluster."""
+    """Return a started client; make new ones until one reaches the cluster."""
     while True:
         client = make()
         try:
