@@ -1,4 +1,6 @@
-"""Draws that are the same on every machine: those through logarithms and powers may differ in the last bit."""
+"""Random draws that are equal on every machine, since draws through logarithms and powers may
+differ in the last bit.
+"""
 
 from __future__ import annotations
 
@@ -8,10 +10,10 @@ _DIGITS = 6
 
 
 def exponential(random: Random, per_second: float) -> float:
-    """Seconds until the next of what happens so often."""
+    """Return the seconds until the next event of a Poisson process."""
     return round(random.expovariate(per_second), _DIGITS)
 
 
 def between_powers(random: Random, least: float, most: float) -> float:
-    """10 to some power between the two."""
+    """Return 10 to a random power between the two."""
     return float(round(10 ** random.uniform(least, most), _DIGITS))

@@ -1,7 +1,7 @@
-"""Child processes: what a process starts with `asyncio.create_subprocess_exec` is one more process of its host.
+"""Child processes: a process that is started with `asyncio.create_subprocess_exec` becomes another process of the host.
 
-A child has one thread, which runs the module's function; its standard input and output are pipes to its parent. It
-ends with its parent, as a child does that asks the kernel for that.
+A child has one thread, which runs the module's function; its standard input and output are pipes to its parent. It ends
+with its parent, like a child that sets a parent-death signal.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .process import Process
 from .threads import ProcessKilled, Thread
 
 _START_S = (0.03, 0.15)
-"""How long an interpreter takes to be there."""
+"""Range of seconds that an interpreter takes to start."""
 _SIGKILL = 9
 
 
@@ -39,7 +39,7 @@ class _Input:
             self._reader.wake()
 
     def readline(self, limit: int = -1) -> bytes:
-        """Blocks its virtual thread until there is a line, or the end."""
+        """Read a line; blocks the virtual thread until there is a line, or the end."""
         while True:
             size = self._data.find(b"\n") + 1 or (len(self._data) if self._ended else 0)
             if 0 <= limit <= len(self._data):  # More than is taken of one line.
@@ -54,7 +54,7 @@ class _Input:
 
 
 class _Output:
-    """The child's standard output: what is flushed is on its way to the parent."""
+    """The child's standard output; flushed data is on its way to the parent."""
 
     def __init__(self, feed: Callable[[bytes], None]) -> None:
         self._feed = feed
@@ -83,11 +83,11 @@ def _fold(arguments: Sequence[str], _jobs: IO[bytes], _replies: IO[bytes]) -> No
 
 Program = Callable[[Sequence[str], IO[bytes], IO[bytes]], None]
 PROGRAMS: dict[str, Program] = {worker.__name__: _clean, fold.__name__: _fold}
-"""What `python -m` may be asked to run: with its arguments, standard input and standard output."""
+"""Modules that `python -m` may run, each a function of arguments, standard input and standard output."""
 
 
 class ChildProcess(Process):
-    """One of another's. `ended` is called once, with its return code, however it ends."""
+    """A child process. `ended` is called once with its return code, after any kind of end."""
 
     def __init__(
         self, parent: Process, name: str, work: Callable[[], None], ended: Callable[[int], None]
@@ -124,7 +124,7 @@ class ChildProcess(Process):
 
 
 class _Pipe:
-    """The parent's end of the child's standard input; what is written is there at once."""
+    """The parent's end of the child's standard input; written data arrives at once."""
 
     def __init__(self, child: VirtualChild, input_: _Input) -> None:
         self._child = child
@@ -143,7 +143,7 @@ class _Pipe:
 
 
 class VirtualChild:
-    """What `asyncio.subprocess.Process` is to its parent: of that, what our processes use."""
+    """The used part of `asyncio.subprocess.Process`, for the parent."""
 
     def __init__(
         self, parent: Process, program: Program, arguments: Sequence[str], line_bytes_max: int
@@ -179,19 +179,19 @@ class VirtualChild:
 
 
 def _running(machine: Machine) -> Thread:
-    """The thread that this code runs on."""
+    """Return the thread that runs this code."""
     if machine.running is None:
         raise ProcessKilled
     return machine.running
 
 
 def replacements(machine: Machine) -> Iterator[tuple[Any, str, Any]]:
-    """What stands in the place of starting processes; see `installed.py`."""
+    """Yield the replacements of the functions that start processes; see `installed.py`."""
 
     async def create_subprocess_exec(
         *argv: str, stdin: int | None = None, stdout: int | None = None, limit: int = 1 << 16
     ) -> VirtualChild:
-        # Pipes are there in any case; who has not asked for them does not use them.
+        # Pipes exist in any case; callers that have not requested pipes do not use them.
         _, option, module, *arguments = argv
         if option != "-m" or module not in PROGRAMS or machine.running is None:
             raise FileNotFoundError(f"no process runs {argv}")

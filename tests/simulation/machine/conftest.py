@@ -1,4 +1,4 @@
-"""A machine whose files, locks and threads are in the place of the real ones until the test ends."""
+"""A machine that replaces the real files, locks and threads until the test ends."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.simulation.machine.threads import VirtualLock, VirtualPool, VirtualRL
 
 @pytest.fixture
 def make_room(monkeypatch: pytest.MonkeyPatch) -> Callable[[int], Room]:
-    """One per test: the files of its machine are in place until the test ends."""
+    """Return a function that makes rooms; the files of the newest room's machine are in place until the test ends."""
 
     def make(seed: int) -> Room:
         room = Room(seed)

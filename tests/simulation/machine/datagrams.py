@@ -1,4 +1,4 @@
-"""UDP: datagrams that may be lost, come twice or late, and the refusal that a connected socket hears."""
+"""UDP: datagrams that may be lost, duplicated or late, and the refusals that a connected socket hears."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class DatagramSocket(SocketDescriptor):
         return bool(self._received) or bool(self._error)
 
     def bind(self, wanted: Endpoint) -> None:
-        """Raises OSError."""
+        """Bind the socket. Raises OSError."""
         if self.local is not None:
             raise failure(errno.EINVAL)
         ports = self.network.datagrams
@@ -42,14 +42,14 @@ class DatagramSocket(SocketDescriptor):
         ports[self.host.address, self.local[1]] = self
 
     def connect(self, remote: Endpoint) -> None:
-        """From now on only that peer is heard, its refusals included. Raises OSError."""
+        """Accept only datagrams and refusals of this peer from now on. Raises OSError."""
         target = self._target(remote)
         if self.local is None:
             self.bind((self._own_address(target, remote), 0))
         self.peer = remote
 
     def send(self, data: bytes, remote: Endpoint | None) -> int:
-        """Raises OSError."""
+        """Send a datagram. Raises OSError."""
         self.raise_error()
         to = remote or self.peer
         if to is None:
@@ -68,7 +68,7 @@ class DatagramSocket(SocketDescriptor):
         return len(data)
 
     def receive(self, peek: bool = False) -> tuple[bytes, Endpoint] | None:
-        """The next one and who sent it. Raises OSError."""
+        """Return the next datagram and its sender, or None. Raises OSError."""
         self.raise_error()
         if not self._received:
             return None
@@ -144,7 +144,7 @@ class DatagramSocket(SocketDescriptor):
             self.fail(errno.ECONNREFUSED)
 
     def takes_from(self, source: Endpoint, address: str) -> bool:
-        """Whether somebody at `source` who sends to this address of ours reaches us."""
+        """Return whether a sender at `source` reaches this socket at this address."""
         assert self.local is not None
         return self.local[0] in (EVERYWHERE, address) and self.peer in (None, source)
 

@@ -1,4 +1,4 @@
-"""What a descriptor number stands for, and waiting until one is ready: selectors and `select.poll`."""
+"""Open descriptors of a process, and waiting until one is ready: selectors and `select.poll`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Descriptor:
-    """Something open in a process: a file, a socket, an end of a pipe."""
+    """An open object of a process: a file, a socket, an end of a pipe."""
 
     def __init__(self, process: Process) -> None:
         self.process = process
@@ -27,15 +27,15 @@ class Descriptor:
         self._watchers: list[Watcher] = []
 
     def readable(self) -> bool:
-        """Whether reading would not block: data, the end, an error, a connection to accept."""
+        """Return whether reading would not block, because of data, the end, an error or a connection to accept."""
         return True
 
     def writable(self) -> bool:
-        """Whether writing would not block."""
+        """Return whether writing would not block."""
         return True
 
     def changed(self) -> None:
-        """It may have become ready: whoever waits for it looks again."""
+        """Notify all watchers that the descriptor may have become ready."""
         for watcher in self._watchers:
             watcher.notify(self)
 
@@ -48,11 +48,11 @@ class Descriptor:
             self._watchers.remove(watcher)
 
     def abandon(self, silently: bool) -> None:
-        """Its process is gone; with `silently` its host too, so that nobody is told."""
+        """Close the descriptor of a dead process; with `silently` the host is dead, too, so no peer is notified."""
         self.close()
 
     def close(self) -> None:
-        """Subclasses give up what they hold, then call this."""
+        """Close the descriptor; subclasses release their resources first."""
         self.machine.descriptors.pop(self.number, None)
         self.process.descriptors.pop(self.number, None)
 
@@ -68,12 +68,12 @@ class Watcher:
         return self._waiting is not None
 
     def notify(self, descriptor: Descriptor) -> None:
-        """`descriptor` may have become ready."""
+        """Note that `descriptor` may have become ready."""
         if self._waiting is not None:
             self._waiting.wake()
 
     def wait(self, thread: Thread, timeout_s: float | None) -> None:
-        """Until notified or the time is over; may return early."""
+        """Wait until notified or until the timeout; may return early."""
         self._waiting = thread
         thread.block(None if timeout_s is None else thread.machine.now + timeout_s)
         self._waiting = None
@@ -81,11 +81,11 @@ class Watcher:
 
 _TURNS_AT_ONCE_MAX = 4
 _TURN_S = 50e-6
-"""A loop that always has something to do lets others run, and time pass, after so many turns for so long."""
+"""Seconds by which time advances after a number of turns, so that a busy loop lets others run."""
 
 
 class _SelectorWatcher(Watcher):
-    """Remembers what is to be looked at: a selector has many descriptors, few of which are ready."""
+    """A watcher that remembers the changed descriptors, since few of a selector's many descriptors are ready."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -130,7 +130,7 @@ class VirtualSelector(selectors._BaseSelectorImpl):  # type: ignore[misc, name-d
 
     @property
     def waits(self) -> bool:
-        """Whether the loop has nothing to do: it is between two events."""
+        """True if the loop is idle between two events."""
         return self._watcher.waits
 
     def select(self, timeout: float | None = None) -> list[tuple[selectors.SelectorKey, int]]:
@@ -190,7 +190,7 @@ class VirtualPoll:
             descriptor.unwatch(self._watcher)
 
     def poll(self, timeout: float | None = None) -> list[tuple[int, int]]:
-        """`timeout` in milliseconds; for ever without."""
+        """Poll with `timeout` in milliseconds; without it wait for ever."""
         thread = self._machine.running
         assert thread is not None
         if ready := list(self._ready()):

@@ -1,8 +1,8 @@
-"""The disk of a host: it keeps what was synced, and of the rest what chance leaves.
+"""The disk of a host, which keeps synced data, and a random part of the rest.
 
-Every write and truncation of a file, and every change of a name, is pending until a sync covers it. Losing power keeps
-a random part of what is pending: writes may be lost, torn between sectors or reordered, changes of the names in a
-folder are lost from some point on. The death of a process alone loses nothing.
+Every write and truncation of a file, and every change of a name, is pending until a sync covers it. A power loss keeps
+a random part of the pending changes: writes may be lost, torn between sectors or reordered; changes of a folder's names
+are lost from some point on. The death of a process alone loses nothing.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from .machine import Machine, Scheduled
 
 ROOT = "/simulated/"
-"""Paths below it are virtual: the name of a host follows, then the path on its disk."""
+"""Prefix of virtual paths; the host's name follows, then the path on its disk."""
 
 _BLOCK_BYTES = 4096
 _NAME_BYTES_MAX = 255
@@ -32,16 +32,17 @@ _STALL_S = (10e-6, 2e-3)
 
 
 def refuse(code: int, path: str | None = None) -> NoReturn:
-    """What a system call that fails does."""
+    """Raise the OSError of a failed system call."""
     if path is None:
         raise OSError(code, os.strerror(code))
     raise OSError(code, os.strerror(code), path)
 
 
 class VirtualDisk:
-    """The disk of the host `name`: paths on it begin with `/simulated/<name>`. It outlives processes.
+    """The disk of the host `name`, with paths below `/simulated/<name>`.
 
-    Scenarios make it fail by setting the public fields; `counts` says how often each fault struck.
+    The disk outlives processes. Scenarios make it fail by its public fields; `counts` says how often each fault
+    occurred.
     """
 
     def __init__(self, machine: Machine, name: str) -> None:
@@ -74,7 +75,7 @@ class VirtualDisk:
 
     @property
     def failing(self) -> int | None:
-        """The errno that everything fails with, for setting: writes and syncs, and reads too if it is EIO."""
+        """Errno of all writes and syncs, and of reads, too, if it is EIO; settable."""
         return self.failing_writes
 
     @failing.setter
@@ -83,7 +84,7 @@ class VirtualDisk:
         self.failing_reads = None if code == errno.EROFS else code
 
     def lose_power(self, *, keeps_some: bool = True) -> None:
-        """What is not durable is lost, or a part of it. The host's processes are gone by now."""
+        """Lose all data that is not durable, or a random part of it. The host's processes are gone by now."""
         random = self.machine.random
         self.counts["power losses"] += 1
         for inodes, sequence, finish in self._syncs.values():
@@ -105,7 +106,7 @@ class VirtualDisk:
         )
 
     def flip(self, path: str | bytes | os.PathLike[str], position: int, bit: int = 0) -> None:
-        """Bit rot: one bit of what a file holds, on the platters and as readers see it."""
+        """Flip one bit of a file, on the platters and for readers."""
         inode = self.find(self.inner(os.fsdecode(path)))
         assert isinstance(inode, File)
         for content in (inode.current, inode.durable):
@@ -115,11 +116,11 @@ class VirtualDisk:
 
     @property
     def used_bytes(self) -> int:
-        """Bytes of all its files."""
+        """Size of all files in bytes."""
         return self._used_bytes
 
     def _inodes(self) -> list[Inode]:
-        """Everything that has, had or may have a name."""
+        """Return all inodes that have, had or may have a name."""
         found: dict[int, Inode] = {}
         left: list[Inode] = [self.root]
         while left:
@@ -139,13 +140,13 @@ class VirtualDisk:
     # ------------------------------------------------------------ paths
 
     def inner(self, path: str) -> list[str]:
-        """The names that lead to a virtual path, from the root of this disk. May be empty."""
+        """Return the names on the virtual path, from the root of this disk; may be empty."""
         parts = posixpath.normpath(path).split("/")[2:]
         assert parts[0] == self.name, f"{path} is not on the disk of {self.name}"
         return parts[1:]
 
     def find(self, names: list[str], path: str | None = None) -> Inode:
-        """Raises FileNotFoundError, NotADirectoryError."""
+        """Return the inode of a path. Raises FileNotFoundError or NotADirectoryError."""
         inode: Inode = self.root
         for name in names:
             if not isinstance(inode, Folder):
@@ -156,7 +157,7 @@ class VirtualDisk:
         return inode
 
     def parent(self, names: list[str], path: str) -> tuple[Folder, str]:
-        """The folder of a path, and the path's name in it. Raises OSError."""
+        """Return the folder of a path, and the path's name in it. Raises OSError."""
         if not names:
             refuse(errno.EBUSY, path)
         folder = self.find(names[:-1], path)
@@ -169,7 +170,7 @@ class VirtualDisk:
     # ------------------------------------------------------------ names
 
     def create(self, folder: Folder, name: str, mode: int, path: str) -> File:
-        """An empty file. Raises OSError."""
+        """Create an empty file. Raises OSError."""
         self.check_writable(path)
         self._check_room(path)
         file = File(self._inode_number(), mode & 0o777, self.now_ns())
@@ -177,7 +178,7 @@ class VirtualDisk:
         return file
 
     def make_folder(self, folder: Folder, name: str, mode: int, path: str) -> None:
-        """Raises OSError."""
+        """Create a folder. Raises OSError."""
         self.check_writable(path)
         if name in folder.names:
             refuse(errno.EEXIST, path)
@@ -185,11 +186,11 @@ class VirtualDisk:
         self.set_name(folder, name, Folder(self._inode_number(), mode & 0o777, self.now_ns()))
 
     def set_name(self, folder: Folder, name: str, inode: Inode) -> None:
-        """A new name of an inode, in place of what may have had it."""
+        """Give an inode a new name, and replace the name's former inode."""
         self.change_names(folder, {name: inode})
 
     def change_names(self, folder: Folder, names: dict[str, Inode | None]) -> None:
-        """Several names of a folder at once: all of them or none survives losing power."""
+        """Change several names of a folder at once; after a power loss all or none of the changes survive."""
         before = [folder.names[name] for name in names if name in folder.names]
         folder.change(self._next_sequence(), names)
         folder.modified_ns = self.now_ns()
@@ -201,21 +202,24 @@ class VirtualDisk:
             self.let_go(inode)
 
     def move(self, inode: Inode, folder: Folder, name: str, new_folder: Folder, new_name: str) -> None:
-        """To another folder. Durable at once, with what was done to both folders before: so it is never half there."""
+        """Move an inode to another folder.
+
+        The move, and all earlier changes of both folders, become durable at once, so it is never half done.
+        """
         self.change_names(new_folder, {new_name: inode})
         self.change_names(folder, {name: None})
         new_folder.settle(self._sequence)
         folder.settle(self._sequence)
 
     def let_go(self, inode: Inode) -> None:
-        """A name or a description less: without any, its room is free."""
+        """Release a name or an open description; without any, the space is free."""
         if not inode.links and not inode.opened and isinstance(inode, File):
             self._used_bytes -= len(inode.current)
 
     # ------------------------------------------------------------ bytes
 
     def write(self, file: File, position: int, data: bytes, path: str) -> int:
-        """How much of it was written: less than all when the disk gets full. Raises OSError."""
+        """Write, and return the number of written bytes: fewer than all when the disk gets full. Raises OSError."""
         self.check_writable(path)
         growth = position + len(data) - len(file.current)
         if growth > 0:
@@ -246,12 +250,14 @@ class VirtualDisk:
         file.modified_ns = self.now_ns()
 
     def sync(self, inode: Inode, path: str) -> None:
-        """Make durable what was done to it before the call. The calling thread waits; raises OSError."""
+        """Make earlier changes of the inode durable; the calling thread waits. Raises OSError."""
         self._sync([inode], path)
 
     def sync_all(self, path: str) -> None:
-        """Make durable what was done to anything before the call. The calling thread waits; raises OSError. What it
-        could not make durable a sync of that file tells, too."""
+        """Make all earlier changes durable; the calling thread waits. Raises OSError.
+
+        A later sync of a single file reports its failure, too.
+        """
         self._sync(self._inodes(), path)
 
     def _sync(self, inodes: list[Inode], path: str) -> None:
@@ -295,10 +301,10 @@ class VirtualDisk:
         size = len(inode.current) if isinstance(inode, File) else 0
         self.machine.trace.note(self.machine.now, self.name, f"syncs {path} {size}")
 
-    # ------------------------------------------------------------ what it says of itself
+    # ------------------------------------------------------------ status
 
     def status(self, inode: Inode) -> os.stat_result:
-        """What `os.stat` says."""
+        """Return the result of `os.stat`."""
         size = len(inode.current) if isinstance(inode, File) else _BLOCK_BYTES
         links = inode.links if isinstance(inode, File) else inode.links + 1
         nanoseconds = inode.modified_ns
@@ -310,7 +316,7 @@ class VirtualDisk:
         return os.stat_result(fields, times)
 
     def volume_status(self) -> os.statvfs_result:
-        """What `os.statvfs` says."""
+        """Return the result of `os.statvfs`."""
         capacity = _UNLIMITED_BYTES if self.capacity_bytes is None else self.capacity_bytes
         free = max(0, capacity - self._used_bytes) // _BLOCK_BYTES
         flags = os.ST_RDONLY if self.failing_writes == errno.EROFS else 0
@@ -331,7 +337,7 @@ class VirtualDisk:
         )
 
     def now_ns(self) -> int:
-        """The host's clock on the wall."""
+        """Return the time of the host's wall clock."""
         if self._host is None:
             self._host = next((host for host in self.machine.hosts.values() if host.disk is self), None)
         return int((self._host.wall_s() if self._host else WALL_START_S + self.machine.now) * 1e9)
@@ -339,20 +345,20 @@ class VirtualDisk:
     # ------------------------------------------------------------ checks
 
     def stall(self) -> None:
-        """At the start of every change: now and then it takes a while."""
+        """Take a while now and then; called at the start of every change."""
         thread = self.machine.running
         if thread is not None and self.machine.random.random() < self.stall_probability:
             self.counts["stalls"] += 1
             thread.block(self.machine.now + self.machine.random.uniform(*_STALL_S))
 
     def check_writable(self, path: str | None) -> None:
-        """Before every change. Raises OSError."""
+        """Check before a change. Raises OSError."""
         if self.failing_writes is not None:
             self.counts["failed writes"] += 1
             refuse(self.failing_writes, path)
 
     def check_readable(self, path: str | None) -> None:
-        """Before bytes are read. Raises OSError."""
+        """Check before a read. Raises OSError."""
         if self.failing_reads is not None:
             self.counts["failed reads"] += 1
             refuse(self.failing_reads, path)

@@ -1,4 +1,4 @@
-"""Python's file interface, for paths and descriptors of the machine; what is real stays as it was."""
+"""Python's file interface for virtual paths and descriptors; real ones behave as before."""
 
 from __future__ import annotations
 
@@ -89,12 +89,12 @@ class Place:
 
 
 def replacements(machine: Machine) -> list[tuple[Any, str, Any]]:
-    """(owner, name, value) of everything through which files are reached."""
+    """Return (owner, name, value) of every replaced function that accesses files."""
     return FileCalls(machine).replacements()
 
 
 class FileCalls:
-    """The system calls about files, as the functions of `os` and its neighbours make them."""
+    """The system calls about files, in the form of the functions of `os` and related modules."""
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
@@ -116,7 +116,7 @@ class FileCalls:
     def _dispatch(
         self, owner: Any, name: str, paths: bool, descriptors: bool, own_name: str | None = None
     ) -> Callable[..., Any]:
-        """A function that does the real thing unless its first argument, a path or a descriptor, is virtual."""
+        """Return a function that calls the original unless its first argument, a path or a descriptor, is virtual."""
         real = getattr(owner, name)
         virtual = getattr(self, own_name or name)
 
@@ -136,7 +136,7 @@ class FileCalls:
         return call
 
     def _place(self, path: Any) -> Place | None:
-        """None for a real path."""
+        """Return the virtual place of a path, or None for a real path."""
         try:
             text = os.fsdecode(path)
         except TypeError:
@@ -205,7 +205,7 @@ class FileCalls:
         closefd: bool = True,
         opener: Callable[[str, int], int] | None = None,
     ) -> Any:
-        """`io.open`."""
+        """Open a file like `io.open`."""
         binary, kind = "b" in mode, mode.strip("bt+")
         if len(kind) != 1 or kind not in _ACCESS:
             raise ValueError(f"invalid mode: {mode!r}")
@@ -298,7 +298,7 @@ class FileCalls:
         return writing.write(data) if offset_dst is None else writing.write_at(data, offset_dst)
 
     def sendfile(self, out_fd: int, in_fd: int, offset: int | None, count: int) -> int:
-        """Mostly to a socket, which raises BlockingIOError if it can take nothing."""
+        """Send data of a file, mostly to a socket, which raises BlockingIOError if it is full."""
         file = self._file(in_fd)
         data = file.read(count) if offset is None else file.read_at(count, offset)
         return self.write(out_fd, data) if data else 0
@@ -306,7 +306,7 @@ class FileCalls:
     def mmap(
         self, number: int, length: int, flags: int = 0, prot: int = 0, access: int = 0, offset: int = 0
     ) -> Any:
-        """A copy of what the file holds: for readers who map a file anew when it has changed."""
+        """Return a copy of the file's contents, for readers that map a changed file again."""
         assert prot in (0, mmap.PROT_READ), "maps are for reading"
         assert access in (0, mmap.ACCESS_READ), "maps are for reading"
         file = self._file(number)
@@ -434,7 +434,7 @@ class FileCalls:
         source.disk.check_writable(place.path)
         source.disk.set_name(folder, name, linked)
 
-    # ------------------------------------------------------------ what is known of them
+    # ------------------------------------------------------------ status
 
     def stat(
         self, subject: Place | int, *, dir_fd: None = None, follow_symlinks: bool = True

@@ -1,7 +1,8 @@
-"""One way of a TCP connection: segments that are delayed, lost, held by a cut and sent again, but stay in order.
+"""One direction of a TCP connection: segments that are delayed, lost, held by a cut and retransmitted, but stay in
+order.
 
-One event per segment. What the acknowledgements would do is worked out when somebody wants to know: a sender that finds
-its buffer full, or the timer of one that hears nothing.
+There is one event per segment. The effect of acknowledgements is computed only when needed: when a sender's buffer is
+full, or when its retransmission timer fires.
 """
 
 from __future__ import annotations
@@ -24,13 +25,13 @@ RECEIVE_BUFFER_BYTES = 256 << 10
 _SEGMENT_BYTES_MAX = 64 << 10
 _RETRANSMIT_FIRST_S, _RETRANSMIT_MAX_S = 0.2, 1.0
 UNACKNOWLEDGED_MAX_S = 15.0
-"""How long a connection stands whose data is not acknowledged; shorter than Linux's quarter of an hour."""
+"""Seconds after which a connection with unacknowledged data ends; shorter than Linux's quarter of an hour."""
 
 Bytes = bytes | memoryview
 
 
 class _Segment:
-    """What is sent at once, with its place in the stream. The last one says that nothing follows."""
+    """Data that is sent at once, with its position in the stream. The last segment ends the stream."""
 
     __slots__ = ("last", "number", "parts", "sent_at", "size")
 
@@ -42,7 +43,7 @@ class _Segment:
         self.last = False
 
     def split(self, size: int) -> _Segment:
-        """Takes the first `size` bytes away, as a segment of their own."""
+        """Remove the first `size` bytes as a separate segment."""
         data = memoryview(b"".join(self.parts))
         first = _Segment(self.number, self.sent_at)
         first.parts, first.size = [data[:size]], size
@@ -51,7 +52,7 @@ class _Segment:
 
 
 class Flow:
-    """One way of a connection, as the sending side knows it."""
+    """One direction of a connection, from the sender's view."""
 
     def __init__(self, network: Network, sender: StreamEnd, receiver: StreamEnd) -> None:
         self._network = network
@@ -90,14 +91,14 @@ class Flow:
     # ------------------------------------------------------------ the sending process
 
     def free(self) -> int:
-        """Room in the send buffer."""
+        """Return the free bytes of the send buffer."""
         acknowledgements, now = self._acknowledgements, self._machine.now
         while acknowledgements and acknowledgements[0][0] <= now:
             self._buffered -= acknowledgements.popleft()[1]
         return SEND_BUFFER_BYTES - self._buffered
 
     def has_room(self) -> bool:
-        """Whether it is worth the while to write; if not, the sender is told when it is."""
+        """Return whether the send buffer has enough room; if not, the sender is notified later."""
         if self.free() * 3 >= SEND_BUFFER_BYTES:
             return True
         if not self._space_wanted:
@@ -107,7 +108,7 @@ class Flow:
         return False
 
     def put(self, data: Bytes) -> int:
-        """Takes as many bytes as there is room for; 0 if there is none."""
+        """Take as many bytes as fit, and return their number, which may be 0."""
         size = min(len(data), self.free())
         if size <= 0:
             self.has_room()
@@ -120,16 +121,16 @@ class Flow:
         return size
 
     def end(self) -> None:
-        """Nothing follows what was put."""
+        """End the stream after the buffered data."""
         self._ending = True
         self._push()
 
     def finished(self) -> bool:
-        """Whether there is nothing left to do."""
+        """Return whether the flow has no more work."""
         return self._stopped or self._end_arrived
 
     def stop(self) -> None:
-        """The connection is over: what is on its way may still arrive, nothing is sent again."""
+        """Stop sending and retransmitting; segments in transit may still arrive."""
         self._stopped = True
         self._held.clear()
         self._waiting.clear()
@@ -138,13 +139,13 @@ class Flow:
             self._timer = None
 
     def reset(self) -> None:
-        """Tell the receiver that the connection is over. Lost if there is no way: nobody sends it again."""
+        """Reset the receiver's end. The reset is lost if the link is blocked, and is not retransmitted."""
         if self._there.blocked():
             return
         self._machine.at(self._next_arrival(0), partial(self._receiver.was_reset, self._label))
 
     def read(self) -> None:
-        """The receiver has made room."""
+        """Note that the receiver has made room."""
         if self._waiting and not self._window_shut:
             self._window_shut = True
             if self._back.blocked():
@@ -172,7 +173,7 @@ class Flow:
         now, size = self._machine.now, len(data)
         self._on_its_way += size
         segment = self._newest
-        # What is sent in one instant goes together.
+        # Data of one instant goes into one segment.
         if segment is not None and segment.sent_at == now and segment.size + size <= _SEGMENT_BYTES_MAX:
             segment.parts.append(data)
             segment.size += size
@@ -219,7 +220,7 @@ class Flow:
             self._take(self._early.pop(0))
 
     def _take(self, segment: _Segment) -> None:
-        """The next one in order."""
+        """Receive the next segment in order."""
         if segment is self._newest:
             self._newest = None
         random, split_rate = self._machine.random, self._network.split_rate
@@ -234,7 +235,7 @@ class Flow:
             self._expected += 1
 
     def _deliver(self, segment: _Segment) -> bool:
-        """To the receiver; whether that is settled."""
+        """Deliver a segment to the receiver; return whether it is finished."""
         size, receiver = segment.size, self._receiver
         if not receiver.takes(segment.last and not size):
             if self._back.blocked():
@@ -278,7 +279,7 @@ class Flow:
         self._stall()
 
     def _stall(self) -> None:
-        """Something does not get through: try again until it does, or for too long."""
+        """Retransmit until the data gets through, or until the connection times out."""
         if self._timer is None and not self._stopped:
             self._stalled_at = self._machine.now
             self._backoff_s = _RETRANSMIT_FIRST_S

@@ -1,4 +1,4 @@
-"""Forks of a process in which other tests have run."""
+"""Forks of a process that has run other tests."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import os
 
 
 def fork() -> int:
-    """As `os.fork`, but the child never collects what its parent has left as garbage.
+    """Fork like `os.fork`, but prevent the child from collecting its parent's garbage.
 
-    Clients written in C may be among that. Their destructors wait for threads that a child does not have, and end it
-    with SIGABRT or SIGSEGV.
+    The garbage may include clients written in C. Their destructors wait for threads that a child does not have, and end
+    it with SIGABRT or SIGSEGV.
     """
     number = os.fork()
     if number == 0:

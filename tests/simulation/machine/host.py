@@ -10,13 +10,13 @@ if TYPE_CHECKING:
     from .process import Process
 
 WALL_START_S = 1_800_000_000.0
-"""What the clock on the wall says when a run begins, give or take a host's error."""
+"""Wall-clock time at the start of a run, up to a host's error."""
 
 _CLOCK_ERROR_S = 0.05
 
 
 class Host:
-    """Its disk outlives its processes; what was not synced does not outlive a loss of power."""
+    """A host, whose disk outlives its processes; unsynced data does not survive a power loss."""
 
     def __init__(self, machine: Machine, name: str, address: str, disk: VirtualDisk) -> None:
         self.machine = machine
@@ -38,7 +38,7 @@ class Host:
         return WALL_START_S + self.machine.now + self.wall_error_s
 
     def lose_power(self, *, keeps_some: bool = True) -> None:
-        """Every process is gone, without a word to its peers, and so is what was not on the platters, or some of it."""
+        """End every process without notice to its peers, and lose all or a random part of the unsynced data."""
         self.machine.trace.note(self.machine.now, self.name, "loses power")
         self.powered = False
         for process in list(self.processes):

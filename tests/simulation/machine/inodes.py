@@ -1,4 +1,4 @@
-"""Files and folders of a disk: what readers see, what is durable, and what is on its way between the two."""
+"""Files and folders of a disk: the state for readers, the durable state, and the pending changes."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
     from .open_files import Description
 
 SECTOR_BYTES = 512
-"""What a disk writes whole or not at all."""
+"""Size in bytes of the unit that a disk writes atomically."""
 
 _PENDING_BYTES_MAX = 4 << 20
 _PENDING_NAMES_MAX = 1000
-"""More is written back by the kernel unasked."""
+"""Number of pending names beyond which the kernel writes them back itself."""
 
 
 @dataclass(slots=True)
@@ -32,47 +32,47 @@ class Change:
 
 
 class Inode(ABC):
-    """A file or a folder, whatever its names."""
+    """A file or a folder, independent of its names."""
 
     def __init__(self, number: int, mode: int, now_ns: int) -> None:
         self.number = number
         self.mode = mode
         self.modified_ns = now_ns
         self.links = 0
-        #: descriptions that have it open
+        # : open descriptions
         self.opened = 0
         #: who holds a lock on it (`flock`), and whether that is a single holder
         self.lockers: list[Description] = []
         self.locked_exclusively = False
         #: number of the process with a record lock (`lockf`) on the whole
         self.record_locker: int | None = None
-        #: a sync of the whole disk failed to make it durable, and no sync of the file alone has told
+        # : a sync of the whole disk failed to make it durable, and no sync of the file alone has reported that
         self.has_untold_failure = False
 
     @property
     @abstractmethod
     def is_pending(self) -> bool:
-        """Whether something was done to it that is not on the platters."""
+        """True if a change is not durable yet."""
 
     @abstractmethod
     def settle(self, sequence: int) -> None:
-        """What was done up to `sequence` is on the platters."""
+        """Make the changes up to `sequence` durable."""
 
     @abstractmethod
     def forget(self, sequence: int) -> None:
-        """A sync of what was done up to `sequence` failed."""
+        """Note that the sync of the changes up to `sequence` failed."""
 
     @abstractmethod
     def lose_power(self, random: Random, counts: Counter[str]) -> None:
-        """What is pending is on the platters, or in part, or not at all, and nothing else is left."""
+        """Make all, some or none of the pending changes durable, and drop the rest."""
 
     @abstractmethod
     def lose_all_pending(self, counts: Counter[str]) -> None:
-        """Nothing of what is pending is on the platters."""
+        """Drop all pending changes."""
 
 
 class File(Inode):
-    """Bytes: as readers see them, as they are on the platters, and what is on its way there."""
+    """The bytes of a file: for readers, on the platters, and pending."""
 
     def __init__(self, number: int, mode: int, now_ns: int) -> None:
         super().__init__(number, stat.S_IFREG | mode, now_ns)
@@ -99,11 +99,11 @@ class File(Inode):
             apply(self.durable, change)
 
     def forget(self, sequence: int) -> None:
-        self._take(sequence)  # nobody will write it again, though it can still be read
+        self._take(sequence)  # no one writes it again, though it can still be read
         self._forgotten = True
 
     def drop_cache(self) -> None:
-        """What is not on its way to the platters is read from there again."""
+        """Read data that is not pending from the platters again."""
         if self._forgotten:
             self._forgotten = False
             self.current = bytearray(self.durable)
@@ -162,7 +162,7 @@ class File(Inode):
 
 
 def _sectors(position: int, size: int) -> Iterator[tuple[int, int]]:
-    """The pieces of a range of bytes that become durable each for itself."""
+    """Yield the pieces of a byte range that become durable separately."""
     at, end = position, position + size
     while at < end:
         behind = min(end, at - at % SECTOR_BYTES + SECTOR_BYTES)
@@ -171,7 +171,7 @@ def _sectors(position: int, size: int) -> Iterator[tuple[int, int]]:
 
 
 def apply(content: bytearray, change: Change) -> None:
-    """Do to a content what was done to a file."""
+    """Apply a file's change to a content."""
     position, data, size = change.position, change.data, len(content)
     if data is None and position < size:
         del content[position:]
@@ -183,7 +183,7 @@ def apply(content: bytearray, change: Change) -> None:
 
 
 class Folder(Inode):
-    """Names, with the same distinction."""
+    """The names of a folder: for readers, on the platters, and pending."""
 
     def __init__(self, number: int, mode: int, now_ns: int) -> None:
         super().__init__(number, stat.S_IFDIR | mode, now_ns)
@@ -223,7 +223,7 @@ class Folder(Inode):
         self.names = dict(self.durable_names)
 
     def ever_named(self) -> Iterator[Inode]:
-        """What its names stand for, stood for, or may stand for after losing power."""
+        """Yield the inodes of all current, durable and pending names."""
         yield from self.names.values()
         yield from self.durable_names.values()
         for _, names in self.pending:

@@ -1,7 +1,7 @@
-"""Puts the machine in the place of Python's system interface, for as long as a run lasts.
+"""The installation of the machine in place of Python's system interface, for the duration of a run.
 
-What is replaced are the names through which our processes, and asyncio under them, reach the operating system. Modules
-that have bound such a name for themselves (`from time import perf_counter`) are seen to as well.
+The replaced names are those through which processes, and asyncio, reach the operating system. Modules that have
+imported such a name themselves (`from time import perf_counter`) are patched, too.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ _BOUND_IN = frozenset(
 
 
 class Replacement(NamedTuple):
-    """One name and what stands there during a run."""
+    """A name and its replacement during a run."""
 
     owner: Any
     name: str
@@ -164,7 +164,7 @@ def _processes(machine: Machine) -> Iterator[Replacement]:
 
 @contextmanager
 def installed(machine: Machine) -> Iterator[None]:
-    """Everything that runs inside, runs on the machine. Afterwards the process is best thrown away: see `run.py`."""
+    """Run the block on the machine. Afterwards the process is best thrown away: see `run.py`."""
     replacements = [
         *_time(machine),
         *_chance(machine),
@@ -195,7 +195,10 @@ def installed(machine: Machine) -> Iterator[None]:
 
 @functools.cache
 def bound_names() -> dict[int, list[tuple[ModuleType, str]]]:
-    """Where the modules that run on the machine have bound what, by its identity. Found once: it takes a while."""
+    """Return the bindings in modules that run on the machine, by the bound object's id.
+
+    The search is slow, so its result is cached.
+    """
     found: dict[int, list[tuple[ModuleType, str]]] = defaultdict(list)
     for module_name, module in list(sys.modules.items()):
         if module is not None and module_name.partition(".")[0] in _BOUND_IN:

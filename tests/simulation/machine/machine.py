@@ -1,4 +1,4 @@
-"""The machine room: virtual time, hosts, processes and their threads, all from one seed.
+"""The machine room: virtual time, hosts, processes and their threads, all derived from one seed.
 
 The processes of the cluster run here unmodified. What they ask of Python's system interface (files, sockets, clocks,
 threads, randomness) is answered by this machine instead; `installed.py` puts the answers in place. Every thread
@@ -26,14 +26,15 @@ if TYPE_CHECKING:
     from .threads import Thread
 
 FIRST_DESCRIPTOR = 1 << 20
-"""Virtual descriptors have numbers from here on. None is used twice: what a dead process closes late hurts nobody."""
+"""First number of virtual descriptors. No number is used twice, so a dead process's late close affects no other
+descriptor."""
 
 START_S = 1000.0
 _WAKE_LATENCY_S = (5e-6, 60e-6)
 
 
 class Scheduled:
-    """Something that will happen, unless it is cancelled."""
+    """An action at a future time, unless it is cancelled."""
 
     __slots__ = ("action",)
 
@@ -57,7 +58,7 @@ class Machine:
         self.trace = trace
         self.events = 0
         self.hosts: dict[str, Host] = {}
-        #: set by whoever furnishes the room
+        # : set by the builder of the room
         self.network: Network
         #: by the names of the hosts
         self.disks: dict[str, VirtualDisk] = {}
@@ -66,7 +67,7 @@ class Machine:
         self.running: Thread | None = None
         #: called after every turn of a thread, with that thread
         self.observers: list[Callable[[Thread], None]] = []
-        #: what went wrong inside a process: to be raised by whoever plays the run
+        # : errors inside processes, which the player of the run raises
         self.failures: list[BaseException] = []
         #: threads of dead processes: kept, so that nothing of theirs runs when it is collected
         self.graveyard: list[Thread] = []
@@ -79,7 +80,7 @@ class Machine:
     # ------------------------------------------------------------ time
 
     def at(self, when: float, action: Callable[[], None]) -> Scheduled:
-        """Do something at a time, not before what is due earlier or was asked for earlier."""
+        """Schedule an action, after all actions that are due earlier or were scheduled earlier for the same time."""
         scheduled = Scheduled(action)
         self._sequence += 1
         heapq.heappush(self._queue, (max(when, self.now), self._sequence, scheduled))
@@ -89,9 +90,10 @@ class Machine:
         return self.at(self.now + seconds, action)
 
     def run(self, until: float, condition: Callable[[], bool] | None = None) -> bool:
-        """Let time pass until `until`, or until `condition` holds, which is looked at now and then: whether it does.
+        """Let time pass until `until`, or until `condition` holds; return whether it holds. The condition is checked
+        now and then.
 
-        Raises the first failure of a process that nobody expected.
+        Raises the first unexpected failure of a process.
         """
         assert self.running is None
         self._hub = greenlet.getcurrent()
@@ -112,11 +114,11 @@ class Machine:
     # ------------------------------------------------------------ threads
 
     def wake_latency(self) -> float:
-        """How long a thread that could run waits for a processor."""
+        """Return the seconds that a runnable thread waits for a processor."""
         return self.random.uniform(*_WAKE_LATENCY_S)
 
     def switch_to(self, thread: Thread) -> None:
-        """Let a thread run until it waits or ends; what asyncio and the interpreter keep per thread is its own."""
+        """Run a thread until it waits or ends, with its own state of asyncio and the interpreter."""
         self.running = thread
         # Where control goes when it ends: without this, to the thread that happened to make it.
         thread.greenlet.parent = self._hub
@@ -131,7 +133,7 @@ class Machine:
             observer(thread)
 
     def switch_away(self) -> None:
-        """From a thread that waits."""
+        """Switch from a waiting thread to the machine."""
         assert self._hub is not None
         self._hub.switch()
 
@@ -146,5 +148,5 @@ class Machine:
         return self._last_process
 
     def descriptor(self, number: int) -> Descriptor | None:
-        """An open one; None if it was closed, or its process is gone."""
+        """Return an open descriptor; None if it was closed, or its process is gone."""
         return self.descriptors.get(number)

@@ -1,7 +1,8 @@
-"""The network between hosts: links with delay, loss and cuts, ports, names, and what was done to whom.
+"""The network between hosts: links with delay, loss and cuts, ports, names, and a record of faults.
 
-Streams are in `streams.py` and `flow.py`, datagrams in `datagrams.py`; here is what they share. A link is one way
-between two hosts. Every figure is drawn from the machine's randomness; `counts` says how often each fault really hit.
+Streams are in `streams.py` and `flow.py`, datagrams in `datagrams.py`; this module has their common parts. A link is
+one direction between two hosts. Every figure is drawn from the machine's randomness; `counts` says how often each fault
+really occurred.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ Places = Place | Iterable[Place]
 Endpoint = tuple[str, int]
 
 GOOD_DELAY_S, GOOD_JITTER_S = 50e-6, 150e-6
-"""Of a good local network."""
+"""Delays of a good local network."""
 _LOOPBACK_DELAY_S, _LOOPBACK_JITTER_S = 5e-6, 10e-6
 _EPHEMERAL_FIRST, _EPHEMERAL_LAST = 32768, 60999
 EVERYWHERE = "0.0.0.0"
@@ -34,7 +35,7 @@ LOOPBACK = "127.0.0.1"
 
 
 class Link:
-    """One way from a host to another. Delays in seconds, rates from 0 to 1."""
+    """One direction from a host to another. Delays are in seconds, rates from 0 to 1."""
 
     __slots__ = (
         "bytes_per_s",
@@ -56,7 +57,7 @@ class Link:
         self.set(delay_s, jitter_s)
 
     def set(self, delay_s: float, jitter_s: float) -> None:
-        """Free of faults."""
+        """Set the delays, and remove all faults."""
         self.delay_s = delay_s
         self.jitter_s = jitter_s
         #: of segments: each one lost comes a retransmission later
@@ -68,11 +69,11 @@ class Link:
         self.cut = False
 
     def blocked(self) -> bool:
-        """Whether nothing that is sent now arrives."""
+        """Return whether packets sent now are lost."""
         return self.cut or not self.destination.powered
 
     def arrival(self, machine: Machine, size: int) -> float:
-        """When that many bytes sent now are there."""
+        """Return the arrival time of `size` bytes that are sent now."""
         start = machine.now
         if self.bytes_per_s is not None:
             self.free_at = start = max(start, self.free_at) + size / self.bytes_per_s
@@ -80,7 +81,7 @@ class Link:
 
 
 class SocketDescriptor(Descriptor):
-    """A socket as the kernel of its host sees it."""
+    """A socket in the kernel of its host."""
 
     def __init__(self, network: Network, process: Process) -> None:
         super().__init__(process)
@@ -92,7 +93,7 @@ class SocketDescriptor(Descriptor):
         self._error = 0
 
     def take_error(self) -> int:
-        """SO_ERROR: what went wrong since it was last asked."""
+        """Return and clear SO_ERROR, the error since the last call."""
         error, self._error = self._error, 0
         return error
 
@@ -111,7 +112,7 @@ class SocketDescriptor(Descriptor):
         self.close()
 
     def vanish(self) -> None:
-        """Its host lost power: the peers hear nothing."""
+        """Disappear without notice to the peers, since the host lost power."""
 
     def close(self) -> None:
         self.closed = True
@@ -119,7 +120,7 @@ class SocketDescriptor(Descriptor):
 
 
 class Network:
-    """All links and ports. Faults are ordered by host: an address, a name, the host, or several of them."""
+    """All links and ports. Faults name hosts by an address, a name, a host, or several of them."""
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
@@ -140,7 +141,7 @@ class Network:
     # ------------------------------------------------------------ faults
 
     def cut(self, one: Places, other: Places, both: bool = True) -> None:
-        """Nothing gets from `one` to `other`; with `both`, nor back."""
+        """Cut packets from `one` to `other`; with `both`, also in the other direction."""
         pairs = [(a, b) for a in self._hosts(one) for b in self._hosts(other) if a is not b]
         for a, b in pairs:
             self.link(a, b).cut = True
@@ -150,11 +151,11 @@ class Network:
         self.counts["cuts" if both else "one-way cuts"] += 1
 
     def isolate(self, host: Place) -> None:
-        """Cut it off from every other host."""
+        """Cut the host off from every other host."""
         self.cut(host, list(self.machine.hosts.values()))
 
     def heal(self, one: Places | None = None, other: Places | None = None) -> None:
-        """All faults between `one` and `other`, both ways, are over; without them, all faults everywhere."""
+        """End all faults between `one` and `other` in both directions; without arguments, all faults."""
         everywhere = list(self.machine.hosts.values())
         for link in self._between(one or everywhere, other or everywhere, both=True):
             link.set(*self.normal_s)
@@ -163,21 +164,21 @@ class Network:
     def slow(
         self, one: Places, other: Places, delay_s: float, jitter_s: float = 0.0, both: bool = True
     ) -> None:
-        """Every segment and datagram takes `delay_s` and up to `jitter_s` more."""
+        """Delay every segment and datagram by `delay_s` and up to `jitter_s` more."""
         for link in self._between(one, other, both):
             link.delay_s, link.jitter_s = delay_s, jitter_s
         self.counts["slow links"] += 1
         self.note(f"slow {delay_s:.6f} {jitter_s:.6f}")
 
     def lossy(self, one: Places, other: Places, rate: float, both: bool = True) -> None:
-        """Segments are lost at this rate, and come again later. Datagrams are lost, come twice, come late."""
+        """Lose segments at this rate, which are retransmitted later; lose, duplicate and delay datagrams."""
         for link in self._between(one, other, both):
             link.loss = link.datagram_loss = rate
             link.datagram_duplicate = link.datagram_reorder = rate / 2
         self.note(f"lossy {rate:.6f}")
 
     def narrow(self, one: Places, other: Places, bytes_per_s: float | None, both: bool = True) -> None:
-        """Limits the bandwidth of each link."""
+        """Limit the bandwidth of each link."""
         for link in self._between(one, other, both):
             link.bytes_per_s = bytes_per_s
         self.note(f"narrow {bytes_per_s}")
@@ -192,7 +193,7 @@ class Network:
         reorder: float = 0.0,
         both: bool = True,
     ) -> None:
-        """What happens to datagrams, at which rates."""
+        """Set the rates of datagram faults."""
         for link in self._between(one, other, both):
             link.datagram_loss, link.datagram_duplicate, link.datagram_reorder = loss, duplicate, reorder
         self.note(f"datagrams {loss:.6f} {duplicate:.6f} {reorder:.6f}")
@@ -200,7 +201,7 @@ class Network:
     # ------------------------------------------------------------ links and names
 
     def link(self, source: Host, destination: Host) -> Link:
-        """The way from one host to another, or to itself."""
+        """Return the link from one host to another, or to itself."""
         key = (source.address, destination.address)
         if (link := self._links.get(key)) is None:
             if source is destination:
@@ -211,7 +212,7 @@ class Network:
         return link
 
     def resolve(self, name: str) -> str | None:
-        """The address of a name; None if nobody is called that."""
+        """Return the address of a name, or None for an unknown name."""
         if name == "localhost":
             return LOOPBACK
         if name in self.machine.hosts or name == EVERYWHERE or name.startswith("127."):
@@ -219,7 +220,7 @@ class Network:
         return next((address for address, host in self.machine.hosts.items() if host.name == name), None)
 
     def reach(self, source: Host, address: str) -> Host | None:
-        """The host that an address means to `source`."""
+        """Return the host that `source` reaches at an address."""
         if address == EVERYWHERE or address.startswith("127."):
             return source
         return self.machine.hosts.get(address)
@@ -243,7 +244,7 @@ class Network:
     # ------------------------------------------------------------ ports
 
     def free_port(self, host: Host, taken: Iterable[Endpoint]) -> int:
-        """A port that nobody asked for; raises OSError if there is none."""
+        """Return a free ephemeral port. Raises OSError if there is none."""
         for _ in range(_EPHEMERAL_FIRST, _EPHEMERAL_LAST + 1):
             port = self._ephemeral.get(host.address, _EPHEMERAL_FIRST - 1) + 1
             self._ephemeral[host.address] = port = _EPHEMERAL_FIRST if port > _EPHEMERAL_LAST else port
@@ -252,7 +253,7 @@ class Network:
         raise failure(errno.EADDRNOTAVAIL)
 
     def claim(self, host: Host, wanted: Endpoint, taken: Iterable[Endpoint]) -> Endpoint:
-        """Where a socket of the host may be bound. Raises OSError."""
+        """Return the endpoint to which a socket of the host is bound. Raises OSError."""
         address, port = wanted
         if self.reach(host, address) is not host:
             raise failure(errno.EADDRNOTAVAIL)
@@ -265,12 +266,12 @@ class Network:
     # ------------------------------------------------------------ what the kernels keep
 
     def adopt(self, end: StreamEnd) -> None:
-        """A process has closed it, but there is still something to send."""
+        """Keep an end that its process has closed while it still has data to send."""
         self._orphans = [orphan for orphan in self._orphans if not orphan.finished()]
         self._orphans.append(end)
 
     def vanish(self, host: Host) -> None:
-        """The host has lost power, and its kernel what it kept."""
+        """Drop all kernel state of a host that has lost power."""
         for orphan in self._orphans:
             if orphan.host is host:
                 orphan.vanish()
@@ -280,5 +281,5 @@ class Network:
 
 
 def failure(number: int) -> OSError:
-    """The exception that Python makes of an error number."""
+    """Return Python's exception for an error number."""
     return OSError(number, os.strerror(number))

@@ -1,4 +1,4 @@
-"""Three hosts on a virtual network, and processes on them that send each other datagrams."""
+"""Three hosts on a virtual network, with processes that exchange datagrams."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ from tests.simulation.machine.trace import Trace
 
 PORT = 9092
 _KEPT: list[Room] = []
-"""Rooms are never collected: nothing of a process that still stands in one may run afterwards."""
+"""Rooms that are never collected, since code of their processes must not run afterwards."""
 
 
 class _NoDisk:
-    """The hosts here keep nothing."""
+    """A disk for hosts that store nothing."""
 
     def lose_power(self, *, keeps_some: bool = True) -> None:
-        """Nothing is lost."""
+        """Do nothing."""
 
 
 class Room:
-    """Three hosts on a good network, and processes to run on them."""
+    """Three hosts on a good network, and the processes that run on them."""
 
     def __init__(self, seed: int = 1) -> None:
         _KEPT.append(self)
@@ -53,7 +53,7 @@ class Room:
 
 @contextmanager
 def installed(room: Room) -> Iterator[Room]:
-    """Sockets and the clock are those of the room."""
+    """Replace sockets and the clock by those of the room."""
     with pytest.MonkeyPatch.context() as patch:
         for owner, name, value in sockets.replacements(room.machine):
             patch.setattr(owner, name, value)
@@ -62,7 +62,7 @@ def installed(room: Room) -> Iterator[Room]:
 
 
 class Listener:
-    """Keeps the datagrams that reach it."""
+    """A receiver that keeps the datagrams that reach it."""
 
     def __init__(self) -> None:
         self.seen: list[bytes] = []
@@ -76,7 +76,7 @@ class Listener:
 
 
 class Asker:
-    """Sends datagrams; keeps the answers and refusals."""
+    """A sender of datagrams that keeps the answers and refusals."""
 
     def __init__(self, address: str = "10.0.0.1", count: int = 1) -> None:
         self.address = address

@@ -1,4 +1,4 @@
-"""Open files of the disk: descriptors with their positions and locks, and Python's file objects over them."""
+"""Open files of the disk: descriptors with positions and locks, and Python's file objects over them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _LOCK_RETRY_S = 0.001
 
 
 class Onlooker:
-    """Who opens files while no process runs: the scenario itself."""
+    """The scenario itself, which opens files while no process runs."""
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
@@ -29,7 +29,7 @@ class Onlooker:
 
 
 class Description:
-    """What the kernel calls an open file description: descriptors that were duplicated share it."""
+    """An open file description, as the kernel calls it; duplicated descriptors share it."""
 
     def __init__(self, disk: VirtualDisk, inode: Inode, flags: int, path: str) -> None:
         self.disk = disk
@@ -43,13 +43,13 @@ class Description:
         inode.opened += 1
 
     def file(self) -> File:
-        """Raises IsADirectoryError."""
+        """Return the file. Raises IsADirectoryError."""
         if not isinstance(self.inode, File):
             refuse(errno.EISDIR, self.path)
         return self.inode
 
     def lock(self, exclusively: bool) -> bool:
-        """`flock`: whether nobody else had it."""
+        """Lock the file like `flock`; return False if another description holds the lock."""
         inode = self.inode
         others = [holder for holder in inode.lockers if holder is not self]
         if others and (exclusively or inode.locked_exclusively):
@@ -62,7 +62,7 @@ class Description:
         self.inode.lockers = [holder for holder in self.inode.lockers if holder is not self]
 
     def release(self) -> None:
-        """A descriptor less."""
+        """Release one descriptor."""
         self.descriptors -= 1
         if not self.descriptors:
             self.unlock()
@@ -92,7 +92,7 @@ class OpenFile(Descriptor):
     # ------------------------------------------------------------ bytes
 
     def read_at(self, size: int, position: int) -> bytes:
-        """Raises OSError."""
+        """Read at a position. Raises OSError."""
         description = self.description
         file = description.file()
         if not description.can_read:
@@ -104,7 +104,7 @@ class OpenFile(Descriptor):
             return bytes(current[position : position + size])
 
     def write_at(self, data: Any, position: int) -> int:
-        """How much of the buffer was written. Raises OSError."""
+        """Write at a position, and return the number of written bytes. Raises OSError."""
         description = self.description
         if not description.can_write:
             refuse(errno.EBADF)
@@ -147,14 +147,14 @@ class OpenFile(Descriptor):
         description.disk.truncate(description.file(), size, description.path)
 
     def sync(self) -> None:
-        """Durable when it returns. Raises OSError."""
+        """Make the file durable before returning. Raises OSError."""
         description = self.description
         description.disk.sync(description.inode, description.path)
 
     # ------------------------------------------------------------ locks
 
     def flock(self, operation: int) -> None:
-        """`fcntl.flock`: of the description."""
+        """Lock like `fcntl.flock`; the lock belongs to the description."""
         if operation & fcntl.LOCK_UN:
             self.description.unlock()
             return
@@ -162,7 +162,7 @@ class OpenFile(Descriptor):
             self._wait_for_lock(operation)
 
     def lockf(self, operation: int) -> None:
-        """`fcntl.lockf` of the whole file: of the process."""
+        """Lock the whole file like `fcntl.lockf`; the lock belongs to the process."""
         inode, owner = self.description.inode, self.process.number
         if operation & fcntl.LOCK_UN:
             if inode.record_locker == owner:
@@ -301,7 +301,7 @@ class VirtualScan:
 
 
 class VirtualMap(bytes):
-    """`mmap.mmap` for reading: what the file held when it was mapped."""
+    """A read-only `mmap.mmap` with the file's content at the time of mapping."""
 
     closed = False
 

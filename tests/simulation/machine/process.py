@@ -1,4 +1,4 @@
-"""A process: threads, descriptors, and the ways in which it ends."""
+"""A process: its threads, its descriptors, and its kinds of end."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .threads import Thread
 
 
 class Process:
-    """One process on a host. `main` runs on an event loop of its own; when it returns, the process ends."""
+    """A process on a host. `main` runs on an event loop in it; when `main` returns, the process ends."""
 
     def __init__(self, host: Host, name: str, main: Callable[[], Coroutine[Any, Any, object]] | None) -> None:
         self.host = host
@@ -26,10 +26,10 @@ class Process:
         self.told_to_stop = False
         self.threads: list[Thread] = []
         self.descriptors: dict[int, Descriptor] = {}
-        #: the process whose child it is, if it is one; both end when that one does
+        # : number of the parent process, or 0; a child ends with its parent
         self.parent_number = 0
         self.children: list[Process] = []
-        #: called on its loop when it is told to stop (SIGTERM)
+        # : called on the process's loop at SIGTERM
         self.on_signal: Callable[[], object] | None = None
         #: called once it has ended by itself
         self.on_end: Callable[[Process], None] | None = None
@@ -47,7 +47,10 @@ class Process:
         return Thread(self, work, name)
 
     def kill(self, *, silently: bool = False) -> None:
-        """SIGKILL: nothing of it runs again. The kernel closes its connections; `silently`: it is gone, too."""
+        """Kill by SIGKILL, after which no code of the process runs.
+
+        The kernel closes its connections, unless `silently` says that the kernel is gone, too.
+        """
         if not self.alive:
             return
         self._note("is killed")
@@ -59,7 +62,7 @@ class Process:
         self.machine.graveyard.extend(self.threads)
 
     def signal(self, number: int) -> None:
-        """SIGTERM or SIGINT: what was asked for happens on the event loop; without that it is killed."""
+        """Send SIGTERM or SIGINT: the registered handler runs on the event loop; without a handler the process dies."""
         self._note(f"gets signal {number}")
         self.told_to_stop = True
         if self.on_signal is None:
@@ -68,20 +71,20 @@ class Process:
             self.call(self.on_signal)
 
     def give_up(self) -> None:
-        """`os._exit`, by one of its own threads."""
+        """End the process by `os._exit` in one of its threads."""
         self._note("gives up")
         self.kill()
         if self.on_end is not None:
             self.on_end(self)
 
     def pause(self) -> None:
-        """SIGSTOP."""
+        """Pause by SIGSTOP."""
         if self.alive and not self.paused:
             self._note("is paused")
             self.paused = True
 
     def resume(self) -> None:
-        """SIGCONT."""
+        """Resume by SIGCONT."""
         if self.paused:
             self._note("goes on")
             self.paused = False
@@ -90,13 +93,15 @@ class Process:
                 self.machine.after(self.machine.wake_latency(), turn)
 
     def call(self, callback: Callable[[], object]) -> None:
-        """From outside: run something on its event loop soon."""
+        """Schedule a callback on the process's event loop, from outside."""
         loop = self.loop
         if self.alive and loop is not None:
             loop.call_soon_threadsafe(callback)
 
     def thread_failed(self, thread: Thread, error: BaseException) -> None:
-        """A thread ended by raising: of the main thread it is the process's end, of another a mistake."""
+        """Handle an exception that ended a thread: in the main thread it ends the process, in another it is a failure
+        of the run.
+        """
         if thread.name != "main":
             self.machine.failures.append(error)
 
@@ -128,7 +133,7 @@ class Process:
             descriptor.abandon(silently)
 
     def _unhandled(self, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        """An exception that nobody took: with us always a mistake."""
+        """Record an unhandled exception, which is always a fault of the product."""
         error = context.get("exception")
         message = f"{self.name}: {context.get('message')}: {error!r}"
         if error is not None:

@@ -1,4 +1,4 @@
-"""One host with a virtual disk, for tests of what runs on it without a cluster."""
+"""A host with a virtual disk, for tests of code that runs without a cluster."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ DATA = Path("/simulated/alpha/data")
 
 
 class Room:
-    """One host, and work for processes on it."""
+    """A host, and work for processes on it."""
 
     def __init__(self, seed: int) -> None:
         self.events: list[str] = []
@@ -42,7 +42,7 @@ class Room:
         return process, done
 
     def do(self, work: Callable[[], Any]) -> Any:
-        """What a new process has to say that then is killed."""
+        """Run `work` in a new process, kill the process, and return the result."""
         process, done = self.begin(work)
         assert self.machine.run(self.machine.now + ENOUGH_S, done.done)
         process.kill()
@@ -54,7 +54,7 @@ class Room:
 
 
 def open_data(config: LogConfig) -> LogDirectory:
-    """The data folder of a broker there, with all logs that it has."""
+    """Open a broker's data folder with all its logs."""
     directory = LogDirectory.open(DATA, "ottla-1", 2, new_directory_id=b"d" * 16)
     directory.load({}, config, now_ms=0)
     return directory

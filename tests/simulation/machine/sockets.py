@@ -1,4 +1,4 @@
-"""`socket` on the machine: the class and the functions that stand in its place."""
+"""The replacements of the class and the functions of `socket` on the machine."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _MSG_PEEK, _MSG_DONTWAIT = int(socket.MSG_PEEK), int(socket.MSG_DONTWAIT)
 
 
 class PairSocket(Descriptor):
-    """One end of a `socketpair`: what is written at one is there at once at the other."""
+    """One end of a `socketpair`; data written at one end is at the other at once."""
 
     def __init__(self, process: Process) -> None:
         super().__init__(process)
@@ -47,7 +47,7 @@ class PairSocket(Descriptor):
         return 0
 
     def send_bytes(self, data: bytes | memoryview) -> int:
-        """Raises OSError; BlockingIOError when the other end has no room."""
+        """Send bytes. Raises OSError, in particular BlockingIOError when the other end has no room."""
         peer = self._peer
         if self._shut or peer.closed:
             raise failure(errno.EPIPE)
@@ -60,7 +60,7 @@ class PairSocket(Descriptor):
         return size
 
     def receive(self, size: int, peek: bool = False) -> bytes | None:
-        """As much as there is; None if there is nothing yet."""
+        """Return up to `size` available bytes; None if there are none yet."""
         if not self._received:
             return b"" if self._ended else None
         data = b"".join(self._received)
@@ -92,7 +92,7 @@ class PairSocket(Descriptor):
 
 
 class VirtualSocket:
-    """`socket.socket`. Belongs to the process that runs when it is made."""
+    """The replacement of `socket.socket`. A socket belongs to the process that runs at its creation."""
 
     machine: Machine
 
@@ -133,7 +133,7 @@ class VirtualSocket:
         self._kernel.close()
 
     def detach(self) -> int:
-        """Nobody takes numbers over here: the descriptor stays open without an owner."""
+        """Refuse, since no code on the machine takes over descriptor numbers."""
         raise NotImplementedError("detach")
 
     def setblocking(self, flag: bool) -> None:
@@ -152,7 +152,7 @@ class VirtualSocket:
         return False
 
     def set_inheritable(self, inheritable: bool) -> None:
-        """Nothing is inherited here."""
+        """Do nothing, since descriptors are never inherited here."""
 
     def setsockopt(self, level: int, option: int, value: Any, optlen: int | None = None) -> None:
         self._open()
@@ -323,7 +323,7 @@ class VirtualSocket:
         return found, port
 
     def _when(self, attempt: Callable[[], Any], ready: Callable[[], bool], flags: int = 0) -> Any:
-        """What the attempt gives, once that is not None; not waiting if the socket does not."""
+        """Return the result of `attempt` once it is not None; a non-blocking socket does not wait."""
         deadline = self._deadline()
         while (result := attempt()) is None:
             if self._timeout == 0.0 or flags & _MSG_DONTWAIT:
@@ -335,7 +335,7 @@ class VirtualSocket:
         return None if self._timeout is None else self.machine.now + self._timeout
 
     def _wait(self, ready: Callable[[], bool], deadline: float | None) -> None:
-        """The running thread lets others run until it is ready. Raises TimeoutError."""
+        """Let other threads run until the socket is ready. Raises TimeoutError."""
         machine = self.machine
         thread = machine.running
         if thread is None:
@@ -372,7 +372,7 @@ def _running(machine: Machine) -> Process:
 
 
 def replacements(machine: Machine) -> list[tuple[ModuleType, str, Any]]:
-    """What stands in the place of which name of `socket`."""
+    """Return the replaced names of `socket`, with their replacements."""
     of_machine = machine
 
     class MachineSocket(VirtualSocket):

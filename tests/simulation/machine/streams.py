@@ -1,4 +1,4 @@
-"""TCP: connections, in order and reliable as long as there is a way, and the sockets that make them."""
+"""TCP: connections that are ordered and reliable while a link exists, and their sockets."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ CONNECT_MAX_S = 10.0
 
 
 class StreamEnd:
-    """One end of a connection, in the kernel of its host: it may outlive the process that closes it."""
+    """One end of a connection, in the kernel of its host; it may outlive the process that closes it."""
 
     def __init__(self, network: Network, host: Host, local: Endpoint) -> None:
         self.network = network
@@ -40,13 +40,13 @@ class StreamEnd:
         self._into: Flow
 
     def join(self, peer: StreamEnd) -> None:
-        """The two ends of a connection."""
+        """Connect the two ends of a connection."""
         self.remote, peer.remote = peer.local, self.local
         self._out = peer._into = Flow(self.network, self, peer)
         peer._out = self._into = Flow(self.network, peer, self)
 
     def after_everything(self, when: float) -> None:
-        """Nothing arrives at the peer before that."""
+        """Let no data arrive at the peer before this time."""
         self._out.last_arrival = when
 
     # ------------------------------------------------------------ the process
@@ -62,7 +62,7 @@ class StreamEnd:
         return error
 
     def receive(self, size: int, peek: bool = False) -> bytes | None:
-        """Up to `size` bytes; none at the end; None if there is nothing yet. Raises OSError."""
+        """Return up to `size` bytes: empty at the end, None if there is no data yet. Raises OSError."""
         received = self._received
         if not received:
             if error := self.take_error():
@@ -87,7 +87,7 @@ class StreamEnd:
         return data
 
     def send(self, data: Bytes) -> int:
-        """How many bytes it took; 0 if there is no room. Raises OSError."""
+        """Return the number of accepted bytes, 0 if there is no room. Raises OSError."""
         if error := self.take_error():
             raise failure(error)
         if self._gone or self._shut:
@@ -95,7 +95,7 @@ class StreamEnd:
         return self._out.put(data)
 
     def shut(self) -> None:
-        """SHUT_WR."""
+        """Shut down the sending direction (SHUT_WR)."""
         if self._gone:
             raise failure(errno.ENOTCONN)
         if not self._shut:
@@ -104,7 +104,7 @@ class StreamEnd:
             self.changed()
 
     def close(self) -> None:
-        """The process has let go of it."""
+        """Close the end; its process no longer uses it."""
         self._closed = True
         self.socket = None
         self._received.clear()
@@ -119,28 +119,28 @@ class StreamEnd:
         self.network.adopt(self)
 
     def abort(self) -> None:
-        """Ends the connection at once, and tells the peer."""
+        """End the connection at once, and notify the peer."""
         if not self._gone:
             self._out.reset()
             self._go()
 
     def vanish(self) -> None:
-        """The host lost power."""
+        """Disappear, since the host lost power."""
         self.socket = None
         self._go()
 
     def finished(self) -> bool:
-        """Whether everything was delivered, or never will be."""
+        """Return whether all data was delivered, or never will be."""
         return self._gone or self._out.finished()
 
     # ------------------------------------------------------------ the network
 
     def takes(self, empty: bool) -> bool:
-        """Whether what has arrived is welcome."""
+        """Return whether arriving data is accepted."""
         return not self._gone and (not self._closed or empty)
 
     def refuse(self, label: str) -> None:
-        """Something arrived that nobody will read."""
+        """Answer data without a reader with a reset."""
         self.network.note(f"{label} answered with a reset")
         self._out.reset()
         self._go()
@@ -160,7 +160,7 @@ class StreamEnd:
         self.fail(errno.ECONNRESET)
 
     def fail(self, error: int) -> None:
-        """The connection is over, and why."""
+        """End the connection with an error."""
         self._error = error
         self._go()
         self.changed()
@@ -205,7 +205,7 @@ class StreamSocket(SocketDescriptor):
         return super().take_error() or (self.end.take_error() if self.end is not None else 0)
 
     def bind(self, wanted: Endpoint) -> None:
-        """Raises OSError."""
+        """Bind the socket. Raises OSError."""
         if self.local is not None:
             raise failure(errno.EINVAL)
         ports = self.network.streams
@@ -219,13 +219,13 @@ class StreamSocket(SocketDescriptor):
         self.listening = True
 
     def accept(self) -> StreamEnd | None:
-        """The next connection, if one is there. Raises OSError."""
+        """Return the next connection, or None. Raises OSError."""
         if not self.listening:
             raise failure(errno.EINVAL)
         return self._accepted.popleft() if self._accepted else None
 
     def connect(self, remote: Endpoint) -> None:
-        """Begins to; it becomes writable when that is decided. Raises OSError."""
+        """Begin to connect; the socket becomes writable with the outcome. Raises OSError."""
         if self.connecting:
             raise failure(errno.EALREADY)
         if self.end is not None:
@@ -252,7 +252,7 @@ class StreamSocket(SocketDescriptor):
         self.fail(error)
 
     def send_bytes(self, data: Bytes) -> int:
-        """How many bytes it took. Raises OSError; BlockingIOError when it has no room."""
+        """Send, and return the number of accepted bytes. Raises OSError, in particular BlockingIOError without room."""
         if self.end is None or self.connecting:
             raise failure(errno.ENOTCONN)
         size = self.end.send(data)
@@ -282,14 +282,14 @@ class StreamSocket(SocketDescriptor):
     # ------------------------------------------------------------ the network
 
     def reserve(self) -> bool:
-        """Whether the queue has room for one more connection."""
+        """Reserve a place for another connection; return False if the queue is full."""
         if len(self._accepted) + self._arriving >= self._backlog:
             return False
         self._arriving += 1
         return True
 
     def arrived(self, end: StreamEnd) -> None:
-        """A connection is established, whether or not somebody accepts it."""
+        """Note an established connection, which may be accepted later."""
         self._arriving -= 1
         if not self.closed:
             self._accepted.append(end)
@@ -301,7 +301,7 @@ class StreamSocket(SocketDescriptor):
 
 
 class _Handshake:
-    """A connection being made."""
+    """A connection in its handshake."""
 
     def __init__(self, client: StreamSocket, end: StreamEnd, target: Host, remote: Endpoint) -> None:
         self._client = client
@@ -378,6 +378,6 @@ class _Handshake:
 
 
 def _is_open_to(listener: StreamSocket, address: str) -> bool:
-    """Whether somebody who calls this address reaches the listener."""
+    """Return whether a connection to this address reaches the listener."""
     assert listener.local is not None
     return listener.local[0] in (EVERYWHERE, address)

@@ -1,4 +1,4 @@
-"""Child processes on the machine: what our processes start, they can talk to, wait for and kill."""
+"""Child processes on the machine: a process can start, communicate with, await and kill them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ FOLD = (sys.executable, "-m", "ottla.metadata_quorum.raft.fold")
 
 
 def apart(play: Callable[[], T]) -> T:
-    """What `play` returns in a process that is thrown away with all it has done to Python's modules."""
+    """Return the result of `play`, run in a forked process because it changes Python's modules."""
     reading, writing = os.pipe()
     process = fork()
     if process == 0:
@@ -54,7 +54,7 @@ def apart(play: Callable[[], T]) -> T:
 
 
 class Left:
-    """Garbage that tells when it is collected."""
+    """Garbage that reports its collection."""
 
     def __init__(self, told: list[str]) -> None:
         self.told, self.itself = told, self
@@ -81,7 +81,7 @@ def test_a_process_apart_leaves_the_garbage_of_others_alone() -> None:
 
 
 class Room:
-    """One host with a process, whose main may start others."""
+    """A host with a process whose main may start other processes."""
 
     def __init__(self, seed: int = 1) -> None:
         self.lines: list[str] = []
@@ -105,7 +105,9 @@ async def _replies(cleaner: CleaningProcess) -> list[Reply]:
 
 
 def _clean_twice() -> tuple[list[Reply], bool, bool, str]:
-    """What comes of it; whether one child did both; whether it is gone in the end; the digest."""
+    """Return the replies of two cleanings, whether one child did both, whether it is gone at the
+    end, and the digest.
+    """
     room = Room()
 
     async def main() -> tuple[list[Reply], bool, bool]:
@@ -169,7 +171,7 @@ def test_a_child_dies_with_its_parent() -> None:
 
 
 def _fold(arguments: tuple[str, ...], *, kill: bool) -> tuple[int, bool]:
-    """Its status, and whether killing it once more fails."""
+    """Return the child's status, and whether a second kill fails."""
     room = Room()
 
     async def main() -> tuple[int, bool]:

@@ -1,5 +1,6 @@
-"""A clean stop is cut short at any moment, by the death of its process or of the machine: nothing that was flushed is
-lost, nothing is damaged, and what passes for a clean stop was one."""
+"""A clean stop is interrupted at any moment, by the death of its process or of the machine: no flushed record is lost,
+no file is damaged, and only a real clean stop is recognised as such.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +30,7 @@ _open = partial(open_data, CONFIG)
 
 
 def _write() -> LogDirectory:
-    """Some of it is flushed, and what is flushed is written down."""
+    """Write records, flush some of them, and checkpoint the flushed ones."""
     directory = _open()
     for sequence in range(BATCHES):
         if sequence == FLUSHED:
@@ -42,7 +43,7 @@ def _write() -> LogDirectory:
 
 
 def _found() -> tuple[bool, list[int], list[bool], list[int]]:
-    """Whether there was a clean stop, where the logs end, whether they know their producer, and their epochs."""
+    """Return whether the stop was clean, the log ends, whether the logs know their producer, and their epochs."""
     directory = _open()
     assert not directory.failed
     logs = [directory.logs["flights", index] for index in range(LOGS)]
@@ -64,7 +65,9 @@ def _found() -> tuple[bool, list[int], list[bool], list[int]]:
 
 
 def _stopped(room: Room, after_s: float) -> float | None:
-    """Kill the process so long after it began to close its logs; how long it was closing them, None if it died."""
+    """Kill the process this long after it began to close its logs; return the duration of the
+    close, None if it died.
+    """
     machine = room.machine
     took_s: list[float] = []
 
@@ -84,7 +87,7 @@ def _stopped(room: Room, after_s: float) -> float | None:
 def slow_room(
     make_room: Callable[[int], Room], monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> Callable[[int], Room]:
-    """A stop there takes some time, and closes its logs so."""
+    """A room in which a stop takes some time."""
 
     def make(seed: int) -> Room:
         room = make_room(seed)
@@ -124,7 +127,7 @@ _FAULTS = [("failing_writes", errno.ENOSPC), ("failing_syncs", errno.EIO)]
 def test_a_stop_on_a_disk_that_refuses_for_a_while(
     slow_room: Callable[[int], Room], kind: str, code: int
 ) -> None:
-    """From any moment on, and for so long that some of the calls fail, or all that follow."""
+    """The disk refuses calls from any moment on, for some of the calls or for all of the rest."""
     outcomes, lasts_s = set(), 0.0
     for seed in range(_SEEDS):
         room = slow_room(seed)
@@ -145,7 +148,7 @@ def test_a_stop_on_a_disk_that_refuses_for_a_while(
 
 
 def _refused(room: Room, kind: str, code: int, after_s: float, refuses_s: float) -> float:
-    """Close the logs, on a disk that refuses so long after that began; how long that took."""
+    """Close the logs on a disk that starts to refuse after `after_s`; return the duration."""
     directory = _write()
     machine = room.machine
     began_s = machine.now
@@ -158,7 +161,7 @@ def _refused(room: Room, kind: str, code: int, after_s: float, refuses_s: float)
 
 
 def _written_and_named() -> None:
-    """Files have taken their names, which are not flushed."""
+    """Rename files to their final names without flushing the names."""
     directory = _write()
     flushes = iter([True, False])
 
@@ -199,7 +202,7 @@ def _write_on(*, flushes: bool) -> None:
 def test_a_process_that_dies_after_a_start_that_knew_its_logs(
     make_room: Callable[[int], Room], *, loses_power: bool, flushes: bool
 ) -> None:
-    """What it was given is recovered, and what the stop before knew counts no more."""
+    """New records are recovered, and the knowledge of the earlier stop no longer counts."""
     for seed in range(20):
         room = make_room(seed)
         room.do(lambda: _write().close(clean=True, broker_epoch=5))
@@ -213,7 +216,7 @@ def test_a_process_that_dies_after_a_start_that_knew_its_logs(
 
 
 def _lose_the_segment() -> None:
-    """A log that is empty has no file any more when it is opened, and what it gets is flushed."""
+    """Delete the file of a log, open the log, and write to it and flush it."""
     (DATA / "flights-0" / f"{0:020d}.log").unlink()
     directory = _open()
     log = directory.logs["flights", 0]

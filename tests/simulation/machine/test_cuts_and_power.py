@@ -1,4 +1,4 @@
-"""What was cut off the end of a log does not come back, under what came in its place, when power fails."""
+"""Truncated records do not reappear below their replacements when power fails."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _open() -> PartitionLog:
 
 
 def _append(log: PartitionLog, offset: int, leader_epoch: int) -> None:
-    """All batches are of one size, and no checksum covers the leader epoch."""
+    """Append a batch; all batches have the same size, and no checksum covers the leader epoch."""
     batch = make_batch(base_offset=offset, leader_epoch=leader_epoch)
     log.append_as_follower(memoryview(batch), 1_000)
 

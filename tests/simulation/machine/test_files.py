@@ -1,4 +1,4 @@
-"""The storage code of brokers and quorum nodes on a virtual disk, and what that disk keeps and loses."""
+"""The storage code of brokers and quorum nodes on a virtual disk, and the data that this disk keeps and loses."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_what_was_flushed_survives_losing_power(make_room: Callable[[int], Room]
 
 
 def test_what_a_log_failed_to_flush_is_not_found_by_the_next_process(room: Room) -> None:
-    """It would take for durable what the next loss of power takes: the kernel has the pages, the disk does not."""
+    """The next process must not consider such records durable: the kernel has their pages, the disk does not."""
 
     def write() -> None:
         directory = _open_data()
@@ -233,7 +233,7 @@ def _write(path: Path, data: bytes, position: int = 0, *, sync: bool = False) ->
 
 
 class Model:
-    """What may be in a folder after losing power: for each byte of a file, and for the names."""
+    """The possible contents of a folder after a power loss: for each byte of a file, and for the names."""
 
     def __init__(self) -> None:
         self.names = [frozenset[str]()]

@@ -1,4 +1,4 @@
-"""Stock asyncio and plain sockets between virtual hosts, on a network that does what it is told."""
+"""Stock asyncio and plain sockets between virtual hosts, on a network that the test controls."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def room() -> Iterator[Room]:
 
 
 class Server:
-    """Answers every line with itself, in capitals; keeps what it saw."""
+    """A server that answers every line in capitals, and records its observations."""
 
     def __init__(self) -> None:
         self.seen: list[bytes] = []
@@ -43,7 +43,7 @@ class Server:
 
 
 class LineSender:
-    """Sends a line now and then; keeps the answers and what ended it."""
+    """A client that sends a line now and then; it keeps the answers and the error that ended it."""
 
     def __init__(self, address: str = "10.0.0.1", lines: int = 10, pause_s: float = 0.01) -> None:
         self.address = address
@@ -150,7 +150,7 @@ def test_a_connection_ends_in_a_long_cut_at_the_side_that_sends(room: Room) -> N
     room.run(20)
     assert isinstance(client.ended, TimeoutError)
     assert 14 < client.ended_at - start < 17
-    assert server.ended == []  # it waits for a line, and nobody tells it
+    assert server.ended == []  # it waits for a line, and gets no notice
 
 
 @pytest.mark.parametrize("there", [True, False])
@@ -376,7 +376,7 @@ def test_one_side_may_end_while_the_other_goes_on(room: Room) -> None:
 
 
 def played(seed: int) -> str:
-    """The digest of a run with everything in it."""
+    """Return the digest of a run with all features."""
     with installed(Room(seed)) as room:
         room.network.lossy("h1", {"h2", "h3"}, 0.1)
         server, _, serving, _ = both(room, LineSender(lines=50))

@@ -1,4 +1,4 @@
-"""Plain datagram sockets between virtual hosts, on a network that does what it is told."""
+"""Plain datagram sockets between virtual hosts, on a network that the test controls."""
 
 from __future__ import annotations
 

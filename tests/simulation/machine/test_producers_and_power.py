@@ -1,4 +1,4 @@
-"""A log remembers its producers when power fails, though retention has taken all that they wrote."""
+"""A log remembers its producers after a power failure, even if retention has removed all their records."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _open(recovery_point: int = 0) -> PartitionLog:
 
 
 def _append(log: PartitionLog, producer_id: int, sequence: int) -> bool:
-    """Whether it is in the log already."""
+    """Append a batch, and return whether it is a duplicate."""
     batch = make_batch(producer=(producer_id, 0, sequence))
     return log.produced.append(memoryview(batch), 0, 1_000).duplicate
 
@@ -63,7 +63,9 @@ def test_producers_of_deleted_records_are_known_after_power_was_lost(
 
 
 def test_every_batch_of_a_window_is_known_though_it_was_deleted(make_room: Callable[[int], Room]) -> None:
-    """All that a producer may have in flight: the first may be sent again after the others were appended."""
+    """The window holds all batches that a producer may have in flight: the first may be sent again after the others
+    were appended.
+    """
     for seed in range(8):
         room = make_room(seed)
 
@@ -116,7 +118,7 @@ def test_segments_go_once_what_they_tell_of_producers_is_flushed(room: Room) -> 
 
 @pytest.mark.parametrize("active_is_empty", [False, True])
 def test_what_no_snapshot_tells_is_noted_before_it_goes(room: Room, active_is_empty: bool) -> None:
-    """Power has taken the snapshot, or there never was one where segments were compacted."""
+    """The power failure removed the snapshot, or there was none because segments were compacted."""
 
     def work() -> None:
         log = _open()

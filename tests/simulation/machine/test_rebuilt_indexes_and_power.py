@@ -1,4 +1,4 @@
-"""Indexes that were not flushed are not trusted after power has failed; those that a start has rebuilt are flushed."""
+"""Unflushed indexes are not trusted after a power failure; indexes rebuilt at a start are flushed."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def _open() -> LogDirectory:
 
 
 def _entries(directory: LogDirectory) -> list[list[tuple[int, ...]]]:
-    """Of the indexes of all segments that nothing is appended to."""
+    """Return the entries of the indexes of all closed segments."""
     log = directory.logs["flights", 0]
     return [
         [index.fields(number) for number in range(len(index))]
@@ -46,7 +46,7 @@ def _write() -> list[list[tuple[int, ...]]]:
 
 
 def _rebuild(suffix: str, *, clean: bool, checkpoints: bool) -> None:
-    """Somebody has deleted an index of the first segment."""
+    """Start after the deletion of an index of the first segment."""
     (DATA / "flights-0" / f"{0:020d}{suffix}").unlink()
     if not clean:
         (DATA / CLEAN_SHUTDOWN).unlink()
@@ -77,8 +77,7 @@ def test_a_rebuilt_index_outlives_power(
 
 
 def _flush_and_roll(*, flushes_again: bool) -> None:
-    """The last segment grows no more, and ends where everything was flushed: so its log is durable, and its indexes are
-    not."""
+    """Flush everything, and close the last segment there: the log is durable, and its indexes are not."""
     directory = _open()
     log = directory.create("flights", 0, bytes(16), LARGE, now_ms=0)
     for number in range(BATCHES):
@@ -91,7 +90,7 @@ def _flush_and_roll(*, flushes_again: bool) -> None:
 
 
 def _times() -> tuple[int, list[tuple[int, ...]]]:
-    """How many segments there are, and all entries of the first time index."""
+    """Return the number of segments, and all entries of the first time index."""
     directory = _open()
     log = directory.logs["flights", 0]
     assert log.log_end_offset == BATCHES

@@ -1,4 +1,4 @@
-"""What was cut off a log is gone for good, and so is what snapshots told of producers there."""
+"""Truncated records are gone for good, and so is the snapshots' information about their producers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _open = partial(open_data, CONFIG)
 
 
 def _write() -> None:
-    """A clean stop leaves a snapshot of producers at the end."""
+    """Write records and stop cleanly, which leaves a producer snapshot at the end."""
     directory = _open()
     log = directory.create("flights", 0, bytes(16), CONFIG, now_ms=0)
     for sequence in range(WRITTEN):
@@ -28,7 +28,7 @@ def _write() -> None:
 
 
 def _cut(left: int) -> None:
-    """Cut most of it off, and go on with batches of nobody, further than the log was."""
+    """Cut most of the log, and append batches without a producer, further than the log was."""
     log = _open().logs["flights", 0]
     if left:
         log.truncation.truncate_to(left)
@@ -39,7 +39,7 @@ def _cut(left: int) -> None:
 
 
 def _last_sequence() -> tuple[int, int]:
-    """Where the log ends, and the last sequence that is known of the producer."""
+    """Return the log end, and the producer's last known sequence."""
     directory = _open()
     assert not directory.failed
     log = directory.logs["flights", 0]
@@ -50,7 +50,7 @@ def _last_sequence() -> tuple[int, int]:
 
 @pytest.mark.parametrize("left", [LEFT, 0])
 def test_no_producer_is_known_by_what_was_cut_off(make_room: Callable[[int], Room], left: int) -> None:
-    """Else what it sends again would pass for a duplicate, and be lost."""
+    """Otherwise a retry of the producer would pass for a duplicate, and be lost."""
     ends = set()
     for seed in range(60):
         room = make_room(seed)
@@ -64,7 +64,7 @@ def test_no_producer_is_known_by_what_was_cut_off(make_room: Callable[[int], Roo
 
 
 def _roll() -> None:
-    """Nothing of it is flushed."""
+    """Write records and close the segment, without any flush."""
     log = _open().create("flights", 0, bytes(16), CONFIG, now_ms=0)
     for sequence in range(WRITTEN):
         log.produced.append(memoryview(make_batch(producer=(PRODUCER, 0, sequence))), 1, 1_000)
@@ -72,7 +72,7 @@ def _roll() -> None:
 
 
 def _go_on() -> int:
-    """Where the log ended, before it goes on with batches of nobody."""
+    """Return the log end, then append batches without a producer."""
     log = _open().create("flights", 0, bytes(16), CONFIG, now_ms=0)
     end = log.log_end_offset
     for _ in range(WRITTEN + 5):
@@ -81,8 +81,10 @@ def _go_on() -> int:
 
 
 def test_no_producer_is_known_by_what_was_lost(make_room: Callable[[int], Room]) -> None:
-    """Power fails, and some records are lost, of whose producer a snapshot tells. It fails again when the log is longer
-    than that."""
+    """Power fails, and records are lost whose producer a snapshot knows.
+
+    Power fails again when the log is longer than that.
+    """
     lost = set()
     for seed in range(400):
         room = make_room(seed)
@@ -97,7 +99,7 @@ def test_no_producer_is_known_by_what_was_lost(make_room: Callable[[int], Room])
 
 
 def _last_sequence_if_there() -> tuple[int, int]:
-    """The folder of the log may be lost, too."""
+    """Return the log end and the last sequence; the log's folder may be lost, too."""
     directory = _open()
     assert not directory.failed
     log = directory.get("flights", 0)

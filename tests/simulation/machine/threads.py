@@ -1,4 +1,4 @@
-"""Virtual threads, and what synchronises them: the replacements of `threading` and of thread pools."""
+"""Virtual threads and their synchronisation: the replacements of `threading` and of thread pools."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ _POOL_THREADS = 8
 
 
 class ProcessKilled(BaseException):
-    """The process of the running code is gone. Only code that runs when its objects are collected sees it."""
+    """An end of the running code's process. Only finalizers of collected objects see this exception."""
 
 
 class Thread:
-    """A thread of a process. It runs until it blocks, and goes on when it is woken or its time is over."""
+    """A thread of a process. It runs until it blocks, and continues when it is woken or its deadline passes."""
 
     def __init__(self, process: Process, work: Callable[[], object], name: str) -> None:
         self.process = process
@@ -44,7 +44,7 @@ class Thread:
         self.machine.after(self.machine.wake_latency(), self._resume)
 
     def block(self, deadline: float | None = None) -> bool:
-        """Called by this thread: let others run until `wake`, or until the deadline: whether it was woken."""
+        """Let others run until `wake` or the deadline; return whether it was woken. Called by this thread."""
         machine = self.machine
         if machine.running is not self:
             raise ProcessKilled
@@ -56,7 +56,7 @@ class Thread:
         return self._woken
 
     def wake(self) -> None:
-        """Called by anybody: go on soon."""
+        """Continue soon; any thread may call this."""
         if not self._blocked or self._woken or self.ended:
             return
         self._woken = True
@@ -65,7 +65,7 @@ class Thread:
         self._alarm = self.machine.after(self.machine.wake_latency(), self._resume)
 
     def join(self, waiting: Thread, deadline: float | None) -> None:
-        """`waiting` is the running thread."""
+        """Join this thread; `waiting` is the running thread."""
         if not self.ended:
             self._joining.append(waiting)
         while not self.ended and (deadline is None or self.machine.now < deadline):
@@ -138,7 +138,7 @@ class VirtualLock:
 
 
 class VirtualRLock:
-    """`threading.RLock`, with what `threading.Condition` asks of it."""
+    """The replacement of `threading.RLock`, with the methods that `threading.Condition` needs."""
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine
@@ -183,7 +183,7 @@ class VirtualRLock:
 
 
 class VirtualQueue:
-    """`queue.SimpleQueue`, as far as one thread takes what others put in."""
+    """The replacement of `queue.SimpleQueue` for a single consumer."""
 
     def __init__(self, machine: Machine) -> None:
         self._machine = machine

@@ -1,4 +1,4 @@
-"""Who works at the two clusters: operators of either, those whose groups follow, and those who write to copies."""
+"""Clients of the two clusters: operators, groups whose offsets are copied, and producers to copies."""
 
 from __future__ import annotations
 
@@ -38,33 +38,33 @@ TRIES_PER_S = 5.0
 OPERATIONS_PER_S = 2.0
 RENEWALS_PER_S = 30.0
 WRITER = b"writer"
-"""Names of those who write in transactions begin so, and with them what they write."""
+"""Name prefix of transactional producers, and of their values."""
 REFUSALS_MAX = 10
-"""So often an operator asks for a promotion at a cut."""
+"""Number of refusals after which an operator stops requesting a promotion at a cut."""
 
 
 @dataclass(slots=True)
 class Doings:
-    """What operators have done, and what became of records that were sent to the target."""
+    """The operators' actions, and the outcomes of sends to the target."""
 
     counts: Counter[str] = field(default_factory=Counter)
     asked_s: float | None = None
-    """When the promotion was first asked for."""
+    """Time of the first promotion request."""
     answered_s: float | None = None
-    """When somebody was told that the mirror is promoted."""
+    """Time at which an operator learned that the mirror is promoted."""
     calm: bool = False
-    """Operators do nothing any more but what they are asked."""
+    """True if operators only do requested actions from now on."""
 
     def noted(self, action: str) -> None:
         self.counts[f"operator: {action}"] += 1
 
 
 async def prepare(source: Workload, target: Workload, configs: dict[str, str], mirror_first: bool) -> None:
-    """Make the topics and the mirror of them, in either order."""
+    """Make the topics and their mirror, in either order."""
     if not mirror_first:
         await create_topics(source, configs, len(source.cluster.brokers))
     while not _has_all_brokers(target.cluster):
-        await asyncio.sleep(0.05)  # A copy has as many replicas as there are brokers when it is made.
+        await asyncio.sleep(0.05)  # A copy gets as many replicas as there are brokers at its creation.
     async with Admin(bootstrap_servers=target.cluster.bootstrap) as admin:
         while True:
             try:
@@ -90,7 +90,7 @@ def _admin(workload: Workload) -> Admin:
 
 
 async def _tried(doings: Doings, name: str, call: Callable[[], Awaitable[object]]) -> bool:
-    """Whether it has worked."""
+    """Try a call, and return whether it succeeded."""
     try:
         await asyncio.wait_for(call(), CALL_MAX_S)
     except (KafkaError, TimeoutError):
@@ -100,7 +100,7 @@ async def _tried(doings: Doings, name: str, call: Callable[[], Awaitable[object]
 
 
 async def operate_source(workload: Workload, doings: Doings, configs: dict[str, str], anew: bool) -> None:
-    """Delete records, and a topic that is made anew. Leaders are what plans of faults change."""
+    """Delete records, and delete and recreate a topic. Fault plans are responsible for changes of leader."""
     chance = workload.chance()
     admin = await started(lambda: _admin(workload))
     while not doings.calm:
@@ -123,8 +123,9 @@ async def operate_source(workload: Workload, doings: Doings, configs: dict[str, 
 
 
 class KeyedWorkload(Workload):
-    """Transactions write to compacted topics under keys of their own, each once: a record that is aborted takes no
-    other one with it."""
+    """A workload whose transactions write to compacted topics under unique keys, so that an aborted record supersedes
+    no other.
+    """
 
     def key(self, topic: str, value: bytes) -> bytes | None:
         key = super().key(topic, value)
@@ -132,7 +133,7 @@ class KeyedWorkload(Workload):
 
 
 async def renew_keys(workload: Workload) -> None:
-    """Write few keys of the compacted topic again and again, until the workload is over."""
+    """Write few keys of the compacted topic repeatedly, until the workload is over."""
     chance, sequence = workload.chance(), 0
     producer = await started(
         lambda: Producer(
@@ -151,7 +152,7 @@ async def renew_keys(workload: Workload) -> None:
 
 
 async def delete_records(workload: Workload, doings: Doings) -> None:
-    """All that is there, at once."""
+    """Delete all current records of a partition at once."""
     admin = await started(lambda: _admin(workload))
     place = TopicPartition(TRIMMED, 0)
     await _tried(doings, "all records deleted", partial(admin.delete_records, {place: TO_THE_END}))
@@ -175,7 +176,7 @@ async def _make_again(workload: Workload, admin: Admin, doings: Doings, configs:
 
 
 async def commit_offsets(workload: Workload, doings: Doings) -> None:
-    """A group whose offsets are at the ends of partitions, or before them."""
+    """Commit a group's offsets at or before the ends of partitions."""
     chance = workload.chance()
     admin = await started(lambda: _admin(workload))
     places = [TopicPartition(PLAIN, 0), TopicPartition(EXACT, 0)]
@@ -195,7 +196,7 @@ async def commit_offsets(workload: Workload, doings: Doings) -> None:
 
 
 async def operate_target(workload: Workload, doings: Doings, accepts: bool) -> None:
-    """Pause the mirror and resume it, and accept losses in some runs."""
+    """Pause and resume the mirror, and accept losses in some runs."""
     chance = workload.chance()
     admin = await started(lambda: _admin(workload))
     while not doings.calm:
@@ -214,7 +215,10 @@ async def operate_target(workload: Workload, doings: Doings, accepts: bool) -> N
 
 
 async def promote(workload: Workload, doings: Doings, *, at_cut: bool) -> None:
-    """Until it is known to be promoted. To ask again does no harm. Where there is no cut it is done without one."""
+    """Request the promotion until it is known to be done; repeated requests do no harm.
+
+    If there is no cut, promote without one.
+    """
     refused = 0
     doings.asked_s = workload.now()
     admin = await started(lambda: _admin(workload))
@@ -241,7 +245,7 @@ async def _look_whether_promoted(workload: Workload, admin: Admin, doings: Doing
 
 
 async def resume(workload: Workload, doings: Doings, *, accepting: bool) -> None:
-    """Once, for good."""
+    """Resume the mirror once, for good."""
     admin = await started(lambda: _admin(workload))
     call = partial(admin.resume_mirror, MIRROR, accept_gap=accepting)
     while not await _tried(doings, "resumed at the end", call):
@@ -250,8 +254,11 @@ async def resume(workload: Workload, doings: Doings, *, accepting: bool) -> None
 
 
 async def write_to_copies(workload: Workload, actor: str, acknowledged: Callable[[Send], None]) -> None:
-    """One record after the other to any topic of the mirror that is there, until the workload is over; and then one to
-    each partition until it is acknowledged. Who writes before the promotion has a producer id by then."""
+    """Send records one after the other to existing topics of the mirror until the workload is over. Then send one to
+    each partition until it is acknowledged.
+
+    A producer that starts before the promotion has its producer id by then.
+    """
     chance, sequence = workload.chance(), 0
     producer = await started(
         lambda: Producer(

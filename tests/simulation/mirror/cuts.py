@@ -1,4 +1,4 @@
-"""Cuts of the source: where copies say that they lie, and that a promotion at one tears no transaction."""
+"""Cuts of the source: copies report true positions for them, and a promotion at a cut tears no transaction."""
 
 from __future__ import annotations
 
@@ -15,12 +15,14 @@ from tests.simulation.mirror.invariants import FaultsHaveCauses, offsets_at
 from tests.simulation.mirror.ledger import Place, SourceLedger
 
 TRANSACTIONAL = (PLAIN, EXACT)
-"""Topics in which the source's transactions write, and which lose nothing."""
+"""Topics to which the source's transactions write, and which lose no records."""
 
 
 class CutsAreTrue:
-    """What a copy says to have below a cut, all its replicas in sync have. All that was decided up to the cut lies
-    below the offset that is told, all that was decided later does not. No round has an older cut than one before.
+    """An invariant: all in-sync replicas of a copy have the data that the copy reports below a cut.
+
+    All transactions decided up to the cut lie below the reported offset, all later ones do not. No round has an older
+    cut than an earlier round.
     """
 
     def __init__(self, ledger: SourceLedger, target: NewestImage, faults: FaultsHaveCauses) -> None:
@@ -68,7 +70,10 @@ class CutsAreTrue:
             self.counts["cuts reached"] += 1
 
     def check(self, image: ClusterImage) -> None:
-        """Once the source has decided all that it ever will: where its markers lie. Raises InvariantBroken."""
+        """Check the cuts against the source's markers, once all decisions of the source are known.
+
+        Raises InvariantBroken.
+        """
         for (place, number), offset in self._told.items():
             topic = image.topics_by_id.get(place[0])
             known = image.mirrors.topics.get(place[0])
@@ -84,8 +89,10 @@ class CutsAreTrue:
 
 
 def check_whole(target: SimulatedCluster, ledger: SourceLedger) -> Counter[str]:
-    """A promotion at a cut leaves of the source's decisions those up to the cut, in all partitions. Raises
-    InvariantBroken. Of another promotion: how many transactions it has torn."""
+    """Check that a promotion at a cut keeps, in all partitions, exactly the source's decisions up to the cut.
+
+    Raises InvariantBroken. For another promotion, return the number of torn transactions.
+    """
     image = target.newest_image()
     assert image is not None
     mirror, cuts = image.mirrors.by_name[MIRROR], image.mirror_cuts.of(MIRROR)
@@ -114,7 +121,10 @@ def check_whole(target: SimulatedCluster, ledger: SourceLedger) -> Counter[str]:
 
 
 def check_offsets(target: SimulatedCluster, group: str) -> None:
-    """After a promotion at a cut a group is not ahead of it, and nobody waits for offsets. Raises InvariantBroken."""
+    """Check that after a promotion at a cut no group is ahead of the cut, and no offsets are pending.
+
+    Raises InvariantBroken.
+    """
     image = target.newest_image()
     assert image is not None
     if image.mirrors.by_name[MIRROR].promoted_round == NO_ROUND:

@@ -1,4 +1,4 @@
-"""What a mirror must have come to when everything is healed, and after its promotion."""
+"""Checks of a mirror after everything is healed, and after its promotion."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.simulation.mirror.ledger import Place, SourceLedger, batches_of
 
 
 def leaders_of(cluster: SimulatedCluster, image: ClusterImage) -> Iterator[tuple[Node, Partition]]:
-    """Those that lead by the quorum's decision, and know it."""
+    """Yield the partitions whose leader agrees with the quorum's decision."""
     for node in cluster.brokers.values():
         for partition in node.led():
             topic = image.topics_by_id.get(partition.topic_id)
@@ -32,8 +32,10 @@ def unsettled(
     *,
     faults_allowed: bool,
 ) -> list[str]:
-    """Copies that are neither level with their source nor stopped by a fault, and why. `starts`: where each partition
-    has begun at the highest, by its name."""
+    """Yield the copies that neither match their source nor are stopped by a fault, with the reason.
+
+    `starts`: the highest log start of each partition, by its name.
+    """
     there, here = source.newest_image(), target.newest_image()
     if there is None or here is None:
         return ["there is no quorum"]
@@ -59,7 +61,7 @@ def unsettled(
 
 
 def _differs(original: Partition, copy: Partition, highest_start: int) -> str:
-    """A log start that a broker of the source has told, and lost when it died, stays here."""
+    """Return the difference. The copy keeps a log start that a broker of the source reported and lost when it died."""
     ends = [(one.log.log_end_offset, one.high_watermark) for one in (original, copy)]
     if ends[0] != ends[1] or len(set(ends[0])) != 1:
         return f"ends and high watermarks are {ends[0]} there, {ends[1]} here"
@@ -73,8 +75,10 @@ def _differs(original: Partition, copy: Partition, highest_start: int) -> str:
 
 
 def check_compacted(source: SimulatedCluster, target: SimulatedCluster, topic: str) -> None:
-    """The last record of each key is the same, whatever each cluster has compacted. Those in transactions, which have
-    keys of their own, count by their markers. Raises InvariantBroken."""
+    """Check that the last record of each key is equal, whatever each cluster has compacted.
+
+    Transactional records, which have unique keys, count by their markers. Raises InvariantBroken.
+    """
     latest = []
     for cluster in (source, target):
         image = cluster.newest_image()
@@ -90,8 +94,11 @@ def check_compacted(source: SimulatedCluster, target: SimulatedCluster, topic: s
 
 
 def check_promoted(target: SimulatedCluster, sends: list[Send], ledger: SourceLedger) -> None:
-    """Behind what was copied is what was produced here, all that was acknowledged, and ends of transactions that were
-    open; no more is open, and no producer of the source is known. Raises InvariantBroken."""
+    """Check that after the copied records there are only local records, with all acknowledged ones, and ends of
+    transactions that were open.
+
+    No transaction stays open, and no producer of the source is known. Raises InvariantBroken.
+    """
     image = target.newest_image()
     assert image is not None
     acknowledged = {(one.topic, one.partition, one.offset): one for one in sends if one.outcome is Outcome.OK}
@@ -127,8 +134,11 @@ def check_promoted(target: SimulatedCluster, sends: list[Send], ledger: SourceLe
 
 
 def check_keys_kept(target: SimulatedCluster, had: Mapping[Place, Mapping[int, bytes | None]]) -> int:
-    """Where a copy was promoted, each key has the last record that the copy had of it up to there, whatever lay behind
-    the cut, unless a newer one was produced here. How many keys the copy had on both sides. Raises InvariantBroken."""
+    """Check that each key of a promoted copy has the copy's last record below the cut, unless a newer one was produced
+    locally.
+
+    Return the number of keys that the copy had on both sides of the cut. Raises InvariantBroken.
+    """
     renewed = 0
     image = target.newest_image()
     assert image is not None
@@ -169,7 +179,7 @@ def _check_open(node: Node, partition: Partition) -> None:
 
 
 def _check_forgotten(node: Node, partition: Partition, first: int, ours: set[int]) -> None:
-    """Whoever is known has written behind the promotion, were it only by a marker."""
+    """Check that every known producer has written after the promotion, even if only a marker."""
     for entry in partition.log.producers.entries():
         if entry.producer_id not in ours:
             raise InvariantBroken(
@@ -186,7 +196,7 @@ def _check_forgotten(node: Node, partition: Partition, first: int, ours: set[int
 
 
 def check_replicas(cluster: SimulatedCluster, now: float, compacted: Iterable[str]) -> None:
-    """All replicas have the same bytes. Raises InvariantBroken."""
+    """Check that all replicas have equal bytes. Raises InvariantBroken."""
     everything = History()
     dump_replicas(cluster, everything, now)
     everything.dumps[:] = [dump for dump in everything.dumps if dump.topic not in compacted]

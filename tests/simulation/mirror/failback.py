@@ -1,7 +1,7 @@
-"""The way back: after a promotion the old source becomes the copy, under the same faults. The other side writes on.
+"""A failback: after a promotion the old source becomes the copy, under the same faults, while the other side writes on.
 
-Most of its log stays where it is. So it is judged twice: step by step as any copy is, and at the end against the log
-that it now follows.
+Most of its log stays in place. So it is judged twice: step by step like any copy, and at the end against the log that
+it follows now.
 """
 
 from __future__ import annotations
@@ -40,26 +40,28 @@ BACK: Final = "back"
 CHAOS_S: Final = (0.5, 1.0, 2.0)
 HEAL_S: Final = 40.0
 SHARE: Final = 0.5
-"""Of the runs that promote a mirror."""
+"""Share of the runs that promote a mirror."""
 
 
 class ReturnedCopies(CopiesAreTheSource):
-    """As for any copy. What compaction has left of a log that was not a copy before is judged at the end alone."""
+    """The invariant of copies, for a log that was not a copy before; its compacted topic is judged at the end alone."""
 
     def look(self, node: Node, partition: Partition, image: ClusterImage) -> None:
-        """A leader of the old source, if it still leads."""
+        """Check a leader of the old source, if it still leads."""
         if partition.topic != COMPACTED:
             super().look(node, partition, image)
 
     def _check_shrinking(self, node: Node, partition: Partition, place: Place) -> None:
-        """In the old source anybody may lead BOLD, also once it is a copy. What such a leader lacks is copied again."""
+        """Skip BOLD: any replica may lead it in the old source, even as a copy, and its missing records are copied
+        again.
+        """
         if partition.topic != BOLD:
             super()._check_shrinking(node, partition, place)
 
 
 @dataclass(slots=True)
 class Outcome:
-    """What an operator was told."""
+    """The answers that an operator got."""
 
     discards: bool = False
     is_back: bool = False
@@ -67,7 +69,7 @@ class Outcome:
 
 
 class Failback:
-    """Of one run, once its mirror is promoted, and all is healed."""
+    """The failback of a run, once its mirror is promoted and all is healed."""
 
     def __init__(self, run: MirrorRun, seed: int) -> None:
         self._run = run
@@ -78,7 +80,7 @@ class Failback:
         self.outcome = Outcome()
 
     def play(self) -> None:
-        """Until both sides are alike, and are judged."""
+        """Play until both sides are equal, and check them."""
         run = self._run
         run.links.restore()
         topics = sorted(_returning(run.source, run.target))
@@ -176,7 +178,7 @@ class Failback:
 
 
 def _returning(old: SimulatedCluster, new: SimulatedCluster) -> Iterator[str]:
-    """The topics that may become copies: those that the other side has copied from what is still here."""
+    """Yield the topics that may become copies: topics whose current incarnation the other side has copied."""
     here, there = old.newest_image(), new.newest_image()
     assert here is not None
     assert there is not None
@@ -194,7 +196,7 @@ def _returning(old: SimulatedCluster, new: SimulatedCluster) -> Iterator[str]:
 
 
 async def fail_back(workload: Workload, source: str, topics: Iterable[str], outcome: Outcome) -> None:
-    """Until it is known to be done. Whoever is told that records would be lost discards them."""
+    """Request the failback until it is known to be done. If records would be lost, discard them."""
     admin = await started(
         lambda: Admin(bootstrap_servers=workload.cluster.bootstrap, request_timeout_ms=REQUEST_TIMEOUT_MS)
     )
@@ -214,8 +216,10 @@ async def fail_back(workload: Workload, source: str, topics: Iterable[str], outc
 
 
 def _check_alike(ours: Partition, theirs: Partition, left_out: Iterable[MirrorFault]) -> None:
-    """Each batch is the same, for leader epochs and commit indexes. What was left out there, when somebody accepted
-    that, may be here. Raises InvariantBroken."""
+    """Check that all batches are equal, except for leader epochs and commit indexes.
+
+    Records whose loss was accepted on the other side may exist here. Raises InvariantBroken.
+    """
     start = max(ours.log.log_start_offset, theirs.log.log_start_offset)
     here, there = (_batches(one, start) for one in (ours, theirs))
     here = {
@@ -243,8 +247,11 @@ def _batches(partition: Partition, start: int) -> Mapping[int, Fingerprint]:
 
 
 def _check_keys(ours: Partition, theirs: Partition, state: MirrorPartition, *, discards: bool) -> None:
-    """The last record of each key is the same. Where something was discarded, one may be missing that was compacted
-    away here for it, if it lies below what is copied since. Raises InvariantBroken."""
+    """Check that the last record of each key is equal. Raises InvariantBroken.
+
+    If records were discarded, a key may be missing whose older record was compacted away here in their favour, if it
+    lies below the resumption.
+    """
     here, there = (_last(one) for one in (ours, theirs))
     resumed = state.resumption
     for key, (offset, value) in there.items():

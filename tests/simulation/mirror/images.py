@@ -1,4 +1,4 @@
-"""What the quorum of a cluster has decided, as far as any of its nodes has known it."""
+"""The decisions of a cluster's quorum, as the most advanced node has known them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Listener = Callable[[ClusterImage], None]
 
 
 class NewestImage:
-    """Tells its listeners of every image that is newer than all before: nodes apply before anybody acts upon it."""
+    """A notifier of every image that is newer than all before; nodes apply an image before any broker acts upon it."""
 
     def __init__(self, cluster: SimulatedCluster) -> None:
         self._names = {node.name for node in cluster.quorum.values()}
@@ -20,7 +20,7 @@ class NewestImage:
         self.listeners: list[Listener] = []
 
     def observe(self, node: Node) -> None:
-        """An invariant that never fails by itself."""
+        """Notice new images. This never fails."""
         if node.name not in self._names:
             return
         image = node.image()

@@ -1,4 +1,4 @@
-"""What a mirror promises, one class for each promise, looked at after every step of the target."""
+"""The promises of a mirror, one class each, checked after every step of the target."""
 
 from __future__ import annotations
 
@@ -40,13 +40,15 @@ from tests.simulation.mirror.ledger import (
 
 
 class FaultsHaveCauses:
-    """A copy stops only where the source has really lost or exchanged something, and names just that. Whatever a person
-    has accepted is kept, as nothing else may be missing."""
+    """An invariant: a copy stops only if the source has lost or replaced records, and its fault names exactly these.
+
+    Every accepted loss is remembered, since nothing else may be missing.
+    """
 
     def __init__(
         self, ledger: SourceLedger, target: NewestImage, source: NewestImage, lossy: Collection[str]
     ) -> None:
-        """The source may lose records of `lossy` topics only."""
+        """Only `lossy` topics of the source may lose records."""
         self._ledger = ledger
         self._lossy = lossy
         self._known: dict[Place, MirrorFault | None] = {}
@@ -54,7 +56,7 @@ class FaultsHaveCauses:
         self.counts: Counter[str] = Counter()
         self.accepted: defaultdict[Place, list[MirrorFault]] = defaultdict(list)
         self.committed: dict[Place, int] = {}
-        """The highest high watermark of each copy since somebody last accepted a loss, or it was promoted at a cut."""
+        """Highest high watermark of each copy since its last accepted loss or its promotion at a cut."""
         self._cut: set[Place] = set()
         self._resumptions: dict[Place, Resumption | None] = {}
         self._source_ids: defaultdict[str, set[bytes]] = defaultdict(set)
@@ -77,7 +79,7 @@ class FaultsHaveCauses:
                     self._cut.add(place)
                     self.committed[place] = 0
                 if self._resumptions.get(place) != copy.resumption:
-                    # Also where nobody was there to see the fault between two images.
+                    # This also covers a fault that came and went between two observed images.
                     self._resumptions[place] = copy.resumption
                     self.committed[place] = 0
                 before = self._known.get(place)
@@ -127,23 +129,26 @@ class FaultsHaveCauses:
 
 
 def _is_cut(copy: MirrorPartition) -> bool:
-    """Whether it is promoted at a cut, behind which it drops what it has."""
+    """Return whether the copy was promoted at a cut, and drops its records after it."""
     return copy.resumption is not None and copy.resumption.leader_epoch == copy.promoted_epoch
 
 
 @dataclass(slots=True)
 class _Walk:
-    """How far the log of a leader of a copy was compared."""
+    """The compared part of a copy's leader log."""
 
     leader_epoch: int
     epoch: int
-    """Of the source: that of the last batch."""
+    """Leader epoch of the source in the last batch."""
     end: int
 
 
 class CopiesAreTheSource:
-    """Until a copy is promoted it has what its source had: each batch at its offset, byte for byte. Nothing is left out
-    that nobody has accepted. All of it is of one history of the source, whose epochs the quorum knows before."""
+    """An invariant: until its promotion a copy has its source's batches, each at its offset, byte for byte.
+
+    Nothing is left out unless it was accepted. All of it belongs to one history of the source, whose epochs the quorum
+    knows before.
+    """
 
     def __init__(
         self, target: SimulatedCluster, ledger: SourceLedger, newest: NewestImage, faults: FaultsHaveCauses
@@ -154,15 +159,15 @@ class CopiesAreTheSource:
         self._faults = faults
         self._walks: dict[Partition, _Walk] = {}
         self._ends: dict[Place, int] = {}
-        """Up to where each copy has had everything, or what is missing is accepted."""
+        """Offset up to which each copy has had everything, except for accepted losses."""
         self._grown: dict[Partition, int] = {}
-        """Up to where each replica of a copy has had everything, as far as it was seen to grow."""
+        """Offset up to which each replica of a copy has had everything, as observed."""
         self.compared = 0
         self.had: defaultdict[Place, dict[int, bytes | None]] = defaultdict(dict)
-        """The keys of the records that copies of compacted topics have had, by offset."""
+        """Keys of the records that copies of compacted topics have had, by offset."""
 
     def observe(self, node: Node) -> None:
-        """Only what has moved."""
+        """Check the changed partitions."""
         image = self._newest.image
         if image is None or node.name not in self._names:
             return
@@ -174,8 +179,11 @@ class CopiesAreTheSource:
                     self.look(node, partition, image)
 
     def _note_growth(self, partition: Partition) -> None:
-        """What a leader that was replaced has copied, its followers may have. It may be dropped at the source, and so
-        here, before one of them leads."""
+        """Note the growth of a replica.
+
+        Followers may have the records of a replaced leader. The source, and so this cluster, may drop them before one
+        of the followers leads.
+        """
         log, place = partition.log, (partition.topic_id, partition.index)
         known = self._grown.get(partition, self._ends.get(place))
         if known is None or log.log_start_offset > known or partition.topic in self._ledger.compacted:
@@ -187,7 +195,7 @@ class CopiesAreTheSource:
             end = self._grown[partition] = header.next_offset
 
     def look(self, node: Node, partition: Partition, image: ClusterImage) -> None:
-        """A leader of the target, if it still leads."""
+        """Check a leader of the target, if it still leads."""
         place = (partition.topic_id, partition.index)
         topic = image.mirrors.topics.get(partition.topic_id)
         known = image.topics_by_id.get(partition.topic_id)
@@ -231,7 +239,7 @@ class CopiesAreTheSource:
             is_left_out = header.base_offset < own_end and self._is_left_out(place, header.base_offset)
             if is_left_out or (source_epoch == UNKNOWN_EPOCH and header.base_offset < own_end):
                 walk.end = self._ends[place] = header.next_offset
-                continue  # The source has dropped it, and so will this cluster; or it has never had it.
+                continue  # The source has dropped it, and so will this cluster; or the source has never had it.
             if source_epoch == UNKNOWN_EPOCH:
                 raise InvariantBroken("lineages are known before their records", where)
             base = header.base_offset
@@ -260,14 +268,17 @@ class CopiesAreTheSource:
             self.compared += 1
 
     def _is_left_out(self, place: Place, offset: int) -> bool:
-        """Whether somebody has accepted that the source lacks it, which was a copy of this side before a failback.
-        A replica here may have it still, where an unclean election brought a log start back."""
+        """Return whether an operator accepted that the source, which was a copy of this side before a failback, has
+        lost the record.
+
+        A replica here may still have it if an unclean election brought a log start back.
+        """
         return any(one.first <= offset < one.end for one in self._faults.accepted[place])
 
     def _check_start(self, place: Place, partition: Partition, start: int, copy: MirrorPartition) -> None:
-        """A copy may begin behind its former end only where somebody has accepted that."""
+        """Check that a copy begins after its former end only if that was accepted."""
         if not copy.lineage:
-            self._ends.pop(place, None)  # It begins anew.
+            self._ends.pop(place, None)  # The copy is recreated.
         end = self._ends.get(place)
         if end is not None and copy.promoted_epoch == NO_EPOCH:
             end = self._ends[place] = max(end, min(start, self._grown.get(partition, end)))
@@ -275,13 +286,15 @@ class CopiesAreTheSource:
             self._check_gap(partition, min(end, start), start, where)
 
     def _histories(self, partition: Partition, source_id: bytes) -> list[PartitionHistory]:
-        """Where the quorum does not know yet which topic is copied, any of this name."""
+        """Return the source's histories; those of all topics of this name if the quorum does not know the topic's id
+        yet.
+        """
         ids = self._ledger.ids[partition.topic] if source_id == ZERO_UUID else [source_id]
         found = [self._ledger.of((one, partition.index)) for one in ids]
         return [one for one in found if one is not None]
 
     def _check_gap(self, partition: Partition, end: int, base: int, where: str) -> None:
-        """Offsets that no batch has, behind one that the log has."""
+        """Check a gap of offsets between two batches of a log."""
         if partition.topic in self._ledger.compacted:
             return
         for fault in sorted(
@@ -300,7 +313,7 @@ class CopiesAreTheSource:
         source_epoch: int,
         where: str,
     ) -> None:
-        """It is one history of the source: what the epoch of the last batch has below it."""
+        """Check that the log follows one history of the source: the one that led to the last batch's epoch."""
         lines = [one.line_of(epoch) for one in histories]
         if not any(base < line[0][1] or epoch_at(line, base) == source_epoch for line in lines if line):
             raise InvariantBroken(
@@ -310,21 +323,20 @@ class CopiesAreTheSource:
 
 
 def _own_end(copy: MirrorPartition) -> int:
-    """Up to where a log that came back by a failback was written here; 0 if it did not."""
+    """Return the offset up to which a failed-back log has local records; 0 for other logs."""
     resumed = copy.resumption
     return 0 if resumed is None or resumed.kind is ResumptionKind.EXACT else resumed.offset
 
 
 def _check_marker(header: BatchHeader, batch: memoryview, where: str) -> None:
-    """It has no place among the decisions of this cluster, in whose order cuts are made."""
+    """Check that a copied marker has no commit index, since cuts follow this cluster's own order of decisions."""
     marker = read_control_record(batch) if header.is_control else None
     if marker is not None and marker.commit_index != NO_COMMIT_INDEX:
         raise InvariantBroken("decisions are this cluster's own", f"{where}: {marker}")
 
 
 class OffsetsAreReached:
-    """A group's committed offset that has followed is never ahead of the copy: a consumer that moves passes nothing
-    over."""
+    """An invariant: a copied group offset is never ahead of the copy, so a consumer that moves skips no record."""
 
     def __init__(self, target: SimulatedCluster, group: str) -> None:
         self._names = {node.name for node in target.brokers.values()}
@@ -333,7 +345,7 @@ class OffsetsAreReached:
         self.followed = 0
 
     def observe(self, node: Node) -> None:
-        """Offsets are kept in a topic, which moves with them."""
+        """Check brokers whose offsets topic has changed, since offsets change with that topic."""
         if node.name not in self._names:
             return
         has_offsets = False
@@ -345,7 +357,7 @@ class OffsetsAreReached:
             self.look(node)
 
     def look(self, node: Node) -> None:
-        """The groups that a broker coordinates."""
+        """Check the groups that a broker coordinates."""
         for key, offset in offsets_at(node, self._group).items():
             self.followed += 1
             if offset > self._reached[key]:
@@ -357,7 +369,7 @@ class OffsetsAreReached:
 
 
 def offsets_at(node: Node, group: str) -> dict[tuple[str, int], int]:
-    """What a group has committed, if this broker coordinates it."""
+    """Return the committed offsets of a group that this broker coordinates."""
     parts = node.parts
     return {
         key: committed.offset

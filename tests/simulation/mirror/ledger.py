@@ -1,6 +1,7 @@
-"""What the source has had: every committed batch by the leader epoch that wrote it, and how these epochs followed.
+"""The history of the source: every committed batch by the leader epoch that wrote it, and the sequence of these epochs.
 
-The source forgets, by DeleteRecords, compaction and unclean elections. A copy is judged by what was there once.
+The source forgets records by DeleteRecords, compaction and unclean elections. A copy is judged by all records that ever
+existed.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ from tests.simulation.machine.machine import Machine
 UNKNOWN_EPOCH: Final = -1
 READ_BYTES: Final = 1 << 20
 BEHIND_CRC: Final = 21
-"""From here on a batch is what its producer sent, and covered by its checksum."""
+"""Offset in a batch from which its bytes come from the producer and are covered by the checksum."""
 
 Place = tuple[bytes, int]
 """Topic id and partition."""
@@ -36,14 +37,17 @@ Fingerprint = tuple[object, ...]
 
 
 def epoch_at(epochs: Epochs, offset: int) -> int:
-    """The epoch that wrote an offset; UNKNOWN_EPOCH below the first."""
+    """Return the epoch that wrote an offset; UNKNOWN_EPOCH below the first."""
     found = bisect_right(epochs, offset, key=lambda one: one[1])
     return epochs[found - 1][0] if found else UNKNOWN_EPOCH
 
 
 def batches_of(log: PartitionLog, start: int, end: int) -> Iterator[tuple[BatchHeader, memoryview]]:
-    """The batches of a log that begin at `start` or behind it, and below `end`. Raises KafkaError for a log that cannot
-    be read just now, as one that is being cut: it has let go of segments, and still says that it ends behind them."""
+    """Yield the batches of a log that begin at `start` or after it, and below `end`.
+
+    Raises KafkaError for a log that cannot be read now. A log that is being truncated has released segments, but still
+    reports its old end.
+    """
     offset = start
     while offset < end:
         found = log.read(offset, READ_BYTES, log.log_end_offset, at_least_one=True)
@@ -63,7 +67,7 @@ def batches_of(log: PartitionLog, start: int, end: int) -> Iterator[tuple[BatchH
 
 
 def first_whole(log: PartitionLog) -> int:
-    """Where the first batch ends in which the log begins, if it begins within one; else where it begins."""
+    """Return the end of the first batch if the log starts within it; else the log start."""
     start = log.log_start_offset
     found = log.read(start, READ_BYTES, log.log_end_offset, at_least_one=True)
     data = memoryview(found.read())
@@ -74,7 +78,7 @@ def first_whole(log: PartitionLog) -> int:
 
 
 def fingerprint(header: BatchHeader, batch: memoryview) -> Fingerprint:
-    """What a copy of this batch has in common with it: all but the leader epoch and, in markers, the commit index."""
+    """Return the parts of a batch that its copy shares: all but the leader epoch and, in markers, the commit index."""
     if not header.is_control:
         return header.next_offset, header.crc, crc32(batch[BEHIND_CRC:])
     marker = read_control_record(batch)
@@ -84,20 +88,20 @@ def fingerprint(header: BatchHeader, batch: memoryview) -> Fingerprint:
 
 @dataclass(slots=True)
 class PartitionHistory:
-    """Of one partition of one topic of the source."""
+    """The history of one partition of one topic of the source."""
 
     topic: str
     batches: dict[tuple[int, int], Fingerprint] = field(default_factory=dict)
-    """By leader epoch and base offset."""
+    """Batches by leader epoch and base offset."""
     records: dict[tuple[int, int], Fingerprint] = field(default_factory=dict)
-    """By leader epoch and offset: compaction leaves these, and not the batches, as they are."""
+    """Records by leader epoch and offset; compaction changes batches, but not records."""
     markers: dict[int, int] = field(default_factory=dict)
-    """By offset: the commit index of what is decided there."""
+    """Commit index of each marker, by offset."""
     lines: dict[int, list[tuple[int, int]]] = field(default_factory=dict)
-    """By leader epoch: the epochs of that leader's log."""
+    """Epochs of each leader's log, by leader epoch."""
 
     def note_line(self, epoch: int, entries: Epochs) -> None:
-        """As a leader's log has it now; what that has dropped since is kept."""
+        """Note the epochs of a leader's log; epochs that it has dropped since are kept."""
         kept = self.lines.get(epoch, [])
         if entries:
             kept = [one for one in kept if one[1] < entries[0][1] and one[0] <= entries[0][0]]
@@ -106,8 +110,11 @@ class PartitionHistory:
         self.lines[epoch] = [*kept, *entries[is_known:]]
 
     def line_of(self, epoch: int) -> Epochs:
-        """The epochs of a leader's log. One that has led for less than a turn, as after a pause, was not seen: up to
-        there the next leader that has its records has the same."""
+        """Return the epochs of a leader's log.
+
+        A leader that led for less than a turn, e.g. after a pause, was not observed. The next leader with its records
+        has equal epochs up to there.
+        """
         if epoch in self.lines:
             return self.lines[epoch]
         later = (line for led, line in sorted(self.lines.items()) if led > epoch)
@@ -116,7 +123,10 @@ class PartitionHistory:
 
 
 def common_end(copy: Epochs, end: int, line: Epochs) -> int:
-    """Up to where a copy that ends at `end` has what a line has. What the line has dropped is taken for equal."""
+    """Return the offset up to which a copy that ends at `end` agrees with a line.
+
+    Dropped parts of the line count as equal.
+    """
     first = line[0][1] if line else 0
     starts = sorted({first, *(start for _, start in (*copy, *line) if first <= start < end)})
     return next(
@@ -125,23 +135,23 @@ def common_end(copy: Epochs, end: int, line: Epochs) -> int:
 
 
 class SourceLedger:
-    """Watches the leaders of the source. An invariant of its own: an epoch has one batch at an offset."""
+    """An observer of the source's leaders. It also checks that an epoch has one batch at an offset."""
 
     def __init__(self, brokers: dict[int, Node]) -> None:
         self._nodes = {node.name: node for node in brokers.values()}
         self.compacted: set[str] = set()
-        """Topics that are compacted."""
+        """Compacted topics."""
         self.histories: dict[Place, PartitionHistory] = {}
         self.ids: defaultdict[str, list[bytes]] = defaultdict(list)
-        """Ids that topics of a name have had, in order."""
+        """Ids of the topics that had a name, in order."""
         self.starts: Counter[str] = Counter()
-        """Where partitions begin, by the names of their folders: the highest of any replica, ever."""
+        """Highest log start of any replica, by the partition's folder name."""
         self._read: dict[Partition, tuple[int, int]] = {}
         self._again: defaultdict[str, list[Partition]] = defaultdict(list)
-        """By broker: what could not be read."""
+        """Partitions that could not be read, by broker."""
 
     def observe(self, node: Node) -> None:
-        """Only what has moved."""
+        """Note the changed partitions."""
         if node.name in self._nodes:
             for partition in dict.fromkeys((*self._again.pop(node.name, ()), *node.moved())):
                 try:
@@ -151,17 +161,17 @@ class SourceLedger:
                     self._again[node.name].append(partition)
 
     def of(self, place: Place) -> PartitionHistory | None:
-        """None for a partition that no leader was ever seen of."""
+        """Return the history of a partition, or None if no leader was ever observed."""
         return self.histories.get(place)
 
     def markers_of(self, place: Place) -> list[tuple[int, int]]:
-        """Offset and commit index of each decision that lies in a partition."""
+        """Return offset and commit index of each marker in a partition."""
         history = self.histories.get(place)
         return [] if history is None else sorted(history.markers.items())
 
     @contextmanager
     def watching(self, machine: Machine) -> Iterator[None]:
-        """Sees log starts move, which nothing else need move with."""
+        """Observe log starts within the block, since they may move without other changes."""
         advance: Callable[[PartitionLog, int], None] = PartitionLog.advance_log_start_offset
 
         def advanced(log: PartitionLog, offset: int) -> None:
@@ -174,7 +184,7 @@ class SourceLedger:
             yield
 
     def begin_with(self, partition: Partition) -> None:
-        """Take the log of a leader that was not watched for what its leaders have had."""
+        """Start with the log of a leader that was not observed before."""
         history, entries = self._history(partition), partition.log.leader_epochs.entries
         for number, (epoch, _) in enumerate(entries, 1):
             history.note_line(epoch, entries[:number])
@@ -224,7 +234,7 @@ def _keep_records(history: PartitionHistory, header: BatchHeader, batch: memoryv
 
 
 def records_of(header: BatchHeader, batch: memoryview) -> Iterator[tuple[int, Fingerprint]]:
-    """The records of a batch by their offsets; a marker is one record."""
+    """Yield the records of a batch by offset; a marker counts as one record."""
     if header.is_control:
         yield header.base_offset, fingerprint(header, batch)
         return

@@ -1,6 +1,6 @@
-"""Wrong ways to mirror, planted one at a time: what the simulation of two clusters has to find.
+"""Faulty ways to mirror, planted one at a time, which the simulation of two clusters has to find.
 
-Each patches the one function that keeps it away. Several are what other mirrors do.
+Each patches the one function that prevents the fault. Several are the behaviour of other mirrors.
 """
 
 from __future__ import annotations
@@ -77,8 +77,10 @@ def lineage_after_records() -> Iterator[None]:
     where="mirror",
 )
 def new_source_leader_unchecked() -> Iterator[None]:
-    """Offsets 10 to 19 were copied. The source elects somebody who has 10 records, and he takes 15 others. The copy
-    goes on at offset 20: it holds ten records that are nowhere, and lacks ten that are.
+    """Offsets 10 to 19 were copied.
+
+    The source elects a replica that has 10 records, and it takes 15 other ones. The copy goes on at offset 20: it holds
+    ten records that no longer exist, and lacks ten that do.
     """
 
     async def check(_self: SourceFetcher, copies: list[Copy]) -> None:
@@ -98,7 +100,7 @@ def new_source_leader_unchecked() -> Iterator[None]:
 )
 def gap_passed_over() -> Iterator[None]:
     """The mirror was paused for a day. The source has dropped the offsets 50 to 79 meanwhile. The copy goes on at 80,
-    and everything looks well: thirty records are missing, and nobody is told.
+    and everything looks well: thirty records are missing without notice.
     """
 
     async def pass_over(self: SourceFetcher, copy: Copy) -> None:
@@ -145,8 +147,8 @@ def source_epoch_kept() -> Iterator[None]:
     where="mirror",
 )
 def commit_index_kept() -> Iterator[None]:
-    """The source has decided 5,000 transactions, this cluster 20. A marker that was copied says 4,800. Whoever reads
-    this cluster at a cut gets nothing that lies behind that marker until 4,800 transactions are decided here.
+    """The source has decided 5,000 transactions, this cluster 20. A marker that was copied says 4,800. A reader of
+    this cluster at a cut gets no record after that marker until 4,800 transactions are decided here.
     """
 
     def leave(_batches: object, _position: int, _header: object) -> None:
@@ -164,8 +166,8 @@ def commit_index_kept() -> Iterator[None]:
     where="mirror",
 )
 def promoted_with_open_transactions() -> Iterator[None]:
-    """A producer of the source had sent, and not committed, when the site was lost. The copy is promoted. Nobody can
-    end that transaction here, so readers of committed records stand still for ever in front of it.
+    """A producer of the source had sent, and not committed, when the site was lost. The copy is promoted. No producer
+    can end that transaction here, so readers of committed records stand still for ever in front of it.
     """
 
     def forget_only(self: Mirrors, partition: Partition) -> None:
@@ -223,8 +225,10 @@ def offset_ahead_of_copy() -> Iterator[None]:
     where="mirror",
 )
 def promoted_in_part() -> Iterator[None]:
-    """The copies of two topics are promoted, of which one is told so. In the other one nothing tells what was copied
-    from what was produced here: what is open stays open, and the source's producers stay known.
+    """The copies of two topics are promoted, but only one of them learns that.
+
+    In the other one nothing separates copied records from local ones: open transactions stay open, and the source's
+    producers stay known.
     """
     topics: Callable[[Workspace, str], Iterator[TopicState]] = mirrors._topics
     begin = mirrors._begin_epochs_of_our_own
@@ -348,8 +352,9 @@ def log_start_not_followed() -> Iterator[None]:
     where="mirror",
 )
 def cut_ignored() -> Iterator[None]:
-    """A transfer has taken from one account and given to another, in two partitions. The copy of one has its commit,
-    that of the other has not. The promotion aborts it there: money has come from nowhere.
+    """A transfer has taken from one account and given to another, in two partitions.
+
+    The copy of one has its commit, the other has not. The promotion aborts it there: money has come from nowhere.
     """
 
     def nowhere(log: PartitionLog, _offset: int, _batches_max: int) -> tuple[None, int]:
@@ -367,8 +372,10 @@ def cut_ignored() -> Iterator[None]:
     where="mirror",
 )
 def cut_reached_too_early() -> Iterator[None]:
-    """The source cuts a partition at 100, and its copy has 80. It tells to have reached that. The promotion ends the
-    other copies at the cut, and this one lacks the ends of transactions that are whole there.
+    """The source cuts a partition at 100, and its copy has 80.
+
+    The copy reports that it has reached the cut. The promotion ends the other copies at the cut, and this one lacks the
+    ends of transactions that are complete there.
     """
 
     async def told(self: CutRounds, copies: Iterable[Copy]) -> None:
@@ -400,8 +407,10 @@ def cut_reached_too_early() -> Iterator[None]:
     where="mirror",
 )
 def round_of_some_copies() -> Iterator[None]:
-    """One copy has reached cut 500, the others 498. The promotion goes by 500: what was decided between is there in one
-    partition, and missing in the others.
+    """One copy has reached cut 500, the others 498.
+
+    The promotion goes by 500: transactions decided between the two are there in one partition, and missing in the
+    others.
     """
 
     def newest(self: CutsOfMirror, _copies: object) -> MirrorRound | None:
@@ -439,9 +448,9 @@ def offsets_stay_ahead() -> Iterator[None]:
     where="mirror",
 )
 def former_leaders_report() -> Iterator[None]:
-    """The leader of a copy that ends at 50 finds that the source begins at 80, and sleeps before it tells. Another one
-    leads, which had copied up to 90 while that was possible. Now the report comes: the copy stops, and whoever accepts
-    it has the offsets 80 to 89 cut off.
+    """The leader of a copy that ends at 50 finds that the source begins at 80, and sleeps before it reports that.
+    Another one leads, which had copied up to 90 while that was possible. Now the report comes: the copy stops, and an
+    operator that accepts it has the offsets 80 to 89 cut off.
     """
     report = mirrors.report
 
@@ -503,7 +512,7 @@ def compacted_behind_the_cut() -> Iterator[None]:
 )
 def tail_kept_by_failback() -> Iterator[None]:
     """The old source has 120 records, of which 100 were copied before it was lost. It comes back as the copy, and keeps
-    all 120. The other side has written 50 more: the copy has its own at the offsets 100 to 119.
+    all 120. The other side has written 50 more: the copy has its own records at the offsets 100 to 119.
     """
     goes_on_at = MirrorPartition.goes_on_at
 
@@ -559,4 +568,4 @@ ALL: Iterable[Mutant] = (
     common_offset_by_length,
 )
 MUTANTS = {each.name: each for each in ALL}
-"""By name."""
+"""Mutants by name."""

@@ -1,4 +1,6 @@
-"""One run: a cluster copies another one, both are tormented, the copies may be promoted; all heals, and is judged."""
+"""A run: a cluster copies another one, both suffer faults, the copies may be promoted; then all
+heals, and is judged.
+"""
 
 from __future__ import annotations
 
@@ -67,19 +69,20 @@ from tests.simulation.mirror.world import SOURCE, TARGET, Links, Usurpation, dra
 FORM_S: Final = 30.0
 CHAOS_S: Final = (0.8, 1.5, 3.0)
 USURPED_S: Final = 2.0
-"""At least, where an unclean election is provoked."""
+"""Least duration in seconds of the faults if an unclean election is provoked."""
 HEAL_S: Final = 40.0
 SENDS_PER_S: Final = 25.0
 LOOK_EVERY_S: Final = 0.4
 ROUND_EVERY_S: Final = 0.15
 TELL_EVERY_S: Final = 0.05
-"""How often a link looks at its source here, asks it for a cut, and tells the quorum: runs are short."""
+"""Seconds between a link's requests to its source, its requests for a cut, and its reports to the quorum; short, since
+runs are short."""
 LOOKS_MAX: Final = 20
 LOOK_AGAIN_S: Final = 0.02
 WAIT_MAX_MS: Final = 100
-"""How long a fetch waits for records."""
+"""Milliseconds that a fetch waits for records."""
 RENEWED: Final = 0.12
-"""Of the runs."""
+"""Share of the runs."""
 NEVER, ALIVE, CUT_OFF, AT_THE_END = "never", "source alive", "source cut off", "after the end"
 PROMOTIONS: Final = {NEVER: 30, ALIVE: 30, CUT_OFF: 25, AT_THE_END: 15}
 WEIGHTS: Final = {
@@ -101,14 +104,14 @@ WEIGHTS: Final = {
 
 
 class MirrorRun:
-    """The course of one run."""
+    """The course of a run."""
 
     def __init__(self, machine: Machine, seed: int) -> None:
         chance = Random(f"mirror {seed}")
         self.machine = machine
         self.seed = seed
         self.durable = chance.random() < 0.4
-        """What is acknowledged is on disks, so that power may fail."""
+        """True if acknowledged records are on disks, so that power may fail."""
         settings = {"log.flush.interval.messages": "1"} if self.durable else {}
         self.source = SimulatedCluster(
             machine, quorum=1, brokers=chance.choice((2, 3)), settings=settings, site=SOURCE
@@ -164,8 +167,11 @@ class MirrorRun:
             self._hold_up_cuts()
 
     def _hold_up_cuts(self) -> None:
-        """One copy is overtaken by retention, and nobody accepts that. So no newer cut is reached, while keys of the
-        compacted topic are written again and again, and the mirror is promoted at the old one."""
+        """Let retention overtake one copy without an accepting operator.
+
+        So no newer cut is reached, while keys of the compacted topic are written repeatedly, and the mirror is promoted
+        at the old cut.
+        """
         self.promotion, self.at_cut, self.chaos_s = ALIVE, True, CHAOS_S[-1]
         self._overtakes, self.accepts, self.makes_anew = True, False, False
 
@@ -201,14 +207,14 @@ class MirrorRun:
         self.machine.observers.append(self._observe)
 
     def _observe(self, thread: Thread) -> None:
-        """A process has had a turn: look at what it may have changed."""
+        """Check all that a process may have changed in its turn."""
         if thread.name == "main" and (node := self._nodes.get(thread.process.name)) is not None:
             for invariant in self.of_source if node.name.startswith(SOURCE.name) else self.of_target:
                 invariant.observe(node)
 
     @contextmanager
     def watching(self) -> Iterator[None]:
-        """Whatever is looked at by wrapping functions of the product."""
+        """Enter all observers that wrap functions of the product."""
         with (
             self.ledger.watching(self.machine),
             patch.object(mirror_link, "LOOK_EVERY_S", LOOK_EVERY_S),
@@ -303,7 +309,7 @@ class MirrorRun:
             )
 
     def torment_again(self, what: str, seconds: float) -> None:
-        """Strike both clusters and what is between them, when all was healed."""
+        """Strike both clusters and the links between them, after all was healed."""
         for faults, site in zip(self.faults, (SOURCE, TARGET), strict=True):
             plan = draw_plan(Random(f"faults {what} of {site.name} {self.seed}"), seconds, WEIGHTS)
             faults.schedule(self._thinned(plan, f"{what} {site.name}"))
@@ -314,7 +320,7 @@ class MirrorRun:
             self.client(self.there, "deleter", main)
 
     def _thinned(self, plan: list[Fault], site: str) -> list[Fault]:
-        """Two clusters are struck: each by about half of what one alone is."""
+        """Drop about half of a plan's faults, since two clusters are struck."""
         chance = Random(f"thinned {site} {self.seed}")
         return [fault for fault in plan if chance.random() < 0.6]
 
@@ -327,7 +333,7 @@ class MirrorRun:
         )
 
     def heal(self) -> None:
-        """Nothing strikes any more, and what should run, runs."""
+        """End all faults, and start all processes."""
         for faults in self.faults:
             faults.heal()
         self.links.heal()
@@ -335,7 +341,7 @@ class MirrorRun:
     # ------------------------------------------------------------ the end
 
     def _settle(self) -> None:
-        """Every copy is level with its source, or stopped; once a person has accepted that, it is level, too."""
+        """Wait until every copy matches its source or is stopped, and matches it, too, once the fault is accepted."""
         self._ask("resumer", accepting=False)
         self._wait_settled(faults_allowed=True)
         rounds = 0
@@ -381,7 +387,9 @@ class MirrorRun:
         self.machine.run(self.machine.now + 0.5)
 
     def _ended_here(self) -> bool:
-        """Whoever writes to copies that are not promoted would try for ever."""
+        """Return whether local clients have ended, except those that write to unpromoted copies, which would try for
+        ever.
+        """
         return all(
             ended
             for name, ended in self.here.ended.items()
@@ -389,7 +397,7 @@ class MirrorRun:
         )
 
     def quietly(self, look: Callable[[], None]) -> None:
-        """Look into logs when none of them is just being exchanged for what is left of it after compaction."""
+        """Call `look` when no log is being exchanged for its compacted form."""
         for _ in range(LOOKS_MAX):
             try:
                 return look()
@@ -420,8 +428,11 @@ class MirrorRun:
         self._at_the_end["keys renewed behind the cut"] = check_keys_kept(self.target, self.copies.had)
 
     def are_steady(self) -> bool:
-        """Whether both clusters are. One that has seemed to be so when all was healed may have had a broker that was
-        just being missed: it is to have what was decided since, before its replicas are compared."""
+        """Return whether both clusters are steady.
+
+        A broker of a healed cluster that seemed steady may just have been about to be fenced. It must know all later
+        decisions before its replicas are compared.
+        """
         return self.source.is_steady() and self.target.is_steady()
 
     def _all_is_stable(self) -> bool:
@@ -437,7 +448,7 @@ class MirrorRun:
         )
 
     def _acknowledged(self, send: Send) -> None:
-        """A copy takes nothing before its promotion was asked for."""
+        """Check that a copy accepts no record before its promotion was requested."""
         if self.doings.asked_s is None:
             raise InvariantBroken("copies are read-only", str(send))
 
@@ -448,7 +459,7 @@ class MirrorRun:
         return False
 
     def client(self, workload: Workload, name: str, main: Callable[[], object]) -> Process:
-        """A process that works until `main` is over; the workload tells whether it is."""
+        """Start a process that works until `main` returns, which the workload notes."""
         workload.ended[name] = False
         process = workload.cluster.client(name, main)  # type: ignore[arg-type]
 
@@ -461,7 +472,7 @@ class MirrorRun:
         return process
 
     def wait(self, condition: Callable[[], bool], seconds: float, what: str) -> None:
-        """Let time pass until something is so. Raises InvariantBroken if it does not come about."""
+        """Let time pass until the condition holds. Raises InvariantBroken after `seconds`."""
         if not self.machine.run(self.machine.now + seconds, condition):
             waiting = [
                 name for one in (self.there, self.here) for name, ended in one.ended.items() if not ended
@@ -469,7 +480,7 @@ class MirrorRun:
             raise InvariantBroken("alive", f"not within {seconds} s: {what} ({waiting})")
 
     def counts(self) -> Counter[str]:
-        """What has happened."""
+        """Return the counts of the run's events."""
         counts = Counter({f"promotion: {self.promotion}": 1, "batches compared": self.copies.compared})
         counts += self._at_the_end + self.cuts.counts + self.failback.counts
         counts += self.doings.counts + self.links.counts + self.causes.counts
@@ -483,7 +494,7 @@ class MirrorRun:
 
 
 def play(seed: int, sink: Callable[[str], object] | None = None) -> Report:
-    """Play one seed in this process, which is used up by that. Raises AssertionError with what was broken."""
+    """Play one seed in this process, which cannot be used again. Raises AssertionError with the violation."""
     machine = Machine(seed, Trace(sink))
     machine.network = Network(machine)
     preparing = patch.object(server, "prepare_codecs", prepared_already)

@@ -1,4 +1,4 @@
-"""What observers read of a log, whatever it is in the middle of."""
+"""Observers read a log correctly although it is being changed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ NOW = 1_000_000
 
 
 def three_batches(folder: Path) -> PartitionLog:
-    """The last is a segment of its own."""
+    """Make a log of three batches; the last is in a separate segment."""
     log = PartitionLog.open(folder, LogConfig(), clean_shutdown=True, recovery_point=0, now_ms=NOW)
     for base in range(3):
         if base == 2:

@@ -1,6 +1,6 @@
-"""Seeds of two clusters, one of which copies the other: none may break a promise, and together they play all of it.
+"""Seeds of two clusters, one of which copies the other: none breaks a promise, and together they cover all of it.
 
-How many seeds it takes to find each mutant stands in docs/TESTING.md.
+docs/TESTING.md states how many seeds it takes to find each mutant.
 """
 
 from __future__ import annotations
@@ -17,11 +17,9 @@ from tests.simulation.mirror.mutants import MUTANTS
 
 ROOT = Path(__file__).parents[3]
 SEEDS = "0-5,10,20,22,23,31,79"
-"""Together they go through all that is to be seen, most of it twice. In seed 79 a failback is done, and its answer is
-lost."""
+"""Seeds that cover all branches, most of them twice. In seed 79 a failback is done, and its answer is lost."""
 FURTHER = tuple(f"{first}-{first + 12}" for first in range(0, 96, 12))
-"""Played one after the other while there is something that the first have missed, as once the product goes other ways.
-"""
+"""Further seeds, played one after the other while a branch is missing, e.g. after the product's behaviour changed."""
 SEEN = frozenset(
     {
         "acknowledged here",
@@ -48,7 +46,7 @@ SEEN = frozenset(
         "promotion: source cut off",
     }
 )
-"""What the seeds together have to go through."""
+"""Branches that the seeds must cover together."""
 
 PLAY_COLD = """
 import sys
@@ -60,7 +58,7 @@ del scattered[::3]
 outcome = in_child(lambda: play(int(sys.argv[2])))
 print(outcome if isinstance(outcome, str) else outcome.digest)
 """
-"""With the addresses of a process of its own, moved further by objects in between; no codec is prepared."""
+"""Script that plays seeds in a fresh process, with objects scattered over its memory and no codec prepared."""
 
 
 def _printed(*arguments: str) -> str:
@@ -78,7 +76,7 @@ def _printed(*arguments: str) -> str:
 
 
 def _seen(seeds: str, folder: Path) -> set[str]:
-    """What was counted in these seeds, none of which broke anything."""
+    """Play these seeds without a violation, and return the names of their counts."""
     totals = folder / f"{seeds}.json"
     _printed(
         *("-m", "tests.simulation.mirror.run", "--processes", "1"),

@@ -1,4 +1,4 @@
-"""Two clusters in one machine room, the source and its target, and what breaks between them."""
+"""Two clusters in one machine room, the source and its target, and the faults between them."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from tests.simulation.machine.machine import Machine
 SOURCE = Site("source-", "10.1", "c2ltdWxhdGVkLXNvdXJjZQ")
 TARGET = Site("target-", "10.2", "c2ltdWxhdGVkLXRhcmdldA")
 LINK_FAULTS = {"cut": 4, "one-way cut": 3, "slow": 3, "reordering": 4, "narrow": 2, "flapping": 3}
-"""How often each kind is drawn. A reordering link loses segments, which come again later, and delays each as it likes:
-what connections carry arrives in another order than it was sent."""
+"""Relative frequencies of link faults. A reordering link loses segments, which are retransmitted later, and delays each
+at random: connections' data arrives in another order than it was sent."""
 CUT_AGAIN_EVERY_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
 class LinkFault:
-    """`kind` befalls links between the clusters. `chance` decides which."""
+    """A fault of `kind` that hits links between the clusters. `chance` decides which."""
 
     kind: str
     start_s: float
@@ -30,7 +30,7 @@ class LinkFault:
 
 
 def draw_link_faults(random: Random, seconds: float) -> list[LinkFault]:
-    """For so many seconds, one after the other or several at a time."""
+    """Draw faults for a number of seconds, one after the other or several at a time."""
     kinds, shares, found = list(LINK_FAULTS), list(LINK_FAULTS.values()), []
     now = random.uniform(0.0, 0.6)
     while now < seconds:
@@ -41,7 +41,7 @@ def draw_link_faults(random: Random, seconds: float) -> list[LinkFault]:
 
 
 class Links:
-    """Those between the two clusters. What befalls them is over with its time, but for a cut for good."""
+    """The links between the two clusters. A fault ends when its time is over, except for a permanent cut."""
 
     def __init__(self, machine: Machine, source: SimulatedCluster, target: SimulatedCluster) -> None:
         self._machine = machine
@@ -56,12 +56,12 @@ class Links:
             self._machine.after(fault.start_s, lambda fault=fault: self._begin(fault))  # type: ignore[misc]
 
     def heal(self) -> None:
-        """Nothing befalls them any more."""
+        """End all faults, for good."""
         self._over = True
         self._mend(self._source, self._target)
 
     def cut_for_good(self) -> None:
-        """Whatever heals other links, these stay cut, until they are restored."""
+        """Cut all links until `restore`, even if other links are healed."""
         if self._was_cut_for_good:
             return
         self.is_cut_for_good = True
@@ -74,13 +74,13 @@ class Links:
         self._machine.after(CUT_AGAIN_EVERY_S, self.cut_for_good)
 
     def restore(self) -> None:
-        """All are mended, and may be struck again."""
+        """Mend all links, which may be struck again."""
         self._was_cut_for_good = True
         self.is_cut_for_good = self._over = False
         self._mend(self._source, self._target)
 
     def overtake(self, lasts_s: float, delete: Callable[[], None]) -> None:
-        """Cut all for so long, and delete what the source has meanwhile: the copy is overtaken."""
+        """Cut all links for `lasts_s`, and delete records of the source meanwhile, so that the copy is overtaken."""
         if self._over or self.is_cut_for_good:
             return
         self.counts["link: cut while records are deleted"] += 1
@@ -111,7 +111,7 @@ class Links:
         self._machine.after(fault.lasts_s, lambda: self._mend(there, here))
 
     def _ends(self, random: Random) -> tuple[list[str], list[str]]:
-        """All links, those of one broker, or one."""
+        """Return the ends of all links, of those of one broker, or of one link."""
         drawn = random.random()
         there = self._source if drawn < 0.6 else [random.choice(self._source)]
         here = self._target if drawn < 0.4 or drawn > 0.8 else [random.choice(self._target)]
@@ -138,7 +138,8 @@ class Links:
 
 class Usurpation:
     """An unclean election at the source: followers are away while their leader takes records alone, and it dies as they
-    come back. Whoever of them leads has less than was copied."""
+    come back. The follower that leads then has fewer records than were copied.
+    """
 
     def __init__(self, cluster: SimulatedCluster, topic: str, random: Random) -> None:
         self._cluster = cluster
@@ -148,7 +149,7 @@ class Usurpation:
         self.times = 0
 
     def begin(self, start: Callable[[], bool]) -> None:
-        """`start` says whether processes may still be killed."""
+        """Begin; `start` returns whether processes may still be killed."""
         image = self._cluster.newest_image()
         topic = None if image is None else image.topics.get(self._topic)
         state = None if topic is None else topic.partitions.get(0)

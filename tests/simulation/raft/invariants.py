@@ -1,4 +1,4 @@
-"""What must hold at every moment, one class each. Each looks at a node right after each of its events."""
+"""Invariants of Raft, one class each, checked right after each event of a node."""
 
 from __future__ import annotations
 
@@ -7,27 +7,27 @@ from tests.simulation.raft.world import InvariantBroken, Proposal, SimulatedNode
 
 
 class Invariant:
-    """Looks at nothing; subclasses override what they need."""
+    """The base class of invariants, whose hooks do nothing."""
 
     def node_started(self, world: World, node: SimulatedNode) -> None:
-        """A new incarnation has recovered."""
+        """Check a new incarnation after its recovery."""
 
     def observe(self, world: World, node: SimulatedNode) -> None:
-        """The node has just done something."""
+        """Check a node after one of its events."""
 
     def acknowledged(self, world: World, node: SimulatedNode, proposal: Proposal) -> None:
-        """A client has just been told that its command is applied."""
+        """Check a command after its acknowledgement to the client."""
 
     def at_end(self, world: World) -> None:
-        """All faults are healed and every node has caught up."""
+        """Check the end, when all faults are healed and every node has caught up."""
 
     def broken(self, what: str) -> InvariantBroken:
-        """The exception to raise."""
+        """Return the exception for a violation."""
         return InvariantBroken(f"{type(self).__name__}: {what}")
 
 
 class ElectionSafety(Invariant):
-    """At most one leader per term, ever."""
+    """An invariant: there is at most one leader per term."""
 
     def __init__(self) -> None:
         self._leaders: dict[int, int] = {}
@@ -41,7 +41,9 @@ class ElectionSafety(Invariant):
 
 
 class NoContradiction(Invariant):
-    """Every node agrees with itself: what is durable, committed and applied, and who waits for what."""
+    """An invariant: every node is consistent in its durable, committed and applied state, and in
+    its waiting callers.
+    """
 
     def observe(self, world: World, node: SimulatedNode) -> None:
         try:
@@ -51,7 +53,10 @@ class NoContradiction(Invariant):
 
 
 class LogMatching(Invariant):
-    """An index and a term name one entry, and one entry before it: so logs that share it share all before."""
+    """An invariant: an index and a term identify one entry, and the entry before it.
+
+    So logs with a common entry agree on all earlier entries.
+    """
 
     def __init__(self) -> None:
         self._entries: dict[tuple[int, int], tuple[bytes, int]] = {}
@@ -79,7 +84,9 @@ class LogMatching(Invariant):
 
 
 class SameHistoryEverywhere(Invariant):
-    """Every machine's history is a prefix of one: no divergence, nothing committed lost, order kept."""
+    """An invariant: the histories of all machines are prefixes of one history, so no committed entry is lost or
+    reordered.
+    """
 
     def __init__(self) -> None:
         self.history: list[tuple[int, int, bytes]] = []
@@ -103,7 +110,7 @@ class SameHistoryEverywhere(Invariant):
 
 
 class AppliedMonotone(Invariant):
-    """Within an incarnation the applied index never falls, and is never above the commit index."""
+    """An invariant: within an incarnation the applied index never falls, and is never above the commit index."""
 
     def __init__(self) -> None:
         self._applied: dict[int, int] = {}
@@ -122,7 +129,7 @@ class AppliedMonotone(Invariant):
 
 
 class LeaderHasAllCommitted(Invariant):
-    """An active leader's log holds whatever any node has applied from an earlier term."""
+    """An invariant: an active leader's log holds all entries of earlier terms that any node has applied."""
 
     def __init__(self, histories: SameHistoryEverywhere) -> None:
         self._histories = histories
@@ -143,7 +150,7 @@ class LeaderHasAllCommitted(Invariant):
 
 
 class AcknowledgedOnce(Invariant):
-    """An acknowledged command stands in the history exactly once, at the place the client was told."""
+    """An invariant: an acknowledged command is in the history exactly once, at the position in the answer."""
 
     def __init__(self, histories: SameHistoryEverywhere) -> None:
         self._histories = histories
@@ -168,7 +175,7 @@ class AcknowledgedOnce(Invariant):
 
 
 class RefusedNever(Invariant):
-    """A command refused with "not leader" is never applied."""
+    """An invariant: a command refused with "not leader" is never applied."""
 
     def __init__(self, histories: SameHistoryEverywhere) -> None:
         self._histories = histories
@@ -180,7 +187,7 @@ class RefusedNever(Invariant):
 
 
 class AcknowledgedIsDurable(Invariant):
-    """When a client is told, a majority has the command on disk."""
+    """An invariant: when a client gets its answer, a majority has the command on disk."""
 
     def acknowledged(self, world: World, node: SimulatedNode, proposal: Proposal) -> None:
         place = proposal.outcome
@@ -206,10 +213,11 @@ def _durably_holds(node: SimulatedNode, index: int, command: bytes) -> bool:
 
 
 class ConfirmedIsHeld(Invariant):
-    """What a leader counts for a follower is on that follower's disk, unless it has gone on to a later term.
+    """An invariant: entries that a leader counts for a follower are on that follower's disk, unless it has gone on to a
+    later term.
 
-    It may have done so before it came back with an old copy of its disk. A leader that stood still has heard of
-    neither. Nor has it heard that such a follower was told by others, and does not vote.
+    The follower may have done so before it came back with an old copy of its disk. A leader that stood still has heard
+    of neither. Nor has it heard that other nodes have notified such a follower, which then does not vote.
     """
 
     def __init__(self) -> None:
@@ -239,7 +247,7 @@ class ConfirmedIsHeld(Invariant):
 
 
 class NoneAccusedWrongly(Invariant):
-    """Only a node that came back with an old copy of its disk is told that it has less than it had promised."""
+    """An invariant: only a node that came back with an old copy of its disk is notified of broken promises."""
 
     def observe(self, world: World, node: SimulatedNode) -> None:
         if node.running.formation.catching_up and node.node_id not in world.restored:
@@ -247,7 +255,7 @@ class NoneAccusedWrongly(Invariant):
 
 
 class Alive(Invariant):
-    """Once everything is healed, the cluster leads, commits and catches up."""
+    """An invariant: once everything is healed, the cluster elects a leader, commits and catches up."""
 
     def at_end(self, world: World) -> None:
         ends = {
@@ -258,7 +266,7 @@ class Alive(Invariant):
 
 
 def all_invariants() -> list[Invariant]:
-    """A fresh set for one run."""
+    """Return new invariants for one run."""
     histories = SameHistoryEverywhere()
     return [
         NoContradiction(),

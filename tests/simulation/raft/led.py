@@ -1,4 +1,4 @@
-"""Nodes that follow a leader: where scenarios that are played on purpose begin."""
+"""Nodes that follow a leader: the starting point of scripted scenarios."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.simulation.raft.world import SimulatedNode, World, virtual_time
 
 @contextmanager
 def led(seed: int, size: int = 3) -> Iterator[tuple[World, SimulatedNode]]:
-    """`size` nodes, and the leader that the others have heard of."""
+    """Return `size` nodes, and the leader that all know."""
     world = World(seed, size, all_invariants())
     with virtual_time(world):
         for node in world.nodes.values():
@@ -22,7 +22,7 @@ def led(seed: int, size: int = 3) -> Iterator[tuple[World, SimulatedNode]]:
 
 
 def append(world: World, leader: SimulatedNode, count: int) -> None:
-    """That many entries, one command each."""
+    """Append `count` entries, one command each."""
     for _ in range(count):
         proposal = world.propose(leader)
         assert world.run(world.now() + 5, lambda proposal=proposal: proposal.answered)  # type: ignore[misc]

@@ -1,4 +1,4 @@
-"""The library's faults, put back one at a time: what the simulation has to find."""
+"""Known faults of the library, planted one at a time, which the simulation has to find."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def _truncate_on_overlap(log: LogView, applied: int, message: Append) -> Accepte
 
 @contextmanager
 def overlap_truncates() -> Iterator[None]:
-    """Hole 1: an append that overlaps the log cuts it, whatever stands there."""
+    """Hole 1: an append that overlaps the log truncates it, even if the entries are equal."""
     with patch.object(follower, "reconcile", _truncate_on_overlap):
         yield
 
 
 @contextmanager
 def replies_of_any_term() -> Iterator[None]:
-    """Hole 2: a confirmation counts whatever term it was given in."""
+    """Hole 2: a confirmation counts, even if it was given in another term."""
     dispatch = core.Core._dispatch
 
     def believe(self: core.Core, peer: int, message: Any) -> None:
@@ -66,7 +66,7 @@ def nothing_is_synced() -> Iterator[None]:
 
 @contextmanager
 def acknowledged_before_synced() -> Iterator[None]:
-    """Hole 3, the other half: a follower acknowledges what it has only been handed."""
+    """Hole 3, the other half: a follower acknowledges entries before they are synced."""
     append = Journal.append
 
     def durable_at_once(self: Journal, payload: bytes, index: int, term: int) -> None:
@@ -99,14 +99,14 @@ def _reset_unless_equal(log: Journal, snapshot: Snapshot | None) -> int:
 
 @contextmanager
 def snapshot_wipes_journal() -> Iterator[None]:
-    """Hole r1: a journal that does not begin at the snapshot is thrown away at start."""
+    """Hole r1: a journal that does not begin at the snapshot is discarded at start."""
     with patch.object(startup, "align", _reset_unless_equal):
         yield
 
 
 @contextmanager
 def snapshot_moves_commit() -> Iterator[None]:
-    """Hole r2: a piece of a snapshot moves the commit index over whatever the follower holds."""
+    """Hole r2: a piece of a snapshot moves the commit index, whatever entries the follower holds."""
     dispatch = core.Core._dispatch
 
     def believe(self: core.Core, peer: int, message: Any) -> None:
@@ -122,7 +122,7 @@ def snapshot_moves_commit() -> Iterator[None]:
 
 @contextmanager
 def restored_nodes_vote() -> Iterator[None]:
-    """A node that comes back with an old copy of its disk votes, whatever its peers remember of it."""
+    """A node that comes back with an old copy of its disk votes, even if its peers remember newer promises."""
 
     def ignore(self: QuorumMembership, peer: int, message: Promised) -> None:
         self.unheard.discard(peer)
@@ -140,10 +140,10 @@ MUTANTS: dict[str, Callable[[], Any]] = {
     "r2": snapshot_moves_commit,
     "restored": restored_nodes_vote,
 }
-"""Those that random faults find soon; hole 2 needs two elections at the right moment and has its own test."""
+"""Mutants that random faults find soon; hole 2 needs two elections at the right moment and has a separate test."""
 
 FAULTS: dict[str, frozenset[str]] = {
     "4": frozenset({"power", "disk", "isolate", "heal"}),
     "restored": frozenset({"kill", "restore"}),
 }
-"""Where a narrower choice of faults finds a mutant sooner."""
+"""Narrower choices of faults that find a mutant sooner."""

@@ -1,4 +1,4 @@
-"""Run many seeds: `python -m tests.simulation.raft.run --seeds 0-10000 --processes 2`.
+"""A command that runs many seeds: `python -m tests.simulation.raft.run --seeds 0-10000 --processes 2`.
 
 A seed that breaks an invariant is printed with what broke; the same command with that seed plays it again.
 """
@@ -18,7 +18,7 @@ _CHUNK = 20
 
 
 def play(seeds: range) -> list[Report | str]:
-    """The outcome of each seed."""
+    """Return the outcome of each seed."""
     outcomes: list[Report | str] = []
     for seed in seeds:
         try:
@@ -34,7 +34,7 @@ def _chunks(first: int, last: int) -> Iterator[range]:
 
 
 def main() -> int:
-    """Returns the number of seeds that broke something, at most 100."""
+    """Run the command, and return the number of seeds with a violation, at most 100."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", default="0-1000", help="first-last, last excluded, or one seed")
     parser.add_argument("--processes", type=int, default=2)

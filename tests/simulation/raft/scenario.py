@@ -1,4 +1,4 @@
-"""One run: form a cluster, torment it while clients write, heal it, and look."""
+"""A run: form a cluster, strike it while clients write, heal it, and check."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from tests.simulation.raft.world import InvariantBroken, Proposal, SimulatedNode
 
 CHAOS_SECONDS = 8.0
 SETTLE_SECONDS = 0.5
-"""Longer than the others take to write down what a node has promised, and a node to write down that it was told."""
+"""Seconds that exceed the time in which others store a node's promise, and a node stores a notice."""
 REMEMBERED_SECONDS = 2.0
-"""Longer than a healed cluster takes to elect a leader that all others follow."""
+"""Seconds that exceed the time in which a healed cluster elects a leader that all follow."""
 HEAL_SECONDS = 20.0
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a clean run has seen."""
+    """The observations of a clean run."""
 
     seed: int
     size: int
@@ -28,16 +28,13 @@ class Report:
     terms: int
     events: int
     compacted: int
-    """Nodes that ended behind a snapshot."""
+    """Number of nodes that ended with a snapshot."""
     restored: int
-    """Nodes that came back with an old copy of their disk."""
+    """Number of nodes that came back with an old copy of their disk."""
 
 
 def run_seed(seed: int, only: frozenset[str] = frozenset()) -> Report:
-    """Play one seed. Raises InvariantBroken, its message naming the seed.
-
-    `only` narrows the faults to those named.
-    """
+    """Play one seed. Raises InvariantBroken, whose message names the seed. `only` restricts the faults."""
     size = 5 if seed % 3 == 2 else 3
     invariants = all_invariants()
     world = World(seed, size, invariants)
@@ -166,7 +163,7 @@ class _Scenario:
         self._world.network.cut(*self._two())
 
     def _isolate(self) -> None:
-        """One node or two against the rest, in both directions or one."""
+        """Separate one or two nodes from the rest, in one or both directions."""
         nodes = sorted(self._world.nodes)
         leaders = [node.node_id for node in self._world.leaders]
         island = set(self._random.sample(nodes, self._random.randint(1, len(nodes) // 2)))
@@ -202,13 +199,11 @@ class _Scenario:
             self._world.network.heal(*self._two())
 
     def _restore_one(self) -> None:
-        """One node comes back with an old copy of its disk, and those that know what it had promised tell it.
+        """Restart one node with an old copy of its disk; the peers that know its promises notify it.
 
-        A node that lost power may have forgotten the latest promises of the others: it saves them late. So nothing is
-        restored before a leader has learned them anew. docs/OPERATIONS.md names this gap.
-
-        Half of the time another node lags behind, and the leader dies once it has told: then the two that are left must
-        not elect each other.
+        A node that lost power may have forgotten the latest promises of the others, which it saves late. So no copy is
+        restored before a leader has learned them again. docs/OPERATIONS.md names this gap. Half of the time another
+        node lags, and the leader dies once it has sent the notice: then the remaining two must not elect each other.
         """
         world, random = self._world, self._random
         copied = [node for node in world.nodes.values() if node.copies]
@@ -242,7 +237,7 @@ class _Scenario:
         world.run(world.now() + SETTLE_SECONDS)
 
     def _is_remembered(self) -> bool:
-        """Whether a leader knows of every other node that it has an entry of this term: all it promised lies before."""
+        """Return whether a leader knows that every other node has an entry of this term, after all its promises."""
         leader = next(iter(self._world.leaders), None)
         if leader is None:
             return False
@@ -270,7 +265,7 @@ class _Scenario:
                 self._bring_up(node)
 
     def _has_converged(self) -> bool:
-        """One more command is committed and everybody has applied it."""
+        """Return whether one more command is committed, and every node has applied it."""
         world, last = self._world, self._final
         if last is None or not last.answered or last.error is not None:
             if (last is None or last.answered) and world.leaders:

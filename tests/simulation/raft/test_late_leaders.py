@@ -1,4 +1,4 @@
-"""A leader whose host lacks processor time keeps its term; a leader that is dead is replaced as fast as ever."""
+"""A leader whose host is short of processor time keeps its term; a dead leader is replaced without delay."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from tests.simulation.raft.world import SimulatedNode, World
 
 LATE_S = 120.0
 TERMS_MAX = 4
-"""Until the nodes have seen how late their host lets them be."""
+"""Largest number of terms until the nodes have learned how late their host runs them."""
 
 
 def starve(world: World, seconds: float, seed: int) -> None:
-    """Let every node stand still for up to 0.35 s, about twice a second, as on a host with too few processors."""
+    """Pause every node for up to 0.35 s, about twice a second, as on a host with too few processors."""
     random = Random(seed)
     end = world.now() + seconds
     while world.now() < end:
@@ -63,7 +63,7 @@ def test_a_leader_that_loses_power_is_replaced_within_the_usual_time_after_a_qui
 def test_a_node_reads_its_leader_before_it_votes(
     monkeypatch: pytest.MonkeyPatch, ask: type[PreVote | RequestVote]
 ) -> None:
-    """It stood still, and finds the question of a candidate and a heartbeat: the question is read first."""
+    """A node that stood still finds a candidate's request and a heartbeat, and reads the request first."""
     with led(4) as (world, leader):
         follower, candidate = (node for node in world.nodes.values() if node is not leader)
         sent: list[messages.Message] = []

@@ -1,4 +1,4 @@
-"""A node of the quorum notices when it contradicts itself."""
+"""A quorum node detects that its state is contradictory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.simulation.raft.world import World, virtual_time
 
 @pytest.fixture
 def leader() -> Iterator[Core]:
-    """Of three, with a few committed entries."""
+    """Return the leader of three nodes, with a few committed entries."""
     world = World(3, 3, ())
     with virtual_time(world):
         for node in world.nodes.values():

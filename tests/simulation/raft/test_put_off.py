@@ -1,4 +1,4 @@
-"""A follower puts off applying while nobody waits for it, and a node looks at the library only where there is cause."""
+"""A follower defers applying while no caller waits for it, and a node only runs the library when necessary."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _backlog(node: SimulatedNode) -> int:
 
 
 def _stream(world: World, leader: SimulatedNode, count: int) -> None:
-    """That many entries, each a millisecond behind the one before."""
+    """Append `count` entries, each a millisecond after the previous."""
     proposals = []
     for _ in range(count):
         proposals.append(world.propose(leader))
@@ -71,7 +71,7 @@ def test_who_loses_its_leader_applies_at_once(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_a_leader_ticks_once_for_an_entry(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The second confirmation, its own write and the command itself give the library nothing to do."""
+    """The second confirmation, the leader's own write and the command itself need no run of the library."""
     with led(8) as (world, leader):
         monkeypatch.setattr(world, "disk_delay", lambda lane: QUICK_S)
         ticks = 0

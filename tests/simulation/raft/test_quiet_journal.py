@@ -1,4 +1,6 @@
-"""A journal is cut although nothing more is applied: what was in the way of a snapshot or of the cut is over."""
+"""A journal is compacted although no more entries are applied, once the obstacle to a snapshot or to the compaction is
+gone.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +11,7 @@ from tests.simulation.raft.world import SETTINGS, SimulatedNode
 
 
 def covered(node: SimulatedNode) -> int:
-    """Where the newest snapshot ends."""
+    """Return the index of the newest snapshot."""
     latest = node.running._compactor._store.latest
     return latest.index if latest is not None else 0
 

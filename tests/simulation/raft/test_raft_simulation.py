@@ -1,4 +1,4 @@
-"""Seeds through every kind of fault, and the library's faults put back to see that they are found."""
+"""Seeds with every kind of fault, and the library's known faults planted to check that they are found."""
 
 from __future__ import annotations
 
@@ -26,8 +26,11 @@ def test_no_entry_is_on_the_disk_before_its_term(seed: int) -> None:
 
 
 def test_nothing_is_restored_while_a_promise_is_forgotten() -> None:
-    """The leader lost power before it had saved what its followers acknowledged last. No leader came after it, and one
-    of the followers came back with an older folder: docs/OPERATIONS.md says that nobody may notice."""
+    """The leader lost power before it had saved its followers' last acknowledgements.
+
+    No leader came after it, and one of the followers came back with an older folder: docs/OPERATIONS.md says that no
+    node may notice.
+    """
     run_seed(2391)
 
 

@@ -1,4 +1,4 @@
-"""A follower has entries written before it applies others: the leader waits for the one, nobody for the other."""
+"""A follower writes entries before it applies others: the leader waits for the writes, and no one for the applying."""
 
 from __future__ import annotations
 
@@ -29,9 +29,7 @@ def _count_what_is_applied_too_early(
 
     def counting(index: int, term: int, command: bytes) -> object:
         journal = node.running.journal
-        has_entries = (
-            journal.durable_index < journal.last_index
-        )  # Nobody waits for the mark that the clock writes.
+        has_entries = journal.durable_index < journal.last_index  # No caller waits for the clock's entry.
         count[0] += has_entries and journal.dirty and not journal.syncing
         return apply(index, term, command)
 

@@ -1,9 +1,10 @@
-"""A disk that keeps its promises and nothing more.
+"""A disk that keeps exactly its promises.
 
-Every write, truncation, creation, rename and removal is pending until a sync covers it. Power loss keeps a random
-part of what is pending: writes may be lost, torn or reordered, changes of names are lost from some point on. A job
-that runs off the loop is played to its end at once, but its syncs take effect when the simulation says that it is
-finished; a crash before stops it at one of its syncs, and what it did behind that never happened.
+Every write, truncation, creation, rename and removal is pending until a sync covers it. A power loss keeps a random
+part of the pending changes: writes may be lost, torn or reordered, changes of names are lost from some point on.
+
+A job that runs off the loop is played to its end at once, but its syncs take effect when the simulation says that it is
+finished. An earlier crash stops it at one of its syncs, and its later actions never happened.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from random import Random
 
 @dataclass(slots=True)
 class Pending:
-    """Something done to a file or to the names that is not durable yet."""
+    """A change of a file or of the names that is not durable yet."""
 
     sequence: int
     job: int
@@ -24,7 +25,7 @@ class Pending:
 
 @dataclass(slots=True, eq=False)
 class Inode:
-    """A file's bytes: durable, pending, and as a reader sees them now."""
+    """The bytes of a file: durable, pending, and for readers."""
 
     durable: bytearray = field(default_factory=bytearray)
     current: bytearray = field(default_factory=bytearray)
@@ -33,14 +34,14 @@ class Inode:
 
 @dataclass(slots=True)
 class Job:
-    """Work off the loop: what its syncs cover, in order."""
+    """Work off the loop, with the changes that its syncs cover, in order."""
 
     number: int
     syncs: list[tuple[int, Inode | None]] = field(default_factory=list)
 
 
 class VirtualDisk:
-    """One node's folder. Survives the node."""
+    """The folder of one node, which survives the node."""
 
     def __init__(self) -> None:
         self._durable_names: dict[str, Inode] = {}
@@ -52,7 +53,7 @@ class VirtualDisk:
         self._job_numbers = 0
 
     def copy(self) -> VirtualDisk:
-        """What somebody reads who copies the folder of a node that is down; all of the copy is durable."""
+        """Return a copy of a stopped node's folder, as a reader sees it; the whole copy is durable."""
         copied = VirtualDisk()
         for name, inode in self._names.items():
             copied._names[name] = Inode(bytearray(inode.current), bytearray(inode.current))
@@ -96,13 +97,13 @@ class VirtualDisk:
             self._job = None
 
     def finish_job(self, job: Job) -> None:
-        """Everything the job did and synced is durable."""
+        """Make all synced changes of the job durable."""
         for sequence, inode in job.syncs:
             self._make_durable(sequence, inode, job.number)
         del self._jobs[job.number]
 
     def crash(self, random: Random, *, power_loss: bool) -> None:
-        """Stop every job where it may be; with `power_loss` lose what was not durable."""
+        """Stop every job at some point; with `power_loss` lose the changes that are not durable."""
         for job in self._jobs.values():
             reached = random.randint(0, len(job.syncs))
             for sequence, inode in job.syncs[:reached]:
@@ -134,14 +135,14 @@ class VirtualDisk:
                 _write(inode.current, pending)
 
     def change_file(self, inode: Inode, kind: str, position: int, data: bytes) -> None:
-        """A file does something."""
+        """Apply a change to a file."""
         self._sequence += 1
         pending = Pending(self._sequence, self._job.number if self._job else 0, (kind, position, data))
         inode.pending.append(pending)
         _write(inode.current, pending)
 
     def sync_file(self, inode: Inode) -> None:
-        """A file wants to be durable."""
+        """Sync a file."""
         self._sync(inode)
 
     def _sync(self, inode: Inode | None) -> None:
@@ -152,7 +153,9 @@ class VirtualDisk:
             self._make_durable(self._sequence, inode, 0)
 
     def _make_durable(self, sequence: int, inode: Inode | None, job: int) -> None:
-        """What came before the sync is durable. What another unfinished job did may not have happened yet."""
+        """Make the changes before the sync durable, except those of other unfinished jobs, which may not have happened
+        yet.
+        """
 
         def covered(pending: Pending) -> bool:
             return pending.sequence < sequence and (pending.job == job or pending.job not in self._jobs)
@@ -182,7 +185,7 @@ class VirtualDisk:
 
 
 class VirtualFile:
-    """An open file; outlives its name."""
+    """An open file, which outlives its name."""
 
     def __init__(self, disk: VirtualDisk, inode: Inode) -> None:
         self._disk = disk

@@ -1,4 +1,4 @@
-"""Connections with delay, silence and sudden ends; in order within a direction, as TCP is."""
+"""Connections with delays, silence and sudden ends; each direction is ordered, as in TCP."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SILENCE_SECONDS = 2.0
 
 
 class Endpoint(Protocol):
-    """A node as the network sees it."""
+    """A node, from the network's view."""
 
     alive: bool
 
@@ -23,11 +23,11 @@ class Endpoint(Protocol):
 
 @dataclass(slots=True)
 class Direction:
-    """One way of one connection."""
+    """One direction of a connection."""
 
     last_delivery: float = 0.0
     held: deque[bytes] = field(default_factory=deque)
-    """What was sent into a cut: it arrives after healing, unless the connection ends first."""
+    """Messages sent into a cut: they arrive after healing, unless the connection ends first."""
     cut: bool = False
     cut_since: float = 0.0
     delay: tuple[float, float] = (0.0001, 0.002)
@@ -91,7 +91,7 @@ class VirtualNetwork:
         self._directions[sender, receiver].delay = delay
 
     def reset(self, one: int, other: int) -> None:
-        """The connection ends; both ends notice, what is on its way is lost."""
+        """End the connection: both ends notice, and messages in transit are lost."""
         if self._connection.pop(_pair(one, other), None) is None:
             return
         for sender, receiver in ((one, other), (other, one)):
@@ -99,7 +99,7 @@ class VirtualNetwork:
             self._endpoints[receiver].peer_disconnected(sender)
 
     def node_died(self, node: int, *, noticed: bool) -> None:
-        """`noticed`: the peers get a reset at once; otherwise they wait in silence."""
+        """Handle a node's death. `noticed`: the peers get a reset at once; otherwise they wait in silence."""
         for other in self._endpoints:
             pair = _pair(node, other)
             number = self._connection.get(pair) if other != node else None
@@ -146,7 +146,7 @@ class VirtualNetwork:
         self._endpoints[other].peer_connected(one)
 
     def restarted(self, node: int) -> None:
-        """A new incarnation dials: its peers give up the half-open connection to the old one."""
+        """Handle a new incarnation: its peers drop the half-open connection to the old one."""
         for other in self._endpoints:
             if other != node:
                 self.reset(node, other)

@@ -1,4 +1,4 @@
-"""Nodes, time and faults of one simulated run, all from one seed."""
+"""Nodes, time and faults of a simulated run, all derived from one seed."""
 
 from __future__ import annotations
 
@@ -42,15 +42,15 @@ SETTINGS = Settings(
 
 
 class InvariantBroken(AssertionError):
-    """The run has shown a fault. The message begins with the invariant's name."""
+    """A violation in a run. The message begins with the invariant's name."""
 
 
 class Stopped(Exception):
-    """A node would have exited."""
+    """An exit of a node."""
 
 
 class SimulatedMachine:
-    """The whole history as state, so that nothing can be missing or double unseen."""
+    """A machine with the whole history as state, so that no missing or duplicate entry stays unnoticed."""
 
     def __init__(self) -> None:
         self.history: list[tuple[int, int, bytes]] = []
@@ -72,7 +72,7 @@ class SimulatedMachine:
 
 @dataclass(slots=True)
 class Proposal:
-    """One command a client sent, and what it was told."""
+    """A command of a client, and its answer."""
 
     command: bytes
     outcome: object = None
@@ -81,7 +81,7 @@ class Proposal:
 
 
 class SimulatedNode:
-    """One node: its folder outlives its incarnations. Is the effects of its core."""
+    """A node, whose folder outlives its incarnations. It provides the effects of its core."""
 
     def __init__(self, world: World, node_id: int, peers: frozenset[int]) -> None:
         self.node_id = node_id
@@ -130,7 +130,7 @@ class SimulatedNode:
         self.copies.append(self.disk.copy())
 
     def restore_copy(self) -> None:
-        """The node is down, and somebody puts an older copy in the place of its folder."""
+        """Replace the folder of a stopped node by an older copy."""
         self.disk = self._world.random.choice(self.copies).copy()
 
     def peer_connected(self, peer: int) -> None:
@@ -234,7 +234,7 @@ class SimulatedNode:
         self._world.at(self._world.now() + delay, act)
 
     def _event(self, action: Callable[[], None]) -> None:
-        """Run on this node's loop, in order; later if it is stalled."""
+        """Run an action on this node's loop, in order; later if the node is stalled."""
         self._inbox.append(action)
         if len(self._inbox) == 1:
             self._drain(self.incarnation)
@@ -251,7 +251,7 @@ class SimulatedNode:
 
 
 class World:
-    """Virtual time and everything in it. `run` plays until a time."""
+    """Virtual time and all its nodes. `run` plays until a time."""
 
     def __init__(self, seed: int, size: int, invariants: Sequence[object]) -> None:
         self.random = Random(seed)
@@ -277,7 +277,7 @@ class World:
         heapq.heappush(self._heap, (when, self._sequence, action))
 
     def run(self, until: float, condition: Callable[[], bool] | None = None) -> bool:
-        """Play until the time, or until `condition` holds: whether it does."""
+        """Play until the time, or until `condition` holds; return whether it holds."""
         heap = self._heap
         while heap and heap[0][0] <= until:
             self._now, _, action = heapq.heappop(heap)
@@ -330,7 +330,7 @@ class World:
 
 @contextmanager
 def virtual_time(world: World) -> Iterator[None]:
-    """The library's clock is the world's, and a node that gives up raises instead of exiting."""
+    """Make the world's clock the library's clock; a node that gives up raises instead of exiting."""
     clock, exit_process = library.monotonicTime, failstop.exit_process
 
     def stop() -> None:
