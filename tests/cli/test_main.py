@@ -180,6 +180,8 @@ def test_the_overview_names_every_command(capsys: pytest.CaptureFixture[str]) ->
         (("cluster", "reassign"), "give a FILE, or --topic and --replicas; or --list or --cancel"),
         (("cluster", "health", "--timeout", "3"), "--timeout goes with --exit-when-healthy"),
         (("cluster", "health", "--interval", "0"), "--interval takes seconds above 0, not 0"),
+        (("cluster", "health", "-e", "-b", "host:port"), "'host:port' is no bootstrap server; write host:port"),
+        (("cluster", "health", "-w", "-b", "host:port"), "'host:port' is no bootstrap server; write host:port"),
         (("consume", "t", "-f", "%s", "-K", ":"), "-f says all: leave -K and -D out"),
         (("consume", "t", "-p", "x"), "'x' is no number and no range such as 2-4"),
         (("produce", "t", "-f", "%k%s"), "-f needs some text between two fields"),

@@ -100,7 +100,7 @@ def health(arguments: argparse.Namespace) -> int:
         return _show(run_client(_look(arguments)), arguments)
     before: Health | None = None
     while True:
-        now = _try(arguments)
+        now = run_client(_look_if_reachable(arguments))
         if now is not None and now != before and (arguments.watch or now.healthy):
             _show(now, arguments)
         if now is not None and now.healthy and arguments.exit_when_healthy:
@@ -113,10 +113,10 @@ def health(arguments: argparse.Namespace) -> int:
         time.sleep(arguments.interval)
 
 
-def _try(arguments: argparse.Namespace) -> Health | None:
+async def _look_if_reachable(arguments: argparse.Namespace) -> Health | None:
     """Return the health, or None while no broker answers."""
     try:
-        return asyncio.run(_look(arguments))
+        return await _look(arguments)
     except NoBrokerReachable:
         return None
 
