@@ -28,21 +28,21 @@ daily work (-b HOST:PORT, or OTTLA_BOOTSTRAP; localhost:9092 otherwise)
   group      list, describe, seek and delete consumer groups
   config     settings of topics, brokers, groups and client metrics
   quota      limits of clients
-  acl        who may do what, and which rule decides
+  acl        access rules, and which of them decides
   user       create, list and delete users who log in by SCRAM
-  token      make, list, renew and expire delegation tokens
-  security   get back into a cluster that lets nobody in, by its secret
+  token      create, list, renew and expire delegation tokens
+  security   restore access to a cluster after a lock-out, by its secret
   txn        list, describe and abort transactions; find those that hang
   mirror     copy topics of another cluster offset by offset, watch and promote them
-  audit      compare what producers and consumers have counted; find what is missing
+  audit      compare record counts of producers and consumers; find missing records
   cluster    brokers and quorum; health, reassign, rebalance, decommission, elect
-  console    pages for a browser: what the cluster does now, and what may be changed
+  console    pages for a browser: the state of the cluster, and changes of it
 
 pipelines
   spark      run a pipeline in Spark, exactly once, as a YAML file describes it
 
 tools
-  profile    keep ways to reach clusters, with TLS and passwords
+  profile    save connection settings of clusters, with TLS and passwords
   log        dump and verify the files of a data folder
   bench      measure produce, consume and latency of any Kafka cluster
   completion completion for bash, zsh and fish

@@ -123,7 +123,7 @@ def add_bootstrap(options: argparse.ArgumentParser, *, repeats: bool = False) ->
         "--bootstrap-server",
         metavar="HOST:PORT,...",
         default=argparse.SUPPRESS if repeats else None,
-        help=f"brokers to begin with (OTTLA_BOOTSTRAP, or {DEFAULT_BOOTSTRAP})",
+        help=f"brokers to connect to first (default: OTTLA_BOOTSTRAP, else {DEFAULT_BOOTSTRAP})",
     )
 
 
@@ -140,20 +140,20 @@ def add_connection(options: argparse.ArgumentParser, *, repeats: bool = False) -
         action="append",
         metavar="KEY=VALUE",
         default=default,
-        help="an option of the connection, by librdkafka's name, as security.protocol=SSL",
+        help="a connection option by its librdkafka name, such as security.protocol=SSL",
     )
     options.add_argument(
         "--command-config",
         type=Path,
         metavar="FILE",
         default=default,
-        help="properties of a Java client (OTTLA_COMMAND_CONFIG)",
+        help="properties file of a Java client (default: OTTLA_COMMAND_CONFIG)",
     )
     options.add_argument(
         "--profile",
         metavar="NAME",
         default=default,
-        help="one of 'ottla profile list' (OTTLA_PROFILE, or that of 'ottla profile use')",
+        help="a profile of 'ottla profile list' (default: OTTLA_PROFILE, else the choice of 'ottla profile use')",
     )
 
 

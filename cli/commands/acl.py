@@ -48,7 +48,7 @@ def parser(name: str) -> CommandParser:
     """Return the parser of `ottla acl`."""
     options = command_parser(
         f"ottla {name}",
-        "Show and change who may do what. Brokers go by it if authorizer.class.name is set.",
+        "Show and change access rules (ACLs). Brokers apply them only if authorizer.class.name is set.",
         "  ottla acl create --principal User:ann --operation READ --topic orders\n"
         "  ottla acl list --topic orders\n"
         "  ottla acl check --principal User:ann --host 10.0.0.7 --operation WRITE --topic orders",
@@ -63,7 +63,9 @@ def parser(name: str) -> CommandParser:
         "  ottla acl create --principal User:ann --operation READ --group reports- --prefixed\n"
         "  ottla acl create --deny --principal 'User:*' --host 10.0.0.0/8 --operation ALL --topic '*'",
     )
-    create.add_argument("--deny", action="store_true", help="deny what is named, whatever else allows it")
+    create.add_argument(
+        "--deny", action="store_true", help="deny the operations, even if another ACL allows them"
+    )
     listing = actions.add(
         "list",
         "acl:list_acls",
@@ -73,14 +75,14 @@ def parser(name: str) -> CommandParser:
     delete = actions.add(
         "delete",
         "acl:delete_acls",
-        "Remove the ACLs that all options together find.",
+        "Remove the ACLs that match all options.",
         "  ottla acl delete --principal User:ann --topic orders",
     )
     add_yes(delete)
     asked = actions.add(
         "check",
         "acl:check_acl",
-        "Say whether something is allowed, and which rule decides; ends with 1 if it is denied.",
+        "Print whether an operation is allowed, and the rule that decides. Exit code 1 if it is denied.",
         "  ottla acl check --principal User:ann --host 10.0.0.7 --operation WRITE --topic orders",
     )
     for action, some in ((create, "append"), (listing, "store"), (delete, "store"), (asked, "store")):
@@ -90,26 +92,28 @@ def parser(name: str) -> CommandParser:
             "--principal",
             metavar="TYPE:NAME",
             required=not searches,
-            help="like User:ann; User:* is everybody",
+            help="such as User:ann; User:* stands for every user",
         )
         action.add_argument(
             "--operation",
             metavar="NAME",
             action=some,
             required=not searches,
-            help="like READ; ALL is every one",
+            help="such as READ; ALL stands for every operation",
         )
         action.add_argument(
             "--host",
             metavar="HOST",
             required=action is asked,
-            help="*, an address, or a network like 10.0.0.0/8",
+            help="hosts of clients: *, an address, or a network such as 10.0.0.0/8",
         )
         if action is not asked:
-            action.add_argument("--prefixed", action="store_true", help="names that begin with the given one")
+            action.add_argument(
+                "--prefixed", action="store_true", help="ACLs for all names that begin with the given name"
+            )
         if searches:
             action.add_argument(
-                "--covering", action="store_true", help="all that cover a resource of this name"
+                "--covering", action="store_true", help="all ACLs that apply to a resource of this name"
             )
         add_common(action)
     return options
@@ -122,7 +126,9 @@ def add_resource(action: argparse.ArgumentParser, *, required: bool) -> None:
     """Add `--topic`, `--group` and so on, which exclude each other."""
     one = action.add_mutually_exclusive_group(required=required)
     for kind in _RESOURCES:
-        one.add_argument(f"--{kind}", metavar="NAME", help=f"this {kind.replace('-', ' ')}; * is every one")
+        one.add_argument(
+            f"--{kind}", metavar="NAME", help=f"the {kind.replace('-', ' ')} of this name; * stands for all"
+        )
     one.add_argument("--cluster", action="store_true", help="the cluster as a whole")
 
 

@@ -50,7 +50,7 @@ def parser(name: str) -> CommandParser:
     listing = actions.add(
         "list",
         "config:list_resources",
-        "List what has settings of its own.",
+        "List resources that have settings of their own.",
         "  ottla config list\n  ottla config list client-metrics",
     )
     listing.add_argument("type", nargs="?", choices=tuple(TYPES), help="only of this type")
@@ -63,10 +63,10 @@ def parser(name: str) -> CommandParser:
         "  ottla config get broker 1 --all -o json",
     )
     _resource(get)
-    get.add_argument("keys", nargs="*", metavar="KEY", help="only these")
-    get.add_argument("-a", "--all", action="store_true", help="those that are defaults, too")
+    get.add_argument("keys", nargs="*", metavar="KEY", help="only these settings")
+    get.add_argument("-a", "--all", action="store_true", help="include settings with default values")
     get.add_argument(
-        "--synonyms", action="store_true", help="values that are hidden by the one in effect, too"
+        "--synonyms", action="store_true", help="include values that the effective value overrides"
     )
     change = actions.add(
         "set",
@@ -81,7 +81,7 @@ def parser(name: str) -> CommandParser:
     unset = actions.add(
         "unset",
         "config:unset_values",
-        "Take values back to what applies without them.",
+        "Remove values, so that inherited or default values apply.",
         "  ottla config unset topic orders retention.ms\n  ottla config unset broker all log.retention.ms",
     )
     _resource(unset)
@@ -89,18 +89,22 @@ def parser(name: str) -> CommandParser:
     check = actions.add(
         "check",
         "config_check:check",
-        "Say how a node's file secures it, and what is missing; ends with 1 if the node would not start.",
+        "Report how a node's file secures the node, and what is missing. Exit code 1 if the node would not start.",
         "  ottla config check -c broker.yaml\n"
         "  ottla config check -c server.properties --set super.users=User:ann -o json",
     )
     check.add_argument("-c", "--config", type=Path, required=True, metavar="FILE", help="the node's settings")
     check.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override one setting")
     check.add_argument(
-        "--role", choices=("broker", "quorum"), help="which node reads it (as process.roles says, or broker)"
+        "--role",
+        choices=("broker", "quorum"),
+        help="the kind of node that reads the file (default: process.roles, else broker)",
     )
     add_output(check, "-o")
     for action in (change, unset):
-        action.add_argument("--dry-run", action="store_true", help="only ask whether it would work")
+        action.add_argument(
+            "--dry-run", action="store_true", help="only check whether the change would be accepted"
+        )
     for action in (listing, get, change, unset):
         add_common(action)
     return options
@@ -236,7 +240,7 @@ def _resource(options: argparse.ArgumentParser) -> None:
     options.add_argument(
         "type", choices=tuple(TYPES), help="topic, broker, group, client-metrics or broker-logger"
     )
-    options.add_argument("name", metavar="NAME", help="its name; of a broker the id, or all")
+    options.add_argument("name", metavar="NAME", help="name of the resource; for brokers the id, or all")
 
 
 def _value(value: str | None) -> str:

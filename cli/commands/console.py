@@ -34,27 +34,27 @@ def parser(name: str) -> CommandParser:
         "--listen",
         default=LISTEN,
         metavar="HOST:PORT",
-        help=f"where browsers reach it ({LISTEN}); port 0: any",
+        help=f"address to listen at ({LISTEN}); port 0 takes any free port",
     )
     options.add_argument(
         "--public",
         action="append",
         default=[],
         metavar="URL",
-        help="another address under which browsers reach it, as that of a proxy; may be repeated",
+        help="another address under which browsers reach the console, such as that of a proxy; may be repeated",
     )
     options.add_argument(
         "--token-file",
         type=Path,
         metavar="FILE",
-        help="the token that lets browsers in; without it a random one is printed",
+        help="file with the token that browsers must show (default: a random token, which is printed)",
     )
     options.add_argument(
         "--login",
         action="store_true",
         help="people sign in with a user and a password of the cluster, and act as that user; there is no token",
     )
-    options.add_argument("--allow-changes", action="store_true", help="let people change the cluster, too")
+    options.add_argument("--allow-changes", action="store_true", help="allow changes of the cluster")
     options.add_argument(
         "--open", action="store_true", help="open the address in the browser of this machine"
     )
@@ -66,18 +66,21 @@ def parser(name: str) -> CommandParser:
         help="a broker's metrics endpoint, for rates of bytes; repeated for each broker",
     )
     options.add_argument(
-        "--metrics-token-file", type=Path, metavar="FILE", help="the bearer token of these endpoints"
+        "--metrics-token-file",
+        type=Path,
+        metavar="FILE",
+        help="file with the bearer token of these endpoints",
     )
     options.add_argument(
         "--schema-registry",
         metavar="URL",
-        help="a schema registry, by which values and keys in Avro and Protobuf are read",
+        help="address of a schema registry, for keys and values in Avro and Protobuf",
     )
     options.add_argument(
         "--schema-registry-login-file",
         type=Path,
         metavar="FILE",
-        help="USER:PASSWORD for the schema registry",
+        help="file with USER:PASSWORD for the schema registry",
     )
     return options
 

@@ -34,10 +34,10 @@ def parser(name: str) -> CommandParser:
     options = command_parser(
         f"ottla {name}",
         "Print the records of topics.",
-        "  ottla consume orders                           everything, then what comes\n"
-        "  ottla consume orders -o end                    only what comes\n"
+        "  ottla consume orders                           all records, then new ones\n"
+        "  ottla consume orders -o end                    only new records\n"
         "  ottla consume orders -o -5 -e                  the last five of each partition\n"
-        "  ottla consume orders -o @2h -e                 what is not older than two hours\n"
+        "  ottla consume orders -o @2h -e                 records of the last two hours\n"
         "  ottla consume orders -g billing -c 10          ten records as a member of a group\n"
         "  ottla consume orders -f '%p:%o %k=%s\\n' -e\n"
         "  ottla consume -r 'orders-.*' --output json | jq .value\n"
@@ -49,8 +49,8 @@ def parser(name: str) -> CommandParser:
         "-o",
         "--offset",
         metavar="WHERE",
-        help="beginning (if not given), end, N, -N (last N) or @TIME (ms since 1970, ISO 8601 in UTC without "
-        "a zone, an age as 2h)",
+        help="where to start: beginning (default), end, N, -N (last N) or @TIME (ms since 1970, ISO 8601 in UTC "
+        "without a zone, or an age such as 2h)",
     )
     options.add_argument(
         "-p",
@@ -58,16 +58,18 @@ def parser(name: str) -> CommandParser:
         action="append",
         default=[],
         metavar="N,...",
-        help="only these, as 0,2-4; may be repeated",
+        help="only these partitions, such as 0,2-4; may be repeated",
     )
     options.add_argument("-c", "--count", type=int, metavar="N", help="stop after N records")
     options.add_argument("-e", "--exit", action="store_true", help="stop at the end instead of waiting")
     options.add_argument(
-        "-g", "--group", metavar="NAME", help="as a member of this group, committing what is printed"
+        "-g", "--group", metavar="NAME", help="consume as a member of this group, and commit printed records"
     )
     options.add_argument("-f", "--format", metavar="FORMAT", help="how to print a record ('%%s\\n')")
-    options.add_argument("-K", "--key-delimiter", metavar="DELIM", help="print keys, and this before values")
-    options.add_argument("-D", "--delimiter", metavar="DELIM", help="what ends a record ('\\n')")
+    options.add_argument(
+        "-K", "--key-delimiter", metavar="DELIM", help="print keys, with this text between key and value"
+    )
+    options.add_argument("-D", "--delimiter", metavar="DELIM", help="text after each record ('\\n')")
     options.add_argument(
         "-Z", "--null", action="store_true", help="print NULL for keys and values that are null"
     )
@@ -75,7 +77,7 @@ def parser(name: str) -> CommandParser:
         "--isolation-level",
         choices=("read_uncommitted", "read_committed"),
         default="read_uncommitted",
-        help="read_uncommitted, if not given",
+        help="default: read_uncommitted",
     )
     options.add_argument(
         "--committed",

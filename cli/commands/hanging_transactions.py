@@ -67,7 +67,7 @@ def abort_hanging(arguments: argparse.Namespace) -> None:
     secret = _secret_in(arguments.secret_file)
     found = run_client(_open_there(arguments, partition))
     topic, index = found.partition
-    what = f"what producer {found.producer.producer_id} has open in {topic}-{index}"
+    what = f"the transaction of producer {found.producer.producer_id} in {topic}-{index}"
     confirm(f"Abort {what}, from offset {found.producer.transaction_start} on?", yes=arguments.yes)
     run_client(_abort_there(arguments, found, secret))
     result = {"topic": topic, "partition": index, "producer_id": found.producer.producer_id}
@@ -112,7 +112,7 @@ async def _open_there(arguments: argparse.Namespace, partition: TopicPartition) 
         if producer.producer_id == arguments.producer_id and producer.transaction_start >= 0:
             return HangingTransaction(partition, producer)
     raise CommandFailed(
-        f"producer {arguments.producer_id} has nothing open in {partition.topic}-{partition.partition}"
+        f"producer {arguments.producer_id} has no open transaction in {partition.topic}-{partition.partition}"
     )
 
 

@@ -34,7 +34,7 @@ def parser(name: str) -> CommandParser:
         f"ottla {name}",
         "Send each line, or each file, as one record.",
         "  echo hello | ottla produce greetings\n"
-        "  ottla produce orders -K : < lines.txt             what stands before the first ':' is the key\n"
+        "  ottla produce orders -K : < lines.txt             the text before the first ':' is the key\n"
         "  ottla produce orders -z zstd lines.txt more.txt\n"
         "  ottla produce orders -f '%p %T %k=%s' < lines.txt\n"
         "  ottla produce images --whole-files *.png\n"
@@ -43,28 +43,39 @@ def parser(name: str) -> CommandParser:
     )
     options.add_argument("topic", metavar="TOPIC")
     options.add_argument(
-        "files", nargs="*", type=Path, metavar="FILE", help="standard input if none is given"
+        "files", nargs="*", type=Path, metavar="FILE", help="files to read (default: standard input)"
     )
     options.add_argument("--whole-files", action="store_true", help="each FILE is one record")
-    options.add_argument("-k", "--key", metavar="KEY", help="of every record")
+    options.add_argument("-k", "--key", metavar="KEY", help="key of every record")
     options.add_argument("-K", "--key-delimiter", metavar="DELIM", help="splits a line into key and value")
-    options.add_argument("-D", "--delimiter", metavar="DELIM", help="what ends a record, if not a newline")
+    options.add_argument(
+        "-D", "--delimiter", metavar="DELIM", help="text that ends a record (default: a newline)"
+    )
     options.add_argument(
         "-f",
         "--format",
         metavar="FORMAT",
-        help="what a line is made of: %%k %%s %%p %%T (ms) %%h (name=value,...)",
+        help="format of a line: %%k %%s %%p %%T (ms) %%h (name=value,...)",
     )
     options.add_argument("-Z", "--null", action="store_true", help="empty keys and values become null")
-    options.add_argument("-p", "--partition", type=int, metavar="N", help="all to this partition")
     options.add_argument(
-        "-H", "--header", action="append", default=[], metavar="KEY=VALUE", help="may be repeated"
+        "-p", "--partition", type=int, metavar="N", help="send all records to this partition"
     )
-    options.add_argument("--timestamp", type=int, metavar="MS", help="of every record; now, if not given")
-    options.add_argument("-z", "--compression", choices=CODECS, default="none", help="none, if not given")
-    options.add_argument("--acks", choices=tuple(ACKS), default="all", help="all, if not given")
     options.add_argument(
-        "--linger-ms", type=float, default=5, metavar="MS", help="how long a batch waits for more (5)"
+        "-H",
+        "--header",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="header of every record; may be repeated",
+    )
+    options.add_argument(
+        "--timestamp", type=int, metavar="MS", help="timestamp of every record (default: now)"
+    )
+    options.add_argument("-z", "--compression", choices=CODECS, default="none", help="default: none")
+    options.add_argument("--acks", choices=tuple(ACKS), default="all", help="default: all")
+    options.add_argument(
+        "--linger-ms", type=float, default=5, metavar="MS", help="how long a batch waits for more records (5)"
     )
     options.add_argument("-q", "--quiet", action="store_true", help="no progress, no summary")
     add_connection(options)

@@ -29,7 +29,7 @@ def parser(name: str) -> CommandParser:
     """Return the parser of `ottla profile`."""
     options = command_parser(
         f"ottla {name}",
-        "Keep ways to reach clusters, in a file that only you can read.",
+        "Save connection settings of clusters, in a file that only you can read.",
         "  ottla profile create prod -b broker-1:9093 -X security.protocol=SSL -X ssl.ca.location=ca.pem\n"
         "  ottla profile use prod\n"
         "  ottla profile list",
@@ -38,7 +38,7 @@ def parser(name: str) -> CommandParser:
     create = actions.add(
         "create",
         "profile:create_profile",
-        "Keep -b and -X under a name. A password is asked for if there is a sasl.username.",
+        "Save -b and -X under a name. Asks for a password if there is a sasl.username.",
         "  ottla profile create prod -b broker-1:9093 -X security.protocol=SSL -X ssl.ca.location=ca.pem\n"
         "  ottla profile create lab -b h:9092 -X security.protocol=SASL_SSL -X sasl.mechanism=PLAIN "
         "-X sasl.username=ann",
@@ -48,18 +48,21 @@ def parser(name: str) -> CommandParser:
         "--password-file",
         type=Path,
         metavar="FILE",
-        help=f"whose first line is sasl.password ({PASSWORD_VARIABLE}, or asked for)",
+        help=f"file whose first line is sasl.password (default: {PASSWORD_VARIABLE}, else a prompt)",
     )
-    create.add_argument("--replace", action="store_true", help="also if there is one of this name")
+    create.add_argument("--replace", action="store_true", help="replace an existing profile of this name")
     add_connection(create)
     use = actions.add(
-        "use", "profile:use_profile", "Use a profile where none is named.", "  ottla profile use prod"
+        "use",
+        "profile:use_profile",
+        "Choose the profile that commands use by default.",
+        "  ottla profile use prod",
     )
     use.add_argument("name", metavar="NAME")
     listing = actions.add("list", "profile:list_profiles", "List profiles.", "  ottla profile list")
     add_output(listing, "-o")
     delete = actions.add(
-        "delete", "profile:delete_profile", "Forget a profile.", "  ottla profile delete prod"
+        "delete", "profile:delete_profile", "Delete a profile.", "  ottla profile delete prod"
     )
     delete.add_argument("name", metavar="NAME")
     return options
@@ -76,7 +79,7 @@ def create_profile(arguments: argparse.Namespace) -> None:
     path = path_of(os.environ)
     profiles = load(path)
     if arguments.name in profiles.settings and not arguments.replace:
-        raise CommandFailed(f"there is a profile {arguments.name!r}; --replace takes its place")
+        raise CommandFailed(f"profile {arguments.name!r} exists already; --replace replaces it")
     settings = foreign_properties(arguments.x or ())
     if arguments.bootstrap is not None:
         settings["bootstrap.servers"] = arguments.bootstrap
@@ -93,7 +96,7 @@ def create_profile(arguments: argparse.Namespace) -> None:
     check_pairs(settings)
     profiles.settings[arguments.name] = settings
     save(profiles, path)
-    say(f"{arguments.name} stands in {path}")
+    say(f"profile {arguments.name} was saved in {path}")
 
 
 def use_profile(arguments: argparse.Namespace) -> None:

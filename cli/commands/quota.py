@@ -47,7 +47,7 @@ def parser(name: str) -> CommandParser:
     change = actions.add(
         "set",
         "quota:set_quotas",
-        "Set limits of one client, or of all that have none of their own.",
+        "Set limits of one client, or default limits of all other clients.",
         "  ottla quota set --client-id import producer_byte_rate=10485760 request_percentage=50\n"
         "  ottla quota set --default-client-id consumer_byte_rate=52428800\n"
         "  ottla quota set --ip 10.0.0.7 connection_creation_rate=20",
@@ -61,13 +61,15 @@ def parser(name: str) -> CommandParser:
     )
     unset.add_argument("keys", nargs="+", metavar="KEY")
     for action in (change, unset):
-        action.add_argument("--dry-run", action="store_true", help="only ask whether it would work")
+        action.add_argument(
+            "--dry-run", action="store_true", help="only check whether the change would be accepted"
+        )
     for action in (listing, change, unset):
         for part in PARTS:
             either = action.add_mutually_exclusive_group()
-            either.add_argument(f"--{part}", metavar="NAME", help=f"of this {part}")
+            either.add_argument(f"--{part}", metavar="NAME", help=f"limits of this {part}")
             either.add_argument(
-                f"--default-{part}", action="store_true", help=f"of any {part} without its own"
+                f"--default-{part}", action="store_true", help=f"limits of any {part} without its own"
             )
         add_common(action)
     return options

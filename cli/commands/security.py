@@ -34,7 +34,7 @@ def parser(name: str) -> CommandParser:
     """Return the parser of `ottla security`."""
     options = command_parser(
         f"ottla {name}",
-        "Get back into a cluster that lets nobody in.",
+        "Restore access to a cluster after a lock-out.",
         "  ottla security recover -c quorum.yaml --set-password admin\n"
         "  ottla security recover -c quorum.yaml --delete-acl --principal User:admin",
     )
@@ -42,7 +42,7 @@ def parser(name: str) -> CommandParser:
     recover = actions.add(
         "recover",
         "security:recover",
-        "Set a password, or change ACLs, by the cluster's secret. The log of every quorum node tells of it.",
+        "Set a password or change ACLs, by means of the cluster's secret. Every quorum node logs it.",
         "  ottla security recover -c quorum.yaml --set-password admin\n"
         "  ottla security recover -c quorum.yaml --create-acl --principal User:admin --operation ALL --cluster\n"
         "  ottla security recover -c quorum.yaml --delete-acl --principal User:admin",
@@ -52,23 +52,34 @@ def parser(name: str) -> CommandParser:
     )
     what = recover.add_mutually_exclusive_group(required=True)
     what.add_argument("--set-password", dest="name", metavar="NAME", help="give this user a password")
-    what.add_argument("--create-acl", action="store_true", help="create the ACLs that the options say")
-    what.add_argument("--delete-acl", action="store_true", help="remove the ACLs that the options find")
+    what.add_argument("--create-acl", action="store_true", help="create the ACLs that the options describe")
+    what.add_argument("--delete-acl", action="store_true", help="remove the ACLs that match the options")
     recover.add_argument(
-        "--mechanism", action="append", choices=MECHANISMS, help=f"of the password ({DEFAULT_MECHANISM})"
+        "--mechanism",
+        action="append",
+        choices=MECHANISMS,
+        help=f"mechanism of the password ({DEFAULT_MECHANISM})",
     )
     recover.add_argument(
         "--password-file",
         type=Path,
         metavar="FILE",
-        help=f"whose first line is the password ({NEW_PASSWORD_VARIABLE}, or asked for)",
+        help=f"file whose first line is the password (default: {NEW_PASSWORD_VARIABLE}, else a prompt)",
     )
     add_resource(recover, required=False)
-    recover.add_argument("--principal", metavar="TYPE:NAME", help="like User:ann; User:* is everybody")
-    recover.add_argument("--operation", metavar="NAME", action="append", help="like READ; ALL is every one")
-    recover.add_argument("--host", metavar="HOST", help="*, an address, or a network like 10.0.0.0/8")
-    recover.add_argument("--prefixed", action="store_true", help="names that begin with the given one")
-    recover.add_argument("--deny", action="store_true", help="with --create-acl: deny what is named")
+    recover.add_argument(
+        "--principal", metavar="TYPE:NAME", help="such as User:ann; User:* stands for every user"
+    )
+    recover.add_argument(
+        "--operation", metavar="NAME", action="append", help="such as READ; ALL stands for every operation"
+    )
+    recover.add_argument(
+        "--host", metavar="HOST", help="hosts of clients: *, an address, or a network such as 10.0.0.0/8"
+    )
+    recover.add_argument(
+        "--prefixed", action="store_true", help="ACLs for all names that begin with the given name"
+    )
+    recover.add_argument("--deny", action="store_true", help="with --create-acl: deny the operations")
     recover.set_defaults(covering=False)
     add_yes(recover)
     add_output(recover, "-o")
@@ -132,7 +143,7 @@ def _delete_acls(arguments: argparse.Namespace, quorum: _Quorum) -> None:
         raise UsageError("--delete-acl takes one --operation")
     arguments.operation = operations[0]
     wanted = filter_of(arguments)
-    confirm("remove all ACLs that these options find?", yes=arguments.yes)
+    confirm("Remove all ACLs that match these options?", yes=arguments.yes)
     result = quorum.submit(DeleteAcls(filters=[AclFilterEntry(**wanted._asdict())]))
     _check(*((one.error_code, one.error_message) for one in result.results))
     print_acls(arguments, [Acl.of(acl) for one in result.results for acl in one.acls])
@@ -216,7 +227,7 @@ class _Quorum:
             else:
                 time.sleep(_PAUSE_S)
         told = "; ".join(f"node {node_id}: {reason}" for node_id, reason in reasons.items())
-        raise CommandFailed(f"the quorum has not done it: {told}")
+        raise CommandFailed(f"the quorum did not carry out the command: {told}")
 
     def _ask(self, node_id: int, command: Command[ResultT]) -> tuple[CommandReply | None, str]:
         """Return a node's reply, or None and the reason.

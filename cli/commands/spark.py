@@ -36,7 +36,7 @@ def parser(name: str) -> CommandParser:
     """Return the parser of `ottla spark`."""
     options = command_parser(
         f"ottla {name}",
-        "Run pipelines in Spark: records of topics, what is computed of them, and where it goes, exactly once.",
+        "Run pipelines in Spark: read records of topics, compute results, and write them exactly once.",
         "  ottla spark template > delays.yaml\n  ottla spark run delays.yaml",
     )
     actions = Actions(options, __package__ or "")
@@ -48,14 +48,21 @@ def parser(name: str) -> CommandParser:
         "  ottla spark run delays.yaml --once -o json\n"
         "  ottla spark run delays.yaml --master spark://10.0.0.7:7077 --set spark.executor.memory=2g",
     )
-    running.add_argument("file", type=Path, metavar="FILE", help="the pipeline: YAML, as the template has it")
+    running.add_argument(
+        "file",
+        type=Path,
+        metavar="FILE",
+        help="the pipeline in YAML; 'ottla spark template' prints an example",
+    )
     running.add_argument("--master", metavar="URL", help="where it runs: local[*], spark://HOST:PORT, ...")
     running.add_argument(
-        "--set", action="append", default=[], metavar="KEY=VALUE", help="goes before the file"
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="override a setting of the file; may be repeated",
     )
-    running.add_argument(
-        "--once", action="store_true", help="end when all that is there now is read and written"
-    )
+    running.add_argument("--once", action="store_true", help="end when all present records are processed")
     add_bootstrap(running, repeats=True)
     add_output(running, "-o")
     actions.add(
@@ -67,7 +74,7 @@ def parser(name: str) -> CommandParser:
     taking = actions.add(
         "take-over",
         "spark:take_over_checkpoint",
-        "Have a query go on against a cluster that was promoted at a cut: batches that it lacks are played again.",
+        "Continue a query with a cluster that was promoted at a cut. Batches that the cluster does not have run again.",
         "  ottla spark take-over /data/checkpoint -b east:9092 --dry-run\n"
         "  ottla spark take-over s3://bucket/checkpoint -b east:9092 --transactional-id delays",
     )
@@ -79,9 +86,9 @@ def parser(name: str) -> CommandParser:
         "--batch",
         type=int,
         metavar="NUMBER",
-        help="for a query that does not write to this cluster: the last batch that counts where it writes",
+        help="for a query that does not write to this cluster: the last batch that its target has",
     )
-    taking.add_argument("--dry-run", action="store_true", help="only tell what would be done")
+    taking.add_argument("--dry-run", action="store_true", help="only report what would be done")
     add_connection(taking)
     add_output(taking, "-o")
     return options
@@ -126,8 +133,8 @@ def take_over_checkpoint(arguments: argparse.Namespace) -> None:
         )
         return
     word = "would be" if arguments.dry_run else "were"
-    say(f"query {taken.query} goes on behind batch {taken.batch} in cluster {taken.cluster}")
-    say(f"{len(taken.removed)} batches behind it {word} removed from the checkpoint, and are played again")
+    say(f"query {taken.query} continues after batch {taken.batch} in cluster {taken.cluster}")
+    say(f"{len(taken.removed)} later batches {word} removed from the checkpoint, and run again")
 
 
 def run_pipeline(arguments: argparse.Namespace) -> None:

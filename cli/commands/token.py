@@ -20,7 +20,7 @@ def parser(name: str) -> CommandParser:
     """Return the parser of `ottla token`."""
     options = command_parser(
         f"ottla {name}",
-        "Make, list, renew and expire delegation tokens.",
+        "Create, list, renew and expire delegation tokens.",
         "  ottla token create --max-lifetime 12h\n"
         "  ottla token list\n"
         "  ottla token renew 4QyLlX2vTk6cT2zW0hJ0Xg\n"
@@ -31,41 +31,47 @@ def parser(name: str) -> CommandParser:
     create = actions.add(
         "create",
         "token:create_token",
-        "Make a token. Its secret, the HMAC, is shown this once.",
+        "Create a token. Its secret, the HMAC, is shown only once.",
         "  ottla token create --max-lifetime 12h --renewer User:scheduler\n"
         "  ottla token create --owner User:ann -o json",
     )
     create.add_argument(
-        "--owner", metavar="PRINCIPAL", help="whom it acts as, such as User:ann (who asks for it)"
+        "--owner",
+        metavar="PRINCIPAL",
+        help="user as whom the token logs in, such as User:ann (default: yourself)",
     )
     create.add_argument(
         "--renewer",
         action="append",
         default=[],
         metavar="PRINCIPAL",
-        help="who may renew and expire it besides its owner, repeatable",
+        help="user who may renew and expire it besides its owner; may be repeated",
     )
     create.add_argument(
-        "--max-lifetime", metavar="TIME", help="after which it ends, such as 12h (what the cluster allows)"
+        "--max-lifetime",
+        metavar="TIME",
+        help="time after which it ends, such as 12h (default: the cluster's limit)",
     )
     listing = actions.add(
         "list",
         "token:list_tokens",
-        "List tokens: those that concern the user, and others that it may see.",
+        "List the user's own tokens, and other tokens that the user may see.",
         "  ottla token list\n  ottla token list --owner User:ann",
     )
     listing.add_argument("ids", nargs="*", metavar="ID")
     listing.add_argument(
-        "--owner", action="append", metavar="PRINCIPAL", help="only that owner's, repeatable"
+        "--owner", action="append", metavar="PRINCIPAL", help="only tokens of this owner; may be repeated"
     )
     renew = actions.add(
         "renew",
         "token:renew_token",
-        "Have a token expire later.",
+        "Extend the expiry of a token.",
         "  ottla token renew 4QyLlX2vTk6cT2zW0hJ0Xg --for 6h",
     )
     renew.add_argument("id", metavar="ID")
-    renew.add_argument("--for", dest="period", metavar="TIME", help="from now on (what the cluster allows)")
+    renew.add_argument(
+        "--for", dest="period", metavar="TIME", help="time from now on (default: the cluster's limit)"
+    )
     expire = actions.add(
         "expire",
         "token:expire_token",
@@ -73,7 +79,9 @@ def parser(name: str) -> CommandParser:
         "  ottla token expire 4QyLlX2vTk6cT2zW0hJ0Xg\n  ottla token expire 4QyLlX2vTk6cT2zW0hJ0Xg --in 10m",
     )
     expire.add_argument("id", metavar="ID")
-    expire.add_argument("--in", dest="period", metavar="TIME", help="only after this time")
+    expire.add_argument(
+        "--in", dest="period", metavar="TIME", help="expire after this time instead of at once"
+    )
     for action in (create, listing, renew, expire):
         add_common(action)
     return options

@@ -70,22 +70,27 @@ def _show(actions: Actions) -> None:
         "  ottla txn list -r 'copy-.*' -o json\n"
         "  ottla txn list --producer-id 4711",
     )
-    listing.add_argument("names", nargs="*", metavar="ID", help="all, if none is named")
+    listing.add_argument("names", nargs="*", metavar="ID", help="default: all")
     listing.add_argument(
         "--state",
         action="append",
         default=[],
         choices=STATES,
         metavar="STATE",
-        help=f"only such as are {', '.join(STATES)}",
+        help=f"only ids in this state: {', '.join(STATES)}",
     )
     listing.add_argument(
-        "--producer-id", action="append", default=[], type=int, metavar="N", help="only of this producer id"
+        "--producer-id",
+        action="append",
+        default=[],
+        type=int,
+        metavar="N",
+        help="only ids with this producer id",
     )
     listing.add_argument(
         "--open-longer-than",
         metavar="AGE",
-        help="only those whose newest transaction began longer ago, as 90s or 5m",
+        help="only ids whose newest transaction began longer ago, such as 90s or 5m",
     )
     add_regex(listing, "transactional ids")
     add_common(listing)
@@ -96,7 +101,7 @@ def _show(actions: Actions) -> None:
         "Describe transactional ids: state, producer, age, partitions without a marker.",
         "  ottla txn describe copy-orders\n  ottla txn describe -r 'copy-.*' --summary -o json",
     )
-    describe.add_argument("names", nargs="*", metavar="ID", help="all, if none is named")
+    describe.add_argument("names", nargs="*", metavar="ID", help="default: all")
     describe.add_argument("-s", "--summary", action="store_true", help="a line for each, without partitions")
     add_regex(describe, "transactional ids")
     add_common(describe)
@@ -106,7 +111,7 @@ def _abort(actions: Actions) -> None:
     abort = actions.add(
         "abort",
         "txn:abort",
-        "Abort open transactions. Their producers are fenced: they fail, and have to begin anew.",
+        "Abort open transactions. Their producers are fenced: they fail, and must start again.",
         "  ottla txn abort copy-orders\n  ottla txn abort -r 'copy-.*' --yes",
     )
     abort.add_argument("names", nargs="+", metavar="ID")
@@ -132,7 +137,7 @@ def _find_hanging(actions: Actions) -> None:
     find = actions.add(
         "find-hanging",
         "hanging_transactions:find_hanging",
-        "Find open transactions in partitions that no transactional id has open there.",
+        "Find transactions that are open in a partition, though no transactional id has them open.",
         "  ottla txn find-hanging\n"
         "  ottla txn find-hanging --topic orders:0,1 --max-timeout 30m\n"
         "  ottla txn find-hanging --broker 2 -o json",
@@ -143,14 +148,16 @@ def _find_hanging(actions: Actions) -> None:
         action="append",
         default=[],
         metavar="TOPIC[:PARTITION,...]",
-        help="only in these; in all, if none is named",
+        help="only these topics or partitions (default: all)",
     )
-    find.add_argument("--broker", type=int, metavar="ID", help="only in partitions with a replica there")
+    find.add_argument(
+        "--broker", type=int, metavar="ID", help="only partitions with a replica on this broker"
+    )
     find.add_argument(
         "--max-timeout",
         default="15m",
         metavar="AGE",
-        help="the longest that producers may leave a transaction open (15m)",
+        help="the longest time that producers may leave a transaction open (15m)",
     )
     add_common(find)
 
@@ -159,7 +166,7 @@ def _abort_hanging(actions: Actions) -> None:
     abort = actions.add(
         "abort-hanging",
         "hanging_transactions:abort_hanging",
-        "End what a producer has open in one partition. Only who has the cluster secret may.",
+        "End a producer's open transaction in one partition. Requires the cluster secret.",
         "  ottla txn abort-hanging orders:0 --producer-id 4711 --secret-file /etc/ottla/cluster.secret",
     )
     abort.add_argument("partition", metavar="TOPIC:PARTITION")

@@ -46,7 +46,7 @@ def parser(name: str) -> CommandParser:
     create = actions.add(
         "create",
         "user:create_user",
-        "Give a user a password, a new one if there is one for the mechanism.",
+        "Create a user, or replace the user's password.",
         "  ottla user create ann\n  ottla user create ann --password-file ann.password",
     )
     create.add_argument("name", metavar="NAME")
@@ -54,20 +54,20 @@ def parser(name: str) -> CommandParser:
         "--mechanism",
         action="append",
         choices=MECHANISMS,
-        help=f"what the password is for, repeatable ({DEFAULT_MECHANISM})",
+        help=f"SCRAM mechanism of the password; may be repeated ({DEFAULT_MECHANISM})",
     )
     create.add_argument(
         "--iterations",
         type=int,
         metavar="N",
         default=DEFAULT_ITERATIONS,
-        help=f"how often the password is hashed, 4096 to 16384 ({DEFAULT_ITERATIONS})",
+        help=f"number of hash iterations, 4096 to 16384 ({DEFAULT_ITERATIONS})",
     )
     create.add_argument(
         "--password-file",
         type=Path,
         metavar="FILE",
-        help=f"whose first line is the password ({NEW_PASSWORD_VARIABLE}, or asked for)",
+        help=f"file whose first line is the password (default: {NEW_PASSWORD_VARIABLE}, else a prompt)",
     )
     listing = actions.add(
         "list", "user:list_users", "List users.", "  ottla user list\n  ottla user list ann"
@@ -76,12 +76,15 @@ def parser(name: str) -> CommandParser:
     delete = actions.add(
         "delete",
         "user:delete_user",
-        "Take a user's passwords away.",
+        "Delete a user's passwords.",
         "  ottla user delete ann\n  ottla user delete ann --mechanism SCRAM-SHA-256",
     )
     delete.add_argument("name", metavar="NAME")
     delete.add_argument(
-        "--mechanism", action="append", choices=MECHANISMS, help="only that for this mechanism, repeatable"
+        "--mechanism",
+        action="append",
+        choices=MECHANISMS,
+        help="only the password of this mechanism; may be repeated",
     )
     add_yes(delete)
     for action in (create, listing, delete):
@@ -139,7 +142,7 @@ def delete_user(arguments: argparse.Namespace) -> None:
     if not of_user:
         raise CommandFailed(missing(arguments.name, {one.user for one in found}, "user"))
     mechanisms = list(dict.fromkeys(arguments.mechanism or of_user))
-    confirm(f"take {', '.join(mechanisms)} away from {arguments.name}?", yes=arguments.yes)
+    confirm(f"Delete the passwords of {arguments.name} for {', '.join(mechanisms)}?", yes=arguments.yes)
     run_client(_alter(connection, [], [(arguments.name, one) for one in mechanisms]))
     _print_results(arguments, mechanisms, "deleted")
 

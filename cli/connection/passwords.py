@@ -30,8 +30,8 @@ def password_of(file: Path | None, variable: str, prompt: str, *, twice: bool = 
             "or a terminal to ask at"
         )
     typed = getpass.getpass(f"{prompt}: ")
-    if twice and getpass.getpass("once more: ") != typed:
-        raise CommandFailed("the two are not the same; nothing was done")
+    if twice and getpass.getpass("repeat the password: ") != typed:
+        raise CommandFailed("the two passwords differ; nothing was done")
     if not typed:
-        raise CommandFailed("a password is not empty; nothing was done")
+        raise CommandFailed("the password is empty; nothing was done")
     return Secret(typed)

@@ -67,8 +67,8 @@ def foreign_properties(pairs: Sequence[str]) -> dict[str, str]:
     for name in properties:
         if is_secret(name):
             raise UsageError(
-                f"-X {name}: whoever lists processes would see it. {PASSWORD_VARIABLE}, --command-config or a profile "
-                "takes secrets"
+                f"-X {name}: other users could see it in the list of processes. {PASSWORD_VARIABLE}, "
+                "--command-config or a profile takes secrets"
             )
     return properties
 
@@ -100,7 +100,7 @@ def of_properties(file: Path) -> dict[str, Any]:
     properties = resolve(parse_properties(read_text(file), file), os.environ, note).values
     given, others = _understood(lambda: of_java(properties))
     if others:
-        note(f"{file}: not about connections, and left alone: {', '.join(sorted(others))}")
+        note(f"{file}: ignored, since not about connections: {', '.join(sorted(others))}")
     return given
 
 

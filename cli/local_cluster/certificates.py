@@ -89,7 +89,7 @@ class _Authority:
             if self._key is None:
                 raise CommandFailed(
                     f"{file} was not issued by {self._folder / CA_FILE}: put the cluster's own authority back, or "
-                    f"remove the folder {self._folder} to begin with a new one, which clients then have to believe"
+                    f"remove the folder {self._folder} to start with a new one, which clients must then trust"
                 ) from None
             return False
         holds_until = certificate.not_valid_after_utc - timedelta(days=_RENEWED_DAYS)
@@ -100,7 +100,7 @@ class _Authority:
         if self._key is None:
             raise CommandFailed(
                 f"{self._folder / _KEY_FILE} is gone, and {owner.name} needs a new certificate: put the key back, or "
-                f"remove the folder {self._folder} to begin with a new authority, which clients then have to believe"
+                f"remove the folder {self._folder} to start with a new authority, which clients must then trust"
             )
         key = ec.generate_private_key(ec.SECP256R1())
         usage = ExtendedKeyUsageOID.SERVER_AUTH if owner.hosts else ExtendedKeyUsageOID.CLIENT_AUTH
@@ -165,14 +165,14 @@ def _opened(folder: Path, now: datetime) -> _Authority:
     file, key_file = folder / CA_FILE, folder / _KEY_FILE
     if not file.exists():
         raise CommandFailed(
-            f"{file} is gone, the authority that clients of this cluster believe: put it back, or remove the folder "
+            f"{file} is gone, the authority that clients of this cluster trust: put it back, or remove the folder "
             f"{folder} to begin with a new one"
         )
     certificate = _certificate_in(file)
     if certificate.not_valid_after_utc <= now:
         raise CommandFailed(
             f"{file} has expired on {certificate.not_valid_after_utc:%Y-%m-%d}: remove the folder {folder} to begin "
-            "with a new authority, which clients then have to believe"
+            "with a new authority, which clients must then trust"
         )
     if not key_file.exists():
         return _Authority(folder, certificate, None)

@@ -189,7 +189,7 @@ class ClusterSecurity:
     def told(self, bootstrap: str) -> Iterator[str]:
         """Yield lines for people: files, addresses, and commands to try next."""
         yield ""
-        yield f"clients speak {self.protocol.value}, and who is not {ADMIN} may do nothing until an ACL allows it"
+        yield f"clients use {self.protocol.value}; users other than {ADMIN} may do nothing until an ACL allows it"
         yield f"  bootstrap     {bootstrap}"
         if self.protocol.has_tls:
             yield f"  authority     {self.ca_file}"

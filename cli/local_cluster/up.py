@@ -42,10 +42,10 @@ _FOR_THE_OWNER_ALONE = 0o077
 
 EPILOG = """\
 Starts the processes, waits until every broker takes part, writes DIR/cluster.json and prints the bootstrap
-address. Stays in the foreground; says when a node died, and neither restarts it nor exits. Control-C or
+address. Stays in the foreground; reports when a node dies, and neither restarts it nor exits. Control-C or
 SIGTERM stops brokers first, then the quorum. The same DIR gives the same cluster again: ids, ports and data.
 --base-port moves a stopped cluster to other ports. A start that fails leaves DIR as it was.
---secure says how to go on; cluster.json then has "security": {"protocol", "principal", "client_config", ...}.
+--secure prints the next steps; cluster.json then has "security": {"protocol", "principal", "client_config", ...}.
 
 DIR/cluster.json: {"bootstrap": "127.0.0.1:p1,...", "quorum": [{"id", "port", "pid", "argv", "cwd", "env",
 "metrics", "log", "pid_file"}, ...], "brokers": [the same, ...],
@@ -56,9 +56,9 @@ examples
   ottla up                                      3 quorum nodes and 3 brokers in ./ottla-data
   ottla up --quorum 1 --brokers 1 --combined    everything in one process
   ottla up --data /tmp/c --base-port 9092 --set log.segment.bytes=1048576
-  ottla up --secure                             TLS, passwords and ACLs, with all that clients need in DIR/client
+  ottla up --secure                             TLS, passwords and ACLs, with the files of clients in DIR/client
   ottla up --console                            with pages for a browser; --console=changes lets them change the cluster
-  ottla up --data /tmp/c --until-exit $$ --temporary    as long as this shell, and then without a trace
+  ottla up --data /tmp/c --until-exit $$ --temporary    until this shell ends, then removed
 """
 
 
@@ -72,12 +72,14 @@ def parser(name: str) -> argparse.ArgumentParser:
     )
     options.add_argument("--quorum", type=int, metavar="N", help="quorum nodes: 1, 3 or 5 (3, or as in DIR)")
     options.add_argument("--brokers", type=int, metavar="N", help="brokers (3, or as in DIR)")
-    options.add_argument("--data", type=Path, metavar="DIR", help=f"where it lives (./{DEFAULT_DIRECTORY})")
+    options.add_argument(
+        "--data", type=Path, metavar="DIR", help=f"folder of the cluster (./{DEFAULT_DIRECTORY})"
+    )
     options.add_argument(
         "--base-port",
         type=int,
         metavar="P",
-        help="brokers on P, P+1, ..., quorum on P+100, ... (free, or as in DIR)",
+        help="brokers on P, P+1, ..., quorum on P+100, ... (free ports, or as in DIR)",
     )
     options.add_argument(
         "--set",
@@ -95,19 +97,21 @@ def parser(name: str) -> argparse.ArgumentParser:
         const=SecurityProtocol.SASL_SSL.value,
         choices=PROTOCOLS,
         metavar="PROTOCOL",
-        help="TLS, logins and an authorizer, with an authority and a first user of its own (SASL_SSL, or as in DIR; "
+        help="TLS, logins and an authorizer, with a new authority and a first user (SASL_SSL, or as in DIR; "
         "also SASL_PLAINTEXT, or SSL with certificates of clients)",
     )
     options.add_argument(
         "--until-exit", type=int, metavar="PID", help="stop when this process ends, however it ends"
     )
-    options.add_argument("--temporary", action="store_true", help="then remove the cluster from DIR, too")
+    options.add_argument(
+        "--temporary", action="store_true", help="with --until-exit: then remove the cluster from DIR"
+    )
     options.add_argument(
         "--console",
         nargs="?",
         const=READS,
         choices=(READS, CHANGES),
-        help="serve pages for a browser, too, and print their address: they only read, or change as well",
+        help="also serve pages for a browser, and print their address; 'changes' lets them change the cluster",
     )
     return options
 

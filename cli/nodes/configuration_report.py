@@ -190,7 +190,7 @@ def _broker(values: Mapping[str, str], now: datetime, remarks: list[str]) -> tup
         remarks += _of_listener(listener, report)
         if listener.is_advertised and listener.host in WILDCARDS and not values.get("advertised.listeners"):
             remarks.append(
-                f"listener {listener.name} takes every address, and clients are told {report.advertised}:"
+                f"listener {listener.name} listens at every address, and clients connect to {report.advertised}:"
                 " advertised.listeners names another host"
             )
         if config.token_keys is not None:
@@ -265,7 +265,7 @@ def _mechanism(config: MechanismConfig) -> MechanismReport:
 
 def _bearers(settings: BearerSettings) -> str:
     if settings.source is None:
-        return "whoever comes"
+        return "any client"
     return f"those of {settings.rules.issuer or settings.source.url}"
 
 
@@ -276,7 +276,7 @@ def _of_listener(listener: ListenerConfig, report: ListenerReport) -> Iterator[s
     if is_loopback(listener.host):
         return
     if protocol is SecurityProtocol.PLAINTEXT:
-        yield f"{where} is PLAINTEXT at {report.address}: whoever reaches it reads and writes everything on the way"
+        yield f"{where} is PLAINTEXT at {report.address}: anyone on the network can read and change all data in transit"
     if protocol is SecurityProtocol.SASL_PLAINTEXT:
         shown = {"PLAIN": "passwords", "OAUTHBEARER": "tokens"}
         read = [shown[one.name] for one in report.mechanisms if one.name in shown]
@@ -295,19 +295,19 @@ def _of_authorizer(
     authorizer: AuthorizerSettings | None, values: Mapping[str, str], listeners: Iterable[ListenerReport]
 ) -> Iterator[str]:
     if authorizer is None:
-        yield "authorizer.class.name is not given: everybody who gets in may do everything"
+        yield "authorizer.class.name is not given: every client that connects may do everything"
         if values.get("super.users", "").strip():
             yield "super.users has no effect without authorizer.class.name"
         return
     if not authorizer.super_users:
         yield (
-            "super.users is empty: nobody may create the first ACL or user. 'ottla quorum --add-scram' makes a user, "
+            "super.users is empty: no user may create the first ACL or user. 'ottla quorum --add-scram' makes a user, "
             "and super.users has to name it"
         )
     if ANONYMOUS in authorizer.super_users:
-        yield f"super.users has {ANONYMOUS}: whoever does not say who he is may do everything"
+        yield f"super.users has {ANONYMOUS}: clients without a login may do everything"
     if authorizer.open_without_acls:
-        yield "allow.everyone.if.no.acl.found is true: everybody may do what no ACL is about"
+        yield "allow.everyone.if.no.acl.found is true: every client may do what no ACL is about"
     for listener in listeners:
         if listener.protocol == SecurityProtocol.PLAINTEXT or (
             listener.protocol == SecurityProtocol.SSL

@@ -115,9 +115,9 @@ class EndpointSecurity:
         if is_loopback(self._host):
             return
         if self.tokens is None:
-            yield f"{_LISTENER} tells metrics to whoever reaches {self._host}: {TOKEN_FILE} bounds that"
+            yield f"{_LISTENER} serves metrics to every client that reaches {self._host}: {TOKEN_FILE} restricts that"
         elif self.tls is None:
-            yield f"{_LISTENER} has no TLS: whoever is on the way reads the token ({_PREFIX}ssl.keystore.location)"
+            yield f"{_LISTENER} has no TLS: anyone on the network can read the token ({_PREFIX}ssl.keystore.location)"
 
     def may_read(self, head: bytes) -> bool:
         """Return whether the sender of a request with this head may read metrics."""

@@ -112,8 +112,8 @@ def _parts(text: str) -> Iterator[tuple[str, str]]:
         key, value = part[1], part[2].strip('"')
         if key == "password":
             raise UsageError(
-                f"{_OPTION}: whoever lists processes would see the password; password-file=FILE takes it from the "
-                "first line of a file"
+                f"{_OPTION}: other users could see the password in the list of processes; password-file=FILE takes it "
+                "from the first line of a file"
             )
         if key not in _PARTS:
             meant = nearest(key, _PARTS)

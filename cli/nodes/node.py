@@ -39,8 +39,8 @@ DESCRIPTIONS = {
 EXAMPLES = """\
 The file holds Kafka's own property names, as YAML (node.id: 1) or, when it ends in .properties, as key=value
 lines.
-A variable KAFKA_LOG_SEGMENT_BYTES overrides log.segment.bytes, and --set overrides both. SIGTERM stops in
-good order.
+A variable KAFKA_LOG_SEGMENT_BYTES overrides log.segment.bytes, and --set overrides both. SIGTERM stops the
+node in an orderly way.
 
 examples
   ottla {name} -c {name}.yaml
@@ -113,30 +113,28 @@ def parser(name: str) -> argparse.ArgumentParser:
     options.add_argument(
         "--set", action="append", default=[], metavar="KEY=VALUE", help="override one setting"
     )
-    options.add_argument("--log-level", choices=logs.LEVELS, default="warning", help="warning, if not given")
+    options.add_argument("--log-level", choices=logs.LEVELS, default="warning", help="default: warning")
     options.add_argument("--log-json", action="store_true", help="log lines as JSON instead of key=value")
+    options.add_argument("--log-node", default="", metavar="NAME", help="name of the node for each log line")
     options.add_argument(
-        "--log-node", default="", metavar="NAME", help="say in each log line that it is of this node"
-    )
-    options.add_argument(
-        "--pid-file", type=Path, metavar="FILE", help="keep the process id here while running"
+        "--pid-file", type=Path, metavar="FILE", help="file to keep the process id in while the node runs"
     )
     if name == "quorum":
         options.add_argument(
             "--replace",
             action="store_true",
-            help="the folder of this node was lost: take part again with an empty one",
+            help="the folder of this node was lost: join again with an empty one",
         )
         options.add_argument(
             "--add-scram",
             action="append",
             default=[],
             metavar="MECHANISM=[...]",
-            help="a user whom the cluster has from its beginning: 'SCRAM-SHA-512=[name=admin,password-file=FILE]', "
+            help="a user to create with the cluster: 'SCRAM-SHA-512=[name=admin,password-file=FILE]', "
             "also iterations=, salt= and saltedpassword=. Give it to all quorum nodes when a cluster is formed; may be "
             "repeated",
         )
-        restored = "the folder of this node was put back from an older copy on purpose: vote with what it has"
+        restored = "the folder of this node was restored from an older copy on purpose: vote with its content"
     else:
         options.add_argument(
             "--processes",
@@ -148,10 +146,10 @@ def parser(name: str) -> argparse.ArgumentParser:
         options.add_argument(
             "--id",
             metavar="ID[,ID...]",
-            help="with --processes: the first id, or all of them (the first one is node.id, if not given)",
+            help="with --processes: the first id, or all ids (default: the first is node.id)",
         )
         restored = (
-            "the metadata quorum was put back from copies on purpose: follow it, though it has lost entries"
+            "the metadata quorum was restored from copies on purpose: follow it, though it has lost entries"
         )
     options.add_argument("--restored", action="store_true", help=restored)
     return options
@@ -160,9 +158,7 @@ def parser(name: str) -> argparse.ArgumentParser:
 def run(arguments: argparse.Namespace) -> int:
     """Run the node until a signal arrives; return 0 after a clean stop."""
     if getattr(arguments, "add_scram", ()) and (arguments.replace or arguments.restored):
-        raise UsageError(
-            "--add-scram is for a cluster that is formed just now, not for a node that comes back"
-        )
+        raise UsageError("--add-scram is for a new cluster, not for a node that comes back")
     logs.configure(arguments.log_level, as_json=arguments.log_json, node=arguments.log_node)
     processes = getattr(arguments, "processes", None)
     if processes is None and getattr(arguments, "id", None) is not None:

@@ -14,8 +14,8 @@ def check_visible(overrides: Mapping[str, str]) -> None:
     """Raise UsageError for a secret among the --set settings. A reference to a secret is allowed."""
     for name in _secrets(overrides):
         raise UsageError(
-            f"--set {name}: whoever lists processes would see it. The file, the variable {variable_of(name)} or a "
-            "reference (config.providers) takes secrets"
+            f"--set {name}: other users could see it in the list of processes. The file, the variable "
+            f"{variable_of(name)} or a reference (config.providers) takes secrets"
         )
 
 

@@ -120,7 +120,7 @@ def test_a_broker_that_takes_tokens(folder: Path) -> None:
     assert told == [("OAUTHBEARER", "those of https://issuer.test/keys")]
     assert "sasl.oauthbearer.allow.unverified.issuer is true" in remarks[0]
     told, remarks = clients(sasl_oauthbearer_jwks_endpoint_url="", sasl_oauthbearer_allow_unsecured="true")
-    assert told == [("OAUTHBEARER", "whoever comes")]
+    assert told == [("OAUTHBEARER", "any client")]
     assert "is let in as any user" in remarks[0]
 
 
@@ -232,18 +232,18 @@ def test_a_certificate_of_the_quorums_listener_that_others_refuse(folder: Path) 
             "delegation tokens that are made there can be read",
         ),
         ({"listener_security_protocol_map": "LOCAL:SSL,CLIENTS:SASL_SSL"}, "LOCAL may be User:ANONYMOUS"),
-        ({"authorizer_class_name": ""}, "everybody who gets in may do everything"),
+        ({"authorizer_class_name": ""}, "every client that connects may do everything"),
         ({"authorizer_class_name": ""}, "super.users has no effect without"),
         ({"super_users": ""}, "super.users is empty"),
-        ({"super_users": "User:ANONYMOUS"}, "whoever does not say who he is"),
-        ({"allow_everyone_if_no_acl_found": "true"}, "everybody may do what no ACL is about"),
+        ({"super_users": "User:ANONYMOUS"}, "clients without a login may do everything"),
+        ({"allow_everyone_if_no_acl_found": "true"}, "every client may do what no ACL is about"),
         ({"cluster_link_encryption": "preferred"}, "links to nodes of older versions are not encrypted"),
-        ({"metrics_listener": "0.0.0.0:9100"}, "metrics.listener tells metrics to whoever reaches 0.0.0.0"),
+        ({"metrics_listener": "0.0.0.0:9100"}, "metrics.listener serves metrics to every client that reaches 0.0.0.0"),
         ({"ssl_client_auth": "required"}, "does not count for the listener CLIENTS"),
         ({"advertised_listeners": "CLIENTS://example.org:1"}, "and not for example.org"),
         (
             {"advertised_listeners": "", "listeners": "LOCAL://127.0.0.1:19092,CLIENTS://:19094"},
-            "CLIENTS takes every address, and clients are told localhost:19094",
+            "CLIENTS listens at every address, and clients connect to localhost:19094",
         ),
         ({"ssl_engine_factory_class": "x"}, "ssl.engine.factory.class has no effect"),
     ],

@@ -244,9 +244,9 @@ def test_a_token_that_can_be_guessed_ends_the_start(tmp_path: Path) -> None:
         ("127.0.0.1:0", (), ""),
         ("localhost:0", (), ""),
         ("[::1]:0", (), ""),
-        ("0.0.0.0:0", (), "tells metrics to whoever reaches 0.0.0.0"),
-        ("10.0.0.1:0", ("token",), "whoever is on the way reads the token"),
-        ("10.0.0.1:0", ("tls",), "tells metrics to whoever reaches"),
+        ("0.0.0.0:0", (), "serves metrics to every client that reaches 0.0.0.0"),
+        ("10.0.0.1:0", ("token",), "anyone on the network can read the token"),
+        ("10.0.0.1:0", ("tls",), "serves metrics to every client that reaches"),
         ("127.0.0.1:0", ("tls", "token"), ""),
     ],
 )

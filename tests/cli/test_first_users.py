@@ -64,7 +64,7 @@ def test_the_quorum_gets_them_sealed(file: Path) -> None:
     [
         ("SCRAM-SHA-256", r"takes SCRAM-SHA-512=\[name=admin,password-file=FILE\]"),
         ("SCRAM-SHA-1=[name=a]", "there are SCRAM-SHA-256, SCRAM-SHA-512"),
-        ("SCRAM-SHA-256=[name=a,password=hidden]", "whoever lists processes would see"),
+        ("SCRAM-SHA-256=[name=a,password=hidden]", "other users could see the password in the list of processes"),
         ("SCRAM-SHA-256=[name=a,passwordfile=F]", "did you mean password-file"),
         ("SCRAM-SHA-256=[name=a,name=b]", "has name twice"),
         ("SCRAM-SHA-256=[name=a,b]", "is not of the form key=value"),
@@ -102,4 +102,4 @@ def test_a_node_that_comes_back_takes_none(tmp_path: Path) -> None:
         [sys.executable, "-m", "ottla", *words], capture_output=True, text=True, check=False
     )
     assert done.returncode == 2
-    assert "--add-scram is for a cluster that is formed just now" in done.stderr
+    assert "--add-scram is for a new cluster" in done.stderr

@@ -71,7 +71,7 @@ def test_create_sends_what_was_written(
     assert main([*words, *more, "--start", "1700000000000"]) == 0
     assert capsys.readouterr() == (
         "MIRROR\tSOURCE-CLUSTER\tRESULT\nwest\tthere\tcreated\n",
-        f"{file}: not about connections, and left alone: acks, bootstrap.servers\n",
+        f"{file}: ignored, since not about connections: acks, bootstrap.servers\n",
     )
     (request,) = cluster.asked
     assert isinstance(request, CreateMirrorRequest)
@@ -113,7 +113,7 @@ def test_create_takes_all_topics_from_their_start_and_no_groups(
         (
             ["--from", "w:1", "--source-option", "sasl_plain_password=x"],
             2,
-            "whoever lists processes would see it",
+            "other users could see it in the list of processes",
         ),
         (["--from", "w:1", "--bandwidth", "fast"], 2, "--bandwidth takes a number of bytes such as 10MB"),
         (["--from", "w:1", "--bandwidth", "0"], 2, "--bandwidth 0: pause the mirror"),
@@ -220,8 +220,8 @@ def test_status_names_what_is_lost_and_why(cluster: Mirroring, capsys: pytest.Ca
         "mirror west of west:9092 (cluster W) is active: topics t.*, groups g",
         "TOPIC\tPARTITIONS\tSTATE\tLAG\tLAG-BYTES\tBEHIND-MS\tFAULTS",
         "t\t4\tfaulted\t7\t70 B\t140\t3",
-        "cut: none; the source has told none yet",
-        "stopped; 'ottla mirror resume west --accept-gap' goes on without what is lost:",
+        "cut: none; the source has reported none yet",
+        "stopped; 'ottla mirror resume west --accept-gap' resumes without the lost records:",
         "TOPIC\tPARTITION\tFAULT\tLOSS\tREASON",
         "t\t1\tgap\tt-1: 6 offsets from 3 to 8 are left out\tretention was faster",
         "t\t2\tdiverged\tt-2: 2 offsets from 5 to 6 are cut off here, and copied as the source has them now"
@@ -467,8 +467,8 @@ def test_promote_tells_what_was_left_behind(cluster: Mirroring, capsys: pytest.C
             [told(0, lag=1234)],
             "1,234 records (12.3 kB) of the source are not copied yet, and would stay behind.",
         ),
-        ([told(0), partition(1, 0)], "How many records of the source are not copied yet is not known."),
-        ([told(0, **GAP)], "1 partitions have stopped before, and miss what came since."),
+        ([told(0), partition(1, 0)], "The number of records that are not copied yet is unknown."),
+        ([told(0, **GAP)], "1 partitions have stopped before, and miss later records."),
     ],
 )
 def test_promote_asks_and_tells_what_would_be_lost(
@@ -500,7 +500,7 @@ def behind(*indexes: int) -> list[CutTopic]:
 @pytest.mark.parametrize(
     ("changes", "line"),
     [
-        ({}, "cut: none; the source has told none yet"),
+        ({}, "cut: none; the source has reported none yet"),
         ({"cuts_trouble": "it is no Ottla"}, "cut: none; it is no Ottla"),
         (
             {"behind_cut": behind(0, 1)},
@@ -534,7 +534,7 @@ def test_promote_at_a_cut_tells_what_stays_behind(
     monkeypatch.setattr("sys.stdin", Person("n\n"))
     assert main(["mirror", "promote", "west", "--at-cut"]) == 1
     said = capsys.readouterr().err
-    assert "Copies end at a cut that the source told 1,812 ms ago, or at a newer one" in said
+    assert "Copies end at a cut that the source reported 1,812 ms ago, or at a newer one" in said
     assert "1 partitions have stopped before, and hold up newer cuts." in said
     assert not cluster.asked
     assert main(["mirror", "promote", "west", "--at-cut", "--yes"]) == 0
@@ -557,8 +557,8 @@ def test_without_a_cut_nobody_is_asked_and_nothing_is_done(
 @pytest.mark.parametrize(
     ("words", "asked"),
     [
-        (["resume", "west", "--accept-gap"], "Go on with 1 partitions without what is lost? [y/N]"),
-        (["delete", "west"], "Forget mirror west? Its topics stay. [y/N]"),
+        (["resume", "west", "--accept-gap"], "Resume 1 partitions without the lost records? [y/N]"),
+        (["delete", "west"], "Delete mirror west? Its topics stay. [y/N]"),
     ],
 )
 def test_who_says_no_changes_nothing(

@@ -92,7 +92,7 @@ def test_only_who_has_the_cluster_secret_writes_markers(cluster: RunningCluster,
         said = json.loads(abort_hanging(cluster.directory / "cluster.secret", 0))
         assert said == [{"topic": topic, "partition": 0, "producer_id": who.producer_id, "result": "aborted"}]
         assert raw.produce(who, topic, 0, b"fenced", sequence=2) is not ErrorCode.NONE
-    assert "has nothing open in marked-0" in abort_hanging(cluster.directory / "cluster.secret", 1)
+    assert "has no open transaction in marked-0" in abort_hanging(cluster.directory / "cluster.secret", 1)
 
 
 def topic_id(port: int) -> bytes:

@@ -24,7 +24,7 @@ def parser(name: str) -> CommandParser:
     options = command_parser(
         f"ottla {name}",
         "Compare what producers and consumers with an audit topic have counted, by topic and time bucket.",
-        "  ottla audit                                    every tier with tier producer\n"
+        "  ottla audit                                    compares every tier with tier producer\n"
         "  ottla audit --topic orders --from 2h\n"
         "  ottla audit --topic orders --tier producer --tier consumer:billing\n"
         "  ottla audit --topic orders --from 1d --log     with what is in the log, too: reads the topic\n"
@@ -34,21 +34,21 @@ def parser(name: str) -> CommandParser:
         "Exit code 0 if nothing is missing, 1 if there is a gap. Buckets are those of the records' timestamps.",
     )
     options.add_argument(
-        "-t", "--topic", action="append", default=[], metavar="TOPIC", help="only this one; may be repeated"
+        "-t", "--topic", action="append", default=[], metavar="TOPIC", help="only this topic; may be repeated"
     )
     options.add_argument(
         "--from",
         dest="first",
         metavar="TIME",
-        help="ms since 1970, ISO 8601 (UTC without a zone), or an age as 2h; all, if not given",
+        help="from this time on: ms since 1970, ISO 8601 (UTC without a zone), or an age such as 2h (default: all)",
     )
-    options.add_argument("--to", dest="last", metavar="TIME", help="up to this time; all, if not given")
+    options.add_argument("--to", dest="last", metavar="TIME", help="up to this time (default: all)")
     options.add_argument(
         "--tier",
         action="append",
         default=[],
         metavar="TIER",
-        help="the tier to compare with, then those compared; producer and all that report, if not given",
+        help="first the reference tier, then tiers to compare with it (default: producer, then all that report)",
     )
     options.add_argument(
         "--log",
@@ -64,13 +64,16 @@ def parser(name: str) -> CommandParser:
         "options of this one, or a profile; takes no reports; may be repeated",
     )
     options.add_argument(
-        "--audit-topic", default=AUDIT_TOPIC, metavar="TOPIC", help=f"where the reports are ({AUDIT_TOPIC})"
+        "--audit-topic",
+        default=AUDIT_TOPIC,
+        metavar="TOPIC",
+        help=f"the topic with the reports ({AUDIT_TOPIC})",
     )
     options.add_argument(
         "--grace",
         default="2m",
         metavar="AGE",
-        help="how long after its end a bucket is judged: more than consumers lag, and than clients report (2m)",
+        help="time from a bucket's end to its verdict; more than consumers' lag and clients' report interval (2m)",
     )
     add_connection(options)
     add_output(options, "-o")

@@ -25,40 +25,49 @@ def parser(name: str) -> CommandParser:
         "\n"
         "The client is Ottla's own, in one process: rates are what it reaches, not the most a cluster can do.",
     )
+    options.add_argument("phases", nargs="*", metavar="PHASE", help=f"{', '.join(PHASES)} (default: all)")
     options.add_argument(
-        "phases", nargs="*", metavar="PHASE", help=f"{', '.join(PHASES)}; all, if none is named"
+        "-n",
+        "--records",
+        type=int,
+        default=100_000,
+        metavar="N",
+        help="number of records to produce and consume (100000)",
     )
+    options.add_argument("-s", "--size", default="1kB", metavar="BYTES", help="size of each value (1kB)")
     options.add_argument(
-        "-n", "--records", type=int, default=100_000, metavar="N", help="to produce and consume (100000)"
-    )
-    options.add_argument("-s", "--size", default="1kB", metavar="BYTES", help="of each value (1kB)")
-    options.add_argument(
-        "--latency-records", type=int, default=1000, metavar="N", help="one after the other (1000)"
+        "--latency-records",
+        type=int,
+        default=1000,
+        metavar="N",
+        help="number of records that are sent one after the other (1000)",
     )
     options.add_argument(
         "-t",
         "--topic",
         metavar="TOPIC",
-        help="an existing topic; without it one is created and deleted again",
+        help="an existing topic (default: a new topic, deleted at the end)",
     )
-    options.add_argument("-p", "--partitions", type=int, default=6, metavar="N", help="of the new topic (6)")
+    options.add_argument(
+        "-p", "--partitions", type=int, default=6, metavar="N", help="partitions of the new topic (6)"
+    )
     options.add_argument(
         "-r",
         "--replication-factor",
         type=int,
         default=-1,
         metavar="N",
-        help="of the new topic; the cluster's default",
+        help="replicas of the new topic (default: the cluster's)",
     )
-    options.add_argument("--acks", choices=("all", "1", "0"), default="all", help="all, if not given")
+    options.add_argument("--acks", choices=("all", "1", "0"), default="all", help="default: all")
     options.add_argument(
         "-z", "--compression", default="none", choices=("none", "gzip", "snappy", "lz4", "zstd")
     )
     options.add_argument(
-        "--linger-ms", type=float, default=5, metavar="MS", help="how long a batch waits for more (5)"
+        "--linger-ms", type=float, default=5, metavar="MS", help="how long a batch waits for more records (5)"
     )
     options.add_argument(
-        "--batch-size", default="64KiB", metavar="BYTES", help="of a batch before compression (64KiB)"
+        "--batch-size", default="64KiB", metavar="BYTES", help="size of a batch before compression (64KiB)"
     )
     add_connection(options)
     add_output(options, "-o")

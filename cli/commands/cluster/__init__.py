@@ -21,7 +21,7 @@ def parser(name: str) -> CommandParser:
     """Return the parser of `ottla cluster`."""
     options = command_parser(
         f"ottla {name}",
-        "Show brokers, quorum and under-replicated partitions; or do what an action says.",
+        "Show brokers, quorum and under-replicated partitions, or carry out an action.",
         "  ottla cluster -b localhost:9092\n"
         "  ottla cluster --data ottla-data                   a local cluster: asks each quorum node as well\n"
         "  ottla cluster --data ottla-data --quorum-leader   only the id of the quorum's leader\n"
@@ -48,7 +48,9 @@ def parser(name: str) -> CommandParser:
         "Show the data folders of brokers.",
         "  ottla cluster disks\n  ottla cluster disks --broker 1 -o json",
     )
-    disks.add_argument("--broker", type=int, action="append", metavar="ID", help="only this; may be repeated")
+    disks.add_argument(
+        "--broker", type=int, action="append", metavar="ID", help="only this broker; may be repeated"
+    )
     add_common(disks)
     return options
 
@@ -60,19 +62,23 @@ def _health(actions: Actions) -> None:
     health = actions.add(
         "health",
         "health:health",
-        "Say whether all is well: exit code 0 if so, 1 if not.",
+        "Print whether the cluster is healthy. Exit code 0 if it is, 1 if not.",
         "  ottla cluster health\n"
         "  ottla cluster health --watch\n"
         "  ottla cluster health --exit-when-healthy --timeout 60\n"
         "  ottla cluster health -o json",
     )
     again = health.add_mutually_exclusive_group()
-    again.add_argument("-w", "--watch", action="store_true", help="look again until Control-C")
-    again.add_argument("-e", "--exit-when-healthy", action="store_true", help="look again until all is well")
-    health.add_argument(
-        "--timeout", type=float, metavar="SECONDS", help="with --exit-when-healthy: give up then"
+    again.add_argument("-w", "--watch", action="store_true", help="repeat until Control-C")
+    again.add_argument(
+        "-e", "--exit-when-healthy", action="store_true", help="repeat until the cluster is healthy"
     )
-    health.add_argument("--interval", type=float, default=1.0, metavar="SECONDS", help="between looks (1)")
+    health.add_argument(
+        "--timeout", type=float, metavar="SECONDS", help="with --exit-when-healthy: give up after this time"
+    )
+    health.add_argument(
+        "--interval", type=float, default=1.0, metavar="SECONDS", help="time between checks (1)"
+    )
     add_common(health)
 
 
@@ -80,20 +86,20 @@ def _moves(actions: Actions) -> None:
     reassign = actions.add(
         "reassign",
         "reassign:reassign",
-        "Move replicas to the brokers named; list or cancel what moves.",
+        "Move replicas to the named brokers, or list or cancel moves.",
         "  ottla cluster reassign --topic orders:0 --replicas 1,2,3\n"
         "  ottla cluster reassign plan.json --throttle 50MB --no-wait     Kafka's reassignment JSON\n"
         "  ottla cluster reassign --list\n"
-        "  ottla cluster reassign --cancel                                all that moves\n"
+        "  ottla cluster reassign --cancel                                all moves\n"
         "  ottla cluster reassign --unthrottle",
     )
     reassign.add_argument("file", nargs="?", type=Path, metavar="FILE", help="Kafka's reassignment JSON")
     reassign.add_argument(
         "-t", "--topic", action="append", default=[], metavar="TOPIC[:PARTITION,...]", help="may be repeated"
     )
-    reassign.add_argument("--replicas", metavar="ID,...", help="the brokers, preferred leader first")
+    reassign.add_argument("--replicas", metavar="ID,...", help="ids of the brokers, preferred leader first")
     what = reassign.add_mutually_exclusive_group()
-    what.add_argument("--list", action="store_true", help="show what moves now")
+    what.add_argument("--list", action="store_true", help="show the moves under way")
     what.add_argument("--cancel", action="store_true", help="cancel moves: of FILE, of --topic, or all")
     what.add_argument("--unthrottle", action="store_true", help="lift the throttles that moves left behind")
     _moving(reassign)
@@ -111,7 +117,7 @@ def _moves(actions: Actions) -> None:
     leaving = actions.add(
         "decommission",
         "rebalance:decommission",
-        "Move everything off a broker; forget the broker once it is down.",
+        "Move all replicas off a broker. Forget the broker once it is down.",
         "  ottla cluster decommission 3                then stop broker 3, and the same again to forget it\n"
         "  ottla cluster decommission 3 --throttle 50MB --yes",
     )
@@ -120,8 +126,10 @@ def _moves(actions: Actions) -> None:
 
 
 def _moving(options: argparse.ArgumentParser) -> None:
-    options.add_argument("--throttle", metavar="BYTES", help="at most so much a second to and from a broker")
-    options.add_argument("--no-wait", action="store_true", help="begin and do not wait for the end")
+    options.add_argument(
+        "--throttle", metavar="BYTES", help="the most bytes a second that are copied to and from a broker"
+    )
+    options.add_argument("--no-wait", action="store_true", help="start without waiting for the end")
     options.add_argument("--dry-run", action="store_true", help="only show the plan")
     add_yes(options)
     add_common(options)
@@ -131,7 +139,7 @@ def _elect(actions: Actions) -> None:
     elect = actions.add(
         "elect",
         "elect:elect",
-        "Have the preferred replicas lead.",
+        "Make the preferred replicas leaders.",
         "  ottla cluster elect\n"
         "  ottla cluster elect --topic orders --topic payments:0,1\n"
         "  ottla cluster elect --unclean --topic orders:0       any live replica; records may be lost",
@@ -142,10 +150,10 @@ def _elect(actions: Actions) -> None:
         action="append",
         default=[],
         metavar="TOPIC[:PARTITION,...]",
-        help="only these; all if none is named",
+        help="only these topics or partitions (default: all)",
     )
     elect.add_argument(
-        "--unclean", action="store_true", help="where nobody leads, let a replica that is behind lead"
+        "--unclean", action="store_true", help="let out-of-sync replicas lead partitions without a leader"
     )
     add_yes(elect)
     add_common(elect)

@@ -20,7 +20,7 @@ def elect(arguments: argparse.Namespace) -> None:
     if arguments.unclean:
         where = ", ".join(arguments.topic) or "every topic"
         confirm(
-            f"Let replicas that are behind lead {where} where nobody does? Records may be lost",
+            f"Let out-of-sync replicas lead partitions of {where} that have no leader? Records may be lost",
             yes=arguments.yes,
         )
     results = run_client(_elect(arguments))

@@ -22,7 +22,7 @@ def show(arguments: argparse.Namespace) -> int:
     connection = connection_of(arguments)
     if arguments.quorum_leader and not arguments.data:
         raise CommandFailed(
-            "--quorum-leader needs --data: the nodes answer only whoever has the cluster's secret"
+            "--quorum-leader needs --data: the nodes answer only clients with the cluster's secret"
         )
     if arguments.data:
         from ...local_cluster.layout import known_layout

@@ -45,21 +45,33 @@ def _show(actions: Actions) -> None:
         "  ottla group list --state empty --type consumer\n"
         "  ottla group list -r 'bill.*' --lag --min-lag 1000",
     )
-    listing.add_argument("names", nargs="*", metavar="GROUP", help="all, if none is named")
+    listing.add_argument("names", nargs="*", metavar="GROUP", help="default: all")
     listing.add_argument(
-        "--state", action="append", default=[], metavar="STATE", help="only such as are Stable, Empty, ..."
+        "--state",
+        action="append",
+        default=[],
+        metavar="STATE",
+        help="only groups in this state: Stable, Empty, ...",
     )
     listing.add_argument(
-        "--type", action="append", default=[], metavar="TYPE", help="only classic, consumer, ..."
+        "--type",
+        action="append",
+        default=[],
+        metavar="TYPE",
+        help="only groups of this type: classic, consumer, ...",
     )
     listing.add_argument(
-        "--protocol", metavar="TYPE", help="only of this protocol type, as consumer or connect"
+        "--protocol", metavar="TYPE", help="only groups of this protocol type, such as consumer or connect"
     )
     listing.add_argument(
-        "--lag", action="store_true", help="members and total lag as well (asks for each group)"
+        "--lag", action="store_true", help="also show members and total lag (one request per group)"
     )
-    listing.add_argument("--min-lag", type=int, metavar="N", help="only those so far behind, or perhaps so")
-    listing.add_argument("--min-members", type=int, metavar="N", help="only those with so many members")
+    listing.add_argument(
+        "--min-lag", type=int, metavar="N", help="only groups with at least this lag, or with unknown lag"
+    )
+    listing.add_argument(
+        "--min-members", type=int, metavar="N", help="only groups with at least this many members"
+    )
     add_regex(listing, "group names")
     add_common(listing)
 
@@ -71,7 +83,7 @@ def _show(actions: Actions) -> None:
         "  ottla group describe billing --lag-per-topic\n"
         "  ottla group describe -r '.*' --summary -o json",
     )
-    describe.add_argument("names", nargs="*", metavar="GROUP", help="all, if none is named")
+    describe.add_argument("names", nargs="*", metavar="GROUP", help="default: all")
     describe.add_argument("-s", "--summary", action="store_true", help="only state, members and total lag")
     describe.add_argument("-l", "--lag-per-topic", action="store_true", help="a line for each topic")
     add_regex(describe, "group names")
@@ -96,17 +108,17 @@ def _seek(actions: Actions) -> None:
     where.add_argument(
         "--to",
         metavar="WHERE",
-        help="start, end, an offset, +N, -N, or @TIME (ms, ISO 8601 in UTC without a zone, or an age as 2h)",
+        help="start, end, an offset, +N, -N, or @TIME (ms, ISO 8601 in UTC without a zone, or an age such as 2h)",
     )
-    where.add_argument("--to-group", metavar="GROUP", help="where that group is")
-    where.add_argument("--to-file", metavar="FILE", help="where a file says; - is standard input")
+    where.add_argument("--to-group", metavar="GROUP", help="the offsets of that group")
+    where.add_argument("--to-file", metavar="FILE", help="the offsets in a file; - is standard input")
     seek.add_argument(
         "-t",
         "--topic",
         action="append",
         default=[],
         metavar="TOPIC[:PARTITION,...][=OFFSET]",
-        help="these, also without an offset yet; all that the group has offsets of, if none is named",
+        help="topics or partitions, even without an offset yet (default: all with offsets of the group)",
     )
     seek.add_argument("--dry-run", action="store_true", help="only show what would change")
     add_common(seek)
@@ -119,7 +131,7 @@ def _delete(actions: Actions) -> None:
         "Delete groups without members, or their offsets of some topics.",
         "  ottla group delete billing\n"
         "  ottla group delete -r 'test-.*' --yes\n"
-        "  ottla group delete billing --topic orders         only what it keeps of orders",
+        "  ottla group delete billing --topic orders         only its offsets of orders",
     )
     delete.add_argument("names", nargs="+", metavar="GROUP")
     delete.add_argument(
@@ -128,7 +140,7 @@ def _delete(actions: Actions) -> None:
         action="append",
         default=[],
         metavar="TOPIC[:PARTITION,...]",
-        help="only offsets of these",
+        help="only the offsets of these topics or partitions",
     )
     add_regex(delete, "group names")
     add_yes(delete)

@@ -29,13 +29,15 @@ def parser(name: str) -> CommandParser:
         "  ottla log dump data/orders-0 -p -o json                   a JSON object a line",
     )
     dump.add_argument("paths", nargs="+", type=Path, metavar="PATH", help="files, or folders of partitions")
-    dump.add_argument("-p", "--print-data", action="store_true", help="each record with key and value")
+    dump.add_argument(
+        "-p", "--print-data", action="store_true", help="also print each record with key and value"
+    )
     dump.add_argument("--from", dest="first", type=int, default=0, metavar="N", help="from this offset on")
     dump.add_argument("--to", dest="last", type=int, metavar="N", help="up to this offset")
     verify = actions.add(
         "verify",
         "verify:verify",
-        "Check CRCs, offsets, records and indexes: exit code 0 if all is well, 1 if not.",
+        "Check CRCs, offsets, records and indexes: exit code 0 if there is no problem, 1 if there is.",
         "  ottla log verify data/orders-0/00000000000000000000.log\n"
         "  ottla log verify data/orders-0\n"
         "  ottla log verify data -o json                             every partition of a data folder",

@@ -42,25 +42,28 @@ def _create(actions: Actions) -> None:
     create = actions.add(
         "create",
         "create:create",
-        "Begin to copy topics.",
+        "Start copying topics.",
         "  ottla mirror create west --from kafka.west.example:9092\n"
         "  ottla mirror create west --from kafka.west.example:9092 --topics 'orders.*' --groups 'billing.*' --wait\n"
         "  ottla mirror create west --from kafka.west.example:9093 --source-option security.protocol=SSL\n"
         "  ottla mirror create west --from kafka.west.example:9092 --start latest --dry-run",
     )
-    create.add_argument("name", metavar="NAME", help="of the mirror")
+    create.add_argument("name", metavar="NAME", help="name of the mirror")
     _add_what_is_copied(create, "the source")
     create.add_argument(
         "--start",
         default="earliest",
         metavar="WHERE",
-        help="where copies begin: earliest, latest, or a time (ms, ISO 8601 in UTC without a zone, or an age as 2h)",
+        help="where copies begin: earliest, latest, or a time (ms, ISO 8601 in UTC without a zone, or an age "
+        "such as 2h)",
     )
     create.add_argument(
-        "--wait", action="store_true", help="until each copy has once had all that its source had"
+        "--wait", action="store_true", help="wait until each copy has caught up with its source once"
     )
     create.add_argument(
-        "--dry-run", action="store_true", help="only reach the source, and ask whether it would work"
+        "--dry-run",
+        action="store_true",
+        help="only connect to the source, and check whether the mirror would be accepted",
     )
     add_common(create)
 
@@ -75,12 +78,18 @@ def _add_what_is_copied(options: CommandParser, source: str) -> None:
         help=f"brokers of {source}, as the brokers here reach them",
     )
     options.add_argument(
-        "--topics", default=".*", metavar="REGEX", help="which topics: matches whole names (all of them)"
+        "--topics",
+        default=".*",
+        metavar="REGEX",
+        help="topics to copy: a pattern for whole names (default: all)",
     )
     options.add_argument(
-        "--groups", default="", metavar="REGEX", help="whose committed offsets follow (no group's)"
+        "--groups",
+        default="",
+        metavar="REGEX",
+        help="groups whose committed offsets are copied (default: none)",
     )
-    options.add_argument("--acls", action="store_true", help="ACLs of these topics and groups follow, too")
+    options.add_argument("--acls", action="store_true", help="also copy the ACLs of these topics and groups")
     _add_source_options(options)
     _add_bandwidth(options)
 
@@ -91,7 +100,7 @@ def _add_bandwidth(options: CommandParser, *, required: bool = False) -> None:
         required=required,
         metavar="BYTES/S",
         default="none",
-        help="how much each broker fetches at most, as 10MB/s, or none (none)",
+        help="the most that each broker fetches, such as 10MB/s (default: none, no limit)",
     )
 
 
@@ -101,13 +110,13 @@ def _add_source_options(options: CommandParser) -> None:
         action="append",
         default=[],
         metavar="KEY=VALUE",
-        help="how the source is reached, as security.protocol=SSL, repeatable; files are those of the brokers",
+        help="a connection option for the source, such as security.protocol=SSL; may be repeated; files are on brokers",
     )
     options.add_argument(
         "--source-options-file",
         type=Path,
         metavar="FILE",
-        help="the same as properties of a client, also with secrets",
+        help="connection options for the source as a properties file, which may contain secrets",
     )
 
 
@@ -115,12 +124,12 @@ def _fail_back(actions: Actions) -> None:
     failback = actions.add(
         "failback",
         "failback:failback",
-        "Make topics copies of what were their copies, in a cluster that was promoted in the meantime.",
+        "Turn topics into copies of their former copies, in a cluster that was promoted meanwhile.",
         "  ottla mirror failback east --from kafka.east.example:9092 --topics 'orders.*' --dry-run\n"
         "  ottla mirror failback east --from kafka.east.example:9092 --topics 'orders.*' --groups '.*'\n"
-        "  ottla mirror failback east --from kafka.east.example:9092 --discard        whatever is only here",
+        "  ottla mirror failback east --from kafka.east.example:9092 --discard        without records only here",
     )
-    failback.add_argument("name", metavar="NAME", help="of the mirror that copies them from now on")
+    failback.add_argument("name", metavar="NAME", help="name of the new mirror")
     _add_what_is_copied(failback, "the cluster that was promoted")
     failback.add_argument(
         "--discard", action="store_true", help="delete the records that only this cluster has"
@@ -128,7 +137,7 @@ def _fail_back(actions: Actions) -> None:
     failback.add_argument(
         "--dry-run",
         action="store_true",
-        help="only tell what would be lost. Exit code 1 if it would be refused",
+        help="only report records that would be lost; exit code 1 if the failback would be refused",
     )
     add_common(failback)
     add_yes(failback)
@@ -145,10 +154,10 @@ def _show(actions: Actions) -> None:
     status = actions.add(
         "status",
         "show:status",
-        "Show how far copies are, and what stops them. Exit code 1 if something does.",
+        "Show the progress and the faults of copies. Exit code 1 if a copy is stopped or in trouble.",
         "  ottla mirror status\n  ottla mirror status west\n  ottla mirror status west -o json",
     )
-    status.add_argument("names", nargs="*", metavar="NAME", help="all, if none is named")
+    status.add_argument("names", nargs="*", metavar="NAME", help="default: all")
     add_common(status)
 
 
@@ -156,21 +165,21 @@ def _change(actions: Actions) -> None:
     pause = actions.add(
         "pause",
         "change:pause",
-        "Copy nothing until the mirror is resumed.",
+        "Pause copying until the mirror is resumed.",
         "  ottla mirror pause west",
     )
     resume = actions.add(
         "resume",
         "change:resume",
-        "Go on to copy.",
+        "Resume copying.",
         "  ottla mirror resume west\n"
-        "  ottla mirror resume west --accept-gap                  behind all records that are lost\n"
+        "  ottla mirror resume west --accept-gap                  after all lost records\n"
         "  ottla mirror resume west --accept-gap --topic orders",
     )
     resume.add_argument(
         "--accept-gap",
         action="store_true",
-        help="also where a fault stops a copy: what 'status' names is lost",
+        help="also resume copies that a fault has stopped, without the records that 'status' lists as lost",
     )
     resume.add_argument(
         "-t",
@@ -178,30 +187,34 @@ def _change(actions: Actions) -> None:
         action="append",
         default=[],
         metavar="TOPIC",
-        help="with --accept-gap: only the faults of this topic, repeatable",
+        help="with --accept-gap: only the faults of this topic; may be repeated",
     )
     reconnect = actions.add(
         "reconnect",
         "create:reconnect",
-        "Reach the source elsewhere or with other options, which replace all that there were.",
+        "Change the address of the source or its connection options. New options replace all previous ones.",
         "  ottla mirror reconnect west --source-options-file west.properties      with a new password\n"
         "  ottla mirror reconnect west --from kafka2.west.example:9092",
     )
     reconnect.add_argument(
-        "--from", dest="source", default="", metavar="HOST:PORT,...", help="brokers of the source (as before)"
+        "--from",
+        dest="source",
+        default="",
+        metavar="HOST:PORT,...",
+        help="brokers of the source (default: unchanged)",
     )
     _add_source_options(reconnect)
     limit = actions.add(
         "limit",
         "change:limit",
-        "Have each broker fetch from the source only so fast.",
+        "Limit how fast each broker fetches from the source.",
         "  ottla mirror limit west --bandwidth 10MB/s\n  ottla mirror limit west --bandwidth none",
     )
     _add_bandwidth(limit, required=True)
     promote = actions.add(
         "promote",
         "change:promote",
-        "Copy no more, and let the topics take records. It cannot be undone.",
+        "Stop copying, and let the topics accept records. This cannot be undone.",
         "  ottla mirror promote west\n"
         "  ottla mirror promote west --at-cut                     no transaction is torn across partitions\n"
         "  ottla mirror promote west --yes -o json",
@@ -209,12 +222,12 @@ def _change(actions: Actions) -> None:
     promote.add_argument(
         "--at-cut",
         action="store_true",
-        help="end every copy where the newest cut of a source of Ottla lies that all have reached",
+        help="end every copy at the newest cut that all copies have reached; needs a source that runs Ottla",
     )
     delete = actions.add(
         "delete",
         "change:delete",
-        "Forget a mirror that is promoted, or has no topics. Its topics stay.",
+        "Delete a mirror that is promoted, or has no topics. Its topics stay.",
         "  ottla mirror delete west",
     )
     for action in (pause, resume, reconnect, limit, promote, delete):

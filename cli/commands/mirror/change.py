@@ -67,7 +67,7 @@ def promote(arguments: argparse.Namespace) -> None:
     if before.phase is not MirrorPhase.PROMOTED:
         left = _left_behind_cut(before) if arguments.at_cut else _left_behind(before)
         confirm(
-            f"Promote {before.name}? Its {len(topics)} topics take records from then on and are copied no more; "
+            f"Promote {before.name}? Its {len(topics)} topics accept records from then on, and copying stops; "
             f"it cannot be undone. {left}",
             yes=arguments.yes,
         )
@@ -100,7 +100,7 @@ def promote(arguments: argparse.Namespace) -> None:
 
 def delete(arguments: argparse.Namespace) -> None:
     """Delete the mirror; its topics stay."""
-    confirm(f"Forget mirror {arguments.name}? Its topics stay.", yes=arguments.yes)
+    confirm(f"Delete mirror {arguments.name}? Its topics stay.", yes=arguments.yes)
     _do(arguments, lambda admin: admin.delete_mirror(arguments.name))
     _print_result(arguments, "deleted")
 
@@ -118,16 +118,16 @@ def _to_accept(arguments: argparse.Namespace) -> list[Stopped]:
     if len(faults) > NAMED_MAX:
         note(f"and {len(faults) - NAMED_MAX} more: 'ottla mirror status {mirror.name}' names all")
     if faults:
-        confirm(f"Go on with {len(faults)} partitions without what is lost?", yes=arguments.yes)
+        confirm(f"Resume {len(faults)} partitions without the lost records?", yes=arguments.yes)
     return faults
 
 
 def _left_behind(mirror: MirrorDescription) -> str:
     """Describe the records that a promotion leaves at the source."""
     faults = len(stopped(mirror))
-    stands = f" {faults} partitions have stopped before, and miss what came since." if faults else ""
+    stands = f" {faults} partitions have stopped before, and miss later records." if faults else ""
     if mirror.lag is None:
-        return f"How many records of the source are not copied yet is not known.{stands}"
+        return f"The number of records that are not copied yet is unknown.{stands}"
     size = "" if mirror.lag_bytes is None else f" ({bytes_text(mirror.lag_bytes)})"
     return f"{mirror.lag:,} records{size} of the source are not copied yet, and would stay behind.{stands}"
 
@@ -142,8 +142,8 @@ def _left_behind_cut(mirror: MirrorDescription) -> str:
     faults = len(stopped(mirror))
     stands = f" {faults} partitions have stopped before, and hold up newer cuts." if faults else ""
     return (
-        f"Copies end at a cut that the source told {mirror.cut.age_ms:,} ms ago, or at a newer one: what it has "
-        f"committed since then stays behind, also where it was copied.{stands}"
+        f"Copies end at a cut that the source reported {mirror.cut.age_ms:,} ms ago, or at a newer one: records that "
+        f"it has committed since then stay behind, even if they were copied.{stands}"
     )
 
 

@@ -131,7 +131,8 @@ def source_options(pairs: list[str], file: Path | None) -> dict[str, str]:
     for name in given:
         if is_secret(name):
             raise UsageError(
-                f"--source-option {name}: whoever lists processes would see it. --source-options-file takes secrets"
+                f"--source-option {name}: other users could see it in the list of processes. "
+                "--source-options-file takes secrets"
             )
     return (_of_file(file) if file is not None else {}) | given
 
@@ -140,7 +141,7 @@ def _of_file(file: Path) -> dict[str, str]:
     properties = resolve(parse_properties(read_text(file), file), os.environ, note).values
     others = sorted(name for name in properties if not _is_option(name))
     if others:
-        note(f"{file}: not about connections, and left alone: {', '.join(others)}")
+        note(f"{file}: ignored, since not about connections: {', '.join(others)}")
     return {name: value for name, value in properties.items() if name not in others}
 
 

@@ -124,7 +124,7 @@ def why_no_cut(mirror: MirrorDescription) -> str:
     if mirror.cuts_trouble:
         return mirror.cuts_trouble
     if not mirror.behind_cut:
-        return "the source has told none yet"
+        return "the source has reported none yet"
     named = ", ".join(f"{one.topic}-{one.partition}" for one in mirror.behind_cut[:BEHIND_NAMED_MAX])
     more = len(mirror.behind_cut) - BEHIND_NAMED_MAX
     return f"{named}{f' and {more} more' if more > 0 else ''} have not reached the next one: compaction of copies waits"

@@ -67,7 +67,7 @@ def _print(mirror: MirrorDescription) -> None:
     if line := cut_line(mirror):
         say(line)
     if faults := stopped(mirror):
-        say(f"stopped; 'ottla mirror resume {mirror.name} --accept-gap' goes on without what is lost:")
+        say(f"stopped; 'ottla mirror resume {mirror.name} --accept-gap' resumes without the lost records:")
         rows = [
             (one.topic, one.partition, KINDS[one.fault.kind], one.loss, one.fault.reason) for one in faults
         ]

@@ -50,13 +50,13 @@ def _create(actions: Actions) -> None:
     )
     create.add_argument("names", nargs="+", metavar="TOPIC")
     create.add_argument(
-        "-p", "--partitions", type=int, default=-1, metavar="N", help="cluster's default if not given"
+        "-p", "--partitions", type=int, default=-1, metavar="N", help="default: the cluster's"
     )
     create.add_argument(
-        "-r", "--replication-factor", type=int, default=-1, metavar="N", help="cluster's default if not given"
+        "-r", "--replication-factor", type=int, default=-1, metavar="N", help="default: the cluster's"
     )
     create.add_argument("--config", action="append", default=[], metavar="KEY=VALUE", help="may be repeated")
-    create.add_argument("--if-not-exists", action="store_true", help="a topic that exists is no failure")
+    create.add_argument("--if-not-exists", action="store_true", help="do not fail if a topic exists already")
     _dry_run(create)
     add_common(create)
 
@@ -68,8 +68,8 @@ def _show(actions: Actions) -> None:
         "List topics.",
         "  ottla topic list\n  ottla topic list -r 'orders-.*'\n  ottla topic list --internal -o json",
     )
-    listing.add_argument("names", nargs="*", metavar="TOPIC", help="all, if none is named")
-    listing.add_argument("--internal", action="store_true", help="the cluster's own topics too")
+    listing.add_argument("names", nargs="*", metavar="TOPIC", help="default: all")
+    listing.add_argument("--internal", action="store_true", help="include the cluster's internal topics")
     add_regex(listing, "topic names")
     add_common(listing)
 
@@ -81,10 +81,10 @@ def _show(actions: Actions) -> None:
         "  ottla topic describe -r 'orders-.*' --no-configs\n"
         "  ottla topic describe orders --all-configs -o json",
     )
-    describe.add_argument("names", nargs="*", metavar="TOPIC", help="all, if none is named")
+    describe.add_argument("names", nargs="*", metavar="TOPIC", help="default: all")
     configs = describe.add_mutually_exclusive_group()
-    configs.add_argument("--all-configs", action="store_true", help="settings that are defaults, too")
-    configs.add_argument("--no-configs", action="store_true", help="only the partitions")
+    configs.add_argument("--all-configs", action="store_true", help="include settings with default values")
+    configs.add_argument("--no-configs", action="store_true", help="show only the partitions")
     add_regex(describe, "topic names")
     add_common(describe)
 
@@ -101,7 +101,11 @@ def _change(actions: Actions) -> None:
     alter.add_argument("names", nargs="+", metavar="TOPIC")
     alter.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="may be repeated")
     alter.add_argument(
-        "--unset", action="append", default=[], metavar="KEY", help="back to the default; may be repeated"
+        "--unset",
+        action="append",
+        default=[],
+        metavar="KEY",
+        help="return this setting to its default; may be repeated",
     )
     add_regex(alter, "topic names")
     _dry_run(alter)
@@ -115,21 +119,21 @@ def _change(actions: Actions) -> None:
     )
     partitions.add_argument("names", nargs="+", metavar="TOPIC")
     number = partitions.add_mutually_exclusive_group(required=True)
-    number.add_argument("-n", "--num", type=int, metavar="N", help="how many more")
-    number.add_argument("--to", type=int, metavar="N", help="how many in the end")
+    number.add_argument("-n", "--num", type=int, metavar="N", help="number of partitions to add")
+    number.add_argument("--to", type=int, metavar="N", help="total number of partitions")
     _dry_run(partitions)
     add_common(partitions)
 
     delete = actions.add(
         "delete",
         "change:delete",
-        "Delete topics and all they hold.",
+        "Delete topics with all their records.",
         "  ottla topic delete orders\n"
         "  ottla topic delete orders --if-exists --yes\n"
         "  ottla topic delete -r 'test-.*'",
     )
     delete.add_argument("names", nargs="+", metavar="TOPIC")
-    delete.add_argument("--if-exists", action="store_true", help="a topic that does not exist is no failure")
+    delete.add_argument("--if-exists", action="store_true", help="do not fail if a topic does not exist")
     add_regex(delete, "topic names")
     add_yes(delete)
     add_common(delete)
@@ -140,10 +144,10 @@ def _trim(actions: Actions) -> None:
         "trim",
         "trim:trim",
         "Delete the oldest records of a topic.",
-        "  ottla topic trim orders --offset 1000               what lies below offset 1000\n"
+        "  ottla topic trim orders --offset 1000               records below offset 1000\n"
         "  ottla topic trim orders:0,2-4 --offset end          all records of these partitions\n"
         "  ottla topic trim orders:0,2=1000 orders:1=70        each partition below its own offset\n"
-        "  ottla topic trim orders --timestamp 24h             what is older than a day\n"
+        "  ottla topic trim orders --timestamp 24h             records older than a day\n"
         "  ottla topic trim orders --timestamp 2026-01-31T12:00:00Z --dry-run",
     )
     trim.add_argument("names", nargs="+", metavar="TOPIC[:PARTITION,...][=OFFSET]")
@@ -152,7 +156,7 @@ def _trim(actions: Actions) -> None:
     where.add_argument(
         "--timestamp",
         metavar="TIME",
-        help="delete what is older: ms since 1970, ISO 8601 (UTC without a zone), or an age as 24h",
+        help="delete older records: ms since 1970, ISO 8601 (UTC without a zone), or an age such as 24h",
     )
     _dry_run(trim)
     add_yes(trim)
@@ -160,4 +164,6 @@ def _trim(actions: Actions) -> None:
 
 
 def _dry_run(options: argparse.ArgumentParser) -> None:
-    options.add_argument("--dry-run", action="store_true", help="only ask whether it would work")
+    options.add_argument(
+        "--dry-run", action="store_true", help="only check whether the change would be accepted"
+    )

@@ -41,7 +41,7 @@ def alter(arguments: argparse.Namespace) -> None:
     if not changes and not arguments.unset:
         raise UsageError("topic alter: say what to change with --set KEY=VALUE or --unset KEY")
     if both := [key for key in arguments.unset if key in changes]:
-        raise UsageError(f"topic alter: {both[0]} stands at --set and at --unset")
+        raise UsageError(f"topic alter: {both[0]} is given with --set and with --unset")
     changes |= dict.fromkeys(arguments.unset)
 
     async def one(admin: Admin, name: str) -> str:
