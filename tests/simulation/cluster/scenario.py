@@ -339,7 +339,7 @@ def play(seed: int, plan: list[Fault] | None = None, sink: Callable[[str], objec
     machine = Machine(seed, Trace(sink))
     machine.network = Network(machine)
     branches = Counter[str]()
-    preparing = patch.object(server, "prepare_codecs", prepared_already)
+    preparing = patch.object(server, "warm_up_codecs", prepared_already)
     # The quorum's leader hears of a few logs at a time, as it does of thousands.
     in_pieces = patch.object(log_end_reports, "LOGS_AT_ONCE", LOGS_AT_ONCE)
     # The logs of a broker that stops are flushed together in one half of the runs, as thousands are.

@@ -29,7 +29,7 @@ SETTINGS = {
 warm_up()
 machine = Machine(1, Trace(None))
 machine.network = Network(machine)
-with installed(machine), patch.object(server, "prepare_codecs", prepared_already):
+with installed(machine), patch.object(server, "warm_up_codecs", prepared_already):
     cluster = SimulatedCluster(machine, settings=SETTINGS)
     cluster.start()
     used = []

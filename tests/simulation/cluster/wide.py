@@ -153,7 +153,7 @@ def play(seed: int, partitions: int, brokers: int = 3) -> Report:
     """Play a run in this process, which cannot be used again. Raises AssertionError with the violation."""
     machine = Machine(seed, Trace(None))
     machine.network = Network(machine)
-    preparing = patch.object(server, "prepare_codecs", prepared_already)
+    preparing = patch.object(server, "warm_up_codecs", prepared_already)
     in_pieces = patch.object(log_end_reports, "LOGS_AT_ONCE", LOGS_AT_ONCE)
     with installed(machine), preparing, in_pieces:
         wide = WideCluster(machine, partitions, brokers)

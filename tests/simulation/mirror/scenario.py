@@ -497,7 +497,7 @@ def play(seed: int, sink: Callable[[str], object] | None = None) -> Report:
     """Play one seed in this process, which cannot be used again. Raises AssertionError with the violation."""
     machine = Machine(seed, Trace(sink))
     machine.network = Network(machine)
-    preparing = patch.object(server, "prepare_codecs", prepared_already)
+    preparing = patch.object(server, "warm_up_codecs", prepared_already)
     with log_lines(machine), installed(machine), preparing:
         run = MirrorRun(machine, seed)
         with run.watching():
