@@ -9,29 +9,24 @@ from collections.abc import Iterator, Mapping
 
 from ..network.tls.nodes import RenewedNodeTls
 from ..protocol.cluster.cluster_image import NO_LEADER, ClusterImage
-from ..protocol.exposition import Family, Metric, MetricKind
+from ..protocol.exposition import Family, Metric, MetricKind, counter, gauge
 from .raft.node import RaftNode
 
 _CONTROLLER = "kafka_controller_kafkacontroller_"
 
-
-def _gauge(name: str, about: str, *labels: str) -> Metric:
-    return Metric(name, MetricKind.GAUGE, about, labels)
-
-
-ACTIVE = _gauge(f"{_CONTROLLER}activecontrollercount", "1 on the node that leads the quorum.")
-OFFLINE = _gauge(f"{_CONTROLLER}offlinepartitionscount", "Partitions without a leader.")
-IMBALANCE = _gauge(
+ACTIVE = gauge(f"{_CONTROLLER}activecontrollercount", "1 on the node that leads the quorum.")
+OFFLINE = gauge(f"{_CONTROLLER}offlinepartitionscount", "Partitions without a leader.")
+IMBALANCE = gauge(
     f"{_CONTROLLER}preferredreplicaimbalancecount", "Partitions that are not led by their first replica."
 )
-TOPICS = _gauge(f"{_CONTROLLER}globaltopiccount", "Topics.")
-PARTITIONS = _gauge(f"{_CONTROLLER}globalpartitioncount", "Partitions.")
-ACTIVE_BROKERS = _gauge(f"{_CONTROLLER}activebrokercount", "Brokers that take part.")
-FENCED_BROKERS = _gauge(f"{_CONTROLLER}fencedbrokercount", "Registered brokers that are fenced.")
-TERM = _gauge("ottla_quorum_term", "Raft term.")
-LEADER = _gauge("ottla_quorum_leader", "Id of the leader that this node knows; -1 if it knows no leader.")
-APPLIED = _gauge("ottla_quorum_applied_index", "Last Raft index that this node has applied.")
-METADATA_OFFSET = _gauge(
+TOPICS = gauge(f"{_CONTROLLER}globaltopiccount", "Topics.")
+PARTITIONS = gauge(f"{_CONTROLLER}globalpartitioncount", "Partitions.")
+ACTIVE_BROKERS = gauge(f"{_CONTROLLER}activebrokercount", "Brokers that take part.")
+FENCED_BROKERS = gauge(f"{_CONTROLLER}fencedbrokercount", "Registered brokers that are fenced.")
+TERM = gauge("ottla_quorum_term", "Raft term.")
+LEADER = gauge("ottla_quorum_leader", "Id of the leader that this node knows; -1 if it knows no leader.")
+APPLIED = gauge("ottla_quorum_applied_index", "Last Raft index that this node has applied.")
+METADATA_OFFSET = gauge(
     "ottla_quorum_metadata_offset", "Metadata records up to this node's position in the feed."
 )
 COMMIT_TIMES = Metric(
@@ -39,32 +34,27 @@ COMMIT_TIMES = Metric(
     MetricKind.HISTOGRAM,
     "Milliseconds from an entry's append to the leader's log until a majority has flushed and the leader applied it.",
 )
-VOTES = _gauge(
+VOTES = gauge(
     "ottla_quorum_votes",
     "0 while this node does not vote: it waits with an empty folder, was replaced, or returned with fewer entries "
     "than it had acknowledged.",
 )
-CERTIFICATE_EXPIRY = _gauge(
+CERTIFICATE_EXPIRY = gauge(
     "ottla_quorum_tls_certificate_expiry_seconds",
     "Seconds until the certificate of the quorum's listener expires, if the listener has TLS.",
     "listener",
 )
-RELOAD_FAILURES = Metric(
+RELOAD_FAILURES = counter(
     "ottla_quorum_tls_reload_failures",
-    MetricKind.COUNTER,
     "Attempts to load a new key or certificate of that listener that failed, so that the old remained in force.",
-    (),
 )
 
-CLOCK_SKEW = _gauge(
+CLOCK_SKEW = gauge(
     "ottla_clock_skew_seconds",
     "Seconds by which the clock of a broker, or of the quorum's leader, is ahead of the middle of all clocks. Only "
     "the leader reports it.",
     "node",
 )
-
-METRICS = tuple(value for value in list(globals().values()) if isinstance(value, Metric))
-
 
 _COUNTED_AT_ONCE = 2_000
 """Number of partitions counted without a pause; a larger topic is counted at once."""

@@ -39,6 +39,16 @@ class Metric:
     labels: tuple[str, ...] = ()
 
 
+def gauge(name: str, about: str, *labels: str) -> Metric:
+    """Return a gauge with these labels."""
+    return Metric(name, MetricKind.GAUGE, about, labels)
+
+
+def counter(name: str, about: str, *labels: str) -> Metric:
+    """Return a counter with these labels."""
+    return Metric(name, MetricKind.COUNTER, about, labels)
+
+
 @dataclass(slots=True)
 class Histogram:
     """Observations, counted below fixed upper bounds. The last count has no bound."""

@@ -7,11 +7,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
-import ottla.cli.nodes.endpoint
-import ottla.cli.nodes.host.page
-import ottla.dataplane.metrics
-import ottla.metadata_quorum.metrics
 from ottla.protocol.exposition import Metric
+from tests.declared_metrics import declared_metrics
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "METRICS.md"
 
@@ -79,13 +76,13 @@ def render() -> str:
         [
             HEAD,
             "## Brokers\n",
-            *_table(ottla.dataplane.metrics.METRICS),
+            *_table(declared_metrics("ottla.dataplane")),
             "\n## Quorum nodes\n",
-            *_table(ottla.metadata_quorum.metrics.METRICS),
+            *_table(declared_metrics("ottla.metadata_quorum")),
             "\n## Every process\n",
-            *_table(ottla.cli.nodes.endpoint.METRICS),
+            *_table(declared_metrics("ottla.cli.nodes.endpoint")),
             "\n## The supervisor of a host's brokers\n",
-            *_table(ottla.cli.nodes.host.page.METRICS),
+            *_table(declared_metrics("ottla.cli.nodes.host")),
             "",
         ]
     )

@@ -15,20 +15,14 @@ from pathlib import Path
 import pytest
 
 from ottla.cli.main import COMMANDS
-from ottla.cli.nodes import endpoint
-from ottla.cli.nodes.host import page as host_page
 from ottla.cli.nodes.settings import parse_yaml
 from ottla.dataplane import handlers
-from ottla.dataplane import metrics as broker_metrics
 from ottla.dataplane.assembly import parts, transaction_apis
 from ottla.dataplane.configuration.config import BrokerConfig
 from ottla.dataplane.log import LogConfig
-from ottla.dataplane.mirroring import metrics as mirror_metrics
 from ottla.dataplane.server import HandlerTable
-from ottla.metadata_quorum import metrics as quorum_metrics
 from ottla.metadata_quorum.config import QuorumNodeConfig
 from ottla.protocol.cluster.mirror_table import MIRRORED_SETTINGS
-from ottla.protocol.exposition import Metric
 from ottla.protocol.settings.config_keys import (
     IGNORED_KEYS,
     NODE_KEYS,
@@ -38,6 +32,8 @@ from ottla.protocol.settings.config_keys import (
     check_properties,
 )
 from tests import render_layers, render_metrics
+from tests.declared_metrics import declared_metrics, declared_names, metrics_modules
+from tests.imports import nodes
 from tests.render_configuration import PAGE, render
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -54,7 +50,6 @@ CONFIG_FILES = (
     "cli/nodes/node.py",
     "protocol/cluster/authorizer_settings.py",
 )
-METRICS_MODULES = (broker_metrics, mirror_metrics, quorum_metrics, endpoint, host_page)
 UNITS_OF = {"log.retention", "log.roll"}
 """Stems of keys that are read by unit: log.retention.hours and so on."""
 
@@ -131,23 +126,21 @@ def test_the_metrics_page_is_what_nodes_export() -> None:
 def test_every_metric_of_the_page_is_told() -> None:
     """No declared metric family is missing from the page of a node's metrics."""
     silent = []
-    for module in METRICS_MODULES:
-        declared = {name for name, value in vars(module).items() if isinstance(value, Metric)}
-        statements = [
-            node
-            for node in ast.parse(Path(str(module.__file__)).read_text()).body
-            if not (
-                isinstance(node, ast.Assign | ast.AnnAssign) and "METRICS" in ast.unparse(node).split("=")[0]
-            )
-        ]
+    for module in metrics_modules():
         used = {
             node.id
-            for statement in statements
-            for node in ast.walk(statement)
+            for node in nodes(module.__name__)
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
         }
-        silent += [f"{module.__name__}: {name}" for name in sorted(declared - used)]
+        silent += [f"{module.__name__}: {name}" for name in sorted(declared_names(module.__name__) - used)]
     assert not silent, f"yield a Family of each: {silent}"
+
+
+def test_every_metric_is_on_the_page_once() -> None:
+    names = re.findall(
+        r"^\| `([a-z_]+)` \| (?:gauge|counter|histogram) \|", render_metrics.PAGE.read_text(), re.M
+    )
+    assert sorted(names) == sorted(metric.name for metric in declared_metrics())
 
 
 def test_every_key_that_is_read_is_declared() -> None:

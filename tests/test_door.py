@@ -18,10 +18,8 @@ import ottla
 DOOR = Path(ottla.__file__)
 
 
-def shown_to_type_checkers() -> dict[str, str]:
-    """Return the module of each name, as the `if TYPE_CHECKING` block imports it."""
-    blocks = [one for one in ast.parse(DOOR.read_text()).body if isinstance(one, ast.If)]
-    block = next(one for one in blocks if ast.unparse(one.test) == "TYPE_CHECKING")
+def listed() -> dict[str, str]:
+    """Return the module of each name, as the stub lists them for type checkers and for the import at first use."""
     return {
         alias.name: str(statement.module)
         for statement in ast.parse(DOOR.with_suffix(".pyi").read_text()).body

@@ -56,8 +56,6 @@ LOOP_LAG = Metric(
     "Delay of the event loop at its last wake-up, which is due every quarter second.",
 )
 
-METRICS = (MEMORY, CPU, OPEN_FILES, START_TIME, LOOP_LAG)
-
 
 class Pages(Protocol):
     """The content of an endpoint's pages."""

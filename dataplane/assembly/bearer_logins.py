@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from ...protocol.exposition import Family, gauge
 from ..runtime.clocks import monotonic_ms, wall_ms
 from ..security.sasl.login import Mechanism
 
@@ -19,6 +20,17 @@ if TYPE_CHECKING:
     from ..security.oauth.settings import BearerSettings, KeySource
 
 logger = logging.getLogger(__name__)
+
+OAUTH_KEYS = gauge(
+    "ottla_oauth_keys",
+    "Keys of an authorization server for the signatures of tokens; with 0 no client can log in.",
+    "url",
+)
+OAUTH_KEYS_AGE = gauge(
+    "ottla_oauth_keys_age_seconds",
+    "Seconds since these keys were last read; absent if they were never read.",
+    "url",
+)
 
 
 class BearerLogins:
@@ -56,3 +68,10 @@ class BearerLogins:
     async def close(self) -> None:
         """Stop reading keys."""
         await asyncio.gather(*(keys.close() for keys in self._keys.values()))
+
+    def metric_families(self) -> Iterator[Family]:
+        """Yield the metrics of the keys, by the URL of their authorization server."""
+        by_url = {source.url: keys for source, keys in self._keys.items()}
+        yield Family(OAUTH_KEYS, [((url,), len(keys)) for url, keys in by_url.items()])
+        ages = {url: keys.age_s for url, keys in by_url.items()}
+        yield Family(OAUTH_KEYS_AGE, [((url,), int(age)) for url, age in ages.items() if age is not None])

@@ -124,13 +124,8 @@ def _authorization(config: BrokerConfig, table: HandlerTable) -> Authorization |
     settings = config.authorizer
     if settings is None:
         return None
-
-    def api_name(key: int) -> str:
-        handler = table.get(key)
-        return str(key) if handler is None else handler.request_class.__name__.removesuffix("Request")
-
     authorizer = Authorizer(settings.super_users, open_without_acls=settings.open_without_acls)
-    return Authorization(authorizer, AuditLog(authorizer.decide, api_name, time.monotonic))
+    return Authorization(authorizer, AuditLog(authorizer.decide, table.name, time.monotonic))
 
 
 def _open_logs(config: BrokerConfig) -> LogStore:

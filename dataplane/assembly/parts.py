@@ -11,7 +11,6 @@ from functools import partial
 from ...protocol.cluster.cluster_image import ClusterImage
 from ...protocol.features import finalized
 from ...protocol.messages.config_commands import ResourceType
-from ...protocol.messages.fetch import FetchRequest
 from ...protocol.messages.metadata_records import BrokerListener
 from ...protocol.session.node_proof import NodeCredentials
 from ..broker_settings import BrokerSettings
@@ -24,6 +23,7 @@ from ..configuration.topic_settings import TopicSettingsView
 from ..groups.consumer.subscriptions import TopicCatalog
 from ..groups.coordinator import GroupCoordinator
 from ..groups.dependencies import GroupDependencies
+from ..groups.metrics import GroupMetrics
 from ..handlers.acls import AclHandlers
 from ..handlers.alter_configs import AlterConfigsHandlers
 from ..handlers.api_versions import ApiVersionsHandlers
@@ -57,6 +57,7 @@ from ..handlers.topics import TopicHandlers
 from ..handlers.unregister_broker import UnregisterBrokerHandlers
 from ..handlers.update_features import UpdateFeaturesHandlers
 from ..metrics import BrokerMetrics
+from ..mirroring.metrics import MirrorMetrics
 from ..mirroring.mirrors import Mirrors
 from ..mirroring.offset_commits import OwnGroups
 from ..mirroring.offset_takeover import OffsetTakeover
@@ -65,25 +66,30 @@ from ..mirroring.source import Sources
 from ..mirroring.source_check import SourceCheck
 from ..quorum.config import QuorumSessionConfig
 from ..quorum.image_gate import ImageGate
+from ..quorum.metrics import ClusterMetrics
 from ..quorum.registration import SessionLost
 from ..quorum.session import QuorumSession
 from ..replication.follower.fetcher import LinkSettings
 from ..replication.follower.fetching import FetchLimits
 from ..replication.leader.isr_submission import submit_to
 from ..replication.replicas.folder_moves import FolderMoves
+from ..replication.replicas.metrics import ReplicaMetrics
 from ..replication.replicas.offline import report_to
 from ..replication.replicas.rebuilding import rebuild_with
 from ..replication.replicas.replicas import Replicas, ReplicasConfig
 from ..replication.replicas.unwritable import report_writability_to
 from ..runtime.clocks import monotonic_ms, wall_ms
+from ..security.authorization.metrics import AuthorizationMetrics
 from ..security.delegation_tokens import DelegationTokens
 from ..security.listener_tls import ReloadedListener, reached_by_clients
 from ..security.node_tls import NodeCertificates
 from ..security.resealing import Resealer
 from ..security.setting_secrets import SettingSecrets
 from ..security.tls_reloading import TlsReloads
-from ..server.request_times import FOLLOWER_FETCH
+from ..server.metrics import ServerMetrics
+from ..server.tls_metrics import TlsMetrics
 from ..storage.folder_settings import cordoned_folders, move_bytes_per_second
+from ..storage.metrics import CleanerMetrics
 from ..transactions.participant import TransactionParticipant
 from .catch_up import CatchUp
 from .connection_limits import connection_limits
@@ -354,33 +360,19 @@ class BrokerParts:
             self._table.add(handlers)
 
     def _make_metrics(self) -> BrokerMetrics:
-        names = {
-            handler.api_key: handler.request_class.__name__.removesuffix("Request") for handler in self._table
-        } | {FetchRequest.api_key: "FetchConsumer", FOLLOWER_FETCH: "FetchFollower"}
-        cleaner = self.upkeep.cleaner
         return BrokerMetrics(
-            self.image,
-            self.replicas,
-            self.groups,
-            self.server.times,
-            names.__getitem__,
-            lambda: len(self.server.connections),
-            lambda: self.session.fenced,
-            lambda: bool(self.session.history_lost),
-            lambda: {
-                str(directory.path): cleaner.uncleanable_in(directory.path) for directory in self.logs.usable
-            },
-            lambda: {
-                str(directory.path): cleaner.unreadable_in(directory.path) for directory in self.logs.usable
-            },
-            lambda: self.server.handshakes.failures,
-            lambda: self.server.handshakes.log.hang_ups,
-            self.tls_reloads,
-            self.resealing.left,
-            self.mirrors,
-            self.server.authentication,
-            self.server.authorization,
-            self.logins.by_token.keys,
+            (
+                ClusterMetrics(self.session),
+                ReplicaMetrics(self.replicas, self.image),
+                CleanerMetrics(self.upkeep.cleaner, self.logs),
+                GroupMetrics(self.groups, self.replicas),
+                ServerMetrics(self.server, self._table),
+                self.logins.by_token,
+                TlsMetrics(self.tls_reloads, self.server.handshakes),
+                self.resealing,
+                MirrorMetrics(self.image, self.mirrors),
+                AuthorizationMetrics(self.image, self.server.authorization),
+            )
         )
 
 

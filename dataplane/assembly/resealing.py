@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterator
 
 from ...protocol.errors import KafkaError
+from ...protocol.exposition import Family, gauge
 from ...protocol.messages.config_commands import AlterConfigs
 from ...protocol.messages.user_commands import AlterScramCredentials
 from ..quorum.access import Quorum
@@ -18,6 +20,10 @@ from ..security.resealing import Resealer
 
 logger = logging.getLogger(__name__)
 
+OLD_SECRETS = gauge(
+    "ottla_secrets_under_old_cluster_secret",
+    "Passwords of users and settings in the quorum that are encrypted under another cluster secret than the first.",
+)
 _CHANGES_PER_COMMAND = 250
 _TRY_AGAIN_S = 10.0
 
@@ -58,6 +64,10 @@ class Resealing:
     def left(self) -> int:
         """Return the number of secrets that are not encrypted under the first cluster secret."""
         return self._resealer.left(self._quorum.image)
+
+    def metric_families(self) -> Iterator[Family]:
+        """Yield the number of secrets under an older cluster secret."""
+        yield Family(OLD_SECRETS, [((), self.left())])
 
     async def _seal_anew(self) -> int:
         """Re-encrypt secrets under the first cluster secret. Returns their number. Raises KafkaError."""

@@ -202,6 +202,11 @@ class HandlerTable:
         """Return the handler of an API; None if it is not supported."""
         return self._handlers.get(api_key)
 
+    def name(self, api_key: int) -> str:
+        """Return the name of an API, as Produce; its key if it is not supported."""
+        handler = self._handlers.get(api_key)
+        return str(api_key) if handler is None else handler.request_class.__name__.removesuffix("Request")
+
     def waits_for_others(self, api_key: int) -> bool:
         """Return whether requests of an API wait for actions of other clients."""
         handler = self._handlers.get(api_key)

@@ -5,10 +5,13 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any, cast
 
+from ottla.dataplane.groups.metrics import GroupMetrics
 from ottla.dataplane.groups.offsets import CommittedOffset, OffsetStore
 from ottla.dataplane.metrics import BrokerMetrics
-from ottla.dataplane.security.tls_reloading import TlsReloads
+from ottla.dataplane.replication.replicas.metrics import ReplicaMetrics
+from ottla.dataplane.server import HandlerTable
 from ottla.dataplane.server.authentication import AuthenticationCounts, AuthenticationSettings
+from ottla.dataplane.server.metrics import ServerMetrics
 from ottla.dataplane.server.request_times import RequestTimes
 from ottla.protocol.cluster.cluster_image import ClusterImage, PartitionState, TopicState
 from ottla.protocol.exposition import exposition
@@ -56,24 +59,7 @@ class Held:
 
     def metrics(self) -> BrokerMetrics:
         replicas, groups = cast(Any, self), cast(Any, self)
-        return BrokerMetrics(
-            lambda: self.image,
-            replicas,
-            groups,
-            RequestTimes(),
-            str,
-            lambda: 1,
-            lambda: False,
-            lambda: False,
-            dict,
-            dict,
-            int,
-            int,
-            TlsReloads({}, dict, 0),
-            int,
-            cast(Any, SimpleNamespace(links={})),
-            {"CLIENTS": AuthenticationSettings({}, counts=AuthenticationCounts(3, 2, 1))},
-        )
+        return BrokerMetrics((ReplicaMetrics(replicas, lambda: self.image), GroupMetrics(groups, replicas)))
 
 
 def _partition(topic: TopicState, index: int) -> Any:
@@ -101,7 +87,12 @@ def test_no_turn_of_a_scrape_is_long() -> None:
 
 
 def test_logins_are_told_by_listener() -> None:
-    text = "".join(exposition(Held().metrics().families()))
+    server = SimpleNamespace(
+        times=RequestTimes(),
+        connections=(),
+        authentication={"CLIENTS": AuthenticationSettings({}, counts=AuthenticationCounts(3, 2, 1))},
+    )
+    text = "".join(exposition(ServerMetrics(cast(Any, server), HandlerTable()).metric_families()))
     for name, count in (
         ("successful_authentication_total", 3),
         ("failed_authentication_total", 2),

@@ -6,18 +6,16 @@ import json
 import re
 from pathlib import Path
 
-import ottla.cli.nodes.endpoint
-import ottla.dataplane.metrics
-import ottla.metadata_quorum.metrics
-from ottla.protocol.exposition import Metric, MetricKind
+from ottla.protocol.exposition import MetricKind
+from tests.declared_metrics import declared_metrics
 
 DASHBOARD = Path(__file__).parents[2] / "deploy/grafana/ottla.json"
-MODULES = (ottla.cli.nodes.endpoint, ottla.dataplane.metrics, ottla.metadata_quorum.metrics)
+OF_NODES = ("ottla.cli.nodes.endpoint", "ottla.dataplane", "ottla.metadata_quorum")
 NAME = re.compile(r"\b(?:kafka|ottla|process)_[a-z_]+\b")
 
 
 def exported() -> set[str]:
-    metrics: list[Metric] = [metric for module in MODULES for metric in module.METRICS]
+    metrics = [metric for package in OF_NODES for metric in declared_metrics(package)]
     assert len({metric.name for metric in metrics}) == len(metrics), "a name is exported twice"
     return {metric.name for metric in metrics} | {
         name + part for name in histograms_exported() for part in ("_bucket", "_sum", "_count")
@@ -26,7 +24,10 @@ def exported() -> set[str]:
 
 def histograms_exported() -> set[str]:
     return {
-        metric.name for module in MODULES for metric in module.METRICS if metric.kind is MetricKind.HISTOGRAM
+        metric.name
+        for package in OF_NODES
+        for metric in declared_metrics(package)
+        if metric.kind is MetricKind.HISTOGRAM
     }
 
 

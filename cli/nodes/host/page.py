@@ -22,7 +22,6 @@ STARTS = Metric(
     "Number of times that the supervisor has started this broker of the host.",
     (LABEL,),
 )
-METRICS: Final = (UP, STARTS)
 
 
 class HostPage:
