@@ -29,9 +29,9 @@ class BrokerMetrics:
 
     def __init__(self, parts: Sequence[MeasuredPart]) -> None:
         """`parts` report in this order, which is the order of the page."""
-        self._parts = parts
+        self.parts = parts
 
     def families(self) -> Iterator[Family | None]:
         """Yield all metrics. Rows are lazy: they show the state at the time when they are read."""
-        for part in self._parts:
+        for part in self.parts:
             yield from part.metric_families()

@@ -20,7 +20,8 @@ REFERENCE = re.compile(r"^\| ([A-Z])(\d+) to ([A-Z])(\d+) \| \| \| \S")
 
 LEFT_OUT = {
     "a wire format, or the image that both sides fold: every hop encodes and decodes": ("protocol/",),
-    "only connects the parts: one of its lambdas calls the next row": (
+    "only connects the parts: it calls the next row": (
+        "dataplane/assembly/leaderships.py",
         "dataplane/assembly/parts.py",
         "metadata_quorum/node.py",
     ),
@@ -46,21 +47,27 @@ LEFT_OUT = {
         "metadata_quorum/transactional_id_room.py",
     ),
     "hears of each change of the image, and has nothing to do here": (
+        "dataplane/assembly/logins.py",
+        "dataplane/assembly/own_logs.py",
+        "dataplane/assembly/running_settings.py",
         "dataplane/cluster/listed_brokers.py",
         "dataplane/cluster/lost_brokers.py",
         "dataplane/groups/consumer/pattern_searches.py",
         "dataplane/groups/consumer/subscriptions.py",
         "dataplane/groups/coordinator.py",
         "dataplane/groups/log_restarts.py",
+        "dataplane/groups/removed_topics.py",
         "dataplane/mirroring/mirrors.py",
         "dataplane/mirroring/offset_takeover.py",
         "dataplane/quorum/image_gate.py",
         "dataplane/quorum/offset_reports.py",
         "dataplane/quorum/registration.py",
+        "dataplane/quotas/client_quotas.py",
         "dataplane/replication/follower/fetcher.py",
         "dataplane/replication/replicas/mirror_copies.py",
         "dataplane/replication/replicas/rebuilding.py",
         "dataplane/security/resealing.py",
+        "dataplane/security/tls_reloading.py",
         "dataplane/server/listener.py",
         "dataplane/server/server.py",
         "dataplane/transactions/completion_waits.py",

@@ -32,7 +32,7 @@ _NODE_KEY_LABEL = b"unknown users\0"
 
 
 class Logins:
-    """The mechanisms of all listeners. Functions of this module end connections whose credential has ended."""
+    """The mechanisms of all listeners."""
 
     def __init__(
         self,
@@ -90,37 +90,53 @@ class Logins:
         return PlainMechanism(ListedUsers(config.module).check)
 
 
-def end_changed_logins(delta: ImageDelta, authentications: Authentications) -> None:
-    """Close the connections of users whose credential was changed or deleted, once their requests are answered."""
-    if not delta.scram_credentials:
-        return
-    from ..security.sasl.plain import PLAIN
+class EndedCredentials:
+    """The end of sessions whose user's credential was changed or deleted."""
 
-    changed = {
-        (name, SCRAM_MECHANISMS_BY_CODE[mechanism].name) for name, mechanism in delta.scram_credentials
-    }
-    users = {name for name, _ in changed}
+    def __init__(self, authentications: Authentications) -> None:
+        self._authentications = authentications
 
-    def concerns(session: PeerSession) -> bool:
-        if session.token_id is not None:
-            return False  # A token has its own end.
-        by_password = session.mechanism == PLAIN and session.principal.name in users
-        return by_password or (session.principal.name, session.mechanism) in changed
+    def image_changed(self, _image: ClusterImage, delta: ImageDelta) -> None:
+        """Close the connections of users whose credential has changed, once their requests are answered."""
+        if not delta.scram_credentials:
+            return
+        from ..security.sasl.plain import PLAIN
 
-    authentications.end(concerns, "the credential of its user was changed or deleted")
+        changed = {
+            (name, SCRAM_MECHANISMS_BY_CODE[mechanism].name) for name, mechanism in delta.scram_credentials
+        }
+        users = {name for name, _ in changed}
+
+        def concerns(session: PeerSession) -> bool:
+            if session.token_id is not None:
+                return False  # A token has its own end.
+            by_password = session.mechanism == PLAIN and session.principal.name in users
+            return by_password or (session.principal.name, session.mechanism) in changed
+
+        self._authentications.end(concerns, "the credential of its user was changed or deleted")
 
 
-def end_tokens(delta: ImageDelta, image: ClusterImage, authentications: Authentications) -> None:
-    """Close the connections of removed tokens, once their requests are answered, and limit the lifetimes of the
-    others."""
-    tokens = image.delegation_tokens
-    gone = delta.delegation_tokens - tokens.keys()
-    if gone:
-        authentications.end(lambda session: session.token_id in gone, "its delegation token was removed")
-    left = delta.delegation_tokens - gone
+class EndedTokens:
+    """The end of sessions whose delegation token was removed, and the limits of the other tokens' sessions."""
 
-    def end_of(session: PeerSession) -> int | None:
-        of_it = session.token_id
-        return tokens[of_it].expires_at_ms if of_it in left else None
+    def __init__(self, authentications: Authentications) -> None:
+        self._authentications = authentications
 
-    authentications.bound_lives(end_of)
+    def image_changed(self, image: ClusterImage, delta: ImageDelta) -> None:
+        """Close the connections of removed tokens, once their requests are answered, and limit the lifetimes of the
+        others."""
+        if not delta.delegation_tokens:
+            return
+        tokens = image.delegation_tokens
+        gone = delta.delegation_tokens - tokens.keys()
+        if gone:
+            self._authentications.end(
+                lambda session: session.token_id in gone, "its delegation token was removed"
+            )
+        left = delta.delegation_tokens - gone
+
+        def end_of(session: PeerSession) -> int | None:
+            of_it = session.token_id
+            return tokens[of_it].expires_at_ms if of_it in left else None
+
+        self._authentications.bound_lives(end_of)

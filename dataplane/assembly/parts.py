@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 
 from ...protocol.cluster.cluster_image import ClusterImage
@@ -24,6 +24,7 @@ from ..groups.consumer.subscriptions import TopicCatalog
 from ..groups.coordinator import GroupCoordinator
 from ..groups.dependencies import GroupDependencies
 from ..groups.metrics import GroupMetrics
+from ..groups.removed_topics import RemovedTopics
 from ..handlers.acls import AclHandlers
 from ..handlers.alter_configs import AlterConfigsHandlers
 from ..handlers.api_versions import ApiVersionsHandlers
@@ -88,16 +89,18 @@ from ..security.setting_secrets import SettingSecrets
 from ..security.tls_reloading import TlsReloads
 from ..server.metrics import ServerMetrics
 from ..server.tls_metrics import TlsMetrics
-from ..storage.folder_settings import cordoned_folders, move_bytes_per_second
+from ..storage.folder_settings import move_bytes_per_second
 from ..storage.metrics import CleanerMetrics
 from ..transactions.participant import TransactionParticipant
 from .catch_up import CatchUp
-from .connection_limits import connection_limits
 from .foundation import Foundation
-from .image_changes import ImageChanges
-from .logins import Logins
+from .image_changes import FollowersBehindGate, FollowingPart, ImageChanges
+from .leaderships import Leaderships
+from .logins import EndedCredentials, EndedTokens, Logins
+from .own_logs import LogsAtStart
 from .resealing import Resealing
 from .room_watch import RoomWatch
+from .running_settings import CleanerSettingsInForce, ConnectionLimitsInForce, CordonsInForce
 from .storage_failures import StorageFailures
 from .transaction_apis import transaction_handlers
 from .upkeep import Upkeep
@@ -153,9 +156,9 @@ class BrokerParts:
         self.settings = BrokerSettings(
             config.node_id, config.properties, self.image, partial(secrets.open, str(config.node_id))
         )
-        self.server.admissions.limits = connection_limits(config, self.settings)
+        self._connection_limits = ConnectionLimitsInForce(config, self.settings, self.server.admissions)
         topic_settings = TopicSettingsView(config, self.settings)
-        self.logs.cordoned = cordoned_folders(self.settings, config.log_dirs)
+        self._cordons = CordonsInForce(config, self.settings, self.logs)
         self.tls = foundation.tls
         self.tls_reloads = TlsReloads(
             {
@@ -214,25 +217,8 @@ class BrokerParts:
         listed = ListedBrokers(config.fenced_linger_ms, monotonic_ms)
         resealer = Resealer(self.logins.sealer)
         self.resealing = Resealing(self.session, resealer)
-        self.image_changes = ImageChanges(
-            config,
-            ImageGate(lambda: self.session.is_registered),
-            self.settings,
-            topic_settings,
-            listed,
-            self.lost,
-            self.server,
-            self.logs,
-            self.upkeep.cleaner,
-            self.replicas,
-            self.transactions,
-            self.groups,
-            self.mirrors,
-            self.tls_reloads,
-            self.tokens,
-            resealer,
-        )
-        self.replicas.listen(self.image_changes)
+        self.image_changes = ImageChanges(tuple(self._image_followers(topic_settings, listed, resealer)))
+        self.replicas.listen(Leaderships(self.mirrors, self.transactions, self.groups))
         self.server.metadata_offset = lambda: self.session.image.offset
         trial = SourceCheck(sources, mirror_options)
         self._register_handlers(credentials, secrets, listed, chance, creator, trial)
@@ -242,6 +228,50 @@ class BrokerParts:
     def image(self) -> ClusterImage:
         """Return the cluster image as this broker knows it now."""
         return self.session.image
+
+    def _image_followers(
+        self, settings: TopicSettingsView, listed: ListedBrokers, resealer: Resealer
+    ) -> Iterator[FollowingPart]:
+        """Yield the parts that follow the image, in the order in which they get each change: settings first, then
+        brokers, rights and logins, then roles, then the state that depends on roles."""
+        authorization, authentications = self.server.authorization, self.server.authentications
+        # Before all parts that resolve the settings of topics, so that none of them gets an outdated result.
+        yield settings
+        # No role depends on these parts, so they follow every image, even one of the time before the registration.
+        yield listed
+        yield self.lost
+        yield self._connection_limits
+        yield self._cordons
+        yield CleanerSettingsInForce(self.settings, self.upkeep.cleaner)
+        yield self.tls_reloads
+        if authorization is not None:
+            yield authorization
+        yield self.server.quotas
+        yield resealer
+        if self._config.credential_changes_close:
+            yield EndedCredentials(authentications)
+        if self.tokens is not None:
+            # A removed token opens no new session before its sessions end.
+            yield self.tokens
+            yield EndedTokens(authentications)
+        gate = ImageGate(lambda: self.session.is_registered)
+        yield FollowersBehindGate(gate, tuple(self._followers_of_roles()))
+
+    def _followers_of_roles(self) -> Iterator[FollowingPart]:
+        """Yield the parts that act only on images that know of this process, in their order."""
+        # Before replicas are made: a stray log must not become a replica's, and a missing one not an empty one.
+        yield LogsAtStart(self._config.node_id, self.logs, self.replicas)
+        # All parts below act on the roles of replicas.
+        yield self.replicas
+        # Before the groups: the offsets of a transaction that ends are applied before removed topics are forgotten.
+        yield self.transactions
+        yield self.groups
+        # After the catalogue of the groups: new topics may have the names of removed ones.
+        yield RemovedTopics(self.groups)
+        # After the groups, to which the offsets of promoted mirrors are committed.
+        yield self.mirrors
+        # Last: it serves connections that waited for this image, whose requests must find all parts up to date.
+        yield self.server
 
     def _make_replicas(self, credentials: NodeCredentials, topic_settings: TopicSettingsView) -> Replicas:
         config, replication, session = self._config, self._config.replication, self.session

@@ -7,9 +7,10 @@ back before that. Ottla fences it within milliseconds, so that other brokers lea
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 
 from ...protocol.cluster.cluster_image import BrokerState, ClusterImage
+from ...protocol.cluster.image_delta import ImageDelta
 
 
 class ListedBrokers:
@@ -26,10 +27,10 @@ class ListedBrokers:
         self._listed_until_ms: dict[int, int] = {}
         """End of the time of each fenced broker."""
 
-    def image_changed(self, image: ClusterImage, broker_ids: Iterable[int]) -> None:
+    def image_changed(self, image: ClusterImage, delta: ImageDelta) -> None:
         """Take note of brokers that have changed in the image."""
         until_ms = self._now_ms() + self._linger_ms
-        for broker_id in broker_ids:
+        for broker_id in delta.brokers:
             broker = image.brokers.get(broker_id)
             if broker is not None and broker.fenced:
                 self._listed_until_ms[broker_id] = until_ms

@@ -8,10 +8,11 @@ after a timer: in librdkafka after a second, whatever its settings. So such an a
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from typing import Final
 
 from ...protocol.cluster.cluster_image import ClusterImage
+from ...protocol.cluster.image_delta import ImageDelta
 
 NEWS_S_MAX: Final = 0.1
 """Maximum wait after the end of a connection, in seconds. If the quorum may not consider a broker dead before its
@@ -38,9 +39,9 @@ class LostBrokers:
         timer = asyncio.get_running_loop().call_later(NEWS_S_MAX, self._settle, broker_id)
         self._news[broker_id] = asyncio.Event(), timer
 
-    def image_changed(self, image: ClusterImage, broker_ids: Iterable[int]) -> None:
+    def image_changed(self, image: ClusterImage, delta: ImageDelta) -> None:
         """Take note of brokers that have changed in the image."""
-        for broker_id in self._news.keys() & broker_ids:
+        for broker_id in self._news.keys() & delta.brokers:
             broker = image.brokers.get(broker_id)
             if broker is None or not broker.usable:
                 self._settle(broker_id)

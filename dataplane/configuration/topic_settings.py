@@ -17,7 +17,7 @@ _OF_BROKER = "producer.id.expiration.ms"
 
 
 class TopicSettingsView:
-    """A resolver of topic settings against an image. Results are cached until `forget`."""
+    """A resolver of topic settings against an image. Results are cached until a change of the image affects them."""
 
     def __init__(self, config: BrokerConfig, broker: BrokerSettings) -> None:
         self._config = config
@@ -25,7 +25,7 @@ class TopicSettingsView:
         self._known: dict[str, TopicSettings] = {}
         self._defaults: dict[str, str] | None = None
 
-    def forget(self, delta: ImageDelta) -> None:
+    def image_changed(self, _image: ClusterImage, delta: ImageDelta) -> None:
         """Remove cached results that a change of the image affects."""
         of_brokers = any(kind == ResourceType.BROKER for kind, _ in delta.configs)
         if of_brokers:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ...protocol.cluster.cluster_image import QuotaEntity
+from ...protocol.cluster.cluster_image import ClusterImage, QuotaEntity
+from ...protocol.cluster.image_delta import ImageDelta
 from .limits import QuotaLimits
 from .rate_quota import MutationQuota, RateQuota
 from .windows import QuotaWindows
@@ -23,6 +24,11 @@ class ClientQuotas:
         self.requests: RateQuota | None = None
         self.connections: RateQuota | None = None
         self.mutations: MutationQuota | None = None
+
+    def image_changed(self, image: ClusterImage, delta: ImageDelta) -> None:
+        """Apply the quotas of the image, if a change affects quotas."""
+        if delta.client_quotas:
+            self.changed(image.client_quotas)
 
     def changed(self, quotas: Mapping[QuotaEntity, Mapping[str, float]]) -> None:
         """Apply the quotas that the quorum has now."""

@@ -12,6 +12,8 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
+from ...protocol.cluster.cluster_image import ClusterImage
+from ...protocol.cluster.image_delta import ImageDelta
 from ...protocol.credentials.delegation_tokens import TokenState, token_hmac, token_key_id, token_password
 from ...protocol.credentials.scram import ITERATIONS_MIN, SCRAM_MECHANISMS, ScramCredential, ScramMechanism
 from ...protocol.session.node_secrets import Secrets
@@ -85,6 +87,11 @@ class DelegationTokens:
             if token_id in self._secrets:
                 self._credentials[key] = made
             return made
+
+    def image_changed(self, _image: ClusterImage, delta: ImageDelta) -> None:
+        """Update the tokens that a change of the image affects."""
+        if delta.delegation_tokens:
+            self.changed(delta.delegation_tokens)
 
     def changed(self, token_ids: Iterable[str]) -> None:
         """Update the tokens with these ids from the image."""

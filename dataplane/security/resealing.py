@@ -32,7 +32,7 @@ class Resealer:
         #: order of arrival.
         self._old_credentials: dict[ScramKey, None] = {}
 
-    def changed(self, image: ClusterImage, delta: ImageDelta) -> None:
+    def image_changed(self, image: ClusterImage, delta: ImageDelta) -> None:
         """Note a change that the image already contains. Every change must be reported."""
         for key in delta.scram_credentials:
             kept = image.scram_credentials.get(key)

@@ -13,6 +13,8 @@ from collections.abc import Callable, Coroutine, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from ...protocol.cluster.cluster_image import ClusterImage
+from ...protocol.cluster.image_delta import ImageDelta
 from ...protocol.settings.config_key import ConfigError
 from .listener_tls import ReloadedListener
 from .tls_settings import TlsSettings, tls_settings
@@ -78,6 +80,11 @@ class TlsReloads:
         """Reload all listeners, whether files have changed or not."""
         for name in self._listeners:
             self._run(self._reload(name))
+
+    def image_changed(self, _image: ClusterImage, delta: ImageDelta) -> None:
+        """Reload the listeners whose settings a change of the image affects."""
+        if delta.configs:
+            self.reconfigured()
 
     def reconfigured(self) -> None:
         """Reload the listeners whose settings have changed."""

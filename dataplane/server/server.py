@@ -11,6 +11,8 @@ from dataclasses import dataclass, field, replace
 
 from ...network.tls.stream import TlsStream
 from ...network.unauthenticated_limits import UnauthenticatedPeers
+from ...protocol.cluster.cluster_image import ClusterImage
+from ...protocol.cluster.image_delta import ImageDelta
 from ...protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from ...protocol.settings.security_protocol import SecurityProtocol
 from ..quotas import ClientQuotas, QuotaWindows
@@ -154,7 +156,7 @@ class Server:
         self._timer = self._loop.call_later(_SWEEP_SECONDS, self._sweep)
         self._preparing = self._loop.create_task(warm_up_codecs(self._table), name="codecs")
 
-    def metadata_moved(self) -> None:
+    def image_changed(self, _image: ClusterImage, _delta: ImageDelta) -> None:
         """Notify the listeners that the broker's metadata image has changed."""
         for listener in self.listeners:
             listener.accept_waiting()

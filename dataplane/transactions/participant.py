@@ -33,7 +33,7 @@ class TransactionParticipant:
         self.markers = Markers(broker_id, replicas, image, quorum, offsets_ended)
         self.completion_waits = CompletionWaits(image)
 
-    def image_changed(self, delta: ImageDelta) -> None:
+    def image_changed(self, _image: ClusterImage, delta: ImageDelta) -> None:
         """Follow a change. The replicas have followed before: leaders have written the missing markers."""
         if delta.transactions:
             self.markers.image_changed(delta.transactions)

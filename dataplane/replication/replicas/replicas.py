@@ -261,6 +261,10 @@ class Replicas:
             if partition.leader is not None:
                 listener.elected(partition)
 
+    def image_changed(self, image: ClusterImage, delta: ImageDelta) -> None:
+        """Follow a change of the image, by `apply`."""
+        self.apply(image, delta)
+
     def apply(self, image: ClusterImage, delta: ImageDelta) -> None:
         """Follow a change that the image already contains. New leaders accept records when this returns."""
         if self._closed:

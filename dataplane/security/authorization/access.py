@@ -7,6 +7,8 @@ from itertools import repeat
 from typing import Final
 
 from ....protocol.cluster.acls import CLUSTER_NAME, IMPLYING, AclOperation, AclResourceType
+from ....protocol.cluster.cluster_image import ClusterImage
+from ....protocol.cluster.image_delta import ImageDelta
 from ....protocol.errors import ErrorCode, KafkaError
 from .audit_log import Asking, AuditLog
 from .authorizer import Authorizer
@@ -118,6 +120,11 @@ class Authorization:
     def __init__(self, authorizer: Authorizer, audit: AuditLog) -> None:
         self.authorizer = authorizer
         self.audit = audit
+
+    def image_changed(self, _image: ClusterImage, delta: ImageDelta) -> None:
+        """Add and remove ACLs with a change of the image."""
+        if delta.acls:
+            self.authorizer.change(delta.acls.items())
 
     def access(self, request: Asking) -> Access:
         """Return the rights of the sender of a request."""

@@ -6,6 +6,7 @@ import pytest
 
 from ottla.dataplane.cluster.listed_brokers import ListedBrokers
 from ottla.protocol.cluster.cluster_image import ClusterImage
+from ottla.protocol.cluster.image_delta import ImageDelta
 from ottla.protocol.messages.metadata_records import BrokerListener, BrokerRecord, BrokerRemovedRecord
 
 LINGER_MS = 9_000
@@ -29,11 +30,11 @@ class World:
             fenced=fenced,
         )
         self.image.apply(record)
-        self._listed.image_changed(self.image, [broker_id])
+        self._listed.image_changed(self.image, ImageDelta(brokers={broker_id}))
 
     def unregister(self, broker_id: int) -> None:
         self.image.apply(BrokerRemovedRecord(broker_id=broker_id))
-        self._listed.image_changed(self.image, [broker_id])
+        self._listed.image_changed(self.image, ImageDelta(brokers={broker_id}))
 
     @property
     def listed(self) -> list[int]:

@@ -9,6 +9,7 @@ import pytest
 from ottla.dataplane.cluster import lost_brokers
 from ottla.dataplane.cluster.lost_brokers import LostBrokers
 from ottla.protocol.cluster.cluster_image import ClusterImage
+from ottla.protocol.cluster.image_delta import ImageDelta
 from ottla.protocol.messages.metadata_records import BrokerRecord, BrokerRemovedRecord
 
 
@@ -23,7 +24,7 @@ class World:
 
     def tell(self, record: BrokerRecord | BrokerRemovedRecord) -> None:
         self.image.apply(record)
-        self.lost.image_changed(self.image, {record.broker_id})
+        self.lost.image_changed(self.image, ImageDelta(brokers={record.broker_id}))
 
 
 @pytest.mark.parametrize(

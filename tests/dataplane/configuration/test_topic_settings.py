@@ -24,7 +24,7 @@ def test_a_change_of_one_topic_leaves_the_others_as_they_are() -> None:
         image.apply(record)
         delta = ImageDelta()
         delta.note(record)
-        view.forget(delta)
+        view.image_changed(image, delta)
 
     other = view.of(image, "other")
     changed(TOPIC, "orders", "min.insync.replicas", "3")

@@ -20,6 +20,7 @@ from ottla.dataplane.handlers.metadata import MetadataHandlers
 from ottla.dataplane.security.authorization.access import EVERYTHING
 from ottla.dataplane.server import ClientRequest
 from ottla.protocol.cluster.cluster_image import ClusterImage
+from ottla.protocol.cluster.image_delta import ImageDelta
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.cluster import DescribeClusterRequest, DescribeClusterResponse
 from ottla.protocol.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
@@ -83,7 +84,7 @@ class StubQuorum:
 def listed(quorum: StubQuorum, *, linger_ms: int = 0) -> ListedBrokers:
     """What lists the brokers of an image; fenced ones so long from now on."""
     found = ListedBrokers(linger_ms, lambda: 0)
-    found.image_changed(quorum.image, quorum.image.brokers)
+    found.image_changed(quorum.image, ImageDelta(brokers=set(quorum.image.brokers)))
     return found
 
 
@@ -403,7 +404,7 @@ async def test_what_a_lost_broker_led_is_told_once_there_is_news_of_it(
     await asyncio.sleep(0)
     assert replies.replies == []
     quorum.add_broker(2, fenced=True)
-    of_dead.image_changed(quorum.image, {2})
+    of_dead.image_changed(quorum.image, ImageDelta(brokers={2}))
     quorum.add_topic("orders", TOPIC_ID, [[1, 2, 3], [1, 3, 2]])
     await wait_for(lambda: replies.replies)
     (topic,) = through_codec(replies.replies[0], 12).topics

@@ -53,7 +53,7 @@ class QuorumOfOne:
     def resealer(self, *secrets: bytes) -> Resealer:
         """One that is told of the image as it is, and of every change, as a broker's is."""
         resealer = Resealer(Sealer(secrets))
-        resealer.changed(self.image, ImageDelta.between(ClusterImage(), self.image))
+        resealer.image_changed(self.image, ImageDelta.between(ClusterImage(), self.image))
         self._told.append(resealer)
         return resealer
 
@@ -63,7 +63,7 @@ class QuorumOfOne:
         for _, record in applied.records:
             delta.note(record)
         for resealer in self._told:
-            resealer.changed(self.image, delta)
+            resealer.image_changed(self.image, delta)
         return decode_result(command, applied.result)
 
     async def set_password(self, secret: bytes, user: str, password: bytes) -> None:

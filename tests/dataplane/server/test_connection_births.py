@@ -9,6 +9,8 @@ from collections.abc import Callable
 
 from ottla.dataplane.server.handler import HandlerTable
 from ottla.dataplane.server.server import Server
+from ottla.protocol.cluster.cluster_image import ClusterImage
+from ottla.protocol.cluster.image_delta import ImageDelta
 
 
 async def until(holds: Callable[[], bool]) -> None:
@@ -30,7 +32,7 @@ async def test_a_connection_is_no_older_than_the_moment_when_nobody_waited() -> 
         assert {one.birth for one in server.connections} == {-1}, "they came before this server looked"
         await until(lambda: listener.empty_at == 10)
         position = 20
-        server.metadata_moved()
+        server.image_changed(ClusterImage(), ImageDelta())
         later = [socket.create_connection(("127.0.0.1", listener.port)) for _ in range(2)]
         await until(lambda: len(server.connections) == 4)
         found = list(server.connections)

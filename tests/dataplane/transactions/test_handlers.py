@@ -28,6 +28,7 @@ from ottla.dataplane.transactions.announced_offsets import AnnouncedOffsets
 from ottla.dataplane.transactions.client_commands import ClientOrigins
 from ottla.dataplane.transactions.producer_ids import ProducerIds, blocks_from
 from ottla.dataplane.transactions.tokens import TransactionTokens
+from ottla.protocol.cluster.image_delta import ImageDelta
 from ottla.protocol.cluster.transaction_table import Phase
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.messages.command import Command
@@ -81,7 +82,7 @@ async def served(directory: Path) -> AsyncIterator[Served]:
         table.add(ProduceHandlers(one.replicas, server.purgatory, one.gate))
         port = server.listen("TEST", "127.0.0.1", 0).port
         server.start()
-        one.moved = server.metadata_moved
+        one.moved = lambda: server.image_changed(one.image, ImageDelta())
         try:
             yield Served(one, BrokerAddress(1, "127.0.0.1", port))
         finally:

@@ -1,0 +1,37 @@
+"""Elections and resignations of this broker, for the parts that keep state of led partitions."""
+
+from __future__ import annotations
+
+from ..cluster.internal_topics import OFFSETS_TOPIC
+from ..groups.coordinator import GroupCoordinator
+from ..groups.replicated_log import ReplicatedOffsetsLog
+from ..mirroring.mirrors import Mirrors
+from ..replication.replica.partition import Partition
+from ..transactions.participant import TransactionParticipant
+
+
+class Leaderships:
+    """The listener to the roles of replicas that notifies mirrors, transactions and groups, in this order.
+
+    Mirrors abort the source's transactions in a promoted copy before anything else is appended. Missing transaction
+    markers follow, before the groups replay the partition.
+    """
+
+    def __init__(
+        self, mirrors: Mirrors, transactions: TransactionParticipant, groups: GroupCoordinator
+    ) -> None:
+        self._mirrors = mirrors
+        self._transactions = transactions
+        self._groups = groups
+
+    def elected(self, partition: Partition) -> None:
+        """Notify the parts that this broker leads a partition now."""
+        self._mirrors.elected(partition)
+        self._transactions.elected(partition)
+        if partition.topic == OFFSETS_TOPIC:
+            self._groups.elected(partition.index, ReplicatedOffsetsLog(partition))
+
+    def resigned(self, topic: str, index: int) -> None:
+        """Notify the groups that this broker no longer leads a partition."""
+        if topic == OFFSETS_TOPIC:
+            self._groups.resigned(index)

@@ -1,0 +1,145 @@
+"""The order in which the parts of a broker follow the image, are measured and are closed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import AsyncIterator, Iterable
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from ottla.dataplane.assembly.foundation import lay_foundation
+from ottla.dataplane.assembly.image_changes import FollowersBehindGate, ImageChanges
+from ottla.dataplane.assembly.parts import BrokerParts
+from ottla.dataplane.configuration.config import BrokerConfig
+from ottla.dataplane.quorum.image_gate import ImageGate
+from ottla.protocol.cluster.cluster_image import ClusterImage
+from ottla.protocol.cluster.image_delta import ImageDelta
+
+IMAGE_FOLLOWERS = [
+    "TopicSettingsView",
+    "ListedBrokers",
+    "LostBrokers",
+    "ConnectionLimitsInForce",
+    "CordonsInForce",
+    "CleanerSettingsInForce",
+    "TlsReloads",
+    "Authorization",
+    "ClientQuotas",
+    "Resealer",
+    "EndedCredentials",
+    "DelegationTokens",
+    "EndedTokens",
+    "FollowersBehindGate",
+]
+FOLLOWERS_OF_ROLES = [
+    "LogsAtStart",
+    "Replicas",
+    "TransactionParticipant",
+    "GroupCoordinator",
+    "RemovedTopics",
+    "Mirrors",
+    "Server",
+]
+MEASURED = [
+    "ClusterMetrics",
+    "ReplicaMetrics",
+    "CleanerMetrics",
+    "GroupMetrics",
+    "ServerMetrics",
+    "BearerLogins",
+    "TlsMetrics",
+    "Resealing",
+    "MirrorMetrics",
+    "AuthorizationMetrics",
+]
+
+
+@pytest.fixture
+async def parts(tmp_path: Path) -> AsyncIterator[BrokerParts]:
+    """The parts of a broker that has every optional part."""
+    secret = tmp_path / "secret"
+    secret.write_text("3f9a17c05be28d64" * 2)
+    config = BrokerConfig.from_properties(
+        {
+            "node.id": "1",
+            "cluster.id": "c",
+            "cluster.secret.file": str(secret),
+            "controller.quorum.voters": "101@127.0.0.1:9193",
+            "log.dirs": str(tmp_path / "data"),
+            "listeners": "PLAINTEXT://127.0.0.1:0",
+            "authorizer.class.name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+            "delegation.token.secret.key": "0123456789abcdef" * 2,
+        }
+    )
+    foundation = await lay_foundation(config)
+    parts = BrokerParts(config, os.urandom(16), foundation, lambda _: None)
+    yield parts
+    parts.server.close()
+    parts.logs.close(clean=True, broker_epoch=-1)
+
+
+def kinds(objects: Iterable[object]) -> list[str]:
+    return [type(each).__name__ for each in objects]
+
+
+async def test_parts_follow_the_image_in_this_order(parts: BrokerParts) -> None:
+    followers = parts.image_changes.followers
+    assert kinds(followers) == IMAGE_FOLLOWERS
+    behind_gate = followers[-1]
+    assert isinstance(behind_gate, FollowersBehindGate)
+    assert kinds(behind_gate.followers) == FOLLOWERS_OF_ROLES
+
+
+async def test_parts_are_measured_in_this_order(parts: BrokerParts) -> None:
+    assert kinds(parts.metrics.parts) == MEASURED
+
+
+class Followers:
+    """Named followers that note the changes they get."""
+
+    def __init__(self) -> None:
+        self.noted: list[tuple[str, ImageDelta]] = []
+
+    def named(self, name: str) -> Any:
+        noted = self.noted
+
+        class Follower:
+            def image_changed(self, _image: ClusterImage, delta: ImageDelta) -> None:
+                noted.append((name, delta))
+
+        return Follower()
+
+
+def test_each_change_goes_to_all_followers_in_order_and_past_the_gate_once_it_is_open() -> None:
+    registered = False
+    followers = Followers()
+    gate = ImageGate(lambda: registered)
+    changes = ImageChanges(
+        [
+            followers.named("settings"),
+            followers.named("brokers"),
+            FollowersBehindGate(gate, [followers.named("replicas"), followers.named("groups")]),
+        ]
+    )
+    image, first, second, third = ClusterImage(), ImageDelta(), ImageDelta(), ImageDelta()
+    changes.image_changed(image, first)
+    assert followers.noted == [("settings", first), ("brokers", first)]
+    registered = True
+    followers.noted.clear()
+    changes.image_changed(image, second)
+    assert [name for name, _ in followers.noted] == ["settings", "brokers", "replicas", "groups"]
+    assert followers.noted[-1][1] is not second, "the first change behind the gate is the whole image"
+    followers.noted.clear()
+    changes.image_changed(image, third)
+    assert [name for name, _ in followers.noted] == ["settings", "brokers", "replicas", "groups"]
+    assert followers.noted[-1][1] is third
+
+
+def test_a_failure_behind_the_gate_ends_the_process(monkeypatch: pytest.MonkeyPatch) -> None:
+    ended: list[int] = []
+    monkeypatch.setattr(os, "_exit", ended.append)
+    gate = ImageGate(lambda: True)
+    FollowersBehindGate(gate, [cast(Any, object())]).image_changed(ClusterImage(), ImageDelta())
+    assert ended == [1]
