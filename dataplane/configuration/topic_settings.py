@@ -3,10 +3,13 @@ defaults."""
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from ...protocol.cluster.cluster_image import ClusterImage
 from ...protocol.cluster.image_delta import ImageDelta
 from ...protocol.messages.config_commands import ResourceType
 from ...protocol.settings.config_chain import topic_defaults
+from ...protocol.settings.config_fields import from_settings
 from ..broker_settings import BrokerSettings
 from ..log import LogConfig
 from ..replication.replica.settings import ReplicationSettings, TopicSettings
@@ -51,14 +54,12 @@ class TopicSettingsView:
         log = LogConfig.from_properties(texts)
         return TopicSettings(
             log=log,
-            replication=ReplicationSettings(
-                min_in_sync=int(texts.get("min.insync.replicas", "1")),
+            replication=replace(
+                from_settings(ReplicationSettings, texts),
                 lag_time_max_ms=self._config.replication.lag_time_max_ms,
                 durable_before_acknowledged=log.flush_messages == 1,
                 leader_throttled=throttled_partitions(texts, "leader", self._config.node_id),
                 follower_throttled=throttled_partitions(texts, "follower", self._config.node_id),
-                flush_messages=log.flush_messages,
-                flush_ms=log.flush_ms,
                 stored=log.stored_compression,
             ),
         )

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple, Self
 
 from ...protocol.records.compression import DECOMPRESSED_BYTES_MAX, Compression
+from ...protocol.settings.config_fields import from_settings, setting
 
-_LONG_MAX = 2**63 - 1
 _EXPANSION_MAX = 64
 _EXPANDED_BYTES_MIN = 16 << 20
 OFFSETS_MAX = 2**31
@@ -25,37 +25,37 @@ class StoredCompression(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LogConfig:
-    """Topic settings under Kafka's names (dots become underscores), with Kafka's defaults."""
+    """Topic settings under Kafka's names (dots become underscores)."""
 
-    segment_bytes: int = 1 << 30
-    segment_ms: int = 7 * 24 * 3600 * 1000
-    segment_jitter_ms: int = 0
-    segment_index_bytes: int = 10 << 20
-    index_interval_bytes: int = 4096
-    max_message_bytes: int = 1048588
-    message_timestamp_type: str = "CreateTime"
-    message_timestamp_before_max_ms: int = _LONG_MAX
-    message_timestamp_after_max_ms: int = 3600 * 1000
-    cleanup_policy: str = "delete"
-    retention_ms: int = 7 * 24 * 3600 * 1000
+    segment_bytes: int = setting("segment.bytes")
+    segment_ms: int = setting("segment.ms")
+    segment_jitter_ms: int = setting("segment.jitter.ms")
+    segment_index_bytes: int = setting("segment.index.bytes")
+    index_interval_bytes: int = setting("index.interval.bytes")
+    max_message_bytes: int = setting("max.message.bytes")
+    message_timestamp_type: str = setting("message.timestamp.type", str)
+    message_timestamp_before_max_ms: int = setting("message.timestamp.before.max.ms")
+    message_timestamp_after_max_ms: int = setting("message.timestamp.after.max.ms")
+    cleanup_policy: str = setting("cleanup.policy", ",".join)
+    retention_ms: int = setting("retention.ms")
     """The age in ms at which records are deleted; -1 for no limit."""
-    retention_bytes: int = -1
+    retention_bytes: int = setting("retention.bytes")
     """The size from which a log's old segments are deleted; -1 for no limit."""
-    file_delete_delay_ms: int = 60_000
-    delete_retention_ms: int = 24 * 3600 * 1000
+    file_delete_delay_ms: int = setting("file.delete.delay.ms")
+    delete_retention_ms: int = setting("delete.retention.ms")
     """The time in ms for which a tombstone stays after compaction first met it."""
-    min_cleanable_dirty_ratio: float = 0.5
-    min_compaction_lag_ms: int = 0
-    max_compaction_lag_ms: int = _LONG_MAX
-    flush_messages: int = _LONG_MAX
+    min_cleanable_dirty_ratio: float = setting("min.cleanable.dirty.ratio", float)
+    min_compaction_lag_ms: int = setting("min.compaction.lag.ms")
+    max_compaction_lag_ms: int = setting("max.compaction.lag.ms")
+    flush_messages: int = setting("flush.messages")
     """Records between flushes; 1 makes records durable before they are acknowledged."""
-    flush_ms: int = _LONG_MAX
+    flush_ms: int = setting("flush.ms")
     """The longest time in ms that a record may wait for a flush."""
-    producer_id_expiration_ms: int = 24 * 3600 * 1000
-    compression_type: str = "producer"
-    compression_gzip_level: int = -1
-    compression_lz4_level: int = 9
-    compression_zstd_level: int = 3
+    producer_id_expiration_ms: int = setting("producer.id.expiration.ms")
+    compression_type: str = setting("compression.type", str)
+    compression_gzip_level: int = setting("compression.gzip.level")
+    compression_lz4_level: int = setting("compression.lz4.level")
+    compression_zstd_level: int = setting("compression.zstd.level")
 
     @property
     def expanded_bytes_max(self) -> int:
@@ -100,27 +100,9 @@ class LogConfig:
         """Return the settings in validated topic configs by Kafka's names; names that do not concern the log are
         ignored.
 
-        Raises ValueError if a number is expected and the value is not a number.
+        Raises ConfigError for a value that the table of keys does not permit.
         """
-        values: dict[str, str | int | float] = {}
-        for field, annotation in cls.__annotations__.items():
-            name = field.replace("_", ".")
-            text = properties.get(name)
-            if text is None:
-                continue
-            if annotation == "int":
-                try:
-                    values[field] = int(text)
-                except ValueError:
-                    raise ValueError(f"{name} must be a whole number, not {text!r}") from None
-            elif annotation == "float":
-                try:
-                    values[field] = float(text)
-                except ValueError:
-                    raise ValueError(f"{name} must be a number, not {text!r}") from None
-            else:
-                values[field] = text
-        config = cls(**values)  # type: ignore[arg-type]
+        config = from_settings(cls, properties)
         if config.compacted and config.max_compaction_lag_ms < config.segment_ms:
             # The active segment is not compacted, so it has to be rolled in time (KIP-354).
             return replace(config, segment_ms=config.max_compaction_lag_ms)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from ....protocol.settings.config_key import LONG_MAX
+from ....protocol.settings.config_fields import setting
 from ..throttle import NOT_THROTTLED, ThrottledPartitions
 
 if TYPE_CHECKING:
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 class ReplicationSettings:
     """The topic's settings for replication and flushing."""
 
-    min_in_sync: int = 1
-    lag_time_max_ms: int = 30_000
+    min_in_sync: int = setting("min.insync.replicas")
+    lag_time_max_ms: int = setting("replica.lag.time.max.ms")
     durable_before_acknowledged: bool = False
     """True for flush.messages=1: a record counts as acknowledged only once this replica has flushed it."""
     leader_throttled: ThrottledPartitions = NOT_THROTTLED
     follower_throttled: ThrottledPartitions = NOT_THROTTLED
-    flush_messages: int = LONG_MAX
+    flush_messages: int = setting("flush.messages")
     """Number of records that may be unflushed. Acknowledgements do not wait for the flush unless it is 1."""
-    flush_ms: int = LONG_MAX
+    flush_ms: int = setting("flush.ms")
     """Milliseconds for which a record may be unflushed."""
     stored: StoredCompression | None = None
     """Compression of producers' batches before they are appended; None stores them unchanged."""
