@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.topic_commands import CreatedTopic, CreateTopics, NewTopic, NewTopicConfig
+from ...protocol.settings.config_fields import setting
 from ..quorum.access import Quorum
 from ..runtime.time_slices import pieces
 from .internal_topics import OFFSETS_TOPIC
@@ -32,12 +33,12 @@ def is_valid_topic_name(name: str) -> bool:
 class TopicDefaults:
     """Default settings of new topics."""
 
-    auto_create: bool = True
-    num_partitions: int = 1
-    replication_factor: int = 1
-    offsets_num_partitions: int = 50
-    offsets_replication_factor: int = 3
-    offsets_segment_bytes: int = 104_857_600
+    auto_create: bool = setting("auto.create.topics.enable", bool)
+    num_partitions: int = setting("num.partitions")
+    replication_factor: int = setting("default.replication.factor")
+    offsets_num_partitions: int = setting("offsets.topic.num.partitions")
+    offsets_replication_factor: int = setting("offsets.topic.replication.factor")
+    offsets_segment_bytes: int = setting("offsets.topic.segment.bytes")
 
 
 def _several(names: list[str]) -> str:

@@ -4,62 +4,38 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ...protocol.settings.config_keys import NODE_KEYS, ConfigError
+from ...protocol.settings.config_fields import from_settings
+from ...protocol.settings.config_keys import ConfigError
 from .consumer.assignors import ASSIGNORS
-from .limits import ConsumerLimits, MigrationPolicy
+from .limits import ConsumerLimits
 
 
 def consumer_limits(properties: Mapping[str, str]) -> ConsumerLimits:
     """Return the limits of consumer groups that a broker's properties set. Raises ConfigError."""
-    session = _within(
-        properties,
-        "group.consumer.session.timeout.ms",
-        "group.consumer.min.session.timeout.ms",
-        "group.consumer.max.session.timeout.ms",
+    limits = from_settings(ConsumerLimits, properties)
+    session_ms, heartbeat_ms = limits.session_timeout_ms, limits.heartbeat_interval_ms
+    _check_within(
+        "session.timeout.ms", session_ms, limits.min_session_timeout_ms, limits.max_session_timeout_ms
     )
-    heartbeat = _within(
-        properties,
-        "group.consumer.heartbeat.interval.ms",
-        "group.consumer.min.heartbeat.interval.ms",
-        "group.consumer.max.heartbeat.interval.ms",
+    _check_within(
+        "heartbeat.interval.ms",
+        heartbeat_ms,
+        limits.min_heartbeat_interval_ms,
+        limits.max_heartbeat_interval_ms,
     )
-    if heartbeat[0] >= session[0]:
+    if heartbeat_ms >= session_ms:
         raise ConfigError(
-            f"group.consumer.heartbeat.interval.ms ({heartbeat[0]}) must be less than "
-            f"group.consumer.session.timeout.ms ({session[0]})"
+            f"group.consumer.heartbeat.interval.ms ({heartbeat_ms}) must be less than "
+            f"group.consumer.session.timeout.ms ({session_ms})"
         )
-    assignors = _value(properties, "group.consumer.assignors")
-    assert isinstance(assignors, list)
-    for name in assignors:
+    for name in limits.assignors:
         if name not in ASSIGNORS:
             raise ConfigError(f"group.consumer.assignors names {name!r}: there are {', '.join(ASSIGNORS)}")
-    if not assignors:
+    if not limits.assignors:
         raise ConfigError(f"group.consumer.assignors is empty: there are {', '.join(ASSIGNORS)}")
-    return ConsumerLimits(
-        *session,
-        *heartbeat,
-        max_size=_number(properties, "group.consumer.max.size"),
-        assignors=tuple(assignors),
-        migration=MigrationPolicy(_value(properties, "group.consumer.migration.policy")),
-    )
+    return limits
 
 
-def _within(properties: Mapping[str, str], name: str, min_name: str, max_name: str) -> tuple[int, int, int]:
-    """Return a time in milliseconds, its minimum and its maximum. Raises ConfigError if the time is not between
-    them."""
-    value, least, most = (_number(properties, key) for key in (name, min_name, max_name))
+def _check_within(name: str, value: int, least: int, most: int) -> None:
     if not least <= value <= most:
-        raise ConfigError(f"{name} is {value}: it must be from {least} to {most}")
-    return value, least, most
-
-
-def _number(properties: Mapping[str, str], name: str) -> int:
-    value = _value(properties, name)
-    assert isinstance(value, int)
-    return value
-
-
-def _value(properties: Mapping[str, str], name: str) -> object:
-    key = NODE_KEYS[name]
-    assert key.default is not None
-    return key.parse(properties.get(name, "").strip() or key.default)
+        raise ConfigError(f"group.consumer.{name} is {value}: it must be from {least} to {most}")

@@ -22,6 +22,7 @@ from ...protocol.messages.fetch import (
     PartitionData,
 )
 from ...protocol.messages.headers import decode_client_id
+from ...protocol.settings.config_fields import setting
 from ...protocol.wire.codec import decode, encode_parts
 from ..cluster.endpoints import endpoints_of
 from ..fetching.cold_reads import ColdReads
@@ -61,13 +62,12 @@ _FIRST_WITH_ENDPOINTS = 16
 class FetchSettings:
     """The broker's settings for fetches.
 
-    `max_bytes` is fetch.max.bytes: the maximum size of an answer, whatever the consumer asks for. `session_slots` is
-    max.incremental.fetch.session.cache.slots. `selector` is from replica.selector.class. `session_bytes` is the memory
-    of all sessions.
+    `max_bytes` is the maximum size of an answer, whatever the consumer asks for. `selector` is from
+    replica.selector.class. `session_bytes` is the memory of all sessions.
     """
 
-    max_bytes: int = 57_671_680
-    session_slots: int = 1000
+    max_bytes: int = setting("fetch.max.bytes")
+    session_slots: int = setting("max.incremental.fetch.session.cache.slots")
     selector: Selector | None = None
     session_bytes: int = FETCH_SESSION_BYTES_MAX
 

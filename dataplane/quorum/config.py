@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from ...network.tls.nodes import NodeTls
 from ...protocol.messages.metadata_records import BrokerListener
 from ...protocol.session.handshake import LinkSecurity
+from ...protocol.settings.config_fields import setting
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +41,8 @@ class QuorumSessionConfig:
     reached: MetadataPosition | None = None
     #: the local address of the UDP socket that sends heartbeats and answers probes
     heartbeat_host: str = "0.0.0.0"
-    heartbeat_interval_ms: int = 500
-    session_timeout_ms: int = 3000
+    heartbeat_interval_ms: int = setting("broker.heartbeat.interval.ms")
+    session_timeout_ms: int = setting("broker.session.timeout.ms")
     reconnect_ms: tuple[int, int] = (100, 200)
     connect_timeout_ms: int = 2000
     #: milliseconds after which a command fails with REQUEST_TIMED_OUT

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 
+from ...protocol.settings.config_fields import ms_of_seconds, setting
 from ...protocol.settings.config_key import INT_MAX
 
 
@@ -15,8 +16,8 @@ from ...protocol.settings.config_key import INT_MAX
 class QuotaWindows:
     """A window of quota.window.num samples of quota.window.size.seconds each; the last sample is being filled."""
 
-    samples: int = 11
-    sample_ms: int = 1000
+    samples: int = setting("quota.window.num")
+    sample_ms: int = setting("quota.window.size.seconds", ms_of_seconds)
 
     @property
     def whole_ms(self) -> int:

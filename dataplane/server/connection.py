@@ -13,6 +13,7 @@ from typing import Final, Protocol
 
 from ...network.tls.handshake import HANDSHAKE_FAILURE
 from ...protocol.session.node_proof import ServerProof
+from ...protocol.settings.config_fields import setting
 from ..security.peer_session import PeerSession
 from .buffers import BufferPool
 from .receive_budget import ReceiveBudget
@@ -44,7 +45,7 @@ _CLOSE: tuple[Part, ...] = (b"close",)
 class ConnectionLimits:
     """Limits of a connection's resources. A connection over a limit is not read until it is below the limit again."""
 
-    request_max_bytes: int = 104_857_600
+    request_max_bytes: int = setting("socket.request.max.bytes")
     # The setting of this limit, for messages.
     request_max_option: str = "socket.request.max.bytes"
     # A request header has at least API key, version and correlation id.

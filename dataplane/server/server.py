@@ -14,6 +14,8 @@ from ...network.unauthenticated_limits import UnauthenticatedPeers
 from ...protocol.cluster.cluster_image import ClusterImage
 from ...protocol.cluster.image_delta import ImageDelta
 from ...protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from ...protocol.settings.config_fields import setting
+from ...protocol.settings.config_key import LONG_MAX
 from ...protocol.settings.security_protocol import SecurityProtocol
 from ..quotas import ClientQuotas, QuotaWindows
 from ..runtime.clocks import wall_ms
@@ -44,6 +46,17 @@ logger = logging.getLogger(__name__)
 _SWEEP_SECONDS = 1.0
 _HALF_CLOSED_SECONDS = 30.0
 _TRIM_EVERY_SWEEPS = 10
+_RECEIVE_BUDGET_BYTES = 256 * 1024 * 1024
+
+
+def _idle_limit(idle_ms: int) -> int:
+    """Return the milliseconds after which an idle connection closes; a setting of 0 or less disables the limit."""
+    return idle_ms if idle_ms > 0 else LONG_MAX
+
+
+def _receive_budget(budget_bytes: int) -> int:
+    """Return the memory for requests; a setting of 0 or less leaves the choice to the server."""
+    return budget_bytes if budget_bytes > 0 else _RECEIVE_BUDGET_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,16 +64,16 @@ class ServerConfig:
     """Limits of a whole server."""
 
     limits: ConnectionLimits = field(default_factory=ConnectionLimits)
-    connections_max_idle_ms: int = 600_000
-    backlog: int = 512
+    connections_max_idle_ms: int = setting("connections.max.idle.ms", _idle_limit)
+    backlog: int = setting("socket.listen.backlog.size")
     # Memory for incomplete frames of all connections.
-    receive_budget_bytes: int = 256 * 1024 * 1024
+    receive_budget_bytes: int = setting("queued.max.request.bytes", _receive_budget)
     unread_bytes: int = UNREAD_BYTES_MAX
     quota_windows: QuotaWindows = field(default_factory=QuotaWindows)
-    handshake_timeout_ms: int = 10_000
+    handshake_timeout_ms: int = setting("ssl.handshake.timeout.ms")
     # Limits of peers that have not proved their identity by a handshake or a login, in total and per address.
-    max_unauthenticated: int = 1000
-    max_unauthenticated_per_ip: int = 50
+    max_unauthenticated: int = setting("max.unauthenticated.connections")
+    max_unauthenticated_per_ip: int = setting("max.unauthenticated.connections.per.ip")
 
 
 class Server:

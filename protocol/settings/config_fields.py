@@ -85,3 +85,8 @@ def ms_of_minutes(minutes: int) -> int:
 def ms_of_seconds(seconds: int) -> int:
     """Convert seconds to milliseconds."""
     return 1000 * seconds
+
+
+def s_of_ms(ms: int) -> float:
+    """Convert milliseconds to seconds."""
+    return ms / 1000

@@ -24,6 +24,7 @@ from ....network.tls.transport import TlsTransport
 from ....protocol.messages.headers import decode_response, encode_request
 from ....protocol.messages.node_authentication import AuthenticateNodeRequest
 from ....protocol.session.node_proof import NONCE_BYTES, ClientProof, NodeCredentials, ProofRefused
+from ....protocol.settings.config_fields import s_of_ms, setting
 from ....protocol.wire.primitives import MalformedMessage
 from ..fetch_codec import decode_any_answer
 from ..fetch_layout import read_answer, write_fetch
@@ -48,15 +49,14 @@ _NEW_SESSION_AFTER_S = 0.01
 class LinkSettings:
     """Timing and limits of the connections between brokers.
 
-    `fetch_wait_max_ms` is replica.fetch.wait.max.ms, and `socket_timeout_s` is replica.socket.timeout.ms.
     `unacknowledged_s_max` is the time for which the peer's machine may acknowledge no data or no connection attempt.
     The delay before reconnecting grows from `reconnect_first_s` to `reconnect_max_s`. A first batch may exceed the
     answer's size limit, up to `frame_max_bytes`. `tls` returns the context of a new connection if the listener between
     brokers uses TLS; otherwise it is None.
     """
 
-    fetch_wait_max_ms: int = 500
-    socket_timeout_s: float = 30.0
+    fetch_wait_max_ms: int = setting("replica.fetch.wait.max.ms")
+    socket_timeout_s: float = setting("replica.socket.timeout.ms", s_of_ms)
     unacknowledged_s_max: float = 3.0
     reconnect_first_s: float = 0.002
     reconnect_max_s: float = 0.5

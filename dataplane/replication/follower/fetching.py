@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from ....protocol.errors import ErrorCode, KafkaError
+from ....protocol.settings.config_fields import setting
 from ..fetch_values import (
     FIRST_EPOCH,
     NO_SESSION,
@@ -55,11 +56,10 @@ EXPECTED_ERRORS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class FetchLimits:
-    """Size limits of fetches: replica.fetch.max.bytes for one partition, replica.fetch.response.max.bytes for a whole
-    answer."""
+    """Size limits of fetches, for one partition and for a whole answer."""
 
-    partition_max_bytes: int = 1_048_576
-    answer_max_bytes: int = 10_485_760
+    partition_max_bytes: int = setting("replica.fetch.max.bytes")
+    answer_max_bytes: int = setting("replica.fetch.response.max.bytes")
 
 
 class FetchThrottle(Protocol):

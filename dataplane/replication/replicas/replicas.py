@@ -13,6 +13,7 @@ from ....protocol.cluster.image_delta import ImageDelta
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages.config_commands import ResourceType
 from ....protocol.session.node_proof import NodeCredentials
+from ....protocol.settings.config_fields import setting
 from ...runtime import clocks
 from ...runtime.change_set import ChangeSet
 from ..fetch_values import PartitionKey
@@ -52,8 +53,8 @@ class ReplicasConfig:
 
     credentials: NodeCredentials
     inter_broker_listener: str
-    lag_time_max_ms: int = 30_000
-    watermark_checkpoint_interval_ms: int = 5_000
+    lag_time_max_ms: int = setting("replica.lag.time.max.ms")
+    watermark_checkpoint_interval_ms: int = setting("replica.high.watermark.checkpoint.interval.ms")
     watermark_delay_s: float = WATERMARK_DELAY_S
     """Delay of high watermarks; see `follower_session`."""
     limits: FetchLimits = field(default_factory=FetchLimits)
