@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import socket
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING
@@ -16,7 +16,7 @@ from ...protocol.cluster.authorizer_settings import AuthorizerSettings
 from ...protocol.credentials.delegation_tokens import TokenLifetimes
 from ...protocol.session.handshake import LinkSecurity
 from ...protocol.session.node_secrets import Secrets, checked_secrets, read_secrets
-from ...protocol.settings.config_key import LONG_MAX
+from ...protocol.settings.config_fields import from_settings, setting, setting_values
 from ...protocol.settings.config_keys import NODE_KEYS, ConfigError, Scope, check_properties
 from ...protocol.settings.config_listeners import PROTOCOL_MAP, listener_of, mapped_protocols
 from ...protocol.settings.security_protocol import SecurityProtocol
@@ -58,14 +58,14 @@ class ListenerConfig:
 class ReplicationConfig:
     """Settings of this broker's replication, as follower and leader."""
 
-    lag_time_max_ms: int = 30_000
-    fetch_wait_ms_max: int = 500
-    fetch_min_bytes: int = 1
-    fetch_max_bytes: int = 1024 * 1024
-    fetch_response_max_bytes: int = 10 * 1024 * 1024
-    fetch_backoff_ms: int = 1000
-    socket_timeout_ms: int = 30_000
-    watermark_checkpoint_interval_ms: int = 5000
+    lag_time_max_ms: int = setting("replica.lag.time.max.ms")
+    fetch_wait_ms_max: int = setting("replica.fetch.wait.max.ms")
+    fetch_min_bytes: int = setting("replica.fetch.min.bytes")
+    fetch_max_bytes: int = setting("replica.fetch.max.bytes")
+    fetch_response_max_bytes: int = setting("replica.fetch.response.max.bytes")
+    fetch_backoff_ms: int = setting("replica.fetch.backoff.ms")
+    socket_timeout_ms: int = setting("replica.socket.timeout.ms")
+    watermark_checkpoint_interval_ms: int = setting("replica.high.watermark.checkpoint.interval.ms")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +75,9 @@ class QuorumConfig:
     voters: Mapping[int, tuple[str, int]]
     security: LinkSecurity
     tls: NodeTlsSettings | None = None
-    session_timeout_ms: int = 3000
-    heartbeat_interval_ms: int = 500
-    controlled_shutdown_timeout_ms: int = 30_000
+    session_timeout_ms: int = setting("broker.session.timeout.ms")
+    heartbeat_interval_ms: int = setting("broker.heartbeat.interval.ms")
+    controlled_shutdown_timeout_ms: int = setting("controlled.shutdown.timeout.ms")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,21 +96,21 @@ class BrokerConfig:
     replication: ReplicationConfig = field(default_factory=ReplicationConfig)
     topics: TopicDefaults = field(default_factory=TopicDefaults)
     groups: GroupLimits = field(default_factory=GroupLimits)
-    offset_metadata_max_bytes: int = 4096
-    delete_topic_enable: bool = True
-    recovery_threads_per_data_dir: int = 1
-    fetch_answer_max_bytes: int = 57_671_680
-    fetch_session_slots: int = 1000
+    offset_metadata_max_bytes: int = setting("offset.metadata.max.bytes")
+    delete_topic_enable: bool = setting("delete.topic.enable", bool)
+    recovery_threads_per_data_dir: int = setting("num.recovery.threads.per.data.dir")
+    fetch_answer_max_bytes: int = setting("fetch.max.bytes")
+    fetch_session_slots: int = setting("max.incremental.fetch.session.cache.slots")
     replica_selector: Selector | None = None
-    producer_id_expiration_ms: int = 86_400_000
-    producer_id_expiration_check_interval_ms: int = 600_000
-    fenced_linger_ms: int = 9_000
-    tls_reload_interval_ms: int = 30_000
-    retention_check_interval_ms: int = 300_000
-    offsets_retention_check_interval_ms: int = 600_000
-    verify_bytes_per_second: int = 4_194_304
+    producer_id_expiration_ms: int = setting("producer.id.expiration.ms")
+    producer_id_expiration_check_interval_ms: int = setting("producer.id.expiration.check.interval.ms")
+    fenced_linger_ms: int = setting("broker.fenced.linger.ms")
+    tls_reload_interval_ms: int = setting("ssl.reload.interval.ms")
+    retention_check_interval_ms: int = setting("log.retention.check.interval.ms")
+    offsets_retention_check_interval_ms: int = setting("offsets.retention.check.interval.ms")
+    verify_bytes_per_second: int = setting("log.verify.bytes.per.second")
     # True if the connections of a user are closed when the password is changed or deleted.
-    credential_changes_close: bool = True
+    credential_changes_close: bool = setting("sasl.credential.change.closes.sessions", bool)
     # Keys from which secrets of delegation tokens are derived; None disables tokens.
     token_keys: Secrets | None = None
     # Folders of files that options of mirrors may name.
@@ -138,54 +138,26 @@ class BrokerConfig:
         for remark in check_properties(properties, Scope.BROKER):
             logger.warning("%s", remark)
         read = _Reader(properties)
-        roles = [role.strip() for role in read.text("process.roles", "broker").split(",")]
+        roles = [role.strip() for role in read.text("process.roles").split(",")]
         if "broker" not in roles:
             raise ConfigError(f"process.roles is {','.join(roles)!r}: a broker needs the role broker")
         listeners = _listeners(read)
         log_dirs = _log_dirs(read)
-        check_cordoned(read.text(CORDONED, ""), log_dirs)
+        check_cordoned(read.text(CORDONED), log_dirs)
         return cls(
             node_id=read.number("node.id"),
             cluster_id=read.required("cluster.id"),
-            rack=read.text("broker.rack", "") or None,
-            host=read.text("broker.host", "") or None,
+            rack=read.text("broker.rack") or None,
+            host=read.text("broker.host") or None,
             log_dirs=log_dirs,
             listeners=listeners,
             inter_broker_listener=_inter_broker_listener(read, listeners),
             quorum=_quorum(read),
-            server=_server(read),
-            replication=_replication(read),
-            topics=TopicDefaults(
-                auto_create=read.truth("auto.create.topics.enable"),
-                num_partitions=read.number("num.partitions"),
-                replication_factor=read.number("default.replication.factor"),
-                offsets_num_partitions=read.number("offsets.topic.num.partitions"),
-                offsets_replication_factor=read.number("offsets.topic.replication.factor"),
-                offsets_segment_bytes=read.number("offsets.topic.segment.bytes"),
-            ),
-            groups=GroupLimits(
-                min_session_timeout_ms=read.number("group.min.session.timeout.ms"),
-                max_session_timeout_ms=read.number("group.max.session.timeout.ms"),
-                max_size=read.number("group.max.size"),
-                offsets_retention_ms=60_000 * read.number("offsets.retention.minutes"),
-                commit_timeout_ms=read.number("offsets.commit.timeout.ms"),
-                initial_rebalance_delay_ms=read.number("group.initial.rebalance.delay.ms"),
-                consumer=consumer_limits(properties),
-            ),
-            offset_metadata_max_bytes=read.number("offset.metadata.max.bytes"),
-            delete_topic_enable=read.truth("delete.topic.enable"),
-            fetch_answer_max_bytes=read.number("fetch.max.bytes"),
-            fetch_session_slots=read.number("max.incremental.fetch.session.cache.slots"),
+            server=_server(properties),
+            replication=from_settings(ReplicationConfig, properties),
+            topics=from_settings(TopicDefaults, properties),
+            groups=replace(from_settings(GroupLimits, properties), consumer=consumer_limits(properties)),
             replica_selector=_replica_selector(read),
-            producer_id_expiration_ms=read.number("producer.id.expiration.ms"),
-            producer_id_expiration_check_interval_ms=read.number("producer.id.expiration.check.interval.ms"),
-            fenced_linger_ms=read.number("broker.fenced.linger.ms"),
-            tls_reload_interval_ms=read.number("ssl.reload.interval.ms"),
-            retention_check_interval_ms=read.number("log.retention.check.interval.ms"),
-            offsets_retention_check_interval_ms=read.number("offsets.retention.check.interval.ms"),
-            verify_bytes_per_second=read.number("log.verify.bytes.per.second"),
-            credential_changes_close=read.truth("sasl.credential.change.closes.sessions"),
-            recovery_threads_per_data_dir=read.number("num.recovery.threads.per.data.dir"),
             token_keys=_token_keys(read),
             mirror_allowed_paths=_mirror_allowed_paths(read),
             token_lifetimes=TokenLifetimes(
@@ -194,6 +166,7 @@ class BrokerConfig:
             ),
             authorizer=AuthorizerSettings.from_properties(properties),
             properties=MappingProxyType(dict(properties)),
+            **setting_values(cls, properties),
         )
 
 
@@ -203,29 +176,21 @@ class _Reader:
     def __init__(self, properties: Mapping[str, str]) -> None:
         self.properties = properties
 
-    def text(self, key: str, default: str) -> str:
-        return self.properties.get(key, "").strip() or default
+    def text(self, key: str) -> str:
+        """Return the text of a key, or its default; empty if it has none."""
+        return self.properties.get(key, "").strip() or NODE_KEYS[key].default or ""
 
     def required(self, key: str) -> str:
-        value = self.text(key, "")
+        value = self.text(key)
         if not value:
             raise ConfigError(f"{key} is missing")
         return value
 
     def number(self, key: str) -> int:
-        value = self._value(key)
+        """Return a whole number. A key without a default is required."""
+        value = NODE_KEYS[key].parse(self.required(key))
         assert isinstance(value, int), f"{key} is no whole number by its type"
         return value
-
-    def truth(self, key: str) -> bool:
-        return self._value(key) is True
-
-    def _value(self, key: str) -> object:
-        """Return a value parsed by the table of keys, with its type, bounds and default. A key without a default is
-        required."""
-        declared = NODE_KEYS[key]
-        default = declared.default
-        return declared.parse(self.required(key) if default is None else self.text(key, default))
 
     def addresses(self, key: str, text: str) -> dict[str, tuple[str, int]]:
         """Return the addresses of a list `NAME://host:port,...`, by name."""
@@ -242,17 +207,17 @@ class _Reader:
 
 
 def _listeners(read: _Reader) -> tuple[ListenerConfig, ...]:
-    controllers = {name.strip() for name in read.text("controller.listener.names", "CONTROLLER").split(",")}
+    controllers = {name.strip() for name in read.text("controller.listener.names").split(",")}
     bound = {
         name: address
-        for name, address in read.addresses("listeners", read.text("listeners", "PLAINTEXT://:9092")).items()
+        for name, address in read.addresses("listeners", read.text("listeners")).items()
         if name not in controllers
     }
     if not bound:
         raise ConfigError("listeners names no listener for clients")
     _check_apart(bound)
-    text = read.text("advertised.listeners", "")
-    advertised = read.addresses("advertised.listeners", text) if text else bound
+    told = read.text("advertised.listeners")
+    advertised = read.addresses("advertised.listeners", told) if told else bound
     unknown = sorted(set(advertised) - set(bound))
     if unknown:
         raise ConfigError(f"advertised.listeners: {unknown[0]} is not among the listeners {sorted(bound)}")
@@ -354,8 +319,8 @@ def _check_prefixes(properties: Mapping[str, str], listeners: Iterable[str]) -> 
 
 def _inter_broker_listener(read: _Reader, listeners: tuple[ListenerConfig, ...]) -> str:
     names = [listener.name for listener in listeners if listener.is_advertised]
-    key, chosen = "inter.broker.listener.name", read.text("inter.broker.listener.name", "")
-    protocol = read.text("security.inter.broker.protocol", "")
+    key, chosen = "inter.broker.listener.name", read.text("inter.broker.listener.name")
+    protocol = read.text("security.inter.broker.protocol")
     if chosen and protocol:
         raise ConfigError(f"{key} and security.inter.broker.protocol are both given: only one of them may be")
     if protocol:
@@ -368,7 +333,7 @@ def _inter_broker_listener(read: _Reader, listeners: tuple[ListenerConfig, ...])
 
 def _mirror_allowed_paths(read: _Reader) -> tuple[Path, ...]:
     key = "mirror.allowed.paths"
-    paths = tuple(Path(part.strip()) for part in read.text(key, "").split(",") if part.strip())
+    paths = tuple(Path(part.strip()) for part in read.text(key).split(",") if part.strip())
     for path in paths:
         if not path.is_absolute():
             raise ConfigError(
@@ -378,7 +343,7 @@ def _mirror_allowed_paths(read: _Reader) -> tuple[Path, ...]:
 
 
 def _log_dirs(read: _Reader) -> tuple[Path, ...]:
-    text = read.text("log.dirs", "") or read.required("log.dir")
+    text = read.text("log.dirs") or read.required("log.dir")
     paths = tuple(Path(entry.strip()) for entry in text.split(",") if entry.strip())
     if len(set(paths)) < len(paths):
         raise ConfigError(f"log.dirs: {text!r} names a directory twice")
@@ -387,7 +352,7 @@ def _log_dirs(read: _Reader) -> tuple[Path, ...]:
 
 def _replica_selector(read: _Reader) -> Selector | None:
     try:
-        return selector_named(read.text("replica.selector.class", ""))
+        return selector_named(read.text("replica.selector.class"))
     except ValueError as error:
         raise ConfigError(f"replica.selector.class: {error}") from None
 
@@ -405,22 +370,20 @@ def _voters(read: _Reader) -> dict[int, tuple[str, int]]:
 
 def _quorum(read: _Reader) -> QuorumConfig:
     secrets = read_secrets("cluster.secret.file", read.required("cluster.secret.file"))
-    if read.text("quorum.secret.file", "") and "controller" not in read.text("process.roles", "broker"):
+    if read.text("quorum.secret.file") and "controller" not in read.text("process.roles"):
         logger.warning("quorum.secret.file is for quorum nodes alone: keep that secret from brokers")
-    requires_encryption = read.text("cluster.link.encryption", "preferred") == "required"
+    requires_encryption = read.text("cluster.link.encryption") == "required"
     return QuorumConfig(
         voters=MappingProxyType(_voters(read)),
         security=LinkSecurity(secrets, requires_encryption=requires_encryption),
         tls=node_tls_settings(read.properties),
-        session_timeout_ms=read.number("broker.session.timeout.ms"),
-        heartbeat_interval_ms=read.number("broker.heartbeat.interval.ms"),
-        controlled_shutdown_timeout_ms=read.number("controlled.shutdown.timeout.ms"),
+        **setting_values(QuorumConfig, read.properties),
     )
 
 
 def _token_keys(read: _Reader) -> Secrets | None:
     key, file = "delegation.token.secret.key", "delegation.token.secret.file"
-    text, path = read.text(key, ""), read.text(file, "")
+    text, path = read.text(key), read.text(file)
     if text and path:
         raise ConfigError(f"{key} and {file} are both given: only one of them may be")
     if text:
@@ -428,35 +391,13 @@ def _token_keys(read: _Reader) -> Secrets | None:
     return read_secrets(file, path) if path else None
 
 
-def _server(read: _Reader) -> ServerConfig:
-    defaults = ServerConfig()
-    idle_ms = read.number("connections.max.idle.ms")
-    budget = read.number("queued.max.request.bytes")
-    request_max = read.number("socket.request.max.bytes")
-    return ServerConfig(
-        limits=ConnectionLimits(request_max_bytes=request_max),
-        connections_max_idle_ms=idle_ms if idle_ms > 0 else LONG_MAX,
-        backlog=read.number("socket.listen.backlog.size"),
+def _server(properties: Mapping[str, str]) -> ServerConfig:
+    given = from_settings(ServerConfig, properties)
+    limits = from_settings(ConnectionLimits, properties)
+    return replace(
+        given,
+        limits=limits,
         # The largest request must fit, and its buffer is a power of two.
-        handshake_timeout_ms=read.number("ssl.handshake.timeout.ms"),
-        max_unauthenticated=read.number("max.unauthenticated.connections"),
-        max_unauthenticated_per_ip=read.number("max.unauthenticated.connections.per.ip"),
-        receive_budget_bytes=max(budget if budget > 0 else defaults.receive_budget_bytes, 2 * request_max),
-        quota_windows=QuotaWindows(
-            samples=read.number("quota.window.num"),
-            sample_ms=1000 * read.number("quota.window.size.seconds"),
-        ),
-    )
-
-
-def _replication(read: _Reader) -> ReplicationConfig:
-    return ReplicationConfig(
-        lag_time_max_ms=read.number("replica.lag.time.max.ms"),
-        fetch_wait_ms_max=read.number("replica.fetch.wait.max.ms"),
-        fetch_min_bytes=read.number("replica.fetch.min.bytes"),
-        fetch_max_bytes=read.number("replica.fetch.max.bytes"),
-        fetch_response_max_bytes=read.number("replica.fetch.response.max.bytes"),
-        fetch_backoff_ms=read.number("replica.fetch.backoff.ms"),
-        socket_timeout_ms=read.number("replica.socket.timeout.ms"),
-        watermark_checkpoint_interval_ms=read.number("replica.high.watermark.checkpoint.interval.ms"),
+        receive_budget_bytes=max(given.receive_budget_bytes, 2 * limits.request_max_bytes),
+        quota_windows=from_settings(QuotaWindows, properties),
     )
