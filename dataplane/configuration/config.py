@@ -141,7 +141,8 @@ class BrokerConfig:
         roles = [role.strip() for role in read.text("process.roles").split(",")]
         if "broker" not in roles:
             raise ConfigError(f"process.roles is {','.join(roles)!r}: a broker needs the role broker")
-        listeners = _listeners(read)
+        voters = _voters(read)
+        listeners = _listeners(read, voters)
         log_dirs = _log_dirs(read)
         check_cordoned(read.text(CORDONED), log_dirs)
         return cls(
@@ -152,7 +153,7 @@ class BrokerConfig:
             log_dirs=log_dirs,
             listeners=listeners,
             inter_broker_listener=_inter_broker_listener(read, listeners),
-            quorum=_quorum(read),
+            quorum=_quorum(read, voters),
             server=_server(properties),
             replication=from_settings(ReplicationConfig, properties),
             topics=from_settings(TopicDefaults, properties),
@@ -206,7 +207,7 @@ class _Reader:
         return found
 
 
-def _listeners(read: _Reader) -> tuple[ListenerConfig, ...]:
+def _listeners(read: _Reader, voters: Mapping[int, tuple[str, int]]) -> tuple[ListenerConfig, ...]:
     controllers = {name.strip() for name in read.text("controller.listener.names").split(",")}
     bound = {
         name: address
@@ -223,13 +224,12 @@ def _listeners(read: _Reader) -> tuple[ListenerConfig, ...]:
         raise ConfigError(f"advertised.listeners: {unknown[0]} is not among the listeners {sorted(bound)}")
     protocols = _security_protocols(read, bound)
     _check_prefixes(read.properties, [*bound, *controllers])
-    quorum = _voters(read).values()
     return tuple(
         ListenerConfig(
             name,
             host,
             port,
-            *_advertised(name, advertised.get(name, (host, port)), quorum),
+            *_advertised(name, advertised.get(name, (host, port)), voters.values()),
             name in advertised,
             protocols[name],
             _tls(read, name, protocols[name]),
@@ -368,13 +368,13 @@ def _voters(read: _Reader) -> dict[int, tuple[str, int]]:
     return voters
 
 
-def _quorum(read: _Reader) -> QuorumConfig:
+def _quorum(read: _Reader, voters: Mapping[int, tuple[str, int]]) -> QuorumConfig:
     secrets = read_secrets("cluster.secret.file", read.required("cluster.secret.file"))
     if read.text("quorum.secret.file") and "controller" not in read.text("process.roles"):
         logger.warning("quorum.secret.file is for quorum nodes alone: keep that secret from brokers")
     requires_encryption = read.text("cluster.link.encryption") == "required"
     return QuorumConfig(
-        voters=MappingProxyType(_voters(read)),
+        voters=MappingProxyType(voters),
         security=LinkSecurity(secrets, requires_encryption=requires_encryption),
         tls=node_tls_settings(read.properties),
         **setting_values(QuorumConfig, read.properties),
