@@ -11,11 +11,29 @@ from ..protocol.cluster.authorizer_settings import AuthorizerSettings
 from ..protocol.messages.user_commands import ScramCredentialChange
 from ..protocol.session.handshake import LinkSecurity
 from ..protocol.session.node_secrets import read_secrets
+from ..protocol.settings.config_fields import default_text, from_settings, s_of_ms, setting, setting_values
 from ..protocol.settings.config_keys import CLUSTER_WIDE_KEYS, ConfigError, Scope, check_properties
 
 logger = logging.getLogger(__name__)
 
 QUORUM_SIZES = (1, 3, 5)
+
+
+def _is_any(choice: str) -> bool:
+    return choice == "any"
+
+
+@dataclass(frozen=True, slots=True)
+class DutySettings:
+    """Settings of the actions that the leader takes on its own."""
+
+    imbalance_percentage: int = setting("leader.imbalance.per.broker.percentage")
+    """Percentage of the partitions that prefer a broker. If other brokers lead more of them, it gets them back."""
+    transactional_id_expiration_ms: int = setting("transactional.id.expiration.ms")
+    unused_ids_check_interval_s: float = setting(
+        "transaction.remove.expired.transaction.cleanup.interval.ms", s_of_ms
+    )
+    expired_tokens_check_interval_s: float = setting("delegation.token.expiry.check.interval.ms", s_of_ms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,13 +49,10 @@ class QuorumNodeConfig:
     #: the address where this node listens, TCP for Raft peers and brokers, UDP for heartbeats
     listen_host: str
     listen_port: int
-    broker_session_timeout_ms: int = 3000
-    leader_imbalance_check_interval_seconds: int = 300
-    auto_leader_rebalance_enable: bool = True
-    leader_imbalance_per_broker_percentage: int = 10
-    transactional_id_expiration_ms: int = 604_800_000
-    transactional_id_cleanup_interval_ms: int = 3_600_000
-    token_expiry_check_interval_ms: int = 3_600_000
+    broker_session_timeout_ms: int = setting("broker.session.timeout.ms")
+    leader_imbalance_check_interval_seconds: int = setting("leader.imbalance.check.interval.seconds")
+    auto_leader_rebalance_enable: bool = setting("auto.leader.rebalance.enable", bool)
+    duties: DutySettings = field(default_factory=DutySettings)
     #: settings that elections use, for all brokers unless set dynamically
     cluster_defaults: Mapping[str, str] = field(default_factory=dict)
     #: an operator states that this node's folder was lost and the node may join again with an empty one
@@ -45,12 +60,12 @@ class QuorumNodeConfig:
     #: an operator states that this node's folder was restored from an older copy on purpose
     restored: bool = False
     #: bytes of the Raft log after which a snapshot is made
-    snapshot_bytes: int = 20 << 20
+    snapshot_bytes: int = setting("metadata.log.max.record.bytes.between.snapshots")
     feed_records_max: int = 100_000
     #: users that an operator adds to a cluster that is not formed yet
     first_users: tuple[ScramCredentialChange, ...] = ()
     #: whether a refused heartbeat port proves the death of a broker on another machine, too
-    believes_any_refusal: bool = False
+    believes_any_refusal: bool = setting("broker.fence.on.refusal", _is_any)
     #: TLS under the links of this node; None for none
     tls: RenewedNodeTls | None = None
     #: users who may change ACLs and users; None for everybody
@@ -60,13 +75,10 @@ class QuorumNodeConfig:
     def from_properties(properties: Mapping[str, str]) -> "QuorumNodeConfig":
         """Read Kafka's properties.
 
-        Keys: node.id, process.roles, controller.quorum.voters (id@host:port,...), listeners, cluster.id,
-        cluster.secret.file, quorum.secret.file, cluster.link.encryption, metadata.log.dir or else the first of
-        log.dirs, metadata.log.max.record.bytes.between.snapshots, broker.session.timeout.ms, broker.fence.on.refusal,
-        leader.imbalance.check.interval.seconds, leader.imbalance.per.broker.percentage, auto.leader.rebalance.enable,
-        transactional.id.expiration.ms, transaction.remove.expired.transaction.cleanup.interval.ms,
-        delegation.token.expiry.check.interval.ms, min.insync.replicas, unclean.leader.election.enable. Known keys of
-        other roles are ignored. Raises ConfigError naming the key, the value and the allowed values.
+        Besides the keys of the fields: node.id, process.roles, controller.quorum.voters (id@host:port,...), listeners,
+        cluster.id, cluster.secret.file, quorum.secret.file, cluster.link.encryption, metadata.log.dir or else the first
+        of log.dirs, min.insync.replicas, unclean.leader.election.enable. Known keys of other roles are ignored. Raises
+        ConfigError naming the key, the value and the allowed values.
         """
         check_properties(properties, Scope.QUORUM)
         roles = [role.strip() for role in properties.get("process.roles", "controller").split(",")]
@@ -74,7 +86,7 @@ class QuorumNodeConfig:
             raise ConfigError(
                 f"process.roles is {','.join(roles)!r}: a quorum node needs the role controller"
             )
-        node_id = _number(properties, "node.id", None, 0)
+        node_id = int(_required(properties, "node.id"))
         voters = parse_voters(_required(properties, "controller.quorum.voters"))
         if node_id not in voters:
             raise ConfigError(
@@ -90,29 +102,10 @@ class QuorumNodeConfig:
             directory=Path(data_dir.strip()),
             listen_host=host,
             listen_port=port,
-            broker_session_timeout_ms=_number(properties, "broker.session.timeout.ms", 3000, 100),
-            leader_imbalance_check_interval_seconds=_number(
-                properties, "leader.imbalance.check.interval.seconds", 300, 1
-            ),
-            auto_leader_rebalance_enable=_truth(properties, "auto.leader.rebalance.enable", default=True),
-            leader_imbalance_per_broker_percentage=_number(
-                properties, "leader.imbalance.per.broker.percentage", 10, 0
-            ),
-            transactional_id_expiration_ms=_number(
-                properties, "transactional.id.expiration.ms", 604_800_000, 1
-            ),
-            transactional_id_cleanup_interval_ms=_number(
-                properties, "transaction.remove.expired.transaction.cleanup.interval.ms", 3_600_000, 1
-            ),
-            token_expiry_check_interval_ms=_number(
-                properties, "delegation.token.expiry.check.interval.ms", 3_600_000, 1
-            ),
-            snapshot_bytes=_number(
-                properties, "metadata.log.max.record.bytes.between.snapshots", 20 << 20, 1
-            ),
-            believes_any_refusal=properties.get("broker.fence.on.refusal", "").strip() == "any",
+            duties=from_settings(DutySettings, properties),
             authorizer=AuthorizerSettings.from_properties(properties),
             cluster_defaults={name: properties[name] for name in CLUSTER_WIDE_KEYS if name in properties},
+            **setting_values(QuorumNodeConfig, properties),
         )
 
 
@@ -150,9 +143,10 @@ def _security(properties: Mapping[str, str]) -> LinkSecurity:
 
 def _listen_address(properties: Mapping[str, str], voter: tuple[str, int]) -> tuple[str, int]:
     """Return the address of the CONTROLLER listener, else of this node's entry among the voters."""
+    controllers = properties.get("controller.listener.names", default_text("controller.listener.names"))
     for listener in properties.get("listeners", "").split(","):
         name, separator, address = listener.strip().partition("://")
-        if separator and name == properties.get("controller.listener.names", "CONTROLLER"):
+        if separator and name == controllers:
             host, colon, port = address.rpartition(":")
             if not colon or not port.isdecimal() or int(port) > 65535:
                 raise ConfigError(
@@ -167,23 +161,3 @@ def _required(properties: Mapping[str, str], key: str) -> str:
     if not value:
         raise ConfigError(f"{key} is missing")
     return value
-
-
-def _number(properties: Mapping[str, str], key: str, default: int | None, least: int) -> int:
-    text = properties.get(key, "").strip() if default is not None else _required(properties, key)
-    if not text and default is not None:
-        return default
-    try:
-        value = int(text)
-    except ValueError:
-        raise ConfigError(f"{key} is {text!r}: it must be a whole number") from None
-    if value < least:
-        raise ConfigError(f"{key} is {value}: it must be at least {least}")
-    return value
-
-
-def _truth(properties: Mapping[str, str], key: str, *, default: bool) -> bool:
-    text = properties.get(key, "").strip().lower()
-    if text not in ("", "true", "false"):
-        raise ConfigError(f"{key} is {text!r}: it must be true or false")
-    return default if not text else text == "true"

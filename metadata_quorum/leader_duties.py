@@ -36,6 +36,7 @@ from ..protocol.messages.token_commands import RemoveExpiredTokens
 from ..protocol.messages.transaction_commands import ExpireTransactions, ForgetTransactionalIds
 from ..protocol.messages.transaction_records import TransactionalIdRemovedRecord, TransactionRecord
 from ..protocol.messages.user_commands import ScramCredentialChange
+from .config import DutySettings
 from .election_log_ends import election_log_ends
 from .last_known import LastKnownWatch
 from .liveness import Heartbeat, ProgressTable, ReplicaProgress, SessionTracker
@@ -87,19 +88,16 @@ class LeaderDuties:
         *,
         cluster_id: str,
         imbalance_check_interval_s: float,
-        imbalance_percentage: int = 10,
+        settings: DutySettings | None = None,
         defaults: Mapping[str, str] | None = None,
         first_users: Sequence[ScramCredentialChange] = (),
-        transactional_id_expiration_ms: int = 604_800_000,
-        unused_ids_check_interval_s: float = 3600.0,
-        expired_tokens_check_interval_s: float = 3600.0,
     ) -> None:
         """Set the parameters; all intervals are in seconds.
 
-        `defaults` are settings for all brokers unless set dynamically. A broker's partitions are returned to it if
-        other brokers lead more than `imbalance_percentage` of the partitions that prefer it. `first_users` are the
-        passwords that a new cluster starts with.
+        `defaults` are settings for all brokers unless set dynamically. `first_users` are the passwords that a new
+        cluster starts with.
         """
+        settings = settings or DutySettings()
         self.active = False
         self.progress = ProgressTable()
         self._image = image
@@ -107,7 +105,7 @@ class LeaderDuties:
         self._propose = propose
         self._cluster_id = cluster_id
         self._imbalance_check_interval_s = imbalance_check_interval_s
-        self._imbalance_percentage = imbalance_percentage
+        self._imbalance_percentage = settings.imbalance_percentage
         self._defaults = defaults or {}
         self._first_users = first_users
         self._next_imbalance_check = 0.0
@@ -120,9 +118,10 @@ class LeaderDuties:
         self._last_known = LastKnownWatch(ClusterImage())
         self._clocks = TransactionClocks()
         self._unused = UnusedIds(
-            expiration_ms=transactional_id_expiration_ms, check_interval_s=unused_ids_check_interval_s
+            expiration_ms=settings.transactional_id_expiration_ms,
+            check_interval_s=settings.unused_ids_check_interval_s,
         )
-        self._expired_tokens = ExpiredTokens(check_interval_s=expired_tokens_check_interval_s)
+        self._expired_tokens = ExpiredTokens(check_interval_s=settings.expired_tokens_check_interval_s)
 
     def lead(self, now: float) -> None:
         """Begin to lead: every timer restarts."""

@@ -200,12 +200,9 @@ class QuorumNode:
             imbalance_check_interval_s=config.leader_imbalance_check_interval_seconds
             if config.auto_leader_rebalance_enable
             else float("inf"),
-            imbalance_percentage=config.leader_imbalance_per_broker_percentage,
+            settings=config.duties,
             defaults=config.cluster_defaults,
             first_users=config.first_users,
-            transactional_id_expiration_ms=config.transactional_id_expiration_ms,
-            unused_ids_check_interval_s=config.transactional_id_cleanup_interval_ms / 1000,
-            expired_tokens_check_interval_s=config.token_expiry_check_interval_ms / 1000,
         )
 
     def _make_sessions(self, heartbeats: Heartbeats, replies: CommandReplies) -> BrokerSessions:

@@ -19,6 +19,7 @@ from ...protocol.messages.metadata_records import (
     Record,
 )
 from ...protocol.messages.partition_commands import ReplicaLogEnd
+from ...protocol.settings.config_fields import default_text
 from .election import Electorate, LogEnd, Progress
 from .reassignment import settled
 
@@ -122,15 +123,15 @@ class Workspace:
             return self._plain_electorate
         made = Electorate(
             self.usable,
-            int(self.topic_config(topic, "min.insync.replicas", "1")),
-            self.topic_config(topic, "unclean.leader.election.enable", "false") == "true",
+            int(self.topic_config(topic, "min.insync.replicas")),
+            self.topic_config(topic, "unclean.leader.election.enable") == "true",
         )
         if is_plain:
             self._plain_electorate = made
         return made
 
-    def topic_config(self, topic: str, key: str, default: str) -> str:
-        """Return a topic's dynamic setting, else the setting for all brokers, else `default`."""
+    def topic_config(self, topic: str, key: str) -> str:
+        """Return a topic's dynamic setting, else the setting for all brokers, else the default."""
         configs = self.image.configs
         own = configs.get((ResourceType.TOPIC, topic), {})
-        return own.get(key) or configs.get((ResourceType.BROKER, ""), {}).get(key) or default
+        return own.get(key) or configs.get((ResourceType.BROKER, ""), {}).get(key) or default_text(key)

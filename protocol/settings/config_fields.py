@@ -51,6 +51,11 @@ def declared_key(name: str) -> ConfigKey:
     return TOPIC_KEYS.get(name) or NODE_KEYS[name]
 
 
+def default_text(name: str) -> str:
+    """Return the default of a key as text; empty if it has none."""
+    return declared_key(name).default or ""
+
+
 def keys_of_fields(cls: type[DataclassInstance]) -> dict[str, ConfigKey]:
     """Return the keys of a dataclass by the names of their fields. Other fields are left out."""
     return {each.name: each.metadata[_KEY] for each in fields(cls) if _KEY in each.metadata}

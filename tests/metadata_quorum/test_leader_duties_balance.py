@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from ottla.metadata_quorum.config import DutySettings
 from ottla.metadata_quorum.leader_duties import LeaderCommand, LeaderDuties
 from ottla.metadata_quorum.liveness import ReplicaProgress, SessionTracker
 from ottla.metadata_quorum.state.controller import Controller
@@ -36,7 +37,7 @@ def proposals(
         lambda command, done: proposed.append(command),
         cluster_id="c",
         imbalance_check_interval_s=10,
-        imbalance_percentage=percentage,
+        settings=DutySettings(imbalance_percentage=percentage),
         defaults=defaults,
     )
     duties.lead(0.0)

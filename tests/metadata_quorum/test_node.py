@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import uvloop
 
-from ottla.metadata_quorum.config import QuorumNodeConfig
+from ottla.metadata_quorum.config import DutySettings, QuorumNodeConfig
 from ottla.metadata_quorum.node import QuorumNode
 from ottla.metadata_quorum.raft.formation import WrongFolder
 from ottla.metadata_quorum.server import AddressInUse
@@ -103,8 +103,7 @@ def test_the_leader_ends_a_transaction_that_is_open_for_too_long_and_forgets_an_
             replace(
                 config(tmp_path),
                 broker_session_timeout_ms=200,
-                transactional_id_expiration_ms=1000,
-                transactional_id_cleanup_interval_ms=50,
+                duties=DutySettings(transactional_id_expiration_ms=1000, unused_ids_check_interval_s=0.05),
             )
         )
         await node.start()

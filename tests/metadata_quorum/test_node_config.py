@@ -44,8 +44,8 @@ def test_kafkas_names_make_a_configuration(properties: dict[str, str], tmp_path:
     assert config.directory == tmp_path / "a"
     assert config.broker_session_timeout_ms == 1000
     assert config.snapshot_bytes == 100_000
-    assert config.transactional_id_expiration_ms == 86_400_000
-    assert config.transactional_id_cleanup_interval_ms == 60_000
+    assert config.duties.transactional_id_expiration_ms == 86_400_000
+    assert config.duties.unused_ids_check_interval_s == 60
 
 
 @pytest.mark.parametrize(

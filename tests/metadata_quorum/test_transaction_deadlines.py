@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from hypothesis import given
 from hypothesis import strategies as st
 
+from ottla.metadata_quorum.config import DutySettings
 from ottla.metadata_quorum.leader_duties import LeaderCommand, LeaderDuties
 from ottla.metadata_quorum.liveness import SessionTracker
 from ottla.metadata_quorum.transaction_deadlines import (
@@ -212,8 +213,7 @@ class Leader:
             lambda command, done: self.proposed.append((command, done)),
             cluster_id="c",
             imbalance_check_interval_s=1e9,
-            transactional_id_expiration_ms=3,
-            unused_ids_check_interval_s=10.0,
+            settings=DutySettings(transactional_id_expiration_ms=3, unused_ids_check_interval_s=10.0),
         )
         self.cluster.machine.on_changes = lambda changes, _: self.duties.noted(
             (record_of(change) for _, change in changes), self.now

@@ -88,8 +88,8 @@ def decided_one_by_one() -> Iterator[None]:
         name = work.image.topics_by_id[topic_id].name
         return Electorate(
             frozenset(one.broker_id for one in work.image.brokers.values() if one.usable),
-            int(work.topic_config(name, "min.insync.replicas", "1")),
-            work.topic_config(name, "unclean.leader.election.enable", "false") == "true",
+            int(work.topic_config(name, "min.insync.replicas")),
+            work.topic_config(name, "unclean.leader.election.enable") == "true",
         )
 
     with patch.object(LeavingBroker, "after", after), patch.object(Workspace, "electorate", electorate):
