@@ -18,12 +18,13 @@ if TYPE_CHECKING:
 
 def check(arguments: argparse.Namespace) -> None:
     """Print the report. Raises CommandFailed with the error that the node's start would raise."""
+    from ...protocol.settings.config_fields import default_text
     from ..nodes.configuration_report import report_of
     from ..nodes.node import node_settings
 
     try:
         settings = node_settings(arguments.config, arguments.set)
-        roles = settings.values.get("process.roles", "broker")
+        roles = settings.values.get("process.roles", default_text("process.roles"))
         role = arguments.role or ("broker" if "broker" in roles else "quorum")
         report = report_of(role, settings, datetime.now(UTC))
     except CommandFailed as error:

@@ -14,6 +14,7 @@ from typing import Final
 from ...network.tls.nodes import NodeRefused
 from ...network.tls.settings import ClientAuth
 from ...protocol.cluster.authorizer_settings import listed_principals
+from ...protocol.settings.config_fields import default_text
 from ...protocol.settings.config_key import ConfigError
 from ...protocol.settings.config_listeners import LISTENER_PREFIX, PROTOCOL_MAP, mapped_protocols
 from ...protocol.settings.security_protocol import SecurityProtocol
@@ -67,7 +68,9 @@ def node_tls_settings(properties: Mapping[str, str]) -> NodeTlsSettings | None:
 
 def quorum_listener(properties: Mapping[str, str]) -> str:
     """Return the name of the listener of quorum nodes."""
-    return properties.get("controller.listener.names", "").split(",")[0].strip() or "CONTROLLER"
+    return properties.get("controller.listener.names", "").split(",")[0].strip() or default_text(
+        "controller.listener.names"
+    )
 
 
 class NodeCertificates:
