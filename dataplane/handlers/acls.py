@@ -31,6 +31,7 @@ from ...protocol.messages.acls import (
 from ..quorum.access import Quorum
 from ..security.authorization.access import Authorization
 from ..security.authorization.needs import cluster
+from ..server.error_answers import ErrorAnswers
 from ..server.handler import ClientRequest, handles
 
 _TEXT_BYTES_MAX = 8 << 20
@@ -79,7 +80,14 @@ class AclHandlers:
         found = await asyncio.to_thread(_found, list(self._quorum.image.acls), wanted)
         return DescribeAclsResponse(error_message=None, resources=found)
 
-    @handles(CreateAclsRequest, 1, 3, on_error=_create_error, needs=cluster(AclOperation.ALTER))
+    @handles(
+        CreateAclsRequest,
+        1,
+        3,
+        on_error=_create_error,
+        errors=ErrorAnswers(arrays={"creations": "results"}),
+        needs=cluster(AclOperation.ALTER),
+    )
     async def create_acls(self, request: ClientRequest, message: CreateAclsRequest) -> CreateAclsResponse:
         """Create each ACL separately. An ACL that exists already is not an error."""
         audit = self._enabled().audit
@@ -110,7 +118,14 @@ class AclHandlers:
             ]
         )
 
-    @handles(DeleteAclsRequest, 1, 3, on_error=_delete_error, needs=cluster(AclOperation.ALTER))
+    @handles(
+        DeleteAclsRequest,
+        1,
+        3,
+        on_error=_delete_error,
+        errors=ErrorAnswers(arrays={"filters": "filter_results"}),
+        needs=cluster(AclOperation.ALTER),
+    )
     async def delete_acls(self, request: ClientRequest, message: DeleteAclsRequest) -> DeleteAclsResponse:
         """Remove the ACLs that match any filter, all at once."""
         audit = self._enabled().audit

@@ -32,6 +32,7 @@ from ..groups.coordinator import partition_for
 from ..quorum.access import Quorum
 from ..runtime.time_slices import in_time_slices
 from ..security.authorization.needs import group, handler_asks, transactional_id
+from ..server.error_answers import ErrorAnswers
 from ..server.handler import ClientRequest, handles
 from ..transactions.announced_offsets import AnnouncedOffsets
 from ..transactions.argument_checks import check_transactional_id
@@ -85,6 +86,15 @@ class AddToTxnHandlers:
         0,
         5,
         on_error=_refused,
+        errors=ErrorAnswers(
+            arrays={
+                "transactions": "results_by_transaction",
+                "topics": "topic_results",
+                "v3_and_below_topics": "results_by_topic_v3_and_below",
+                "partitions": "results_by_partition",
+            },
+            in_elements_too=True,
+        ),
         needs=handler_asks(
             "up to version 3: WRITE TransactionalId, WRITE Topic; from 4 on: CLUSTER_ACTION Cluster"
         ),

@@ -34,6 +34,7 @@ from ..security.authorization.needs import handler_asks
 from ..security.peer_session import PeerSession
 from ..security.setting_secrets import SettingSecrets
 from ..security.tls_reloading import TlsReloads
+from ..server.error_answers import ErrorAnswers
 from ..server.handler import ClientRequest, handles
 from ..storage.folder_settings import CORDONED, check_cordoned
 from .settings.broker_loggers import BrokerLoggers
@@ -101,7 +102,14 @@ class AlterConfigsHandlers:
         self._secrets = secrets
         self._loggers = BrokerLoggers()
 
-    @handles(IncrementalAlterConfigsRequest, 0, 1, on_error=_incremental_error, needs=_NEEDS)
+    @handles(
+        IncrementalAlterConfigsRequest,
+        0,
+        1,
+        on_error=_incremental_error,
+        errors=ErrorAnswers(arrays={"resources": "responses"}),
+        needs=_NEEDS,
+    )
     async def incremental_alter_configs(
         self, request: ClientRequest, message: IncrementalAlterConfigsRequest
     ) -> IncrementalAlterConfigsResponse:
@@ -124,7 +132,14 @@ class AlterConfigsHandlers:
         )
         return IncrementalAlterConfigsResponse(responses=_responses(message.resources, errors))
 
-    @handles(AlterConfigsRequest, 0, 2, on_error=_replace_error, needs=_NEEDS)
+    @handles(
+        AlterConfigsRequest,
+        0,
+        2,
+        on_error=_replace_error,
+        errors=ErrorAnswers(arrays={"resources": "responses"}),
+        needs=_NEEDS,
+    )
     async def alter_configs(
         self, request: ClientRequest, message: AlterConfigsRequest
     ) -> AlterConfigsResponse:

@@ -30,6 +30,7 @@ from ...protocol.messages.command import refusal
 from ..quorum.access import Quorum
 from ..runtime.time_slices import pieces
 from ..security.authorization.needs import cluster
+from ..server.error_answers import ErrorAnswers
 from ..server.handler import ClientRequest, handles
 
 # A limit, so that one entry of the quorum's log does not hold it up for long.
@@ -93,6 +94,7 @@ class ClientQuotaHandlers:
         0,
         1,
         on_error=_describe_error,
+        errors=ErrorAnswers(values={"entries": None}),
         needs=cluster(AclOperation.DESCRIBE_CONFIGS),
     )
     def describe_client_quotas(

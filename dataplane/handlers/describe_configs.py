@@ -27,6 +27,7 @@ from ..cluster.topic_creation import is_valid_topic_name
 from ..quorum.access import Quorum
 from ..runtime.time_slices import in_time_slices
 from ..security.authorization.needs import cluster, handler_asks
+from ..server.error_answers import ErrorAnswers
 from ..server.handler import WHOLE_CLUSTER_ELEMENTS, ClientRequest, handles
 from .settings.broker_loggers import BrokerLoggers
 from .settings.config_rights import check_config_right
@@ -103,6 +104,7 @@ class DescribeConfigsHandlers:
         1,
         4,
         on_error=_describe_error,
+        errors=ErrorAnswers(arrays={"resources": "results"}),
         elements_max=WHOLE_CLUSTER_ELEMENTS,
         needs=handler_asks("DESCRIBE_CONFIGS Topic, Group or Cluster"),
     )

@@ -17,6 +17,7 @@ from ...protocol.messages.leaders import (
 from ..quorum.access import Quorum
 from ..runtime.time_slices import in_time_slices, pieces
 from ..security.authorization.needs import cluster
+from ..server.error_answers import ErrorAnswers
 from ..server.handler import WHOLE_CLUSTER_ELEMENTS, ClientRequest, handles
 
 # A limit, so that one entry of the quorum's log does not hold it up for long, and is not too large: the quorum's leader
@@ -54,6 +55,10 @@ class ElectLeadersHandlers:
         0,
         2,
         on_error=_refused,
+        errors=ErrorAnswers(
+            arrays={"topic_partitions": "replica_election_results", "partitions": "partition_result"},
+            in_elements_too=True,
+        ),
         elements_max=WHOLE_CLUSTER_ELEMENTS,
         needs=cluster(AclOperation.ALTER),
     )

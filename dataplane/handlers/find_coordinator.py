@@ -22,6 +22,7 @@ from ..quorum.access import Quorum
 from ..runtime.time_slices import in_time_slices
 from ..security.authorization.access import Access
 from ..security.authorization.needs import handler_asks
+from ..server.error_answers import ErrorAnswers
 from ..server.handler import ClientRequest, handles
 from ..transactions.coordinator import coordinator_of
 
@@ -58,6 +59,7 @@ class FindCoordinatorHandlers:
         0,
         6,
         on_error=_error,
+        errors=ErrorAnswers(arrays={"coordinator_keys": "coordinators"}, values={"node_id": -1, "port": -1}),
         needs=handler_asks("DESCRIBE Group or DESCRIBE TransactionalId"),
     )
     async def find_coordinator(

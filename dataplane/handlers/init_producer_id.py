@@ -15,6 +15,7 @@ from ...protocol.messages.transaction_commands import InitTransactionalId
 from ..quorum.access import Quorum
 from ..security.authorization.access import Access
 from ..security.authorization.needs import handler_asks
+from ..server.error_answers import ErrorAnswers
 from ..server.handler import ClientRequest, handles
 from ..transactions.access import check_idempotent_write
 from ..transactions.argument_checks import check_timeout, check_transactional_id
@@ -52,6 +53,7 @@ class InitProducerIdHandlers:
         0,
         5,
         on_error=_refused,
+        errors=ErrorAnswers(values={"producer_epoch": -1}),
         needs=handler_asks(
             "WRITE TransactionalId; without an id IDEMPOTENT_WRITE Cluster, or WRITE on some Topic"
         ),

@@ -36,6 +36,7 @@ from ..quotas import ClientQuotas
 from ..runtime.time_slices import in_time_slices, pieces
 from ..security.authorization.access import Access, denial
 from ..security.authorization.needs import handler_asks
+from ..server.error_answers import ErrorAnswers
 from ..server.handler import WHOLE_CLUSTER_ELEMENTS, ClientRequest, handles
 from .settings.config_view import ConfigView, EffectiveSetting
 from .settings.withheld import sent_value
@@ -256,6 +257,7 @@ class TopicHandlers:
         1,
         6,
         on_error=_delete_error,
+        errors=ErrorAnswers(arrays={"topics": "responses", "topic_names": "responses"}),
         elements_max=WHOLE_CLUSTER_ELEMENTS,
         needs=handler_asks("DELETE Cluster, or DELETE Topic; DESCRIBE Topic to be told of it"),
     )
@@ -297,7 +299,14 @@ class TopicHandlers:
             results += [_deleted(topic, result) async for topic, result in outcomes]
         return DeleteTopicsResponse(responses=results)
 
-    @handles(CreatePartitionsRequest, 0, 3, on_error=_partitions_error, needs=handler_asks("ALTER Topic"))
+    @handles(
+        CreatePartitionsRequest,
+        0,
+        3,
+        on_error=_partitions_error,
+        errors=ErrorAnswers(arrays={"topics": "results"}),
+        needs=handler_asks("ALTER Topic"),
+    )
     async def create_partitions(
         self, request: ClientRequest, message: CreatePartitionsRequest
     ) -> CreatePartitionsResponse:

@@ -41,6 +41,7 @@ from ..replication.replica.partition import Partition
 from ..replication.replicas.replicas import Replicas
 from ..runtime.time_slices import in_time_slices
 from ..security.authorization.needs import handler_asks
+from ..server.error_answers import ErrorAnswers
 from ..server.handler import ClientRequest, handles
 from ..transactions.client_commands import END_TIMEOUT_S
 from ..transactions.completion_waits import CompletionWaits
@@ -95,6 +96,7 @@ class WriteTxnMarkersHandlers:
         1,
         2,
         on_error=_refused,
+        errors=ErrorAnswers(arrays={"partition_indexes": "partitions"}),
         needs=handler_asks("a node of the cluster, or an operator with its secret"),
     )
     async def write(self, request: ClientRequest, message: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:

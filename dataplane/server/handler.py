@@ -21,6 +21,7 @@ from ..runtime.time_slices import is_large
 from ..security.authorization.access import EVERYTHING, Access
 from ..security.authorization.needs import Needs
 from .connection import ClientConnection
+from .error_answers import ErrorAnswers
 from .sending import IN_MEMORY, Part
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ WHOLE_CLUSTER_ELEMENTS = 21_000
 
 _REGISTRATION = "__ottla_handles__"
 _SIZE = struct.Struct(">i")
+_DERIVED = ErrorAnswers()
 
 
 def as_kafka_error(error: Exception, subject: object) -> KafkaError:
@@ -65,6 +67,7 @@ class _Registration:
     max_version: int
     advertised_min_version: int
     on_error: ErrorResponse | None
+    errors: ErrorAnswers
     on_unsupported: UnsupportedResponse | None
     elements_max: int
     needs: Needs | None
@@ -79,6 +82,7 @@ def handles(
     *,
     advertise_from: int | None = None,
     on_error: ErrorResponse | None = None,
+    errors: ErrorAnswers = _DERIVED,
     on_unsupported: UnsupportedResponse | None = None,
     elements_max: int = ELEMENTS_PER_TURN,
     needs: Needs | None = None,
@@ -92,8 +96,10 @@ def handles(
 
     `advertise_from`: a first version for ApiVersions that is lower than the first served version.
 
-    `on_error`: builds the response for an exception of the method. It is needed if the response has no error code at
-    the top.
+    `errors`: the response for an exception of the method, as far as it differs from the one that `error_answers`
+    derives from the request.
+
+    `on_error`: builds that response in place of `errors`, without regard to versions.
 
     `on_unsupported`: builds the response, in version 0, to a version outside the range. Without it the connection is
     closed.
@@ -116,6 +122,7 @@ def handles(
         max_version,
         first,
         on_error,
+        errors,
         on_unsupported,
         elements_max,
         needs,
@@ -142,6 +149,7 @@ class Handler:
     function: Callable[..., Any]
     is_coroutine: bool
     on_error: ErrorResponse | None
+    errors: ErrorAnswers
     on_unsupported: UnsupportedResponse | None
     elements_max: int
     needs: Needs | None
@@ -191,6 +199,7 @@ class HandlerTable:
                 function=method,
                 is_coroutine=inspect.iscoroutinefunction(method),
                 on_error=registration.on_error,
+                errors=registration.errors,
                 on_unsupported=registration.on_unsupported,
                 elements_max=registration.elements_max,
                 needs=registration.needs,

@@ -273,21 +273,13 @@ def _known(handler: Handler, request: ClientRequest, error: Exception) -> KafkaE
     )
 
 
-def _error_response(handler: Handler, message: Message, error: KafkaError, version: int) -> Message | None:
-    """Return the response that carries an error: the handler's own, or one with the top-level error code; None if the
-    response has no place for it."""
-    response: Any
-    if handler.on_error is not None:
-        response = handler.on_error(message, error)
-    else:
-        response = handler.request_class.response()
-        if not hasattr(response, "error_code"):
-            return None
-        response.error_code = int(error.code)
-        if hasattr(response, "error_message"):
-            response.error_message = error.message
+def _error_response(handler: Handler, message: Any, error: KafkaError, version: int) -> Message | None:
+    """Return the response that carries an error; None if the response has no place for it."""
+    if handler.on_error is None:
+        return handler.errors.answer(message, error, version)
+    response = handler.on_error(message, error)
     _leave_out_unknown(response, version)
-    return response  # type: ignore[no-any-return]
+    return response
 
 
 def _leave_out_unknown(response: Message, version: int) -> None:
