@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeVar
 
 from ...protocol.errors import ErrorCode, KafkaError
-from ..connections.cluster import Backoff
+from ..backoff import Backoff
 from ..failures import ConnectionLost, RequestTimedOut
 from ..records import TopicPartition
 from .session import AdminSession

@@ -21,7 +21,7 @@ from ...protocol.messages.mirrors import (
     MirrorAction,
 )
 from ...protocol.nearest import nearest
-from ..connections.cluster import Backoff
+from ..backoff import Backoff
 from ..connections.metadata import NO_LEADER
 from ..failures import RequestTimedOut
 from ..foreign_names import JAVA, LIBRDKAFKA

@@ -9,7 +9,8 @@ from typing import TypeVar
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.cluster import DescribeClusterRequest
 from ...protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from ..connections.cluster import Backoff, Cluster
+from ..backoff import Backoff
+from ..connections.cluster import Cluster
 from ..connections.metadata import ClusterMetadata
 from ..failures import VersionUnsupported, cluster_error
 from ..lifecycle import Lifecycle

@@ -15,7 +15,7 @@ from ...protocol.messages.topics import (
     CreateTopicsRequest,
     DeleteTopicsRequest,
 )
-from ..connections.cluster import Backoff
+from ..backoff import Backoff
 from ..connections.metadata import TopicInfo
 from .admin_base import AdminBase
 from .session import check

@@ -12,7 +12,8 @@ from uuid import uuid4
 
 from ...protocol.errors import KafkaError
 from ...protocol.records.compression import Compression
-from ..connections.cluster import Backoff, Cluster
+from ..backoff import Backoff
+from ..connections.cluster import Cluster
 from ..producing.appending import Appender
 from ..producing.deliveries import RecordDelivery
 from ..producing.partitioner import murmur2_partition

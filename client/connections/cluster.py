@@ -13,6 +13,7 @@ from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ...protocol.wire.codec import MalformedMessage
 from ...protocol.wire.schema import Message, Request
+from ..backoff import Backoff
 from ..failures import (
     AuthenticationFailed,
     ClientClosed,
@@ -28,15 +29,6 @@ from .metadata import BrokerAddress, ClusterMetadata, parse_bootstrap
 from .opening import connect
 from .refreshing import Refreshing
 
-FIRST_BACKOFF_MS = 1.0
-"""The first wait after a failure; later ones grow. A failed leader is often replaced within milliseconds."""
-
-BACKOFF_GROWTH = 1.2
-PARTITION_BACKOFF_MS = 0.005
-"""The minimum wait per partition of an attempt: 50 ms for 10,000.
-
-An attempt for very many partitions is expensive for brokers and client.
-"""
 METADATA_TIMEOUT_MS = 3_000
 """The time after which a metadata request breaks its connection."""
 CONNECT_TIMEOUT_MS = 10_000
@@ -444,24 +436,6 @@ class Cluster:
         for line, known in list(self._connections.items()):
             if known is connection:
                 del self._connections[line]
-
-
-class Backoff:
-    """Waits that grow from 1 ms up to a bound; `reset` after a success."""
-
-    def __init__(self, max_ms: float) -> None:
-        self._max_ms = max_ms
-        self._next_ms = FIRST_BACKOFF_MS
-
-    def reset(self) -> None:
-        """Make the next wait the shortest again."""
-        self._next_ms = FIRST_BACKOFF_MS
-
-    def next_s(self, partitions: int = 1) -> float:
-        """Return the next wait in seconds, before an attempt for this number of partitions."""
-        wait_ms = min(self._next_ms, self._max_ms)
-        self._next_ms = wait_ms * BACKOFF_GROWTH
-        return max(wait_ms, partitions * PARTITION_BACKOFF_MS) / 1000
 
 
 def _rotated(addresses: list[BrokerAddress], turn: int) -> list[BrokerAddress]:

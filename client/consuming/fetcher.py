@@ -13,7 +13,8 @@ from functools import cache, partial
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
 from ...protocol.wire.schema import ZERO_UUID
-from ..connections.cluster import Backoff, Cluster
+from ..backoff import Backoff
+from ..connections.cluster import Cluster
 from ..failures import ConnectionLost, NoBrokerReachable, RequestTimedOut
 from ..records import TopicPartition
 from .assigned import EARLIEST, LATEST, AssignedPartition, FetchOptions

@@ -9,7 +9,8 @@ from contextlib import suppress
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
-from ..connections.cluster import Backoff, Cluster
+from ..backoff import Backoff
+from ..connections.cluster import Cluster
 from ..failures import ClientError, ConnectionLost, NoBrokerReachable, RequestTimedOut
 from ..records import TopicPartition
 from .assigned import FetchOptions

@@ -14,7 +14,8 @@ from ...protocol.messages.offsets import (
     OffsetFetchRequest,
     OffsetFetchRequestTopic,
 )
-from ..connections.cluster import Backoff, Cluster
+from ..backoff import Backoff
+from ..connections.cluster import Cluster
 from ..connections.coordinator import COORDINATOR_MOVED, OF_GROUP, Coordinator
 from ..failures import ConnectionLost, NoBrokerReachable, RequestTimedOut, cluster_error
 from ..records import OffsetAndMetadata, TopicPartition

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Sequence
 
 from ..arguments import topic_partition, whole_number
-from ..connections.cluster import Backoff
+from ..backoff import Backoff
 from ..lifecycle import Lifecycle
 from ..records import Committable, OffsetAndMetadata, TopicPartition
 from .assigned import EARLIEST, LATEST, AssignedPartition

@@ -7,7 +7,7 @@ import logging
 from contextlib import suppress
 
 from ...protocol.errors import KafkaError
-from ..connections.cluster import Backoff
+from ..backoff import Backoff
 from ..failures import OutOfTurn
 from ..producer import Producer
 from ..records import ConsumerRecord

@@ -16,7 +16,7 @@ from collections.abc import Coroutine
 from typing import Literal, Self, Unpack
 
 from ...protocol.errors import KafkaError
-from ..connections.cluster import Backoff
+from ..backoff import Backoff
 from ..consumer import Consumer
 from ..failures import OutOfTurn
 from ..options import checks_options

@@ -12,7 +12,8 @@ from typing import Any
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.producers import InitProducerIdRequest
-from ..connections.cluster import Backoff, Cluster
+from ..backoff import Backoff
+from ..connections.cluster import Cluster
 from ..failures import ConnectionLost, NoBrokerReachable, RequestTimedOut
 from .accumulator import PartitionQueue, ProducerIdentity
 from .leaders import Spawn

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ...protocol.errors import ErrorCode, KafkaError
-from ..connections.cluster import Backoff, Cluster
+from ..backoff import Backoff
+from ..connections.cluster import Cluster
 from ..connections.connection import Connection
 from ..failures import AuthenticationFailed
 from .accumulator import PartitionQueue

@@ -19,7 +19,8 @@ from typing import Final, ParamSpec, Protocol, TypeVar
 
 from ...network import threads
 from ...protocol.errors import ErrorCode, KafkaError
-from ..connections.cluster import Backoff, Cluster
+from ..backoff import Backoff
+from ..connections.cluster import Cluster
 from ..failures import (
     ClientError,
     ConnectionLost,

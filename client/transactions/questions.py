@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.wire.schema import Message, Request
-from ..connections.cluster import Backoff
+from ..backoff import Backoff
 from ..connections.coordinator import COORDINATOR_MOVED, Coordinator
 from ..failures import ClientClosed, RequestTimedOut, TransactionAborted, cluster_error, restated
 from ..producing.in_flight import STALL_S

@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.cuts import FindCutRequest, ListCutOffsetsRequest
 from ...protocol.records.record_batch import BatchHeader
-from ..connections.cluster import Backoff, Cluster
+from ..backoff import Backoff
+from ..connections.cluster import Cluster
 from ..consuming.assigned import EARLIEST, LATEST, FetchOptions
 from ..consuming.fetcher import Fetcher
 from ..failures import ClientClosed, ClientError, ConnectionLost, RequestTimedOut

@@ -7,7 +7,7 @@ from typing import Self, Unpack
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.shared_transactions import JoinTransactionRequest, JoinTransactionResponse
-from ..connections.cluster import Backoff
+from ..backoff import Backoff
 from ..failures import OutOfTurn, RequestTimedOut, TransactionAborted, TransactionFailed, cluster_error
 from ..options import checks_options
 from ..producing.accumulator import ProducerIdentity

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from ...client.admin import Admin, Cut, CutOffset
-from ...client.connections.cluster import Backoff
+from ...client.backoff import Backoff
 from ...client.connections.metadata import TopicInfo
 from ...client.failures import VersionUnsupported
 from ...client.records import TopicPartition

@@ -21,7 +21,8 @@ from ....protocol.messages.consumer_groups import (
     TopicPartitions,
 )
 from ....protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from ...connections.cluster import Backoff, Cluster
+from ...backoff import Backoff
+from ...connections.cluster import Cluster
 from ...connections.coordinator import OF_GROUP, Coordinator
 from ...failures import cluster_error, restated
 from ...records import TopicPartition

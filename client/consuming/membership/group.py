@@ -32,7 +32,8 @@ from ....protocol.messages.groups import (
     SyncGroupRequestAssignment,
 )
 from ....protocol.wire.schema import Message, Request
-from ...connections.cluster import Backoff, Cluster
+from ...backoff import Backoff
+from ...connections.cluster import Cluster
 from ...connections.coordinator import OF_GROUP, Coordinator
 from ...failures import cluster_error
 from ...records import TopicPartition

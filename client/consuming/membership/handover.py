@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
 
 from ....protocol.errors import ErrorCode, KafkaError
-from ...connections.cluster import Backoff
+from ...backoff import Backoff
 from ...records import OffsetAndMetadata, TopicPartition
 from ..assigned import AssignedPartition
 from ..fetcher import Fetcher

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages.metadata import MetadataRequest
-from ...connections.cluster import Backoff, Cluster
+from ...backoff import Backoff
+from ...connections.cluster import Cluster
 from ...records import TopicPartition
 from ..topic_notices import TopicNotices
 from .attendance import Attendance
