@@ -28,6 +28,8 @@ from .consuming.commits import Commits
 from .consuming.fetcher import Fetcher
 from .consuming.group_metadata import ConsumerGroupMetadata
 from .consuming.inbox import Inbox
+from .consuming.large_messages.assembly import LargeMessageStats
+from .consuming.large_messages.places import given_before
 from .consuming.membership.consumer_group import ConsumerGroupOptions
 from .consuming.membership.group_protocols import member_options
 from .consuming.membership.handover import Handover
@@ -41,8 +43,6 @@ from .consuming.reading import Reading
 from .consuming.topic_notices import TopicNotices
 from .failures import ClientClosed, UnreadableRecords
 from .kinds import fitted
-from .large_messages.assembly import LargeMessageStats
-from .large_messages.places import given_before
 from .lifecycle import Lifecycle
 from .options import checks_options
 from .records import Committable, ConsumerRecord, OffsetAndMetadata, TopicPartition

@@ -130,6 +130,9 @@ from .client.consumer import (
 from .client.consuming.group_metadata import (
     ConsumerGroupMetadata as ConsumerGroupMetadata,
 )
+from .client.consuming.large_messages.assembly import (
+    LargeMessageStats as LargeMessageStats,
+)
 from .client.consuming.membership.listener import (
     RebalanceListener as RebalanceListener,
 )
@@ -204,9 +207,6 @@ from .client.failures import (
 )
 from .client.failures import (
     VersionUnsupported as VersionUnsupported,
-)
-from .client.large_messages.assembly import (
-    LargeMessageStats as LargeMessageStats,
 )
 from .client.producer import (
     Producer as Producer,

@@ -8,11 +8,11 @@ from itertools import chain
 from ...protocol.errors import KafkaError
 from ..auditing.handed_out import HandedOut
 from ..failures import SerializationFailed
-from ..large_messages.assembly import Assembly
-from ..large_messages.places import given_before, place
 from ..records import ConsumerRecord, OffsetAndMetadata, TopicPartition
 from .assigned import AssignedPartition
 from .fetcher import Fetcher
+from .large_messages.assembly import Assembly
+from .large_messages.places import given_before, place
 from .record_iterator import RecordIterator
 from .turns import Turns
 

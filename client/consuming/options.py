@@ -9,11 +9,11 @@ from typing import Any, Literal, TypedDict
 from ..arguments import topic_name
 from ..auditing.settings import AuditOptions, AuditSettings, tier_of_readers
 from ..connections.options import ConnectionOptions
-from ..large_messages.assemblies import Assemblies
 from ..options import group_of
 from ..security.options import SecurityKeywords, SecurityOptions
 from .assigned import EARLIEST, LATEST, FetchOptions
 from .deserialization import Deserialization, Deserializer, deserialization
+from .large_messages.assemblies import Assemblies
 
 RESETS = {"earliest": EARLIEST, "latest": LATEST, "none": None}
 """The values of `auto_offset_reset`, with their ListOffsets timestamps."""

@@ -18,7 +18,7 @@ from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.records.record import NO_COMMIT_INDEX, ControlType, read_control_record
 from ...protocol.records.record_batch import BatchHeader
 from ..consuming.fetched import consumer_records, unreadable
-from ..large_messages.assembly import Assembly
+from ..consuming.large_messages.assembly import Assembly
 from ..records import ConsumerRecord, TopicPartition
 
 NOTHING = -1

@@ -8,9 +8,9 @@ from typing import Any, Literal
 
 from ..auditing.settings import AuditOptions
 from ..connections.options import ConnectionOptions
-from ..large_messages.segments import Splitter
 from ..options import group_of
 from ..producing.batches import compression_named
+from ..producing.large_messages.splitter import Splitter
 from ..producing.partitioner import Partitioner, murmur2_partition
 from ..producing.sender_options import SenderOptions
 from ..producing.serialization import Intake, Serializer

@@ -20,15 +20,16 @@ from ..columns.sending import ColumnsDelivery, RowPlacement, batches, place
 from ..columns.source import ColumnSource
 from ..connections.cluster import Cluster
 from ..failures import ClientError, TransactionAborted
-from ..large_messages.segments import MESSAGE_ID_BYTES, Splitter
-from ..large_messages.sending import SplitMessage
 from ..producing.appending import Appender
 from ..producing.deliveries import BatchResult, RecordDelivery
+from ..producing.large_messages.split_message import SplitMessage
+from ..producing.large_messages.splitter import Splitter
 from ..producing.partitioner import Partitioner, StickyChoice, murmur2_partition
 from ..producing.pending import BATCH_OVERHEAD, PendingRecord, estimated_bytes
 from ..producing.sender import Sender
 from ..producing.serialization import Intake
 from ..producing.transaction_state import ProducerPhase, TransactionState
+from ..segment_header import MESSAGE_ID_BYTES
 
 
 @dataclass(frozen=True, slots=True)

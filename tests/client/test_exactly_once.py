@@ -34,7 +34,7 @@ from ottla import (
 from ottla.client.consuming.membership.group import Group
 from ottla.client.consuming.options import ConsumerOptions
 from ottla.client.exactly_once.options import ExactlyOnceOptions
-from ottla.client.large_messages.segments import Splitter
+from ottla.client.producing.large_messages.splitter import Splitter
 from ottla.client.writing.options import WriterOptions
 from ottla.testing import LocalCluster
 

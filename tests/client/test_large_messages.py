@@ -15,7 +15,7 @@ from ottla.client.consuming.assigned import AssignedPartition
 from ottla.client.consuming.fetched import FetchedRecords
 from ottla.client.consuming.fetcher import Fetcher
 from ottla.client.consuming.inbox import Inbox
-from ottla.client.large_messages.assembly import (
+from ottla.client.consuming.large_messages.assembly import (
     MESSAGE_OVERHEAD,
     REMEMBERED,
     Assembly,
@@ -23,19 +23,14 @@ from ottla.client.large_messages.assembly import (
     GivenUp,
     LargeMessageStats,
 )
-from ottla.client.large_messages.places import given_before, place
-from ottla.client.large_messages.segments import (
-    SEGMENT_HEADER,
-    SegmentHeader,
-    Splitter,
-    read_segment,
-    segment_of,
-)
-from ottla.client.large_messages.sending import SplitMessage
+from ottla.client.consuming.large_messages.places import given_before, place
 from ottla.client.producing.deliveries import BatchResult, RecordDelivery
+from ottla.client.producing.large_messages.split_message import SplitMessage
+from ottla.client.producing.large_messages.splitter import Splitter
 from ottla.client.producing.pending import PendingRecord
 from ottla.client.producing.record_metadata import RecordMetadata
 from ottla.client.records import ConsumerRecord, OffsetAndMetadata, TopicPartition
+from ottla.client.segment_header import SEGMENT_HEADER, SegmentHeader, read_segment, segment_of
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.records.record import encode_batch
 from ottla.protocol.records.record_batch import patch_offset_and_epoch

@@ -28,7 +28,8 @@ from ottla import (
     TransactionWriter,
     WriterReceipt,
 )
-from ottla.client.large_messages.segments import SEGMENT_HEADER, Splitter, read_segment
+from ottla.client.producing.large_messages.splitter import Splitter
+from ottla.client.segment_header import SEGMENT_HEADER, read_segment
 from ottla.testing import LocalCluster
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("test_large_messages_with_cluster")]

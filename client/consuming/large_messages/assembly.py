@@ -16,11 +16,11 @@ from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import NamedTuple
 
-from ...protocol.checksum import crc32c
-from ...protocol.errors import ErrorCode, KafkaError
-from ..failures import UnreadableRecords
-from ..records import ConsumerRecord, TopicPartition
-from .segments import SEGMENT_HEADER, SegmentHeader, read_segment, segment_of
+from ....protocol.checksum import crc32c
+from ....protocol.errors import ErrorCode, KafkaError
+from ...failures import UnreadableRecords
+from ...records import ConsumerRecord, TopicPartition
+from ...segment_header import SEGMENT_HEADER, SegmentHeader, read_segment, segment_of
 
 REMEMBERED = 1_000
 """The minimum number of ended messages remembered per partition."""

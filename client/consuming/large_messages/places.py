@@ -6,7 +6,7 @@ repeated. The note is the metadata of the committed offset.
 
 from __future__ import annotations
 
-from ..records import Committable, OffsetAndMetadata
+from ...records import Committable, OffsetAndMetadata
 
 _NOTE = "ottla-given-before:"
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..producing.deliveries import BatchResult, RecordDelivery
+from ..deliveries import BatchResult, RecordDelivery
 
 
 class SplitMessage:
