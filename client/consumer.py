@@ -22,7 +22,7 @@ from .arguments import (
     whole_number,
 )
 from .columns.fetching import FetchedColumns
-from .consuming.audit import auditor_of_reading
+from .consuming.audit import ReadingAuditor
 from .consuming.auto_commit import AutoCommit
 from .consuming.commits import Commits
 from .consuming.fetcher import Fetcher
@@ -45,6 +45,7 @@ from .failures import ClientClosed, UnreadableRecords
 from .kinds import fitted
 from .lifecycle import Lifecycle
 from .options import checks_options
+from .producing.report_sender import SeparateReportSender
 from .records import Committable, ConsumerRecord, OffsetAndMetadata, TopicPartition
 from .transactions.reader import ReaderOptions, TransactionReader
 from .transactions.whole_transactions import CommittedTransaction
@@ -133,9 +134,10 @@ class Consumer(Positions, ConsumerQuestions):
             None if self._deserialization is None else self._deserialization.record,
         )
         audit = settings.audit.settings_of(group_id)
-        self._auditor = (
-            None if audit is None else auditor_of_reading(self._inbox, audit, connection, settings.security)
-        )
+        self._auditor: ReadingAuditor | None = None
+        if audit is not None:
+            sender = SeparateReportSender(connection.cluster(settings.security), audit.topic)
+            self._auditor = ReadingAuditor(self._inbox, sender, audit, connection.client_id)
         self.reading = Reading(  # for facades such as client.sync
             self._fetcher,
             self._inbox,

@@ -6,11 +6,11 @@ from collections.abc import Callable, Collection, Iterator
 from itertools import chain
 
 from ...protocol.errors import KafkaError
-from ..auditing.handed_out import HandedOut
 from ..failures import SerializationFailed
 from ..records import ConsumerRecord, OffsetAndMetadata, TopicPartition
 from .assigned import AssignedPartition
 from .fetcher import Fetcher
+from .handed_out import HandedOut
 from .large_messages.assembly import Assembly
 from .large_messages.places import given_before, place
 from .record_iterator import RecordIterator

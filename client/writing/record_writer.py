@@ -12,15 +12,16 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from ...protocol.errors import KafkaError
-from ..auditing.auditor import Auditor
 from ..columns.sending import ColumnsDelivery
 from ..columns.source import ColumnSource
 from ..connections.cluster import Cluster
 from ..lifecycle import Lifecycle
 from ..producing.appending import TURN_RECORDS, Appender
+from ..producing.audit import WritingAuditor
 from ..producing.deliveries import RecordDelivery
 from ..producing.partitioner import murmur2_partition
 from ..producing.record_metadata import RecordMetadata
+from ..producing.report_sender import ReportSender
 from ..producing.sender import Sender
 from ..producing.transaction_state import ProducerPhase, TransactionState
 from .options import WriterOptions, WriterSettings
@@ -42,7 +43,7 @@ class WriterParts:
     life: Lifecycle
     transaction: TransactionState | None
     """The state of the transaction; None if records are sent outside of transactions."""
-    auditor: Auditor | None
+    auditor: WritingAuditor | None
     """The auditor that counts records; None without an audit."""
 
 
@@ -239,14 +240,18 @@ class RecordWriter:
 
     # inside
 
-    def _audited(self, settings: WriterSettings, cluster: Cluster) -> Auditor | None:
+    def _audited(self, settings: WriterSettings, cluster: Cluster) -> WritingAuditor | None:
         """Return the auditor that counts acknowledged records, if the audit is configured. Raises ValueError for an
         invalid audit."""
         audit = settings.audit.settings(settings.audit.audit_tier)
         if audit is None:
             return None
-        in_transactions = self._transaction is not None
-        auditor = Auditor(cluster, audit, settings.connection.client_id, transactional=in_transactions)
+        auditor = WritingAuditor(
+            ReportSender(cluster, audit.topic),
+            audit,
+            settings.connection.client_id,
+            transactional=self._transaction is not None,
+        )
         self._sender.on_acknowledged = auditor.acknowledged
         return auditor
 

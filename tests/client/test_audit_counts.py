@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from ottla.client.auditing.comparison import AuditWindow, Tally
 from ottla.client.auditing.counts import Amount, Bucket, Counts, Stamped, bucket_start, is_bucket_length
-from ottla.client.auditing.handed_out import HandedOut, OffsetRanges
 from ottla.client.auditing.ledger import Ledger
 from ottla.client.auditing.reports import (
     NoReport,
@@ -24,6 +23,7 @@ from ottla.client.auditing.reports import (
 )
 from ottla.client.auditing.settings import AuditSettings, tier_of_readers
 from ottla.client.consumer import Consumer
+from ottla.client.consuming.handed_out import HandedOut, OffsetRanges
 from ottla.client.producer import Producer
 from ottla.client.records import ConsumerRecord, TopicPartition
 

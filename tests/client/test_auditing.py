@@ -14,10 +14,10 @@ import ottla.sync
 from ottla.cli.commands.audit.reading import Audit, AuditQuestion, audit
 from ottla.cli.main import main
 from ottla.client.admin import Admin, NewTopic
-from ottla.client.auditing import auditor
 from ottla.client.auditing.comparison import AuditWindow
 from ottla.client.consumer import Consumer
 from ottla.client.producer import Producer
+from ottla.client.producing.report_sender import ReportSender
 from ottla.client.records import TopicPartition
 from ottla.client.transactions.writer import TransactionWriter
 from ottla.protocol.errors import ErrorCode, KafkaError
@@ -310,10 +310,10 @@ async def test_counts_that_cannot_be_reported_are_named(
 async def test_a_writer_whose_counts_cannot_be_reported_still_counts(
     cluster: RunningCluster, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def none(_: auditor.Auditor) -> list[int]:
+    async def none(_: ReportSender) -> list[int]:
         raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED, "not for you")
 
-    monkeypatch.setattr(auditor.Auditor, "_partitions", none)
+    monkeypatch.setattr(ReportSender, "partitions", none)
     await create(cluster, "joined")
     async with Producer(bootstrap_servers=cluster.bootstrap, transactional_id="joins") as owner:
         shared = await owner.begin()

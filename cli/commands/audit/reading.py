@@ -10,10 +10,10 @@ from typing import Any
 from ....client.admin import Admin
 from ....client.auditing.comparison import AuditWindow, NothingToCompare, Row, Tally, tiers_to_compare
 from ....client.auditing.counts import DAY_MS, Counts, bucket_start
-from ....client.auditing.handed_out import stamped
 from ....client.auditing.reports import NoReport, parse_report
 from ....client.auditing.settings import LOG_TIER, is_log_tier
 from ....client.consumer import Consumer
+from ....client.consuming.handed_out import stamped
 from ....client.consuming.reading import RECORDS_AT_A_TIME
 from ....client.records import ConsumerRecord, TopicPartition
 from ...arguments.selection import missing, select

@@ -11,8 +11,8 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Container, Mapping, Sequence
 from typing import NamedTuple
 
+from ..auditing.counts import Stamped
 from ..records import ConsumerRecord, TopicPartition
-from .counts import Stamped
 
 
 def stamped(records: Sequence[ConsumerRecord]) -> list[Stamped]:
