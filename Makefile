@@ -158,5 +158,5 @@ format: venv
 
 clean:
 	rm -rf $(VENV) build .sanitized dist *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache .spark-4.2
-	rm -f network/*/*.so protocol/*/*.so dataplane/*/*/*.so client/*/*.so
+	rm -f network/*/*.so protocol/*/*.so dataplane/*/*/*.so client/*/*.so client/*/*/*.so
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +

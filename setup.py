@@ -5,7 +5,7 @@ Without a compiler or Python's headers the build warns and goes on, and modules 
 `ottla.network.tls.decrypted_reads_in_python`, `ottla.protocol.records.record_codec`,
 `ottla.protocol.records.record_validation`, `ottla.protocol.direct_codecs.produce_frames_in_python`,
 `ottla.dataplane.log.segments.batch_search_in_python`, `ottla.client.producing.appending_in_python` and
-`ottla.client.columns.rows_in_python`.
+`ottla.client.producing.columns.rows_in_python`.
 """
 
 from setuptools import Extension, find_packages, setup
@@ -38,7 +38,7 @@ SOURCES = {
     "ottla.protocol.direct_codecs._produce_frames": ["protocol/direct_codecs/_produce_frames.c"],
     "ottla.dataplane.log.segments._batch_search": ["dataplane/log/segments/_batch_search.c"],
     "ottla.client.producing._appending": ["client/producing/_appending.c", "client/producing/_deliveries.c"],
-    "ottla.client.columns._rows": ["client/columns/_rows.c"],
+    "ottla.client.producing.columns._rows": ["client/producing/columns/_rows.c"],
 }
 HEADERS = [
     "protocol/records/_columns.h",

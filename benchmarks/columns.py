@@ -25,11 +25,11 @@ from rich.console import Console
 from rich.table import Table
 
 import ottla
-from ottla.client.columns.arrow import record_batch
-from ottla.client.columns.sending import RowPlacement, batches, place
-from ottla.client.columns.source import ColumnSource
+from ottla.client.consuming.columns.arrow_batch import record_batch
 from ottla.client.consuming.fetched import FetchedRecords
 from ottla.client.producing.appending import TopicBatches
+from ottla.client.producing.columns.sending import RowPlacement, batches, place
+from ottla.client.producing.columns.source import ColumnSource
 from ottla.client.producing.partitioner import StickyChoice
 from ottla.protocol.records.record import CODEC, Columns, encode_batch, encode_batch_of
 from ottla.protocol.records.record_batch import patch_offset_and_epoch

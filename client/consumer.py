@@ -21,9 +21,9 @@ from .arguments import (
     topic_partitions,
     whole_number,
 )
-from .columns.fetching import FetchedColumns
 from .consuming.audit import ReadingAuditor
 from .consuming.auto_commit import AutoCommit
+from .consuming.columns.fetching import FetchedColumns
 from .consuming.commits import Commits
 from .consuming.fetcher import Fetcher
 from .consuming.group_metadata import ConsumerGroupMetadata

@@ -109,12 +109,6 @@ from .client.admin.records import (
 from .client.admin.records import (
     TO_THE_END as TO_THE_END,
 )
-from .client.columns.sending import (
-    ColumnsDelivery as ColumnsDelivery,
-)
-from .client.columns.sending import (
-    ColumnsSent as ColumnsSent,
-)
 from .client.connections.metadata import (
     BrokerAddress as BrokerAddress,
 )
@@ -213,6 +207,12 @@ from .client.producer import (
 )
 from .client.producing.accumulator import (
     ProducerIdentity as ProducerIdentity,
+)
+from .client.producing.columns.sending import (
+    ColumnsDelivery as ColumnsDelivery,
+)
+from .client.producing.columns.sending import (
+    ColumnsSent as ColumnsSent,
 )
 from .client.producing.deliveries import (
     RecordDelivery as RecordDelivery,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from ..columns.sending import ColumnsDelivery
-from ..columns.source import ColumnSource
+from ..producing.columns.sending import ColumnsDelivery
+from ..producing.columns.source import ColumnSource
 from ..producing.pending import PendingRecord
 from ..writing.send_steps import SendSteps
 from .futures import SpooledFuture

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Self, Unpack
 from ...network.threads import in_thread
 from .. import consumer
 from ..arguments import timeout
-from ..columns.fetching import first_offsets
+from ..consuming.columns.fetching import first_offsets
 from ..consuming.membership.listener import RebalanceListener
 from ..consuming.options import CONSUMER_GROUPS, ConsumerOptions
 from ..failures import ClientClosed, RequestTimedOut, UnreadableRecords

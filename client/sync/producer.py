@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING, Any, Generic, Self, TypeVar, Unpack
 from ...protocol.errors import KafkaError
 from .. import producer
 from ..arguments import timeout
-from ..columns.sending import ColumnsSent
 from ..consuming.group_metadata import ConsumerGroupMetadata
 from ..failures import ClientError, OutOfTurn, TransactionAborted
 from ..options import shows_options
 from ..producer import GroupConsumer, who_and_where
 from ..producing.accumulator import ProducerIdentity
 from ..producing.appending import FOR_ALL_THREADS
+from ..producing.columns.sending import ColumnsSent
 from ..producing.record_metadata import RecordMetadata
 from ..records import Committable, TopicPartition
 from ..spool.spool import Spooled

@@ -12,12 +12,12 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from ...protocol.errors import KafkaError
-from ..columns.sending import ColumnsDelivery
-from ..columns.source import ColumnSource
 from ..connections.cluster import Cluster
 from ..lifecycle import Lifecycle
 from ..producing.appending import TURN_RECORDS, Appender
 from ..producing.audit import WritingAuditor
+from ..producing.columns.sending import ColumnsDelivery
+from ..producing.columns.source import ColumnSource
 from ..producing.deliveries import RecordDelivery
 from ..producing.partitioner import murmur2_partition
 from ..producing.record_metadata import RecordMetadata

@@ -16,11 +16,11 @@ from dataclasses import dataclass
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ..arguments import topic_name
-from ..columns.sending import ColumnsDelivery, RowPlacement, batches, place
-from ..columns.source import ColumnSource
 from ..connections.cluster import Cluster
 from ..failures import ClientError, TransactionAborted
 from ..producing.appending import Appender
+from ..producing.columns.sending import ColumnsDelivery, RowPlacement, batches, place
+from ..producing.columns.source import ColumnSource
 from ..producing.deliveries import BatchResult, RecordDelivery
 from ..producing.large_messages.split_message import SplitMessage
 from ..producing.large_messages.splitter import Splitter

@@ -19,9 +19,9 @@ import pyarrow
 from pyspark.sql.datasource import WriterCommitMessage
 
 from ...client.admin import Admin, BegunTransaction, TransactionDescription
-from ...client.columns.sending import ColumnsDelivery
 from ...client.failures import VersionUnsupported
 from ...client.producer import Producer
+from ...client.producing.columns.sending import ColumnsDelivery
 from ...client.transactions.writer import TransactionWriter
 from ...client.writing.record_writer import RecordWriter
 from ...protocol.errors import KafkaError

@@ -17,7 +17,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from ...client.columns.arrow import blob_array, number_array
+from ...client.arrow import blob_array, number_array
 from ...client.records import TopicPartition
 from ...protocol.records.record_columns import ColumnBuffers
 from ..options import boolean

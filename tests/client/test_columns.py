@@ -15,12 +15,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.client.columns import rows_in_python
-from ottla.client.columns.arrow import need_pyarrow
-from ottla.client.columns.sending import BatchOfRows, RowPlacement, batches, place
-from ottla.client.columns.source import ColumnSource
+from ottla.client.arrow import need_pyarrow
 from ottla.client.producer import Producer
 from ottla.client.producing.appending import TopicBatches
+from ottla.client.producing.columns import rows_in_python
+from ottla.client.producing.columns.sending import BatchOfRows, RowPlacement, batches, place
+from ottla.client.producing.columns.source import ColumnSource
 from ottla.client.producing.partitioner import StickyChoice, murmur2_partition
 from ottla.client.producing.pending import estimated_bytes
 from ottla.client.transactions.writer import TransactionWriter
@@ -29,7 +29,7 @@ from ottla.protocol.records.record import decode_records, encode_batch, encode_b
 from tests.client.fake_cluster import Fault, fake_cluster
 
 try:
-    from ottla.client.columns import _rows as in_c
+    from ottla.client.producing.columns import _rows as in_c
 except ImportError:
     in_c = None
 
@@ -52,8 +52,8 @@ INT64 = st.integers(-(1 << 63), (1 << 63) - 1)
 def rows(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> ModuleType:
     """Each test runs with both."""
     module: ModuleType = request.param
-    monkeypatch.setattr("ottla.client.columns.source.Rows", module.Rows)
-    monkeypatch.setattr("ottla.client.columns.sending.rows_by_partition", module.rows_by_partition)
+    monkeypatch.setattr("ottla.client.producing.columns.source.Rows", module.Rows)
+    monkeypatch.setattr("ottla.client.producing.columns.sending.rows_by_partition", module.rows_by_partition)
     return module
 
 
@@ -117,8 +117,10 @@ def test_batches_hold_the_rows_in_order_and_both_make_the_same(
     results = []
     for module in (rows_in_python, in_c or rows_in_python):
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr("ottla.client.columns.source.Rows", module.Rows)
-            patch.setattr("ottla.client.columns.sending.rows_by_partition", module.rows_by_partition)
+            patch.setattr("ottla.client.producing.columns.source.Rows", module.Rows)
+            patch.setattr(
+                "ottla.client.producing.columns.sending.rows_by_partition", module.rows_by_partition
+            )
             given = source(table, key="k", value="v", timestamp="ms", headers="h")
             given._stamp_ms = 77
             where = placement(3, limit, seed)

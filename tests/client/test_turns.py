@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, note
 from hypothesis import strategies as st
 
-from ottla.client.columns.fetching import FetchedColumns
 from ottla.client.consuming.assigned import CHUNKS_AHEAD, AssignedPartition
+from ottla.client.consuming.columns.fetching import FetchedColumns
 from ottla.client.consuming.fetched import FetchedRecords
 from ottla.client.consuming.fetcher import Fetcher
 from ottla.client.consuming.inbox import Inbox

@@ -7,8 +7,8 @@ from types import ModuleType
 
 import pytest
 
-from ottla.client.columns import fetching
 from ottla.client.consuming import fetched
+from ottla.client.consuming.columns import fetching
 from ottla.protocol.records import record, record_codec
 
 try:

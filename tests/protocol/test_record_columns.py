@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.client.columns.arrow import record_batch
+from ottla.client.consuming.columns.arrow_batch import record_batch
 from ottla.client.records import TopicPartition
 from ottla.protocol.errors import KafkaError
 from ottla.protocol.records import record_codec

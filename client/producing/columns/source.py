@@ -8,11 +8,11 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from ...protocol.errors import ErrorCode, KafkaError
-from ...protocol.records.record_codec import encode_headers
-from ..arguments import whole_number
-from ..producing.serialization import TIMESTAMP_MAX_MS
-from .arrow import need_pyarrow, number_bytes
+from ....protocol.errors import ErrorCode, KafkaError
+from ....protocol.records.record_codec import encode_headers
+from ...arguments import whole_number
+from ...arrow import need_pyarrow, number_bytes
+from ..serialization import TIMESTAMP_MAX_MS
 from .rows import BlobBuffers, Rows
 
 if TYPE_CHECKING:

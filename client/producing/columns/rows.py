@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from ...protocol.pure_python import PURE_PYTHON
+from ....protocol.pure_python import PURE_PYTHON
 from .rows_in_python import BlobBuffers, Rows, rows_by_partition
 
 if not TYPE_CHECKING and not PURE_PYTHON:

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from ...protocol.errors import KafkaError
-from ...protocol.records.record import Columns
-from ...protocol.records.record_columns import column_buffers
-from ..auditing.counts import Stamped
-from ..consuming.assigned import AssignedPartition
-from ..consuming.inbox import Inbox
-from ..records import TopicPartition
-from .arrow import Run, need_pyarrow, number_bytes, record_batch
+from ....protocol.errors import KafkaError
+from ....protocol.records.record import Columns
+from ....protocol.records.record_columns import column_buffers
+from ...arrow import need_pyarrow, number_bytes
+from ...auditing.counts import Stamped
+from ...records import TopicPartition
+from ..assigned import AssignedPartition
+from ..inbox import Inbox
+from .arrow_batch import Run, record_batch
 
 if TYPE_CHECKING:
     import pyarrow

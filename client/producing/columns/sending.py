@@ -7,12 +7,12 @@ from collections import deque
 from collections.abc import Generator, Iterator, Sequence
 from typing import NamedTuple
 
-from ...protocol.errors import KafkaError
-from ...protocol.records.record import EncodedRecords
-from ..producing.appending_in_python import NO_TIMESTAMP_MS
-from ..producing.deliveries import BatchResult, RecordDelivery
-from ..producing.partitioner import Sticky, StickyChoice
-from ..producing.record_metadata import RecordMetadata
+from ....protocol.errors import KafkaError
+from ....protocol.records.record import EncodedRecords
+from ..appending_in_python import NO_TIMESTAMP_MS
+from ..deliveries import BatchResult, RecordDelivery
+from ..partitioner import Sticky, StickyChoice
+from ..record_metadata import RecordMetadata
 from .rows import rows_by_partition
 from .source import Block
 

@@ -8,8 +8,8 @@
 #include <stdint.h>
 #include <string.h>
 
-#include "../../protocol/records/_varints.h"
-#include "../producing/_murmur2.h"
+#include "../../../protocol/records/_varints.h"
+#include "../_murmur2.h"
 
 #define RECORD_OVERHEAD 21 /* as in appending_in_python.py */
 #define FIELDS_MAX (4 * VARLONG_BYTES_MAX + 6 + 1) /* what a record has beside key, value and headers, at most */
@@ -411,7 +411,7 @@ static PyType_Slot type_slots[] = {
 };
 
 static PyType_Spec type_spec = {
-    .name = "ottla.client.columns._rows.Rows",
+    .name = "ottla.client.producing.columns._rows.Rows",
     .basicsize = sizeof(Rows),
     .flags = Py_TPFLAGS_DEFAULT | Py_TPFLAGS_IMMUTABLETYPE,
     .slots = type_slots,
@@ -437,7 +437,7 @@ static PyModuleDef_Slot slots[] = {
 
 static struct PyModuleDef definition = {
     PyModuleDef_HEAD_INIT,
-    .m_name = "ottla.client.columns._rows",
+    .m_name = "ottla.client.producing.columns._rows",
     .m_doc = "Columns on their way into batches, in C; rows_in_python has the same in Python.",
     .m_methods = functions,
     .m_slots = slots,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from array import array
 from typing import Final
 
-from ...protocol.records.record_codec import encode_record
-from ...protocol.wire.primitives import Buffer
-from ..producing.partitioner import murmur2_partition
-from ..producing.pending import RECORD_OVERHEAD
+from ....protocol.records.record_codec import encode_record
+from ....protocol.wire.primitives import Buffer
+from ..partitioner import murmur2_partition
+from ..pending import RECORD_OVERHEAD
 
 BlobBuffers = tuple[int, Buffer | None, Buffer, Buffer | None, bool]
 """Keys or values in Arrow's layout.

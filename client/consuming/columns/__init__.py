@@ -1,0 +1,1 @@
+"""Fetched records as columns of pyarrow, without an object per record."""

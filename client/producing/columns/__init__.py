@@ -1,0 +1,1 @@
+"""Columns of pyarrow sent as records, without an object per record."""
