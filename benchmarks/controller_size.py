@@ -28,8 +28,8 @@ from rich.table import Table
 from ottla.metadata_quorum.broker_sessions import PUSH_BYTES_MAX, PUSH_RECORDS_MAX
 from ottla.metadata_quorum.feed import MetadataFeed
 from ottla.metadata_quorum.publication import Publication
-from ottla.metadata_quorum.raft.gc_pause import gc_paused
 from ottla.metadata_quorum.state.controller import Controller
+from ottla.network.garbage_collection import gc_paused
 from ottla.protocol.messages.broker_commands import FenceBroker
 from ottla.protocol.messages.quorum_session import FeedRecords, encode_session_message
 from tests.metadata_quorum.state.harness import ControllerWithBrokers, topic

@@ -32,6 +32,7 @@ LEFT_OUT = {
         "dataplane/server/buffers.py",
         "dataplane/server/request_times.py",
         "metadata_quorum/quorum_status.py",
+        "network/garbage_collection.py",
     ),
     "is asked whether something forbids or changes the request, and here nothing does": (
         "dataplane/fetching/long_fetches.py",
@@ -119,7 +120,6 @@ LEFT_OUT = {
         "dataplane/storage/folder_checkpoints.py",
     ),
     "is a part of Raft that its turn (`Core.pump`) asks each time, or that packs an entry": (
-        "metadata_quorum/raft/gc_pause.py",
         "metadata_quorum/raft/compaction.py",
         "metadata_quorum/raft/election.py",
         "metadata_quorum/raft/entries.py",

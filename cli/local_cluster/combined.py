@@ -10,12 +10,12 @@ import os
 import time
 from collections.abc import Callable, Sequence
 
+from ...network.garbage_collection import only_new_garbage_collected
 from ..failures import CommandFailed
 from ..nodes import logs
 from ..nodes.node import (
     build,
     known_variables,
-    only_new_garbage_collected,
     plain_failures,
     resolved,
     run_nodes,
@@ -60,7 +60,7 @@ def run_combined(layout: ClusterLayout, first_users: Sequence[str], announce: Ca
         settings = [
             resolved(read_settings(layout.settings_file(member)) | given) for member in layout.members
         ]
-        with only_new_garbage_collected():
+        with only_new_garbage_collected(freezes=True):
             nodes = [
                 build(member.role, own, add_scram=first_users if member.role == "quorum" else ())
                 for member, own in zip(layout.members, settings, strict=True)

@@ -17,9 +17,9 @@ from multiprocessing.context import ForkProcess
 from pathlib import Path
 from typing import Final
 
+from ...network.garbage_collection import only_new_garbage_collected
 from ..main import main
 from ..nodes.child_processes import die_with_parent
-from ..nodes.node import only_new_garbage_collected
 
 LOADED_BY: Final = {
     "quorum": ("ottla.dataplane.security.node_tls", "ottla.metadata_quorum.node"),
@@ -32,14 +32,14 @@ LOADED_BY: Final = {
 }
 """The modules that nodes load, by role; their imports are left out. `tests/cli/test_node_imports.py` checks the
 list."""
-LOADED_BY_ALL: Final = ("ottla.cli.nodes.endpoint", "uvloop")
+LOADED_BY_ALL: Final = ("ottla.cli.nodes.endpoint", "ottla.cli.nodes.node", "uvloop")
 _PR_SET_NAME: Final = 15
 _STOPPING: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 def load(role: str) -> None:
     """Import the modules of nodes of this role, once for all nodes that are forked later."""
-    with only_new_garbage_collected():
+    with only_new_garbage_collected(freezes=True):
         for name in (*LOADED_BY_ALL, *LOADED_BY[role]):
             import_module(name)
 

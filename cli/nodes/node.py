@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import gc
 import logging
 import os
 import signal
@@ -14,11 +13,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
+from ...network.garbage_collection import (
+    freeze_all_objects,
+    long_passes_freeze,
+    only_new_garbage_collected,
+)
 from ..failures import CommandFailed, UsageError
 from . import logs
 from .config_providers import ResolvedSettings, is_of_providers, resolve
 from .descriptor_limit import raise_descriptor_limit
-from .full_collections import watched
 from .pid_files import pid_file
 from .secret_settings import check_visible, remark_on_file
 from .settings import environment_settings, parse_overrides, read_settings, variable_of
@@ -28,9 +31,6 @@ if TYPE_CHECKING:
     from .quorum_tls import QuorumTls
 
 logger = logging.getLogger(__name__)
-
-_NEW_OBJECTS, _NEVER = 10_000, 2**31 - 1
-"""Thresholds of the garbage collector: new objects are checked after this many, older objects never."""
 
 DESCRIPTIONS = {
     "quorum": "Run one node of the metadata quorum.",
@@ -170,7 +170,7 @@ def run(arguments: argparse.Namespace) -> int:
 
             run_host(arguments, settings.values)
             return 0
-        with only_new_garbage_collected():
+        with only_new_garbage_collected(freezes=True):
             node = build(
                 arguments.role,
                 settings,
@@ -288,7 +288,7 @@ def run_nodes(nodes: Sequence[Runnable], *, last: Runnable | None = None) -> Non
     import uvloop
 
     raise_descriptor_limit()
-    with watched(), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+    with long_passes_freeze(), asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         runner.run(_run_nodes([*nodes, *([last] if last else [])]))
 
 
@@ -313,7 +313,7 @@ async def _run_nodes(nodes: Sequence[Runnable]) -> None:
                 return
             starting.result()
         # Loaded objects are permanent: a collection that visits them all would stop the loop for tens of ms.
-        gc.freeze()
+        freeze_all_objects()
         logger.info("started")
         await stopping
         logger.info("stopping")
@@ -353,20 +353,3 @@ def _curable() -> tuple[type[Exception], ...]:
     from ...protocol.settings.config_key import ConfigError
 
     return (ConfigError, CorruptFile, WrongFolder, AddressInUse)
-
-
-@contextmanager
-def only_new_garbage_collected() -> Iterator[None]:
-    """Collect only new garbage during the block, and freeze the remaining objects at its end.
-
-    Nearly all objects that imports create are permanent, and repeated full passes would take a twelfth of a broker's
-    start. Temporary objects, such as the first of the two classes that a dataclass with slots creates, would otherwise
-    take two megabytes.
-    """
-    before = gc.get_threshold()
-    gc.set_threshold(_NEW_OBJECTS, _NEVER, _NEVER)
-    try:
-        yield
-    finally:
-        gc.freeze()
-        gc.set_threshold(*before)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
 
+from ...network.garbage_collection import only_new_garbage_collected
 from ...protocol.errors import ErrorCode, KafkaError
 from ..log.checkpoints import (
     TopicPartition,
@@ -24,7 +25,6 @@ from ..log.durable_files import sync_directory
 from ..log.partition_log import PartitionLog
 from ..log.segments.descriptors import FileCache
 from ..log.storage_errors import disk_error, is_unreadable
-from ..runtime.garbage import only_new_garbage_collected
 from ..runtime.threads import spread
 from . import clean_shutdown
 from .folder_checkpoints import FolderCheckpoints

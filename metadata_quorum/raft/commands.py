@@ -12,11 +12,11 @@ from collections.abc import Callable
 from math import inf
 from typing import Final
 
+from ...network.garbage_collection import gc_paused
 from ...protocol.exposition import Histogram
 from .compaction import Compactor
 from .effects import Done, NotLeader, OutcomeUnknown, Overloaded
 from .entries import OVERHEAD_BYTES, pack_group, unpack_group
-from .gc_pause import gc_paused
 from .journal import Journal
 from .machine import Machine
 from .safety import BrokenInvariant

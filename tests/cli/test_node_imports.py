@@ -80,7 +80,7 @@ print(json.dumps(list(sys.modules)))
 """
 COLLECTED = """
 import gc
-from ottla.cli.nodes.node import only_new_garbage_collected
+from ottla.network.garbage_collection import only_new_garbage_collected
 
 class Node:
     made = 0
@@ -94,7 +94,7 @@ class Node:
 
 gc.collect()
 old, before = Node(), gc.get_threshold()
-with only_new_garbage_collected():
+with only_new_garbage_collected(freezes=True):
     old = None
     for _ in range(100_000):
         Node()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from ottla.metadata_quorum.raft.gc_pause import gc_paused
+from ottla.network.garbage_collection import gc_paused
 from tests.simulation.raft.invariants import Alive, all_invariants
 from tests.simulation.raft.world import InvariantBroken, Proposal, SimulatedNode, Stopped, World, virtual_time
 

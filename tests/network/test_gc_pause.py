@@ -6,7 +6,7 @@ import gc
 
 import pytest
 
-from ottla.metadata_quorum.raft.gc_pause import MANY_OBJECTS, gc_paused
+from ottla.network.garbage_collection import MANY_OBJECTS, gc_paused
 
 
 def test_garbage_is_looked_for_before_and_afterwards_only() -> None:

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from ottla.dataplane.runtime.garbage import only_new_garbage_collected
+from ottla.network.garbage_collection import only_new_garbage_collected
 
 
 @pytest.fixture(autouse=True)

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from ottla.cli.nodes.full_collections import FullCollections, watched
+from ottla.network.garbage_collection import FullCollections, long_passes_freeze
 
 
 class Ring:
@@ -90,6 +90,6 @@ def test_a_quick_pass_and_one_over_new_objects_freeze_nothing() -> None:
 
 def test_it_is_told_only_while_nodes_run() -> None:
     before = list(gc.callbacks)
-    with watched():
+    with long_passes_freeze():
         assert len(gc.callbacks) == len(before) + 1
     assert gc.callbacks == before
