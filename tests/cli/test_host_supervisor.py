@@ -12,10 +12,8 @@ from pathlib import Path
 import pytest
 
 from ottla.cli.nodes.endpoint import MonitoringEndpoint, NodesHere
-from ottla.cli.nodes.host import restarts
 from ottla.cli.nodes.host.page import HostPage, merged
-from ottla.cli.nodes.host.restarts import Restarts
-from ottla.cli.nodes.host.supervisor import BrokerProcess, HostSupervisor
+from ottla.cli.nodes.host.supervisor import STEADY_S, BrokerProcess, HostSupervisor, Restarts
 from ottla.protocol.exposition import Family, Histogram, Metric, MetricKind, exposition
 
 WAIT_S = 60.0
@@ -44,14 +42,14 @@ def pid_of(one: BrokerProcess) -> int | None:
 def test_delays_grow_and_begin_anew_after_a_steady_run() -> None:
     delays = Restarts()
     assert [delays.delay_s(0.1) for _ in range(8)] == [1, 2, 4, 8, 16, 32, 60, 60]
-    assert delays.delay_s(restarts.STEADY_S) == 1
+    assert delays.delay_s(STEADY_S) == 1
     assert delays.delay_s(0.1) == 2
 
 
 async def test_one_that_was_killed_starts_again_and_the_others_go_on(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(restarts, "FIRST_DELAY_S", 0.01)
+    monkeypatch.setattr("ottla.cli.nodes.host.supervisor.FIRST_DELAY_S", 0.01)
     one, other = broker(1, OBEDIENT), broker(2, OBEDIENT)
     host = supervisor(one, other)
     with caplog.at_level(logging.WARNING):
@@ -70,7 +68,7 @@ async def test_one_that_was_killed_starts_again_and_the_others_go_on(
 async def test_only_the_first_start_is_told_that_it_was_restored(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    monkeypatch.setattr(restarts, "FIRST_DELAY_S", 0.01)
+    monkeypatch.setattr("ottla.cli.nodes.host.supervisor.FIRST_DELAY_S", 0.01)
     seen = tmp_path / "seen"
     one = broker(
         1, f"import sys; open({str(seen)!r}, 'a').write(repr(sys.argv[1:]) + chr(10))", ("--restored",)

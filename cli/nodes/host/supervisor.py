@@ -9,9 +9,9 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Final
 
 from ..child_processes import describe_exit
-from .restarts import Restarts
 
 logger = logging.getLogger(__name__)
 
@@ -20,6 +20,25 @@ STOP_GRACE_S = 45.0
 
 It is longer than the default of controlled.shutdown.timeout.ms, and shorter than supervisors usually wait.
 """
+FIRST_DELAY_S: Final = 1.0
+LONGEST_DELAY_S: Final = 60.0
+STEADY_S: Final = 60.0
+"""Seconds of running after which the next failure counts as the first again."""
+
+
+class Restarts:
+    """The delays before one process restarts: longer each time, unless the process had run for a while."""
+
+    def __init__(self) -> None:
+        self._next_s = FIRST_DELAY_S
+
+    def delay_s(self, ran_s: float) -> float:
+        """Return the delay in seconds before the next start, given how long the process ran."""
+        if ran_s >= STEADY_S:
+            self._next_s = FIRST_DELAY_S
+        delay_s = self._next_s
+        self._next_s = min(2 * delay_s, LONGEST_DELAY_S)
+        return delay_s
 
 
 @dataclass(slots=True)
