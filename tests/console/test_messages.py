@@ -22,7 +22,7 @@ from ottla.console.bounds import PAYLOAD_BYTES_MAX
 from ottla.console.live.reading import EndOffsets
 from ottla.console.live.sampler import Sampler
 from ottla.console.live.snapshots import take_snapshot
-from ottla.console.pages.messages import page, sending, whole
+from ottla.console.pages.messages import page, sending
 from ottla.console.pages.messages.filters import filters_of, found_at, path_of
 from ottla.console.pages.messages.page import MessagesPage, mark_of, message_row
 from ottla.console.pages.messages.payloads import HEX_BYTES_MAX, payload
@@ -315,11 +315,11 @@ async def test_records_of_a_cluster(cluster: LocalCluster, admin: Admin) -> None
         assert filtered.rows[0].mark == found.rows[0].mark
 
         offset = str(found.rows[2].offset)
-        told = await whole.show(at(cluster, admin, topic="kinds", partition="0", offset=offset))
+        told = await page.show_whole(at(cluster, admin, topic="kinds", partition="0", offset=offset))
         assert isinstance(told, Download)
         assert told.content == large
         with pytest.raises(NotThere, match="there is no key at offset"):
-            await whole.show(at(cluster, admin, topic="kinds", partition="0", offset=offset, part="key"))
+            await page.show_whole(at(cluster, admin, topic="kinds", partition="0", offset=offset, part="key"))
         await producer.abort_transaction()
 
 

@@ -4,7 +4,7 @@ record."""
 from __future__ import annotations
 
 from ...area import Action, Area, View
-from . import page, sending, whole
+from . import page, sending
 
 AREA = Area(
     name="messages",
@@ -13,7 +13,7 @@ AREA = Area(
     parts=(
         View(path="/messages", show=page.show),
         View(path="/messages/live", show=page.show_live, refresh_s=2.0),
-        View(path="/messages/whole", show=whole.show),
+        View(path="/messages/whole", show=page.show_whole),
         Action(path="/messages/send", form=sending.send_form, plan=sending.plan_sending),
     ),
 )

@@ -12,7 +12,7 @@ from ....client.admin.records import EARLIEST, LATEST, Found
 from ....client.consuming.outcomes import ABORTED, OPEN, TransactionOutcome
 from ....client.records import ConsumerRecord, TopicPartition
 from ....protocol.errors import KafkaError
-from ...area import BadQuestion, Rendered, Visit
+from ...area import BadQuestion, Download, NotThere, Rendered, Visit
 from ...formats import link
 from ...schemas.decoding import Decoded
 from .payloads import DECODED_AS, FORMATS, Payload, payload
@@ -258,3 +258,20 @@ async def _decoded(
     both = [one.value for one in records] + [one.key for one in records]
     found = await visit.schemas.all_decoded(both, DECODING_S)
     return found[len(records) :], found[: len(records)]
+
+
+async def show_whole(visit: Visit) -> Download:
+    """Return the whole key or value of one record, as stored in the log."""
+    topic, part = visit.required("topic"), visit.text("part", "value")
+    if part not in ("key", "value"):
+        raise BadQuestion(f"'part' is key or value, not {part[:40]!r}")
+    offset, partition = visit.number("offset"), visit.number("partition", most=2**31 - 1)
+    place = TopicPartition(topic, partition)
+    if partition not in (await visit.topic(topic)).partitions:
+        raise NotThere(f"there is no partition {topic}-{partition}")
+    found = await read(visit.connection, {place: offset}, {place: offset + 1}, (), count=1)
+    record = next((one for one in found.records if one.offset == offset), None)
+    data = None if record is None else record.key if part == "key" else record.value
+    if data is None:
+        raise NotThere(f"there is no {part} at offset {offset} of {topic}-{partition}")
+    return Download(data, f"{topic}-{partition}-{offset}.{part}")
