@@ -17,7 +17,6 @@ from ..leader.follower_sessions import FollowerSessions
 from ..leader.isr_updates import IsrUpdates, Submit
 from ..replica.partition import Partition
 from ..roles.leader import KnownBroker
-from .lagging_leaders import LaggingLeaders
 
 logger = logging.getLogger(__name__)
 
@@ -28,6 +27,33 @@ class _Host(Protocol):
     @property
     def brokers(self) -> Mapping[int, KnownBroker]: ...
     def monotonic_ms(self) -> int: ...
+
+
+class LaggingLeaders:
+    """The leaderships that the passage of time may change: a follower lags or is not in the ISR. Most partitions are
+    idle: their followers have all records, and need no check."""
+
+    def __init__(self, moved: ChangesSince[Partition]) -> None:
+        self._moved = moved
+        self._lagging: dict[Partition, None] = {}
+
+    def look(self) -> Iterator[Partition]:
+        """Yield the partitions that have changed since the last call, or were not settled when last visited.
+
+        Some of them may be settled now, or not led here. The caller may continue in later iterations of the event loop.
+        Each partition is judged when it is visited; partitions that are not visited come with the next call.
+        """
+        self._lagging |= self._moved.take()
+        for partition in list(self._lagging):
+            if partition.leader is None or _is_settled(partition):
+                self._lagging.pop(partition, None)
+            yield partition
+
+    def check(self, partition: Partition) -> None:
+        """Check that a partition that needs visits is going to be visited. Raises AssertionError otherwise."""
+        is_looked_at = partition in self._lagging or partition in self._moved
+        if partition.leader is not None and not is_looked_at and not _is_settled(partition):
+            raise AssertionError(f"{partition!r} has followers that lag, and nobody looks at it")
 
 
 class IsrUpkeep:
@@ -128,3 +154,8 @@ class IsrUpkeep:
         """Stop proposing."""
         self._steps.close()
         await self._updates.close()
+
+
+def _is_settled(partition: Partition) -> bool:
+    leader = partition.leader
+    return leader is not None and leader.is_settled and not partition.record_deletion.waiting

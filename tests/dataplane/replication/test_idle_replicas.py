@@ -8,7 +8,7 @@ from unittest import mock
 import pytest
 
 from ottla.dataplane.quorum.log_end_reports import ReportedLogEnds
-from ottla.dataplane.replication.replicas.lagging_leaders import LaggingLeaders
+from ottla.dataplane.replication.replicas.isr_upkeep import LaggingLeaders
 from ottla.dataplane.replication.replicas.replicas import Replicas
 from ottla.dataplane.replication.roles.leader import LeaderState
 from ottla.dataplane.storage.log_store import LogStore
