@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import socket
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 from ...network.tls.stream import TlsStream
 from ...network.tls.transport import EventLoop, TlsTransport
 from .buffers import BufferPool
-from .low_water_mark import LowWaterMark
 from .sending import SendQueue, TlsSendQueue
+
+MARK_BYTES: Final = 32 * 1024
+"""The maximum mark. Linux gives a socket room for four times as much, so the peer never has to stop."""
 
 
 class StreamSocket(Protocol):
@@ -29,6 +31,28 @@ class Readiness(Protocol):
     def remove_reader(self, fd: int, /) -> object: ...
     def add_writer(self, fd: int, callback: Callable[[], object], /) -> object: ...
     def remove_writer(self, fd: int, /) -> object: ...
+
+
+class LowWaterMark:
+    """The number of bytes that must arrive before a connection is read (SO_RCVLOWAT).
+
+    Without it the small pieces of a large frame would each cause a wake-up: a client that encrypts sends separate
+    pieces of memory as separate TLS records, a kilobyte or less at a time. With SO_RCVLOWAT the kernel reports many
+    together. It reports at once when the peer has sent its last byte, or the connection is broken.
+    """
+
+    __slots__ = ("_bytes", "_socket")
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._socket = sock
+        self._bytes = 1
+
+    def expect(self, missing_bytes: int) -> None:
+        """Set the mark for a peer that owes at least `missing_bytes`, before which there is little to do."""
+        mark = MARK_BYTES if missing_bytes >= MARK_BYTES else 1
+        if mark != self._bytes:
+            self._bytes = mark
+            self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, mark)
 
 
 class SocketAdapter(NamedTuple):

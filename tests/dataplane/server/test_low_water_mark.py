@@ -15,7 +15,7 @@ from ottla.dataplane.security.listener_tls import ListenerTls, reached_by_client
 from ottla.dataplane.security.tls_loading import load_tls
 from ottla.dataplane.security.tls_settings import TlsSettings
 from ottla.dataplane.server import ClientConnection, HandlerTable, Server, ServerConfig
-from ottla.dataplane.server.low_water_mark import MARK_BYTES
+from ottla.dataplane.server.socket_adapters import MARK_BYTES
 from ottla.network.tls.contexts import client_context, server_context
 from ottla.network.tls.settings import TlsRules
 from ottla.protocol.settings.security_protocol import SecurityProtocol
