@@ -3,16 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, Final
 
 from ..protocol.cluster.cluster_image import ClusterImage
 from ..protocol.cluster.transaction_table import TransactionMetadata
+from ..protocol.errors import ErrorCode
 from ..protocol.messages.broker_commands import RegisterBroker
 from ..protocol.messages.command import Command
 from ..protocol.messages.partition_commands import AlterPartition, ElectionType, ElectLeaders
 from ..protocol.messages.quorum_commands import Session, decode_command, encode_command, encode_result
 from ..protocol.messages.quorum_session import CommandReply, CommandStatus, SubmitCommand
-from ..protocol.messages.transaction_commands import AddToTransaction, EndTransaction, ReportMarkers
+from ..protocol.messages.transaction_commands import (
+    AddToTransaction,
+    EndTransaction,
+    InitTransactionalId,
+    InitTransactionalIdResult,
+    ReportMarkers,
+)
 from ..protocol.wire.codec import MalformedMessage
 from .admin_audit import AdminAudit
 from .broker_sessions import BrokerSession
@@ -23,11 +30,14 @@ from .marker_reports import MarkerReports
 from .raft.effects import NotLeader, OutcomeUnknown, Overloaded
 from .raft.node import RaftNode
 from .state.controller import Applied
-from .transactional_id_room import refusal_for_room
 
 _DECODED_ONCE = (AddToTransaction, AlterPartition, EndTransaction, ReportMarkers)
 """Commands that are decoded only once, since nothing changes them on the way. Transaction commands are nearly all
 commands, and an ISR change may cover a thousand partitions."""
+TRANSACTIONAL_IDS_MAX: Final = 2_000_000
+"""Limit for transactional ids. Each takes a kilobyte on every quorum node, until `transactional.id.expiration.ms` after
+its last use."""
+_NEVER_GIVEN_OUT: Final = 2**62
 
 
 class CommandReplies:
@@ -173,3 +183,29 @@ def _speaks_for_itself(session: BrokerSession, encoded: bytes) -> tuple[Session 
             and command.incarnation == session.incarnation
         )
     return (sender, command) if own else None
+
+
+def refusal_for_room(
+    image: ClusterImage, command: Command[Any], ids_max: int = TRANSACTIONAL_IDS_MAX
+) -> InitTransactionalIdResult | None:
+    """Return the refusal of a command for one more transactional id than the limit, else None. Only the leader knows
+    the number of ids.
+
+    A refused command still goes into the log, since its broker's commands are numbered. So it is changed into a command
+    that every version refuses without an effect: the continuation of a known id under a producer id that the id never
+    had.
+    """
+    known = image.transactions.by_id
+    if (
+        not isinstance(command, InitTransactionalId)
+        or len(known) < ids_max
+        or command.transactional_id in known
+        or not known
+    ):
+        return None
+    command.transactional_id = next(iter(known))
+    command.producer_id, command.producer_epoch = _NEVER_GIVEN_OUT, 0
+    return InitTransactionalIdResult(
+        error_code=ErrorCode.POLICY_VIOLATION,
+        error_message=f"There are {len(known)} transactional ids already: at most {ids_max} are allowed.",
+    )

@@ -45,7 +45,6 @@ LEFT_OUT = {
         "dataplane/transactions/announced_offsets.py",
         "metadata_quorum/admin_audit.py",
         "metadata_quorum/history_check.py",
-        "metadata_quorum/transactional_id_room.py",
     ),
     "hears of each change of the image, and has nothing to do here": (
         "dataplane/assembly/logins.py",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from ottla.metadata_quorum.command_intake import refusal_for_room
 from ottla.metadata_quorum.state.controller import Controller
 from ottla.metadata_quorum.state.transaction_decisions import EPOCH_LAST
-from ottla.metadata_quorum.transactional_id_room import refusal_for_room
 from ottla.protocol.cluster.transaction_table import Phase
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages import transaction_commands as t
