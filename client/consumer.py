@@ -1,4 +1,4 @@
-"""The consumer, as callers see it.
+"""The public class of the consumer.
 
 Fetching is implemented in `consuming/fetcher.py`, the steps of a read in `consuming/reading.py`. Group membership and
 the handover of partitions are in `consuming/membership/`.

@@ -1,4 +1,4 @@
-"""The producer, as callers see it."""
+"""The public class of the producer."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Partitions, records and offsets, as programs see them. Pure."""
+"""Public types of partitions, records and offsets. Pure."""
 
 from __future__ import annotations
 

@@ -109,7 +109,7 @@ class OperatorSessions:
 
 def log_recovery(command: Command[Any]) -> None:
     """Log the effects of an operator's command on every node, without passwords."""
-    for number, what in enumerate(_actions(command)):
+    for number, what in enumerate(_actions_of(command)):
         if number == _LOGGED_MAX:
             logger.warning("an operator with the cluster secret does more, which is not told here")
             return
@@ -124,7 +124,7 @@ def _may_be_taken(encoded: bytes) -> bool:
     return sender is None and isinstance(command, RECOVERY_COMMANDS)
 
 
-def _actions(command: Command[Any]) -> Iterator[str]:
+def _actions_of(command: Command[Any]) -> Iterator[str]:
     match command:
         case AlterScramCredentials():
             for change in command.changes:

@@ -11,7 +11,7 @@ Found = tuple[int, int, int, str, Any]
 """A result of `socket.getaddrinfo`: family, kind, protocol, canonical name, address."""
 
 WILDCARDS = ("", "0.0.0.0", "::")
-"""Hosts of a listener that stand for every address of this machine. No client can dial one of them."""
+"""Hosts of a listener that stand for every address of this machine. No client can dial such an address."""
 
 _LABEL_BYTES_MAX = 63
 _MAPPED_PREFIX = "::ffff:"

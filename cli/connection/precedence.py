@@ -74,7 +74,7 @@ def foreign_properties(pairs: Sequence[str]) -> dict[str, str]:
 
 
 def check_pairs(properties: Mapping[str, str]) -> None:
-    """Check that a client accepts these properties. Raises UsageError."""
+    """Check whether a client accepts the properties. Raises UsageError."""
     from ...client.security.options import SecurityOptions
     from ...client.security.security import security_of
 

@@ -33,7 +33,7 @@ _UNKNOWN = -1
 
 
 class QuorumView(Protocol):
-    """The session with the quorum, as far as the handler uses it."""
+    """The part of the quorum session that the handler uses."""
 
     @property
     def leader_id(self) -> int | None: ...

@@ -27,7 +27,7 @@ _FIRST_THAT_ADDS: Final = 12
 
 
 class ProduceAnswer:
-    """The results of one request's batches so far. Owned by the event loop.
+    """The results of a request's batches. Owned by the event loop.
 
     If every batch was appended, `write_produced` encodes `appended`. Otherwise `answer_message` builds a message, since
     a refused batch has an error code, and texts of any length.

@@ -101,7 +101,7 @@ class _Kind(Generic[_Owner]):
         self._turn_of_newest = False
 
     def next(self) -> Grant[_Owner]:
-        """Return the waiting grant whose turn it is."""
+        """Return the next waiting grant."""
         return next(reversed(self.waiting) if self._turn_of_newest else iter(self.waiting))
 
     def served(self, grant: Grant[_Owner]) -> None:

@@ -96,7 +96,7 @@ def _in_all(salt: int, contents: list[tuple[JournalSegment, bytes]]) -> Iterator
 
 
 class _Replay:
-    """The log as far as it has been replayed."""
+    """The replayed part of the log."""
 
     def __init__(self, salt: int) -> None:
         self._salt = salt

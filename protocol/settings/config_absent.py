@@ -37,7 +37,7 @@ ABSENT_TABLE: Final = (
     ConfigKey("remote.log.storage.system.enable", ConfigType.BOOLEAN, "false", "Tiered storage: only false.",
               _NODE, check=_not_enabled),
 )  # fmt: skip
-"""Keys for which only one value is accepted."""
+"""Keys that accept a single value."""
 ABSENT_NOT_IN_EFFECT: Final = {
     key.name: "a node does not start with another value than the default" for key in ABSENT_TABLE
 }

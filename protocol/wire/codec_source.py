@@ -5,7 +5,7 @@ pos, end) -> (message, pos)`, a writer is `write(m, out)`. Lengths are checked a
 `primitives` before anything of that length is made.
 
 A bounded reader is `read(buf, pos, end, left)`, where `left[0]` is the number of array elements that may still be read.
-It raises `TooManyElements` before it reads more.
+The reader raises `TooManyElements` before it reads further.
 
 A stepwise reader is a generator that returns the same as a reader. It yields the number of array elements that it reads
 next, at most `STEP_ELEMENTS` at a time; an array of numbers is read in one step.

@@ -14,7 +14,7 @@ FORMATS: Final = ("auto", "text", "json", "hex")
 DECODED_AS: Final = ("auto", "json")
 """The formats for which a schema registry is asked."""
 HEX_BYTES_MAX: Final = 4096
-"""The most bytes that are shown as hex."""
+"""The maximum number of bytes shown as hex."""
 _HEX_LINE: Final = 32
 
 

@@ -48,7 +48,7 @@ class ProducedBatch(NamedTuple):
 
 
 class ProducerEntry:
-    """The state of one producer on one partition."""
+    """The state of a producer on a partition."""
 
     __slots__ = (
         "batches",
