@@ -109,7 +109,8 @@ class RetainedClaim:
     def count(self, size: int) -> None:
         """Claim `size` bytes in place of the present ones, even beyond the budget."""
         more, self.size = size - self.size, size
-        self._budget.add(more, self._holders)
+        if more:
+            self._budget.add(more, self._holders)
 
     def __del__(self) -> None:
         self.count(0)
