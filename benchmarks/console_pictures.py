@@ -76,7 +76,7 @@ async def picture_the_demo(cluster: Cluster, address: str, folder: Path) -> None
     async with page_of(address, "light") as overview, page_of(address, "dark") as topic:
         await overview.goto(f"{origin}/overview")
         await topic.goto(f"{origin}/topics/topic?name={FLIGHTS}")
-        await overview.get_by_text(f"broker {first.id} takes no part any more").wait_for()
+        await overview.get_by_text(f"broker {first.id} left the cluster").wait_for()
         await overview.get_by_text("None: every replica of every partition is in sync.").wait_for()
         await take(overview, folder / "console-overview.png")
         await topic.get_by_text(f"without {second.id}").first.wait_for()
@@ -128,7 +128,7 @@ async def picture_security(cluster: Cluster, address: str, folder: Path) -> None
         await page.fill("#principal", "ann")
         await page.select_option("#operation", "WRITE")
         await page.fill("#of", "orders")
-        await page.get_by_role("button", name="Ask").click()
+        await page.get_by_role("button", name="Check").click()
         await page.get_by_text("denied").wait_for()
         await page.get_by_text("valid", exact=True).first.wait_for()
         await take(page, folder / "console-security.png")

@@ -89,7 +89,7 @@ class Visit:
         """Raise BadQuestion unless the field `again` of the form repeats this name."""
         again = self.form.get("again", "")
         if name not in (again, again.strip()):
-            raise BadQuestion(f"the {what} is {name}, and {again!r} stands there")
+            raise BadQuestion(f"the {what} is {name}, not {again!r}")
 
     async def topic(self, name: str, *, age_max_s: float = WATCHED_S) -> TopicInfo:
         """Return the topic of this name from a snapshot that is at most `age_max_s` old. Raises NotThere, and

@@ -43,9 +43,9 @@ def failure_of(error: Exception) -> Failure:
         case NoBrokerReachable() | ConnectionLost():
             return Failure(503, "The cluster does not answer", error.message)
         case AuthenticationFailed():
-            return Failure(503, "The cluster does not let the console in", error.message)
+            return Failure(503, "The cluster refuses the console's login", error.message)
         case VersionUnsupported():
-            return Failure(501, "This cluster does not offer that", error.message)
+            return Failure(501, "This cluster does not support that", error.message)
         case RequestTimedOut():
             return Failure(504, "The cluster took too long", error.message)
         case KafkaError():

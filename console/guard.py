@@ -71,7 +71,7 @@ def refused_form(door: Door, headers: Headers) -> Response | None:
     """Return the refusal of a form that must not be read; None if it may be read."""
     if not door.is_own_page(headers):
         logger.warning("a form from %r was refused", headers.get("origin", ""))
-        return plain(403, "changes come from pages of the console alone")
+        return plain(403, "changes must come from pages of the console")
     if headers.get("content-type", "").partition(";")[0].strip() != _FORMS:
         return plain(415, f"forms are {_FORMS}")
     length = headers.get("content-length", "")

@@ -24,7 +24,7 @@ def pairs_of(text: str, rule: str) -> dict[str, str]:
         if not equals or not key:
             raise BadQuestion(f"{rule}, not {line[:80]!r}")
         if key in pairs:
-            raise BadQuestion(f"{key} stands there twice")
+            raise BadQuestion(f"{key} is given twice")
         pairs[key] = value
     return pairs
 

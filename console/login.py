@@ -59,7 +59,7 @@ class TokenLogin:
         if not self._door.opens_with(token):
             logger.warning("a wrong token was shown")
             return plain(
-                401, "this token is not that of the console which runs here; it prints a new one each time"
+                401, "this token is not the running console's; the console prints a new one at each start"
             )
         answer = RedirectResponse(_own(address), status_code=303)
         answer.headers["set-cookie"] = self._door.set_cookie(headers.get("host", ""), self._door.entered)
@@ -115,7 +115,7 @@ class PasswordLogin:
         attempt = self._attempts.begin(user, address, self._now())
         if isinstance(attempt, int):
             tell_login(request, user, "refused: too many attempts")
-            reason = f"Too many attempts have failed. The next may be in {attempt} seconds."
+            reason = f"Too many attempts have failed. Try again in {attempt} seconds."
             return self._asked(wanted, reason, user=user, status=429, retry_s=attempt)
         return await self._tried(request, wanted, user, password, attempt)
 
@@ -159,7 +159,7 @@ class PasswordLogin:
         except BadQuestion as error:
             return plain(400, str(error))
         if not session.is_own_form(fields.get("form_value", "")):
-            return plain(403, "this form is not the console's; open the page anew, and try again")
+            return plain(403, "this form is not the console's; reload the page, and try again")
         await self._sessions.end(number)
         tell_login(request, session.user, "signed out")
         answer = RedirectResponse(LOGIN, status_code=303)

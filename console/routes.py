@@ -139,7 +139,7 @@ class Routes:
                 failure = Failure(400, "The form did not arrive whole", str(error))
                 return await self.refused(request, failure, area)
             if not session_of(request).is_own_form(fields.pop(FORM_VALUE, "")):
-                failure = Failure(403, "This form is not the console's", "open the page anew, and try again")
+                failure = Failure(403, "This form is not the console's", "reload the page, and try again")
                 return await self.refused(request, failure, area)
             step, number = fields.pop("step", ""), fields.pop(PREVIEW, "")
             visit = self._visit(request, action.path, fields)

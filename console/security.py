@@ -141,7 +141,7 @@ def door_of_logins(listen: ListenAddress, public: Iterable[str] = ()) -> Door:
 def _door(listen: ListenAddress, origins: Sequence[str], token: str | None) -> Door:
     if not origins:
         raise ValueError(
-            f"--listen {listen.host} has no name of its own: say with --public http://HOST:PORT how browsers reach it"
+            f"--listen {listen.host} is no address for browsers: give one with --public http://HOST:PORT"
         )
     return Door(frozenset(origins), token or secrets.token_urlsafe(24), f"ottla_console_{listen.port}")
 

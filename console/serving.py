@@ -113,7 +113,7 @@ def _door(settings: ConsoleSettings, listen: ListenAddress) -> Door:
     if not settings.has_login:
         return door_of(listen, settings.public, settings.token)
     if settings.token is not None:
-        raise ValueError("--login has no token: --token-file is for a console where nobody signs in")
+        raise ValueError("--login uses no token: leave --token-file out")
     check_login(settings.connection)
     return door_of_logins(listen, settings.public)
 

@@ -46,7 +46,7 @@ def setting_rows(entries: Sequence[ConfigEntry], *, shows_all: bool) -> list[Set
 
 def settings_fields(label: str, own: Mapping[str, str], hint: str = HINT) -> list[FormField]:
     """Return the fields of a form that changes these settings."""
-    hint = f"{hint}. A line that is taken out goes back to what applies without it"
+    hint = f"{hint}. Remove a line to return its setting to the inherited or default value"
     return lines_fields(FIELD, label, own, hint)
 
 
@@ -124,7 +124,7 @@ def setting_differences(
         entry = by_name.get(key)
         now = None if entry is None else f"{entry.value or ''} ({entry.source})"
         beneath = next((one for one in entry.synonyms if one[2] != source), None) if entry else None
-        then = f"{value} ({source})" if value is not None else "what applies without it"
+        then = f"{value} ({source})" if value is not None else "the inherited or default value"
         if value is None and beneath is not None:
             then = f"{beneath[1] or ''} ({beneath[2]})"
         found.append(Difference(key, now, then))

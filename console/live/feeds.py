@@ -62,8 +62,8 @@ class Feed:
         except TimeoutError:
             trouble = "the cluster took too long to answer"
         except Exception:
-            logger.exception("a page could not be made anew")
-            trouble = "this page could not be made anew; the console's log says why"
+            logger.exception("a page could not be updated")
+            trouble = "this page could not be updated; the console's log has the reason"
         coming = self._round + 1
         changed = {name: (coming, text) for name, text in made.items() if self._text(name) != text}
         self._fragments |= changed

@@ -48,9 +48,9 @@ def _of_brokers(before: ClusterSnapshot, after: ClusterSnapshot) -> Iterator[tup
     old = {one.id for one in before.cluster.brokers}
     new = {one.id for one in after.cluster.brokers}
     for gone in sorted(old - new):
-        yield "bad", f"broker {gone} takes no part any more"
+        yield "bad", f"broker {gone} left the cluster"
     for come in sorted(new - old):
-        yield "good", f"broker {come} takes part"
+        yield "good", f"broker {come} joined the cluster"
 
 
 def _of_partitions(before: ClusterSnapshot, after: ClusterSnapshot) -> Iterator[tuple[str, str]]:
@@ -74,7 +74,7 @@ def _of_partitions(before: ClusterSnapshot, after: ClusterSnapshot) -> Iterator[
 def _of_partition(name: str, old: PartitionInfo, new: PartitionInfo) -> Iterator[tuple[str, str, str]]:
     if new.leader != old.leader:
         if new.leader == NO_LEADER:
-            yield "nobody leads", "bad", f"{name}: nobody leads; broker {old.leader} did"
+            yield "no leader", "bad", f"{name}: no leader; broker {old.leader} led before"
         else:
             epoch = f", leader epoch {new.leader_epoch}" if new.leader_epoch >= 0 else ""
             yield "another broker leads", "news", f"{name}: broker {new.leader} leads{epoch}"

@@ -146,7 +146,7 @@ def remarks_on(rows: Sequence[Row], reasons: Mapping[str, str], taken: ReportsTa
     """Return remarks on open buckets, unreadable reports and topics that were not compared."""
     found = []
     if count := sum(not one.closed for one in rows):
-        found.append(f"{count:,} of {len(rows):,} buckets are open: they are judged after the grace")
+        found.append(f"{count:,} of {len(rows):,} buckets are open: they are compared after the grace")
     if taken.unreadable:
         found.append(f"{taken.unreadable:,} records are no reports. The first: {taken.first_unreadable}")
     return found + [f"not compared: {topic}: {why}" for topic, why in reasons.items()]

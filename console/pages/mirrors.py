@@ -164,9 +164,9 @@ async def promotion_form(visit: Visit) -> Form:
         f"Promote mirror {mirror.name}",
         (
             FormField(name="how", label="promote", kind="choice", choices=HOW, value=AT_CUT),
-            FormField(name="again", label="the mirror's name once more", is_required=True),
+            FormField(name="again", label="repeat the mirror's name", is_required=True),
         ),
-        "Its topics take records here from then on, and follow the source no more. At a cut no transaction is torn.",
+        "Its topics accept records here from then on, and copying stops. At a cut no transaction is split.",
     )
 
 
@@ -176,7 +176,7 @@ async def plan_promotion(visit: Visit) -> Change:
     if how not in HOW:
         raise BadQuestion(f"'how' is one of {', '.join(HOW)}, not {how[:40]!r}")
     if visit.required("again") != mirror.name:
-        raise BadQuestion(f"the name is {mirror.name}, and {visit.text('again')!r} stands there")
+        raise BadQuestion(f"the name is {mirror.name}, not {visit.text('again')!r}")
     if mirror.phase is MirrorPhase.PROMOTED:
         raise BadQuestion(f"mirror {mirror.name} is promoted already")
     if how == AT_CUT and mirror.cut is None:
@@ -184,7 +184,7 @@ async def plan_promotion(visit: Visit) -> Change:
     row = mirror_row(mirror)
     differences = [
         Difference("phase", row.phase, "promoted"),
-        Difference("topics that take records", "0", count(row.topics)),
+        Difference("topics that accept records", "0", count(row.topics)),
         Difference("not copied yet", f"{count(row.lag)} records, {size(row.lag_bytes)}", UNKNOWN),
     ]
     if how == AT_CUT and mirror.cut is not None:
@@ -196,7 +196,7 @@ async def plan_promotion(visit: Visit) -> Change:
         differences=differences,
         carry_out=partial(_promote, mirror, how),
         command=command("mirror", "promote", names=[mirror.name], options=at_cut),
-        warning="What was not copied yet stays at the source. The way back is a failback.",
+        warning="Records that are not copied yet stay at the source. Only a failback reverses a promotion.",
     )
 
 
@@ -205,7 +205,7 @@ async def _promote(shown: MirrorDescription, how: str, visit: Visit) -> Done:
     name = shown.name
     now = await mirror_named(visit.admin, name)
     if _identity(now) != _identity(shown):
-        raise Outdated(f"mirror {name} is another one, or has other topics")
+        raise Outdated(f"mirror {name} was replaced, or has other topics")
     if now.phase is not shown.phase:
         raise Outdated(f"mirror {name} was {shown.phase.name.lower()}, and is {now.phase.name.lower()}")
     if how == AT_CUT and shown.cut is not None:

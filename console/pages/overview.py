@@ -111,7 +111,7 @@ class Overview:
     def commit_note(self) -> str:
         """The number of commits, and the time of the slowest percent."""
         if self.commits is None or (bound := self.commits.bound_of(0.99)) is None:
-            return "none was seen"
+            return "no commits yet"
         slow = f"99 % within {bound:g} ms" if bound < inf else "some took very long"
         return f"{slow}, of {self.commits.count:,.0f}"
 

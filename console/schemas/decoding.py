@@ -180,9 +180,9 @@ def _read(known: _Known, read: Reader, found: Framed) -> Decoded:
     try:
         name, document = read(found.body)
     except Undecodable as error:
-        return Decoded(known.label, trouble=f"it is not as its schema says: {error}")
+        return Decoded(known.label, trouble=f"it does not match its schema: {error}")
     except Exception as error:  # Bytes from any client may make a library fail in any way.
-        return Decoded(known.label, trouble=f"it is not as its schema says: {_reason(error)}")
+        return Decoded(known.label, trouble=f"it does not match its schema: {_reason(error)}")
     label = f"{known.label}: {name}" if name else known.label
     return Decoded(label, document, text=found.body if known.is_json else None)
 

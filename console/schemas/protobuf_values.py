@@ -72,7 +72,7 @@ def _file_of(text: str, name: str) -> Any:
     try:
         content = b64decode(text, validate=True)
     except (binascii.Error, ValueError):
-        raise Undecodable("the registry tells its schema only as a text, not serialized") from None
+        raise Undecodable("the registry returns its schema only as text, not serialized") from None
     file = descriptor_pb2.FileDescriptorProto.FromString(content)
     file.name = name
     return file
@@ -84,7 +84,7 @@ def _add(pool: Any, added: set[str], file: Any) -> None:
         if name in added:
             continue
         if name not in _WELL_KNOWN:
-            raise Undecodable(f"its schema imports {name[:200]!r}, which the registry does not tell")
+            raise Undecodable(f"its schema imports {name[:200]!r}, which the registry does not return")
         _add(pool, added, descriptor_pb2.FileDescriptorProto.FromString(_WELL_KNOWN[name]))
     if file.name not in added:
         pool.AddSerializedFile(file.SerializeToString())

@@ -67,7 +67,7 @@
     try {
       const answer = await fetch(address, { method: "HEAD" });
       isOut = answer.status === 401;
-      if (isOut) say("not up to date: this browser is let in no longer; load the page anew");
+      if (isOut) say("not up to date: this browser's session has ended; reload the page");
     } catch {
       // The console does not answer, which is said already.
     }

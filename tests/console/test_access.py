@@ -126,7 +126,7 @@ def test_certificates_that_end_first_come_first() -> None:
 
 
 def test_without_endpoints_certificates_are_not_known(browser: Browser) -> None:
-    assert "Not known: nodes tell of their certificates" in seen(browser.read("/access"))
+    assert "Unknown: nodes report their certificates" in seen(browser.read("/access"))
 
 
 def test_names_that_strangers_choose_are_text(admin: Secured, browser: Browser) -> None:

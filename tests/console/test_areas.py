@@ -96,7 +96,7 @@ def test_an_address_may_have_any_query() -> None:
             "This user may not do that",
         ),
         (KafkaError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, "no topic"), 404, "There is no such thing"),
-        (VersionUnsupported("too old"), 501, "This cluster does not offer that"),
+        (VersionUnsupported("too old"), 501, "This cluster does not support that"),
         (RequestTimedOut("too slow"), 504, "The cluster took too long"),
         (TimeoutError(), 504, "no answer within 15 s"),
     ],

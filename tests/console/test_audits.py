@@ -57,7 +57,7 @@ def test_the_newest_buckets_come_first_and_what_is_missing_is_a_number() -> None
         ("producer", 10, None), ("consumer:billing", 7, -3),
     ]  # fmt: skip
     remarks = remarks_on(rows, reasons, taken)
-    assert remarks[0] == "1 of 2 buckets are open: they are judged after the grace"
+    assert remarks[0] == "1 of 2 buckets are open: they are compared after the grace"
     assert remarks[1].startswith("1 records are no reports. The first: partition 0, offset 9: ")
     assert remarks[2].startswith("not compared: copies: no reports of tier 'producer'")
 

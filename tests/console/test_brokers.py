@@ -51,7 +51,7 @@ def test_the_list(browser: Browser) -> None:
     page = seen(browser.read("/brokers"))
     assert "1 host:9092 /data/a 2 700 B 50 B 1000 B 95%" in page
     assert "it is offline" in page
-    assert "Broker 3 does not tell of its folders: broker 3 is silent" in page
+    assert "Broker 3 does not report its folders: broker 3 is silent" in page
 
 
 def test_one_broker(browser: Browser) -> None:
@@ -120,7 +120,7 @@ def test_folders_are_cordoned_by_boxes() -> None:
     address = "/brokers/cordon?id=1"
     boxes = {"folder /data/a": "yes"}
     preview = seen(browser.send(address, step="preview", **boxes))
-    assert "/data/a takes new replicas new replicas stay out" in preview
+    assert "/data/a takes new replicas no new replicas" in preview
     assert "/data/b" not in preview
     assert "ottla config set broker 1 cordoned.log.dirs=/data/a" in preview
     browser.change(address, **boxes)

@@ -97,7 +97,7 @@ def test_the_list_shows_members_and_lag(browser: Browser) -> None:
 def test_a_coordinator_that_loads_hides_no_other(admin: WithGroups, browser: Browser) -> None:
     admin.silent = {3: KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "it loads")}
     page = seen(browser.read("/groups"))
-    assert "Broker 3 does not tell of its groups, which are left out here: it loads" in page
+    assert "Broker 3 does not report its groups, which are missing here: it loads" in page
     assert "audit Empty classic consumer 0 62 1" in page
 
 

@@ -225,7 +225,7 @@ def test_without_a_topic_the_page_asks_for_one() -> None:
     [
         ({"key_as": "hex"}, "'key_as' is one of"),
         ({"value_as": "base64", "value": "!"}, "the value is no base64"),
-        ({"value_as": "nothing", "value": "x"}, "to be nothing"),
+        ({"value_as": "nothing", "value": "x"}, "is set to nothing"),
     ],
 )
 def test_bytes_that_cannot_be_sent(form: dict[str, str], reason: str) -> None:

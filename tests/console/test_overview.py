@@ -136,13 +136,13 @@ def test_a_failover_is_told_in_the_order_of_causes() -> None:
     told = happenings_between(before, after)
     assert [(one.kind, one.text) for one in told] == [
         ("news", "node 102 leads the quorum in term 8"),
-        ("bad", "broker 1 takes no part any more"),
+        ("bad", "broker 1 left the cluster"),
         ("news", "orders-0: broker 2 leads, leader epoch 5"),
         ("bad", "orders-0: broker 1 left the ISR"),
     ]
     assert {one.at_s for one in told} == {1002.0}
     assert [one.text for one in happenings_between(after, before)][1:] == [
-        "broker 1 takes part",
+        "broker 1 joined the cluster",
         "orders-0: broker 1 leads, leader epoch 5",
         "orders-0: broker 1 joined the ISR",
     ]

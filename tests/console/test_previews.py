@@ -340,8 +340,8 @@ def with_cut(commit_index: int) -> MirrorDescription:
         (with_cut(4710), 409, "no cut at 4,711 or later any more"),
         (replace(WEST, cut=None), 400, "there is no cut"),
         (replace(WEST, phase=MirrorPhase.PAUSED), 409, "was active, and is paused"),
-        (replace(WEST, source_cluster_id="other"), 409, "is another one, or has other topics"),
-        (replace(WEST, topics=()), 409, "is another one, or has other topics"),
+        (replace(WEST, source_cluster_id="other"), 409, "was replaced, or has other topics"),
+        (replace(WEST, topics=()), 409, "was replaced, or has other topics"),
     ],
 )
 def test_a_mirror_is_promoted_as_it_was_shown(now: MirrorDescription, status: int, reason: str) -> None:

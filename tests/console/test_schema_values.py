@@ -140,7 +140,7 @@ async def test_a_protobuf_value_is_what_json_has_for_it() -> None:
         (serialized(file_of()), b"\x02\x08", "it is message [4], which its schema does not have"),
         (serialized(file_of()), b"\x00\xff", "DecodeError"),
         (serialized(file_of()), b"", "it ends before it says which message it is"),
-        ('syntax = "proto3"; message Order {}', b"\x00", "only as a text, not serialized"),
+        ('syntax = "proto3"; message Order {}', b"\x00", "only as text, not serialized"),
         (
             serialized(file_of("shop", "gone.proto")),
             b"\x00",
@@ -293,5 +293,5 @@ async def test_fields_that_messages_lack_are_counted() -> None:
 
 async def test_json_with_a_schema_is_json() -> None:
     assert await decoded(RegisteredSchema(JSON, "{}"), b'{"a": 1}') == Decoded("JSON, schema 7", {"a": 1})
-    assert "it is not as its schema says" in (await decoded(RegisteredSchema(JSON, "{}"), b"{")).trouble
+    assert "it does not match its schema" in (await decoded(RegisteredSchema(JSON, "{}"), b"{")).trouble
     assert "nested too deep" in (await decoded(RegisteredSchema(JSON, "{}"), b"[" * 100_000)).trouble

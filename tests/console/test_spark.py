@@ -82,7 +82,7 @@ def test_the_page_has_the_last_batch_of_each_query(monkeypatch: pytest.MonkeyPat
     assert "follows \u2013" in text
     assert "busy-one" not in text
     monkeypatch.setattr(spark, "QUERIES_MAX", 3)
-    assert "1 transactional ids more are named like queries" in seen(browser.read("/spark"))
+    assert "1 more transactional ids are named like queries" in seen(browser.read("/spark"))
 
 
 def test_a_coordinator_that_loads_hides_no_other() -> None:
@@ -90,7 +90,7 @@ def test_a_coordinator_that_loads_hides_no_other() -> None:
     admin.silent = {3: KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "it loads")}
     page = seen(Browser(admin).enter().read("/spark"))
     for what in ("transactional ids", "groups"):
-        assert f"Broker 3 does not tell of its {what}, which are left out here: it loads" in page
+        assert f"Broker 3 does not report its {what}, which are missing here: it loads" in page
     assert f"spark {QUERY} format('ottla') 41" in page
     assert "follows" in page
 

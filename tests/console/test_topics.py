@@ -165,7 +165,7 @@ def test_a_change_that_is_refused_is_logged_and_shows_the_form_again(
         ({"topic": "t", "partitions": "0"}, "'partitions' is 1 to 100000, not 0"),
         ({"topic": "t", "replicas": "x"}, "'replicas' is a whole number, not 'x'"),
         ({"topic": "t", "settings": "retention.ms"}, "a setting is key=value, not 'retention.ms'"),
-        ({"topic": "t", "settings": "a=1\na=2"}, "a stands there twice"),
+        ({"topic": "t", "settings": "a=1\na=2"}, "a is given twice"),
     ],
 )
 def test_a_form_that_is_wrong_says_where(browser: Browser, fields: dict[str, str], reason: str) -> None:
@@ -211,8 +211,8 @@ def test_records_are_trimmed_up_to_the_end_that_was_seen(admin: FakeAdmin, brows
     admin.ends |= {TopicPartition("orders", 0): 100, TopicPartition("orders", 1): 10}
     address = "/topics/trim?name=orders"
     preview = browser.send(address, step="preview", offset="end")
-    assert "start of partition 0 0 100: up to 100 records go" in seen(preview)
-    assert "start of partition 1 0 10: up to 10 records go" in seen(preview)
+    assert "start of partition 0 0 100: up to 100 records are deleted" in seen(preview)
+    assert "start of partition 1 0 10: up to 10 records are deleted" in seen(preview)
     assert "ottla topic trim orders:0=100 orders:1=10" in seen(preview)
     assert admin.changes() == []
     admin.ends[TopicPartition("orders", 0)] = 150
@@ -240,7 +240,7 @@ def test_a_partition_that_does_not_tell_its_offsets_is_not_trimmed() -> None:
 
 def test_a_topic_is_deleted_by_its_name(admin: FakeAdmin, browser: Browser) -> None:
     address = "/topics/delete?name=orders"
-    assert "'order' stands there" in seen(browser.send(address, 400, step="apply", again="order"))
+    assert "not 'order'" in seen(browser.send(address, 400, step="apply", again="order"))
     preview = browser.send(address, step="preview", again="orders")
     assert "ottla topic delete orders" in seen(preview)
     assert 'name="again" value="orders"' in preview

@@ -111,7 +111,7 @@ def test_a_coordinator_that_loads_hides_no_other(admin: WithTransactions, browse
     admin.silent = {3: KafkaError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, "it loads")}
     page = seen(browser.read("/transactions"))
     assert (
-        "Broker 3 does not tell of its transactional ids, which are left out here: it loads "
+        "Broker 3 does not report its transactional ids, which are missing here: it loads "
         "(COORDINATOR_LOAD_IN_PROGRESS)"
     ) in page
     assert "copy Ongoing 10 s" in page
@@ -176,7 +176,7 @@ def test_a_leader_that_does_not_tell_leaves_dashes() -> None:
 def test_what_hangs_is_looked_for_when_somebody_asks(admin: WithTransactions, browser: Browser) -> None:
     browser.read("/transactions/hanging")
     assert admin.calls == []
-    assert "0 in 2 partitions" in seen(browser.read("/transactions/hanging?search=yes&minutes=5"))
+    assert "0 hanging transactions in 2 partitions" in seen(browser.read("/transactions/hanging?search=yes&minutes=5"))
     assert admin.calls == [("hanging", ([ORDERS, TopicPartition("refunds", 0)], 300_000, True))]
     producer = ProducerDescription(9, 1, 0, int(time.time() * 1000) - 3_600_000, 0, 77)
     admin.hanging = [HangingTransaction(ORDERS, producer)]
@@ -200,7 +200,7 @@ def test_an_abort_is_shown_before_it_is_done(admin: WithTransactions, browser: B
 def test_a_cluster_that_takes_no_aborts_says_so(admin: WithTransactions, browser: Browser) -> None:
     admin.refusal = VersionUnsupported("the broker does not offer AbortTransaction")
     page = seen(browser.change("/transactions/abort?id=copy", 501, again="copy"))
-    assert "This cluster does not offer that" in page
+    assert "This cluster does not support that" in page
 
 
 def test_an_id_is_deleted_once_nothing_is_open(admin: WithTransactions, browser: Browser) -> None:

@@ -146,7 +146,7 @@ async def why(visit: Visit) -> AccessVerdict | None:
         host=visit.text("host") or "127.0.0.1",
     )
     if decision.rule == EVERYTHING_OPEN:
-        return AccessVerdict(True, "since there is no authorizer: everybody may do everything")
+        return AccessVerdict(True, "since there is no authorizer: every client may do everything")
     return AccessVerdict(decision.allowed, f"by {decision.rule}")
 
 

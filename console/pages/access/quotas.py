@@ -123,7 +123,7 @@ async def new_form(visit: Visit) -> Form:
     fields = []
     for kind in KINDS:
         label = {"ip": "address"}.get(kind, kind)
-        fields.append(FormField(name=kind, label=label, hint="empty: whichever"))
+        fields.append(FormField(name=kind, label=label, hint="empty: any"))
         fields.append(
             FormField(name=_DEFAULT + kind, label=f"any {label} without a quota of its own", kind="check")
         )
@@ -159,7 +159,7 @@ async def altering_form(visit: Visit) -> Form:
     return Form(
         f"Quotas of {entity_text(entity)}",
         _quotas_fields(await _there(visit.admin, entity)),
-        "A line that is taken out removes that quota.",
+        "Remove a line to remove its quota.",
     )
 
 

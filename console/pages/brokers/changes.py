@@ -48,11 +48,11 @@ async def settings_form(visit: Visit) -> Form:
     """Return the form with the dynamic settings as text."""
     brokers = await _brokers(visit)
     own = own_settings(await visit.admin.describe_configs(BROKER_RESOURCE, brokers.name), brokers.source)
-    label = f"settings of {brokers.title} that were set by command"
+    label = f"dynamic settings of {brokers.title}"
     return Form(
         f"Settings of {brokers.title}",
         settings_fields(label, own, "one setting a line: log.retention.ms=86400000"),
-        "What stands in a broker's file is changed there.",
+        "Settings in a broker's file must be changed in the file.",
     )
 
 
@@ -87,7 +87,7 @@ async def folders_form(visit: Visit) -> Form:
     boxes = [
         FormField(
             name=field,
-            label=f"new replicas stay out of {one.path}",
+            label=f"no new replicas in {one.path}",
             kind="check",
             value="yes" if one.is_cordoned and not visit.form else "",
         )
@@ -97,7 +97,7 @@ async def folders_form(visit: Visit) -> Form:
     return Form(
         f"Folders of broker {number}",
         [*boxes, FormField(name=_SHOWN, label="", kind="hidden", value=cordoned)],
-        "Replicas that are there stay. A folder that is cordoned takes a new one only if all others are, too.",
+        "Existing replicas stay. A cordoned folder gets new replicas only if all folders are cordoned.",
     )
 
 
@@ -118,7 +118,7 @@ def _wanted(form: Mapping[str, str], folders: Mapping[str, LogDirDescription]) -
 
 
 def _word(*, is_cordoned: bool) -> str:
-    return "new replicas stay out" if is_cordoned else "takes new replicas"
+    return "no new replicas" if is_cordoned else "takes new replicas"
 
 
 async def plan_cordon(visit: Visit) -> Change:

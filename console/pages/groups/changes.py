@@ -38,15 +38,15 @@ async def seek_form(visit: Visit) -> Form:
             FormField(name="to", label="to", kind="choice", choices=tuple(WHERE), value="start"),
             FormField(
                 name="value",
-                label="which offset, how many records, or which time",
+                label="offset, number of records, or time",
                 value=visit.text("value"),
-                hint="a number; a time as 2026-01-31T12:00:00Z, UTC without a zone. Nothing for start and end",
+                hint="a number, or a time such as 2026-01-31T12:00:00Z (UTC without a zone); empty for start and end",
             ),
             FormField(
                 name="topic",
                 label="topic",
                 value=visit.text("topic"),
-                hint="empty: all that it has offsets of",
+                hint="empty: all topics with offsets of the group",
             ),
             FormField(
                 name="partition",
@@ -56,7 +56,7 @@ async def seek_form(visit: Visit) -> Form:
                 hint="empty: all of the topic",
             ),
         ),
-        "Only a group without members can be moved: members would commit over it.",
+        "The group must have no members, which would overwrite the offsets.",
     )
 
 
@@ -166,7 +166,7 @@ async def deletion_form(visit: Visit) -> Form:
     name = visit.exact("name")
     return Form(
         f"Delete {name}",
-        (FormField(name="again", label="the group's name once more", is_required=True),),
+        (FormField(name="again", label="repeat the group's name", is_required=True),),
         "Deletes the group with all its offsets. Groups with members cannot be deleted.",
     )
 
@@ -181,7 +181,7 @@ async def plan_deletion(visit: Visit) -> Change:
         differences=differences,
         carry_out=partial(_delete, name, differences),
         command=command("group", "delete", names=[name]),
-        warning="The group's offsets are deleted. A consumer that comes back begins anew.",
+        warning="The group's offsets are deleted. A consumer that returns starts without offsets.",
     )
 
 

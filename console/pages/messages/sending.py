@@ -25,7 +25,9 @@ async def send_form(visit: Visit) -> Form:
         "Send a record",
         (
             FormField(name="topic", label="topic", value=visit.text("topic"), is_required=True),
-            FormField(name="partition", label="partition", kind="number", hint="empty: by the key, or any"),
+            FormField(
+                name="partition", label="partition", kind="number", hint="empty: chosen by the key, or any"
+            ),
             FormField(name="key_as", label="the key is", kind="choice", choices=BYTES_AS, value="text"),
             FormField(name="key", label="key"),
             FormField(name="value_as", label="the value is", kind="choice", choices=BYTES_AS, value="text"),
@@ -42,7 +44,7 @@ def bytes_of(visit: Visit, name: str) -> bytes | None:
         raise BadQuestion(f"'{name}_as' is one of {', '.join(BYTES_AS)}, not {kind[:40]!r}")
     if kind == "nothing":
         if text:
-            raise BadQuestion(f"the {name} is to be nothing, and something stands there")
+            raise BadQuestion(f"the {name} is set to nothing, but has text")
         return None
     if kind == "text":
         return text.encode()

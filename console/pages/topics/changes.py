@@ -133,13 +133,13 @@ async def partitions_form(visit: Visit) -> Form:
         (
             FormField(
                 name="total",
-                label="partitions in the end",
+                label="total number of partitions",
                 kind="number",
                 value=str(len(topic.partitions)),
                 is_required=True,
             ),
         ),
-        "Keys go to other partitions from then on, and partitions cannot be taken away again.",
+        "Keys will map to other partitions, and partitions cannot be removed again.",
     )
 
 
@@ -152,7 +152,7 @@ async def plan_partitions(visit: Visit) -> Change:
         differences=_more_partitions(topic, total),
         carry_out=partial(_add_partitions, topic, total),
         command=command("topic", "add-partitions", names=[topic.name], options=["--to", str(total)]),
-        warning="Keys go to other partitions from then on. This cannot be undone.",
+        warning="Keys will map to other partitions. This cannot be undone.",
     )
 
 
@@ -215,7 +215,7 @@ def trim_plan(
     for name in names:
         start, end = known(starts.get(name)), known(ends.get(name))
         if start is None or end is None:
-            raise BadQuestion(f"partition {name.partition} does not tell its offsets now")
+            raise BadQuestion(f"partition {name.partition} does not report its offsets now")
         target = end if below == TO_THE_END else below
         try:
             check_within_ends({name: target}, {name: end})
@@ -227,7 +227,7 @@ def trim_plan(
                 Difference(
                     f"start of partition {name.partition}",
                     f"{start:,}",
-                    f"{target:,}: up to {target - start:,} records go",
+                    f"{target:,}: up to {target - start:,} records are deleted",
                 )
             )
     return before, differences
@@ -263,7 +263,7 @@ async def deletion_form(visit: Visit) -> Form:
     topic = await topic_named(visit, age_max_s=0)
     return Form(
         f"Delete {topic.name}",
-        (FormField(name="again", label="the topic's name once more", is_required=True),),
+        (FormField(name="again", label="repeat the topic's name", is_required=True),),
         f"Deletes {topic.name} with all its records.",
     )
 

@@ -19,8 +19,8 @@ async def abort_form(visit: Visit) -> Form:
     told = await described(visit.admin, visit.exact("id"))
     return Form(
         f"Abort the transaction of {told.transactional_id}",
-        (_again("the transactional id once more"),),
-        "Its producer is fenced: it fails, and has to begin anew.",
+        (_again("repeat the transactional id"),),
+        "Its producer is fenced: it fails, and must start again.",
     )
 
 
@@ -68,8 +68,8 @@ async def deletion_form(visit: Visit) -> Form:
     told = await described(visit.admin, visit.exact("id"))
     return Form(
         f"Delete the transactional id {told.transactional_id}",
-        (_again("the transactional id once more"),),
-        "Deletes it with its application version, as if it had never been. Stop its producers first.",
+        (_again("repeat the transactional id"),),
+        "Deletes the id with its application version. Stop its producers first.",
     )
 
 
@@ -96,7 +96,7 @@ async def plan_deletion(visit: Visit) -> Change:
         ],
         carry_out=partial(_delete, told),
         command=command("txn", "delete", names=[told.transactional_id]),
-        warning="A program that goes by its application version would begin anew. This cannot be undone.",
+        warning="A program that relies on the application version would start again. This cannot be undone.",
     )
 
 
