@@ -176,7 +176,9 @@ def test_a_leader_that_does_not_tell_leaves_dashes() -> None:
 def test_what_hangs_is_looked_for_when_somebody_asks(admin: WithTransactions, browser: Browser) -> None:
     browser.read("/transactions/hanging")
     assert admin.calls == []
-    assert "0 hanging transactions in 2 partitions" in seen(browser.read("/transactions/hanging?search=yes&minutes=5"))
+    assert "0 hanging transactions in 2 partitions" in seen(
+        browser.read("/transactions/hanging?search=yes&minutes=5")
+    )
     assert admin.calls == [("hanging", ([ORDERS, TopicPartition("refunds", 0)], 300_000, True))]
     producer = ProducerDescription(9, 1, 0, int(time.time() * 1000) - 3_600_000, 0, 77)
     admin.hanging = [HangingTransaction(ORDERS, producer)]
