@@ -157,7 +157,7 @@ Op, Kind = AclOperation, AclResourceType
 
 
 class Right(NamedTuple):
-    """An operation with a resource, and what is told to whoever has not got it."""
+    """An operation on a resource, and the error for clients without the right to it."""
 
     kind: AclResourceType
     name: str
@@ -183,13 +183,13 @@ def txn(operation: AclOperation) -> Right:
 
 @dataclass
 class Row:
-    """A request, and all the rights that it needs. Topics of the request are made from a name."""
+    """A request, and all the rights that it needs. The request is made for a topic name."""
 
     request: Callable[[str, bytes], Message]
     version: int
     rights: Sequence[Right]
     leaks: bool = False
-    """Whether topics are named by id, of which it is no secret whether they exist."""
+    """True if topics are named by id, whose existence is no secret."""
 
     @property
     def name(self) -> str:
@@ -633,5 +633,5 @@ SHOWN_APART = {
     SaslHandshakeRequest, WriteTxnMarkersRequest, CreateDelegationTokenRequest, RenewDelegationTokenRequest,
     ExpireDelegationTokenRequest, DescribeDelegationTokenRequest, DescribeLineagesRequest,
 }  # fmt: skip
-"""What needs nothing, or leaves out what is denied, or is for nodes alone: tests of their own are below. Those of
+"""Requests without rights, with filtered answers, or for nodes alone, which have separate tests below. Requests about
 delegation tokens, which need a login, are in `test_delegation_tokens.py`."""

@@ -1,4 +1,4 @@
-"""Which versions of which APIs clients really speak: a proxy before the brokers that reads request headers.
+"""The API versions that clients really use, captured by a proxy before the brokers that reads request headers.
 
     with Capture(bootstrap) as capture:
         ...  # clients use capture.bootstrap
@@ -55,7 +55,7 @@ NAMES: Final[Mapping[str, str]] = {
     "aiokafka": "aiokafka",
     "kafka-python": "kafka-python",
 }
-"""Column of the table by how the name begins that a client gives itself."""
+"""Column of the table, by the prefix of the name that a client states."""
 
 CLIENT_TESTS: Final = (
     "test_confluent_kafka.py",
@@ -81,13 +81,13 @@ Seen = dict[str, dict[int, set[int]]]
 
 
 class Capture(Proxy):
-    """A proxy that notes what it hears."""
+    """A proxy that notes the API versions of requests."""
 
     def __init__(self, bootstrap: str) -> None:
         super().__init__(bootstrap)
         self.seen: Seen = defaultdict(lambda: defaultdict(set))
         self.releases: dict[str, str] = {}
-        """What clients say of their release."""
+        """Releases that clients state."""
         self._names: dict[Passage, str] = {}
 
     async def request(self, passage: Passage, header: RequestHeader, frame: bytes, position: int) -> None:
@@ -108,13 +108,15 @@ class Capture(Proxy):
 
 
 def column(given: str) -> str:
-    """The client that calls itself so."""
+    """Return the client for a stated name."""
     return next((client for name, client in NAMES.items() if given.startswith(name)), given)
 
 
 @contextmanager
 def within_table(bootstrap: str, client: str) -> Iterator[str]:
-    """Addresses to use in the block, after which what `client` spoke has to be in the table of docs/TESTING.md."""
+    """Yield addresses for the block, and check afterwards that all versions used by `client` are in the table of
+    docs/TESTING.md.
+    """
     with Capture(bootstrap) as capture:
         yield capture.bootstrap
     if GENERATING in os.environ:
@@ -148,7 +150,7 @@ def api_name(key: int) -> str:
 
 
 def render(seen: Seen, releases: Mapping[str, str]) -> str:
-    """The table, and which releases it is of."""
+    """Return the table, and the releases to which it applies."""
     clients = [client for client in dict.fromkeys(NAMES.values()) if client in seen]
     keys = sorted({key for client in clients for key in seen[client]})
     lines = ["| key | API | " + " | ".join(clients) + " |", "|---" * (len(clients) + 2) + "|"]
@@ -160,7 +162,7 @@ def render(seen: Seen, releases: Mapping[str, str]) -> str:
 
 
 def table_of(page: str) -> Seen:
-    """The table as it stands in the page."""
+    """Return the table in the text of the page."""
     head, _, *rows = page.partition(BEGIN)[2].partition(END)[0].strip().split("\n\n")[0].splitlines()
     clients = [cell.strip() for cell in head.strip("|").split("|")][2:]
     found: Seen = defaultdict(lambda: defaultdict(set))

@@ -1,10 +1,8 @@
 """One cluster of three quorum nodes and three brokers for all tests of stock clients.
 
-`OTTLA_TEST_CLUSTER=/path/to/cluster.json` runs them against a cluster that is already up, be it Ottla or
-Apache Kafka: that is how a doubt about what Kafka does is settled.
-
-Everything that uses it is one group, so that `pytest -n 2 --dist loadgroup` starts it once, and it ends with the last
-of them. Tests that kill processes have clusters of their own.
+`OTTLA_TEST_CLUSTER=/path/to/cluster.json` runs them against a running cluster of Ottla or Apache Kafka, which settles
+doubts about Kafka's behaviour. All tests with the cluster form one group, so that `pytest -n 2 --dist loadgroup` starts
+it once, and it ends with the last of them. Tests that kill processes start separate clusters.
 """
 
 from __future__ import annotations
@@ -31,7 +29,7 @@ HERE = Path(__file__).parent
 
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist looks for groups
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """What shares a cluster runs in one process."""
+    """Put tests that share a cluster into one process."""
     for item in items:
         if not is_below(HERE, item):
             continue
@@ -44,7 +42,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def description(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
-    """cluster.json of the shared cluster."""
+    """Return cluster.json of the shared cluster."""
     if given := os.environ.get("OTTLA_TEST_CLUSTER"):
         yield json.loads(Path(given).read_text())
         return
@@ -57,14 +55,14 @@ def description(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, 
 
 @pytest.fixture(scope="session")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TlsCluster]:
-    """Two brokers with a listener for each security protocol, users, and an authorizer."""
+    """Run two brokers with a listener for each security protocol, users, and an authorizer."""
     with secured_cluster(tmp_path_factory.mktemp("secured")) as running:
         yield running
 
 
 @pytest.fixture(scope="session")
 def bootstrap(description: dict[str, Any]) -> str:
-    """Addresses of the shared cluster."""
+    """Return the addresses of the shared cluster."""
     return str(description["bootstrap"])
 
 
@@ -74,7 +72,7 @@ def admin(bootstrap: str) -> AdminClient:
 
 
 def create(admin: AdminClient, partitions: int) -> str:
-    """A topic with three replicas, all of them in sync."""
+    """Create a topic with three replicas, all of them in sync."""
     name = f"t{uuid.uuid4().hex[:10]}"
     admin.create_topics([NewTopic(name, partitions, 3)])[name].result(60)
     deadline = time.monotonic() + 60
@@ -88,7 +86,7 @@ def create(admin: AdminClient, partitions: int) -> str:
 
 @pytest.fixture
 def new_topic(admin: AdminClient) -> str:
-    """A topic of three partitions."""
+    """Return the name of a new topic with three partitions."""
     return create(admin, 3)
 
 

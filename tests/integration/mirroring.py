@@ -1,4 +1,4 @@
-"""Two clusters, one of which copies the other: what is asked of both, and what must be alike."""
+"""Two clusters, one of which copies the other: requests to both, and comparisons."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Isolation = Literal["read_uncommitted", "read_committed"]
 
 
 async def fault_of(admin: Admin, mirror: str, topic: str, partition: int = 0) -> MirrorFault:
-    """What stops a copy, once something does."""
+    """Return the fault that stops a copy, once there is one."""
 
     async def find() -> MirrorFault | None:
         (described,) = await admin.describe_mirrors([mirror])
@@ -26,7 +26,7 @@ async def fault_of(admin: Admin, mirror: str, topic: str, partition: int = 0) ->
 
 
 async def until(ask: Callable[[], Awaitable[Any]], what: str, deadline_s: float = DEADLINE_S) -> Any:
-    """What `ask` returns once that is something; fails the test, naming `what`, after the deadline."""
+    """Return the first true result of `ask`; fail the test, naming `what`, after the deadline."""
     ends = time.monotonic() + deadline_s
     while not (found := await ask()):
         assert time.monotonic() < ends, f"{what}: not within {deadline_s:g} s"
@@ -35,7 +35,7 @@ async def until(ask: Callable[[], Awaitable[Any]], what: str, deadline_s: float 
 
 
 async def ends_of(bootstrap: str, topic: str, isolation: Isolation = "read_uncommitted") -> dict[int, int]:
-    """Where each partition ends for readers; empty while the topic is not there."""
+    """Return each partition's end for readers; empty if the topic does not exist."""
     async with Admin(bootstrap_servers=bootstrap) as admin:
         if topic not in await admin.list_topics():
             return {}
@@ -48,7 +48,7 @@ async def ends_of(bootstrap: str, topic: str, isolation: Isolation = "read_uncom
 async def records_of(
     bootstrap: str, topic: str, isolation: Isolation = "read_uncommitted"
 ) -> dict[int, list[tuple[Any, ...]]]:
-    """All that a reader finds, by partition: what has to be the same in both clusters."""
+    """Return all records that a reader finds, by partition; they must be equal in both clusters."""
     ends = await ends_of(bootstrap, topic, isolation)
     found: dict[int, list[tuple[Any, ...]]] = {index: [] for index in ends}
     async with Consumer(
@@ -68,7 +68,7 @@ async def records_of(
 
 
 async def is_level(source: str, target: str, *topics: str) -> bool:
-    """Whether the copies end where the topics end."""
+    """Return whether the copies end at the same offsets as their topics."""
     for topic in topics:
         theirs = await ends_of(source, topic)
         if not theirs or theirs != await ends_of(target, topic):

@@ -1,4 +1,4 @@
-"""Secrets that a test plants in every place that takes one, and the search for them where nobody may find one."""
+"""Secrets that a test plants wherever one can be set, and the search for them in forbidden places."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from urllib.parse import quote
 
 
 class Planted:
-    """Random texts by name. A text is found also in base64, in hexadecimal digits, and as a part of a URL."""
+    """Random texts by name. The search also finds a text in base64, in hexadecimal digits, and as a part of a URL."""
 
     def __init__(self) -> None:
         self._needles: dict[str, set[bytes]] = {}
 
     def new(self, name: str) -> str:
-        """A secret to plant. Its signs are such that quotes and escapes do not change it."""
+        """Return a new secret to plant. Quoting and escaping do not change its characters."""
         return self.add(name, f"Plant3d-{secrets.token_urlsafe(18)}")
 
     def add(self, name: str, secret: str) -> str:
-        """A secret of another's making."""
+        """Add a secret that was made elsewhere."""
         plain = secret.encode()
         # In base64 what comes before shifts the text by a third of a character; the ends depend on the neighbours.
         shifted = {base64.b64encode(b"\0" * shift + plain)[4 : 4 * (len(plain) // 3)] for shift in range(3)}
@@ -31,18 +31,18 @@ class Planted:
         return secret
 
     def found_in(self, content: bytes | str) -> list[str]:
-        """The names of those that it holds."""
+        """Return the names of the secrets in the content."""
         content = content.encode() if isinstance(content, str) else content
         return [name for name, needles in self._needles.items() if any(each in content for each in needles)]
 
     def found_in_files(self, folders: Iterable[Path]) -> dict[str, list[str]]:
-        """By file, of all files in these folders."""
+        """Return the secrets' names by file, for all files in these folders."""
         files = [file for folder in folders for file in folder.rglob("*") if file.is_file()]
         assert files, "there is nothing to search"
         return {str(file): found for file in files if (found := self.found_in(file.read_bytes()))}
 
     def found_in_reprs(self, root: object) -> dict[str, list[str]]:
-        """By class, of all objects of this project that can be reached from one of them."""
+        """Return the secrets' names by class, for all objects of this project that are reachable from `root`."""
         shown: dict[str, list[str]] = {}
         seen: set[int] = set()
         pending: list[object] = [root]

@@ -1,4 +1,4 @@
-"""A proxy between clients and brokers that knows requests from each other, and one that delays a request.
+"""A proxy between clients and brokers that distinguishes requests, and a proxy that delays a request.
 
     with DelayingProxy(bootstrap) as proxy:
         producer = ...  # of proxy.bootstrap
@@ -38,7 +38,7 @@ _WAIT_S = 30.0
 
 
 class Proxy:
-    """One port per broker, on a thread of its own, until the block ends."""
+    """A proxy with one port per broker, in a separate thread until the block ends."""
 
     def __init__(self, bootstrap: str) -> None:
         self._given = bootstrap
@@ -69,22 +69,24 @@ class Proxy:
         return ",".join(f"127.0.0.1:{port}" for port in self._ports.values())
 
     def on_loop(self, work: Any) -> Any:
-        """What the coroutine `work` returns, run on the proxy's thread."""
+        """Run the coroutine `work` on the proxy's thread, and return its result."""
         return asyncio.run_coroutine_threadsafe(work, self._loop).result(_WAIT_S)
 
     async def request(self, passage: Passage, header: RequestHeader, frame: bytes, position: int) -> None:
-        """Send it on to the broker; nothing more is read from this client before that returns. `position`: where in
-        `frame` the header ends."""
+        """Send a request on to the broker; until this returns no further requests are read from the client.
+
+        `position`: the end of the header in `frame`.
+        """
         await passage.send_on(frame)
 
     def answer(self, passage: Passage, correlation_id: int) -> None:
-        """The broker has answered."""
+        """Handle the broker's answer."""
 
     def over(self, passage: Passage) -> None:
-        """The client or the broker has closed its side."""
+        """Handle the end of the client's or the broker's connection."""
 
     async def rewrite(self, value: object) -> None:
-        """Put the proxy's addresses in place of the brokers' wherever the message names any."""
+        """Replace the brokers' addresses in a message by the proxy's."""
         if isinstance(value, list):
             for one in value:
                 await self.rewrite(one)
@@ -97,7 +99,7 @@ class Proxy:
                 await self.rewrite(getattr(value, name, None))
 
     async def _port_for(self, host: str, port: int) -> int:
-        """The proxy's port for a broker, opened when the broker is first heard of."""
+        """Return the proxy's port for a broker, opened when the broker is first named."""
         if (host, port) not in self._ports:
 
             async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -123,7 +125,7 @@ class Proxy:
 
 
 class Passage:
-    """One connection of a client, and the one to the broker behind it."""
+    """A client's connection, and its connection to the broker."""
 
     def __init__(self, proxy: Proxy, host: str, port: int) -> None:
         self._proxy = proxy
@@ -131,7 +133,7 @@ class Passage:
         self._naming: dict[int, RequestHeader] = {}
 
     async def run(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        """Until either side closes."""
+        """Pass data until either side closes."""
         from_broker, self._to_broker = await asyncio.open_connection(*self.address)
         self._to_client = writer
         both = [
@@ -148,12 +150,12 @@ class Passage:
             self._proxy.over(self)
 
     async def send_on(self, frame: bytes) -> None:
-        """To the broker."""
+        """Send a frame to the broker."""
         self._to_broker.write(len(frame).to_bytes(4, "big") + frame)
         await self._to_broker.drain()
 
     async def ask(self, host: str, port: int, frame: bytes) -> None:
-        """Have another broker than that of this connection answer the client."""
+        """Have another broker than this connection's answer the client."""
         reader, writer = await asyncio.open_connection(host, port)
         try:
             writer.write(len(frame).to_bytes(4, "big") + frame)
@@ -164,7 +166,7 @@ class Passage:
         await self._to_client.drain()
 
     def reset(self) -> None:
-        """The client's connection breaks; that to the broker stays."""
+        """Break the client's connection; the broker's stays."""
         self._to_client.transport.abort()
 
     async def _requests(self, reader: asyncio.StreamReader) -> None:
@@ -203,7 +205,7 @@ class MisdirectingProxy(Proxy):
         super().__init__(bootstrap)
         self._api_key = api_key
         self.left = count
-        """The number of requests that are still to go elsewhere."""
+        """Number of requests that are still to be misdirected."""
 
     async def request(self, passage: Passage, header: RequestHeader, frame: bytes, position: int) -> None:
         if header.api_key != self._api_key or self.left == 0:
@@ -215,14 +217,14 @@ class MisdirectingProxy(Proxy):
 
 
 class Fate(Enum):
-    """What the broker did about a request that came late."""
+    """The broker's reaction to a late request."""
 
     ANSWERED = "answered"
     CLOSED = "closed its connection"
 
 
 class Held:
-    """The first request of its kind from now on: it does not arrive before it is released."""
+    """The first request of its kind from now on, held back until it is released."""
 
     def __init__(self, proxy: Proxy, api_key: int, *, resets: bool) -> None:
         self.api_key = api_key
@@ -235,7 +237,7 @@ class Held:
         self._released = asyncio.Event()
 
     async def delay(self, passage: Passage, header: RequestHeader, frame: bytes, position: int) -> None:
-        """Wait until it may arrive, then send it, and wait for what comes of it."""
+        """Wait for the release, then send the request, and wait for the broker's reaction."""
         self.passage, self.correlation_id, self.body = passage, header.correlation_id, frame[position:]
         if self._resets:
             passage.reset()
@@ -244,7 +246,7 @@ class Held:
         await asyncio.shield(asyncio.wrap_future(self.fate))
 
     def release(self) -> Fate:
-        """Let it arrive, whoever still waits for its answer."""
+        """Release the request, whether or not the client still waits."""
         assert self.passage is not None, f"no request {self.api_key} has come"
         assert not self.fate.done(), "the broker has closed the connection without it"
         self._proxy.on_loop(self._release())
@@ -255,15 +257,17 @@ class Held:
 
 
 class DelayingProxy(Proxy):
-    """One that holds requests back, with everything behind them on their connections, when told to."""
+    """A proxy that can hold requests back, with all later requests on their connections."""
 
     def __init__(self, bootstrap: str) -> None:
         super().__init__(bootstrap)
         self._held: list[Held] = []
 
     def hold(self, api_key: int, *, resets: bool) -> Held:
-        """Hold back the next request of this kind. `resets`: its connection breaks at once for the client, which
-        otherwise waits in vain until it loses patience."""
+        """Hold back the next request of this kind.
+
+        `resets`: its connection breaks at once for the client; otherwise the client waits until its timeout.
+        """
         held = Held(self, api_key, resets=resets)
         self._held.append(held)
         return held

@@ -24,7 +24,7 @@ METADATA_AGE_MS = 1_000
 
 
 class Stop:
-    """Whether SIGTERM has come."""
+    """The arrival of SIGTERM."""
 
     def __init__(self) -> None:
         self.asked = False
@@ -37,23 +37,23 @@ def tell(name: str, **what: object) -> None:
 
 
 def tell_placed(partition: int | None, offset: int | None, value: bytes | None) -> None:
-    """Print that a record was acknowledged."""
+    """Print the acknowledgement of a record."""
     tell("producer_send_success", partition=partition, offset=offset, value=(value or b"").decode())
 
 
 def tell_failed(error: object) -> None:
-    """Print that a record was not acknowledged."""
+    """Print the failure of a record."""
     tell("producer_send_error", message=str(error))
 
 
 class Membership:
-    """Prints the assignment of a consumer whenever it has changed, and the records it reads."""
+    """A printer of a consumer's changed assignments, and of the records it reads."""
 
     def __init__(self) -> None:
         self._last: set[int] = set()
 
     def tell(self, assigned: Iterable[Any], records: Iterable[tuple[int, int, bytes]]) -> None:
-        """Print what one poll has brought."""
+        """Print the results of one poll."""
         for partition, offset, value in records:
             tell("record_data", partition=partition, offset=offset, value=value.decode())
         now = {one.partition for one in assigned}
@@ -63,7 +63,7 @@ class Membership:
 
 
 def values(options: argparse.Namespace, stop: Stop) -> Iterator[bytes | None]:
-    """Numbered values at the rate asked for; None where there is nothing to send yet."""
+    """Yield numbered values at the requested rate; None while there is nothing to send."""
     started, number = time.monotonic(), 0
     while not stop.asked and number != options.count:
         if number < (time.monotonic() - started) * options.per_second:
@@ -74,7 +74,7 @@ def values(options: argparse.Namespace, stop: Stop) -> Iterator[bytes | None]:
 
 
 def produce_with_confluent_kafka(options: argparse.Namespace, stop: Stop) -> None:
-    """librdkafka, as Python has it."""
+    """Produce with librdkafka's Python client."""
     producer = confluent_kafka.Producer(
         {
             "bootstrap.servers": options.bootstrap,
@@ -100,7 +100,7 @@ def produce_with_confluent_kafka(options: argparse.Namespace, stop: Stop) -> Non
 
 
 def consume_with_confluent_kafka(options: argparse.Namespace, stop: Stop) -> None:
-    """librdkafka, as Python has it."""
+    """Consume with librdkafka's Python client."""
     consumer = confluent_kafka.Consumer(
         {
             "bootstrap.servers": options.bootstrap,
@@ -123,7 +123,6 @@ def consume_with_confluent_kafka(options: argparse.Namespace, stop: Stop) -> Non
 
 
 def produce_with_kafka_python(options: argparse.Namespace, stop: Stop) -> None:
-    """kafka-python."""
     producer = kafka.KafkaProducer(
         bootstrap_servers=options.bootstrap,
         acks="all",
@@ -145,7 +144,6 @@ def produce_with_kafka_python(options: argparse.Namespace, stop: Stop) -> None:
 
 
 def consume_with_kafka_python(options: argparse.Namespace, stop: Stop) -> None:
-    """kafka-python."""
     consumer = kafka.KafkaConsumer(
         options.topic,
         bootstrap_servers=options.bootstrap,
@@ -165,7 +163,6 @@ def consume_with_kafka_python(options: argparse.Namespace, stop: Stop) -> None:
 
 
 def produce_with_aiokafka(options: argparse.Namespace, stop: Stop) -> None:
-    """aiokafka."""
 
     async def run() -> None:
         producer = aiokafka.AIOKafkaProducer(
@@ -204,7 +201,6 @@ async def _paced(numbered: Iterator[bytes | None]) -> AsyncIterator[bytes]:
 
 
 def consume_with_aiokafka(options: argparse.Namespace, stop: Stop) -> None:
-    """aiokafka."""
 
     async def run() -> None:
         consumer = aiokafka.AIOKafkaConsumer(
@@ -240,7 +236,7 @@ ROLES: dict[tuple[str, str], Callable[[argparse.Namespace, Stop], None]] = {
 
 
 def main() -> None:
-    """Run one client until it is told to end."""
+    """Run one client until SIGTERM."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("client", choices=sorted({client for client, _ in ROLES}))
     parser.add_argument("role", choices=["produce", "consume"])

@@ -1,4 +1,4 @@
-"""Nodes of one cluster whose quorum speaks TLS, each a process, with files to change while they run."""
+"""Nodes of a cluster whose quorum uses TLS, each a process, with files that change while they run."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ UNIT = "nodes"
 
 @dataclass
 class QuorumTlsNodes:
-    """By id. Certificates are of the authority that is in force when they are issued."""
+    """The nodes by id. Certificates are issued by the authority in force at that time."""
 
     folder: Path
     authority: Authority
@@ -37,15 +37,15 @@ class QuorumTlsNodes:
 
     @property
     def trust_file(self) -> Path:
-        """Whom all nodes believe."""
+        """File of the authorities that all nodes trust."""
         return self.folder / "trusted.pem"
 
     def key_file(self, node_id: int) -> Path:
-        """Where a node has its key and certificate."""
+        """Return the file with a node's key and certificate."""
         return self.folder / f"node-{node_id}.pem"
 
     def issue(self, node_id: int, name: str = "", authority: Authority | None = None) -> None:
-        """A new key and certificate for a node, by the name of another if one is given."""
+        """Issue a new key and certificate for a node, optionally under another node's name."""
         name = name or f"node-{node_id}"
         issued = (authority or self.authority).issue(
             f"{node_id}-{name}", HOST, "localhost", common_name=name, unit=UNIT, days=90
@@ -53,7 +53,7 @@ class QuorumTlsNodes:
         replace_file(self.key_file(node_id), issued.both.read_bytes())
 
     def settings(self, node_id: int) -> dict[str, str]:
-        """Of a quorum node or a broker."""
+        """Return the settings of a quorum node or a broker."""
         is_voter = node_id in VOTERS
         return {
             "cluster.id": "tls",
@@ -67,22 +67,22 @@ class QuorumTlsNodes:
             "listener.security.protocol.map": "CONTROLLER:SSL,PLAINTEXT:PLAINTEXT",
             "ssl.keystore.location": str(self.key_file(node_id)),
             "ssl.truststore.location": str(self.trust_file),
-            # Only who is told to look reads files anew.
+            # Files are only reloaded on a signal.
             "ssl.reload.interval.ms": "0",
             "ssl.principal.mapping.rules": r"RULE:^.*?CN=([^,]+).*$/$1/",
             "ottla.node.principals": ";".join(f"User:node-{one}" for one in (*VOTERS, 1, 2)),
         }
 
     def settings_file(self, node_id: int) -> Path:
-        """As the node was started with it."""
+        """Return the settings file of a node."""
         return self.folder / f"node-{node_id}.properties"
 
     def log(self, node_id: int) -> str:
-        """All that the node has said."""
+        """Return the whole log of a node."""
         return (self.folder / f"log-{node_id}").read_text()
 
     def start(self, node_id: int, **others: str) -> None:
-        """`others`: settings beside the usual ones, in whose names _ stands for a dot; empty: without this one."""
+        """Start a node. `others`: additional settings, with _ in place of dots; an empty one is removed."""
         settings = self.settings(node_id) | {name.replace("_", "."): text for name, text in others.items()}
         file = self.settings_file(node_id)
         file.write_text(written({name: text for name, text in settings.items() if text}))
@@ -94,25 +94,25 @@ class QuorumTlsNodes:
             self.processes[node_id] = subprocess.Popen(argv, stdout=out, stderr=out, env=environ)
 
     def issue_and_start(self, node_id: int) -> None:
-        """A node with a certificate of its own."""
+        """Issue a certificate for a node, and start it."""
         self.issue(node_id)
         self.start(node_id)
 
     def kill(self, node_id: int) -> None:
-        """At once."""
+        """Kill a node at once."""
         self.processes[node_id].kill()
         self.processes[node_id].wait()
 
     def look_at_keys(self, node_id: int) -> None:
-        """As an operator tells a node to."""
+        """Make a node reload its key files, as an operator does."""
         self.processes[node_id].send_signal(signal.SIGHUP)
 
     def serves(self, broker_id: int) -> bool:
-        """Whether a broker has said so."""
+        """Return whether a broker has logged that it serves."""
         return f"broker {broker_id} serves" in self.log(broker_id)
 
     def shown(self, voter: int) -> bytes:
-        """The certificate that whoever dials a quorum node now is shown, in DER."""
+        """Return the certificate that a quorum node presents to new connections now, in DER."""
         context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
         context.check_hostname = False
         context.verify_mode = ssl.CERT_NONE
@@ -125,7 +125,7 @@ class QuorumTlsNodes:
         return certificate
 
     def in_file(self, node_id: int) -> bytes:
-        """The certificate in a node's file, in DER."""
+        """Return the certificate in a node's file, in DER."""
         begin = "-----BEGIN CERTIFICATE-----"
         text = self.key_file(node_id).read_text()
         return ssl.PEM_cert_to_DER_cert(begin + text.split(begin)[1])
@@ -133,7 +133,7 @@ class QuorumTlsNodes:
 
 @contextmanager
 def quorum_tls_nodes(folder: Path, *brokers: int) -> Iterator[QuorumTlsNodes]:
-    """Ports for the voters and these brokers, and files. No node runs yet, and none is left."""
+    """Prepare ports and files for the voters and these brokers. No node runs yet, and none is left afterwards."""
     reserved: list[socket.socket] = []
     choosing = free_ports(reserved)
     ports = {node_id: next(choosing) for node_id in (*VOTERS, *brokers)}
@@ -153,7 +153,7 @@ def quorum_tls_nodes(folder: Path, *brokers: int) -> Iterator[QuorumTlsNodes]:
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """As programs that renew certificates do: never half a file."""
+    """Replace a file atomically, as programs that renew certificates do."""
     part = path.with_suffix(".part")
     part.write_bytes(content)
     part.chmod(0o600)

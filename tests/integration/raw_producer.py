@@ -1,4 +1,4 @@
-"""A producer of one connection to one broker, whoever leads: for requests that stock clients would not send."""
+"""A producer with one connection to one broker, leader or not, for requests that stock clients would not send."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ VERSION = 9
 
 
 class RawProducer:
-    """Writes one record per request to partition 0 of a topic, and reads the answers when told to."""
+    """A producer that writes one record per request to partition 0 of a topic, and reads answers on request."""
 
     def __init__(self, port: int, topic: str, acks: int, host: str = "127.0.0.1") -> None:
         self._topic = topic
@@ -36,7 +36,7 @@ class RawProducer:
         self._socket.sendall(encode_request(message, VERSION, 1, "raw"))
 
     def answer(self) -> tuple[ErrorCode, int, str]:
-        """The next answer: error, offset, and the broker's words."""
+        """Return the next answer: error, offset, and the broker's message."""
         (size,) = struct.unpack(">i", self._stream.read(4))
         _, response = decode_response(ProduceRequest, self._stream.read(size), VERSION)
         told = response.responses[0].partition_responses[0]

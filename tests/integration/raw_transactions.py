@@ -1,4 +1,4 @@
-"""Requests of transactions in the order a test likes, each told by its error: no client that knows better in between.
+"""Transaction requests in any order, each answered with its error, without a client that would intervene.
 
     raw = RawTransactions(bootstrap)
     who = raw.init("mover-1")
@@ -36,25 +36,25 @@ from tests.raw_peer import Peer
 
 ANSWER_S = 60.0
 TRANSACTION = 1
-"""The kind of coordinator."""
+"""Type number of transaction coordinators in FindCoordinator."""
 TIMEOUT_MS = 60_000
 
 
 @dataclass(frozen=True)
 class Who:
-    """A producer, as requests name it."""
+    """The identity of a producer in requests."""
 
     transactional_id: str
     producer_id: int = -1
     epoch: int = -1
 
     def but(self, **other: Any) -> Who:
-        """The same with something else."""
+        """Return a copy with other values."""
         return replace(self, **other)
 
 
 class ProducerAnswer(NamedTuple):
-    """An answer: its error, and who may go on."""
+    """An answer: its error, and the producer's current identity."""
 
     code: ErrorCode
     who: Who
@@ -79,7 +79,7 @@ class RawTransactions:
         self.disconnect()
 
     def disconnect(self) -> None:
-        """Close all connections, and ask anew who is where."""
+        """Close all connections, and forget coordinators and leaders."""
         for peer in self._peers.values():
             peer.close()
         self._peers.clear()
@@ -87,7 +87,7 @@ class RawTransactions:
         self._leaders.clear()
 
     def init(self, transactional_id: str, timeout_ms: int = TIMEOUT_MS, version: int = 5) -> Who:
-        """A new instance; asks again while an older transaction is being ended."""
+        """Return a new instance; repeat the request while an older transaction is being ended."""
 
         def ask() -> Who | None:
             told = self.try_init(Who(transactional_id), timeout_ms, version)
@@ -99,7 +99,7 @@ class RawTransactions:
         return wait_for(ask, f"a producer id of {transactional_id}")
 
     def try_init(self, who: Who, timeout_ms: int = TIMEOUT_MS, version: int = 5) -> ProducerAnswer:
-        """InitProducerId, once."""
+        """Send InitProducerId once."""
         message = InitProducerIdRequest(
             transactional_id=who.transactional_id,
             transaction_timeout_ms=timeout_ms,
@@ -111,7 +111,7 @@ class RawTransactions:
         return ProducerAnswer(ErrorCode(answer.error_code), found)
 
     def add(self, who: Who, topic: str, partitions: Sequence[int], version: int = 3) -> list[ErrorCode]:
-        """AddPartitionsToTxn as clients send it (up to 3), or as brokers do."""
+        """Send AddPartitionsToTxn as clients (up to version 3) or as brokers."""
         topics = [AddPartitionsToTxnTopic(name=topic, partitions=list(partitions))]
         message = AddPartitionsToTxnRequest(
             v3_and_below_transactional_id=who.transactional_id,
@@ -137,7 +137,7 @@ class RawTransactions:
         return [ErrorCode(one.partition_error_code) for told in found for one in told.results_by_partition]
 
     def add_offsets(self, who: Who, group: str, version: int = 4) -> ErrorCode:
-        """AddOffsetsToTxn."""
+        """Send AddOffsetsToTxn."""
         message = AddOffsetsToTxnRequest(
             transactional_id=who.transactional_id,
             producer_id=who.producer_id,
@@ -147,7 +147,7 @@ class RawTransactions:
         return ErrorCode(self._of_coordinator(who, message, version).error_code)
 
     def end(self, who: Who, *, commit: bool, version: int = 4) -> ProducerAnswer:
-        """EndTxn, again while markers are still being written."""
+        """Send EndTxn, and repeat it while markers are still being written."""
 
         def ask() -> ProducerAnswer | None:
             told = self.try_end(who, commit=commit, version=version)
@@ -156,7 +156,7 @@ class RawTransactions:
         return wait_for(ask, f"the end of a transaction of {who}", ANSWER_S)
 
     def try_end(self, who: Who, *, commit: bool, version: int = 4) -> ProducerAnswer:
-        """EndTxn, once."""
+        """Send EndTxn once."""
         message = EndTxnRequest(
             transactional_id=who.transactional_id,
             producer_id=who.producer_id,
@@ -180,7 +180,7 @@ class RawTransactions:
         transactional: bool = True,
         names_id: bool = True,
     ) -> ErrorCode:
-        """One record; from version 12 on the partition is added by it."""
+        """Produce one record; from version 12 on this also adds the partition."""
         batch = encode_batch(
             [(None, value, 1_700_000_000_000)],
             producer_id=who.producer_id,
@@ -202,7 +202,7 @@ class RawTransactions:
         version: int = 11,
         acks: int = -1,
     ) -> ErrorCode:
-        """These bytes."""
+        """Produce a batch of these bytes."""
         data = PartitionProduceData(index=partition, records=batch)
         message = ProduceRequest(
             transactional_id=transactional_id,
@@ -214,7 +214,7 @@ class RawTransactions:
         return ErrorCode(answer.responses[0].partition_responses[0].error_code)
 
     def coordinator(self, transactional_id: str) -> int:
-        """The port of the broker that clients of this id speak to."""
+        """Return the port of the transactional id's coordinator."""
         if transactional_id not in self._coordinators:
             question = FindCoordinatorRequest(key_type=TRANSACTION, coordinator_keys=[transactional_id])
 

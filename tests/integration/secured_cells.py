@@ -1,7 +1,7 @@
-"""Every way into a secured cluster, and what a stock client is to do by each of them.
+"""All login paths into a secured cluster, and the actions that a stock client performs with each.
 
-One cluster has all ways. An authorizer knows two users: ann, by password or certificate, and whoever comes without
-either. Each has rights over names that begin with its own, so that who is taken for another is refused.
+One cluster offers all of them. An authorizer knows two users: ann, by password or certificate, and the anonymous user
+without either. Each has rights over names with its own prefix, so a client that is taken for another user is refused.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ TOKEN_LASTS_S = 3600
 USER, PASSWORD = "ann", 'ann\'s "secret", =x'
 ADMIN, ADMIN_PASSWORD = "admin", "of the administrator"
 RECORDS = 10
-"""Of each kind: plain, committed, and aborted."""
+"""Number of records of each kind: plain, committed, and aborted."""
 PRINCIPALS = {USER: "User:ann", "": "User:ANONYMOUS"}
 PREFIXES = {USER: "of-ann-", "": "of-nobody-"}
-"""What the names begin with that a user has rights over."""
+"""Name prefixes over which each user has rights."""
 TOLD = {
     "partitions": 2,
     "read": ["committed"] * RECORDS + ["plain"] * RECORDS,
@@ -46,14 +46,15 @@ TOLD = {
     "denied": "TOPIC_AUTHORIZATION_FAILED",
     "deleted": True,
 }
-"""What a client tells at the end. It has made a topic, written to it within transactions and without, and read it in
-a group that commits. It has asked for the group's offsets, changed a setting, written where it may not, and deleted
-the topic."""
+"""Results that a client reports at the end.
+
+It has made a topic, written to it within transactions and without, and read it in a group that commits. It has
+requested the group's offsets, changed a setting, tried to write without the right, and deleted the topic."""
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One way in: a protocol with a mechanism, or a certificate, or neither."""
+    """A way to log in: a protocol with a mechanism, a certificate, or neither."""
 
     name: str
     bootstrap: str
@@ -62,25 +63,25 @@ class Cell:
     mechanism: str = ""
     user: str = ""
     password: str = ""
-    """For OAUTHBEARER a token."""
+    """Password, or a token for OAUTHBEARER."""
     certificate: str = ""
-    """A file with the chain; empty without a certificate."""
+    """File with the certificate chain; empty without a certificate."""
     key: str = ""
     both: str = ""
-    """A file with key and chain, as Java wants it."""
+    """File with key and chain, as Java requires it."""
     topic: str = ""
-    """Also the group and the transactional id."""
+    """Name of the topic, the group and the transactional id."""
     denied: str = ""
-    """A topic of the other user."""
+    """Topic of the other user."""
 
     @property
     def described(self) -> dict[str, str]:
-        """For programs in other languages."""
+        """The cell in a form for programs in other languages."""
         return asdict(self)
 
 
 def cells(cluster: TlsCluster, client: str) -> list[Cell]:
-    """All ways in, each with a topic of its own for this client."""
+    """Return all ways to log in, each with a separate topic for this client."""
     ca = str(cluster.ca_file)
     plain = Cell("SSL", cluster.bootstrap("CLIENTS"), "SSL", ca)
     files = cluster.client_files(USER)
@@ -104,7 +105,7 @@ def _named(cell: Cell, client: str) -> Cell:
 
 
 def admin_options(cluster: TlsCluster) -> dict[str, Any]:
-    """Of our own client, for one who may do everything."""
+    """Return options of Ottla's client for an administrator with all rights."""
     return {
         "bootstrap_servers": cluster.bootstrap("LOGINS"),
         "security_protocol": "SASL_SSL",
@@ -117,7 +118,7 @@ def admin_options(cluster: TlsCluster) -> dict[str, Any]:
 
 @contextmanager
 def secured_cluster(directory: Path, brokers: int = 2, **settings: str) -> Iterator[TlsCluster]:
-    """PLAIN asks for a login, CLIENTS has TLS, LOGINS both. Users and their rights are there."""
+    """Run a secured cluster. PLAIN requires a login, CLIENTS uses TLS, LOGINS both. Users and their rights exist."""
     users = {ADMIN: ADMIN_PASSWORD, USER: PASSWORD}
     module = "org.apache.kafka.common.security.plain.PlainLoginModule"
     given = " ".join(f"user_{name}={jaas_quoted(password)}" for name, password in users.items())
@@ -136,7 +137,7 @@ def secured_cluster(directory: Path, brokers: int = 2, **settings: str) -> Itera
 
 
 def _tokens(directory: Path) -> dict[str, str]:
-    """Settings for tokens, with the key that signs them in a file, and a token in another one."""
+    """Return settings for tokens, with their signing key and a token in files."""
     key, keys = new_key("key"), directory / "keys.json"
     keys.write_bytes(key_set(key))
     _token_file(directory).write_text(signed(claims_of(USER, TOKEN_LASTS_S), key))
@@ -152,7 +153,7 @@ def _token_file(directory: Path) -> Path:
 
 
 def jaas_quoted(text: str) -> str:
-    """As a value of `sasl.jaas.config`."""
+    """Quote a value for `sasl.jaas.config`."""
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
@@ -175,7 +176,7 @@ async def _give_rights(cluster: TlsCluster, brokers: int) -> None:
 
 @contextmanager
 def acting_for_brokers(cluster: TlsCluster) -> Iterator[None]:
-    """Both users have the right of brokers over the cluster meanwhile."""
+    """Give both users the brokers' right to the cluster within the block."""
     asyncio.run(_give_cluster_action(cluster))
     try:
         yield
@@ -184,7 +185,7 @@ def acting_for_brokers(cluster: TlsCluster) -> Iterator[None]:
 
 
 async def _give_cluster_action(cluster: TlsCluster) -> None:
-    """Return once all brokers know of it."""
+    """Grant the right, and return once all brokers know of it."""
     options = admin_options(cluster)
     acls = [
         Acl(
@@ -213,7 +214,7 @@ async def _take_cluster_action(cluster: TlsCluster) -> None:
 
 
 async def _knows_users(options: dict[str, Any]) -> None:
-    """Return once the broker takes the password that was given last: it knows all that came before, too."""
+    """Return once the broker accepts the password that was set last, so it knows all earlier changes, too."""
     ann = {"sasl_plain_username": USER, "sasl_plain_password": PASSWORD, "sasl_mechanism": "SCRAM-SHA-512"}
     async with asyncio.timeout(START_S):
         while True:

@@ -1,4 +1,6 @@
-"""Stock clients of Python, and kcat, on one way into a secured cluster; what they tell is `secured_cells.TOLD`."""
+"""Stock clients of Python, and kcat, in one cell of a secured cluster; their results are compared with
+`secured_cells.TOLD`.
+"""
 
 from __future__ import annotations
 
@@ -36,12 +38,14 @@ READ = 2 * RECORDS
 
 
 def kinds(values: list[bytes]) -> list[str]:
-    """Of which kind the records that were read are."""
+    """Return the kinds of the records that were read."""
     return sorted(value.decode().rpartition("-")[0] for value in values)
 
 
 def settled(what: str, ask: Callable[[], Any]) -> Any:
-    """What is asked, once it is as `TOLD` has it: another broker than the one that changed it may answer later."""
+    """Repeat the question until its answer equals `TOLD`, since another broker may learn of a change later; return the
+    last answer.
+    """
     deadline = time.monotonic() + SETTLE_S
     while (found := ask()) != TOLD[what] and time.monotonic() < deadline:
         time.sleep(0.02)
@@ -49,7 +53,7 @@ def settled(what: str, ask: Callable[[], Any]) -> Any:
 
 
 async def settled_async(what: str, ask: Callable[[], Awaitable[Any]]) -> Any:
-    """The same for a client with an event loop."""
+    """Do the same as `settled` for an asyncio client."""
     deadline = time.monotonic() + SETTLE_S
     while (found := await ask()) != TOLD[what] and time.monotonic() < deadline:
         await asyncio.sleep(0.02)
@@ -174,7 +178,7 @@ class _AiokafkaToken(aiokafka.abc.AbstractTokenProvider):  # type: ignore[misc]
 
 
 def _login(cell: Cell, token_provider: Callable[[str], object]) -> dict[str, Any]:
-    """As aiokafka and kafka-python have it."""
+    """Return the login options of aiokafka and kafka-python."""
     if not cell.mechanism:
         return {}
     if cell.mechanism == OAUTHBEARER:
@@ -326,7 +330,7 @@ def with_kafka_python(cell: Cell) -> dict[str, Any]:
 
 
 def with_kcat(cell: Cell) -> dict[str, Any]:
-    """It commits a transaction of what it reads from its input, and has no admin client."""
+    """Run kcat, which commits a transaction of its input, and has no admin client."""
 
     def run(*arguments: str, kind: str = "", **more: str) -> subprocess.CompletedProcess[str]:
         options = librdkafka_options(cell) | {key.replace("_", "."): value for key, value in more.items()}

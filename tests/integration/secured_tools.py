@@ -1,5 +1,7 @@
-"""What an administrator who logs in does by Kafka's own tools. Each scene is played against Ottla and against Kafka:
-`test_secured_tools.py` here and in tests/compat/. So both give the same answers.
+"""Actions of a logged-in administrator with Kafka's own tools.
+
+Each scene is played against Ottla and against Kafka, by `test_secured_tools.py` here and in tests/compat/. So both give
+the same answers.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ _RESOURCE = re.compile(r"resource `ResourcePattern\(resourceType=(\w+), name=(.*
 _ENTRY = re.compile(r"\(principal=(.*), host=(.*), operation=(\w+), permissionType=(\w+)\)")
 
 Acls = dict[tuple[str, str, str], set[tuple[str, str, str, str]]]
-"""Entries by resource, each with principal, host, operation and permission."""
+"""ACL entries by resource, each with principal, host, operation and permission."""
 
 
 class SecuredShell:
@@ -31,12 +33,12 @@ class SecuredShell:
         return self._tools.run(tool, *self.arguments, *arguments, status=status)
 
     def acls(self, *filters: str) -> Acls:
-        """What `--list` shows."""
+        """Return the ACLs that `--list` shows."""
         return entries(self(ACLS, "--list", *filters))
 
 
 def client_config(file: Path, user: str, password: str, ca: Path, mechanism: str = "PLAIN") -> Path:
-    """Properties of a Java client that logs in over TLS."""
+    """Write the properties of a Java client that logs in over TLS."""
     module = "plain.PlainLoginModule" if mechanism == "PLAIN" else "scram.ScramLoginModule"
     given = f"username={jaas_quoted(user)} password={jaas_quoted(password)}"
     jaas = f"org.apache.kafka.common.security.{module} required {given};"
@@ -49,7 +51,7 @@ def client_config(file: Path, user: str, password: str, ca: Path, mechanism: str
 
 
 def entries(said: str) -> Acls:
-    """The ACLs that the tool prints."""
+    """Parse the ACLs that the tool prints."""
     found: Acls = {}
     for line in said.splitlines():
         if resource := _RESOURCE.search(line):

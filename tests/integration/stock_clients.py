@@ -31,7 +31,7 @@ FOREVER = -1
 AS_FAST_AS_POSSIBLE = 100_000
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 SESSION_TIMEOUT_MS = 6_000
-"""Kafka accepts nothing shorter by default."""
+"""Shortest session timeout that Kafka accepts by default, in milliseconds."""
 
 _PLACED = re.compile(r"Message delivered to partition (\d+) \(offset (\d+)\)")
 _RECORD = re.compile(r"record (\d+) (\d+) (.*)")
@@ -40,25 +40,25 @@ _PARTITION = re.compile(r"\[(\d+)\]")
 
 
 def number_of(value: bytes) -> int:
-    """The number that every value begins with."""
+    """Return the number at the beginning of a value."""
     return int(value.split()[0])
 
 
 @dataclass
 class Process:
-    """A client that runs; leaving the block kills it if it still does."""
+    """A client process; leaving the block kills it if it still runs."""
 
     argv: list[str]
     fed_count: int = 0
-    """Values that are written to its standard input; 0 when it makes its own."""
+    """Number of values written to its standard input; 0 for a client that makes them itself."""
     fed_per_second: int = 0
     acknowledged: list[tuple[Place, bytes | None]] = field(default_factory=list)
-    """In the order told; the value is None for a client that does not tell it."""
+    """Acknowledged records in the reported order; the value is None if the client does not report it."""
     failures: list[str] = field(default_factory=list)
     read: list[Read] = field(default_factory=list)
     assigned: set[int] = field(default_factory=set)
     said: list[str] = field(default_factory=list)
-    """Lines that are no events."""
+    """Output lines that are no events."""
 
     def __enter__(self) -> Self:
         self._stopping = threading.Event()
@@ -83,25 +83,25 @@ class Process:
         self.kill9()
 
     def wait_until(self, condition: Any, what: str, timeout_s: float = 40) -> None:
-        """Return once the condition holds; fails the test when it does not in time, or the process ends."""
+        """Return once the condition holds; fail the test at the timeout, or if the process ends."""
         wait_until(lambda: condition() or self._process.poll() is not None, what, timeout_s)
         assert condition(), f"{self.argv[:4]} ended before {what}:\n" + "\n".join(self.said[-20:])
 
     def wait_end(self, timeout_s: float = 60) -> None:
-        """Return once the process has ended by itself."""
+        """Return once the process has ended on its own."""
         self._process.wait(timeout_s)
         for thread in self._threads:
             thread.join()
 
     def stop(self, timeout_s: float = 60) -> None:
-        """End it in good order: a producer learns the outcome of all it sent."""
+        """End the process in good order: a producer learns the outcome of all its records."""
         self._stopping.set()
         if not self.fed_count:
             self._process.terminate()
         self.wait_end(timeout_s)
 
     def kill9(self) -> None:
-        """SIGKILL; returns once the process is gone."""
+        """Send SIGKILL, and return once the process is gone."""
         self._stopping.set()
         self._process.kill()
         self.wait_end()
@@ -155,7 +155,7 @@ class Process:
 
 
 class StockClient(ABC):
-    """One of the clients; both methods describe a process, which starts when it is entered."""
+    """A stock client; both methods describe a process, which starts when it is entered."""
 
     @abstractmethod
     def producer(
@@ -167,11 +167,11 @@ class StockClient(ABC):
         count: int = FOREVER,
         per_second: int = AS_FAST_AS_POSSIBLE,
     ) -> Process:
-        """An idempotent producer (acks=all) of values that begin with 0, 1, ..., until `count` or stopped."""
+        """Return an idempotent producer (acks=all) of values that begin with 0, 1, ..., until `count` or a stop."""
 
     @abstractmethod
     def consumer(self, bootstrap: str, topic: str, group: str) -> Process:
-        """A member of a group that reads from the beginning until it is stopped."""
+        """Return a group member that reads from the beginning until it is stopped."""
 
 
 @dataclass
@@ -236,7 +236,7 @@ class JavaClient(StockClient):
     """Kafka's own VerifiableProducer and VerifiableConsumer."""
 
     directory: Path
-    """Where settings files are put."""
+    """Folder for settings files."""
 
     def producer(
         self,
@@ -285,11 +285,11 @@ NAMES = [
     ),
     pytest.param("java", marks=[java.needs_java, pytest.mark.java]),
 ]
-"""For `pytest.mark.parametrize`."""
+"""Names of the clients, for `pytest.mark.parametrize`."""
 
 
 def installed(directory: Path) -> dict[str, StockClient]:
-    """The clients of this machine by name."""
+    """Return the clients on this machine by name."""
     found: dict[str, StockClient] = {
         name: PythonClient(name) for name in ("confluent-kafka", "aiokafka", "kafka-python")
     }

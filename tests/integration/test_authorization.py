@@ -1,6 +1,6 @@
-"""Every API with an authorizer: what it needs, what it says without, and that what is denied is not told.
+"""Every API with an authorizer: its required rights, its errors without them, and no disclosure of denied resources.
 
-All peers are User:ANONYMOUS. The administrator is known by its address, which the ACLs name.
+All peers are User:ANONYMOUS. The administrator is recognised by its address, which the ACLs name.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ class Broker(NamedTuple):
             peer.close()
 
     def rights(self, *rights: Right, denied: Sequence[Right] = ()) -> None:
-        """The client has these rights from here on, and no others."""
+        """Give the client exactly these rights."""
         forget = DeleteAclsFilter(
             resource_type_filter=1, pattern_type_filter=1, host_filter=CLIENT, operation=1, permission_type=1,
             resource_name_filter=None, principal_filter=None,
@@ -156,7 +156,7 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 
 def codes(message: Message) -> set[int]:
-    """All error codes in a message."""
+    """Return all error codes in a message."""
     found: set[int] = set()
     for field in message.schema.fields:
         value = getattr(message, field.name)
@@ -181,7 +181,7 @@ def test_an_api_needs_each_of_its_rights(broker: Broker, row: Row) -> None:
     "row", [row for row in ROWS if any(right.name == TOPIC for right in row.rights)], ids=lambda row: row.name
 )
 def test_what_is_denied_is_not_told(broker: Broker, row: Row) -> None:
-    """The answer about a topic that exists is that about one that does not."""
+    """The answer about an existing topic equals the answer about a missing one."""
     if row.leaks:
         pytest.skip("topics by id")
     broker.rights(*(right for right in row.rights if right.name != TOPIC))
@@ -323,7 +323,7 @@ def test_markers_are_for_nodes_whatever_acls_say(broker: Broker) -> None:
 
 
 def test_a_fetch_session_follows_the_acls(broker: Broker) -> None:
-    """A partition of which nothing is new is denied as soon as its ACL goes, and comes back with it."""
+    """A partition without new records is denied as soon as its ACL is removed, and returns with the ACL."""
     part = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1 << 20)
     begin = FetchRequest(
         replica_id=-1, max_bytes=1 << 20, session_epoch=0, topics=[FetchTopic(topic=TOPIC, partitions=[part])]
@@ -472,7 +472,7 @@ def test_kafkas_tool_adds_lists_and_removes(broker: Broker, tools: java.Tools) -
 
 
 def test_brokers_follow_each_other_without_any_acl(tmp_path: Path) -> None:
-    """Nobody may do anything but the super user. Brokers have proved what they are, and need no ACL."""
+    """Only the super user has rights. Brokers have proved their identity, and need no ACL."""
     settings = {"authorizer.class.name": STANDARD_AUTHORIZER, "super.users": "User:ANONYMOUS"}
     with running_cluster(tmp_path, quorum=1, brokers=2, settings=settings) as running:
         both = [Broker(int(node.address.rpartition(":")[2]), b"") for node in running.brokers]

@@ -1,4 +1,4 @@
-"""Nodes that cannot start say so in one line and leave; a disk that fills up takes nothing with it."""
+"""Nodes that cannot start log one line and exit; a disk that fills up affects no other part."""
 
 from __future__ import annotations
 
@@ -23,15 +23,17 @@ pytestmark = pytest.mark.cluster
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
-    """Two brokers and a quorum node that go on while others fail to start."""
+    """Run two brokers and a quorum node that go on while others fail to start."""
     directory = tmp_path_factory.mktemp("bad-start")
     with running_cluster(directory, quorum=1, brokers=2, settings=SMALL_CLUSTER) as running:
         yield running
 
 
 def refusal(node: Node, *overrides: str, before: tuple[str, ...] = ()) -> str:
-    """What a node says when it is started with these settings on top of its own; it must give up by itself
-    with exit code 1 and one line."""
+    """Return the line with which a node refuses to start under these overrides.
+
+    It must exit with code 1 and one line.
+    """
     argv = [*before, *node.entry["argv"]]
     if "--pid-file" in argv:
         where = argv.index("--pid-file")
@@ -61,7 +63,7 @@ def free_port() -> int:
 
 
 def elsewhere(node: Node) -> str:
-    """A setting that has the node listen where nobody does."""
+    """Return a setting that makes the node listen on an unused port."""
     name = "PLAINTEXT" if node.role == "broker" else "CONTROLLER"
     return f"listeners={name}://127.0.0.1:{free_port()}"
 
@@ -134,7 +136,7 @@ def test_a_folder_that_cannot_be_one(cluster: RunningCluster, tmp_path: Path, ro
 
 @pytest.fixture
 def bound_by_modes() -> tuple[str, ...]:
-    """What to put before a command so that the modes of files bind it, be it root's."""
+    """Return a command prefix under which file modes apply even to root."""
     if os.geteuid() != 0:
         return ()
     if shutil.which("setpriv") is None:
@@ -166,7 +168,7 @@ def test_settings_that_are_not(cluster: RunningCluster, role: str) -> None:
 
 @contextmanager
 def small_disk(place: Path, size: str) -> Iterator[None]:
-    """A tmpfs of this size at `place`."""
+    """Mount a tmpfs of this size at `place`."""
     place.mkdir(parents=True)
     if subprocess.run(
         ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(place)], capture_output=True, check=False
@@ -209,7 +211,9 @@ def test_a_disk_that_fills_up(tmp_path: Path) -> None:
 
 
 def fill(port: int) -> tuple[dict[int, bytes], tuple[ErrorCode, int, str]]:
-    """Write to `filling` until it is refused: offset -> first bytes of what was acknowledged, and the refusal."""
+    """Write to `filling` until a refusal; return the first bytes of each acknowledged record by offset, and the
+    refusal.
+    """
     producer = RawProducer(port, "filling", -1)
     acknowledged: dict[int, bytes] = {}
     try:

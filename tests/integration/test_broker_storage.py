@@ -64,7 +64,7 @@ def test_a_broker_whose_disk_fails_leaves_and_one_that_was_away_cleans_up(tmp_pa
         _produce(cluster, "kept", 100)
         assert cluster.leader("kept", 0) not in (None, leader)
 
-        # A new client: one that took the broker that left for the controller waits for it.
+        # A new client, since one that took the stopped broker for the controller waits for it.
         admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
         admin.delete_topics(["gone"])["gone"].result(60)
         folder = _folder(cluster, leader, "gone-0")

@@ -1,5 +1,6 @@
-"""Consumers that say where they are read from the replica in their rack (KIP-392), and from the leader when that
-dies."""
+"""Consumers with a rack read from the replica in their rack (KIP-392), and from the leader when that replica's broker
+dies.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ SELECTOR = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
 
 
 def give_racks(cluster: RunningCluster) -> None:
-    """Broker 1 in rack-1, and so on."""
+    """Put broker 1 into rack-1, and so on."""
     for broker in cluster.brokers:
         broker.terminate()
         broker.entry["argv"] += ["--set", f"broker.rack=rack-{broker.id}"]
@@ -45,7 +46,7 @@ def racks(cluster: RunningCluster) -> dict[int, str | None]:
 
 
 def bytes_sent(broker: Node) -> float:
-    """What clients have read of the topic from this broker."""
+    """Return the bytes of the topic that clients have read from this broker."""
     with urllib.request.urlopen(broker.entry["metrics"], timeout=60) as answer:
         text = answer.read().decode()
     name = "kafka_server_brokertopicmetrics_bytesoutpersec"
@@ -117,7 +118,7 @@ def test_consumers_read_from_their_rack_and_fall_back_to_the_leader(tmp_path: Pa
 
 
 async def read_in_python(cluster: RunningCluster, rack: str, near: Node) -> list[int]:
-    """Offsets that Ottla's consumer reads; the replica dies when it has read the first 1000 there."""
+    """Return the offsets that Ottla's consumer reads; the replica is killed after the first 1000."""
     consumer = ottla.client.consumer.Consumer(
         TOPIC, bootstrap_servers=cluster.bootstrap, client_rack=rack, auto_offset_reset="earliest"
     )
@@ -133,7 +134,7 @@ async def read_in_python(cluster: RunningCluster, rack: str, near: Node) -> list
 
 
 def read_in_java(cluster: RunningCluster, rack: str) -> int:
-    """Records that Kafka's own consumer reads."""
+    """Return the number of records that Kafka's own consumer reads."""
     properties = cluster.directory / "consumer.properties"
     properties.write_text(f"client.rack={rack}\nauto.offset.reset=earliest\n")
     done = subprocess.run(

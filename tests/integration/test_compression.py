@@ -1,4 +1,6 @@
-"""Every stock client writes with every codec, what is stored was compressed so, and it reads all of it again."""
+"""Every stock client writes with every codec, the stored batches use that codec, and the client reads all of them
+again.
+"""
 
 from __future__ import annotations
 
@@ -20,12 +22,12 @@ from tests.integration.stock_clients import CODECS, NAMES, installed, number_of
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
 
 BY_NAME = 12
-"""The highest version of Fetch that names topics rather than giving their ids."""
+"""Highest version of Fetch with topic names instead of ids."""
 COUNT = 300
 
 
 async def stored_codecs(bootstrap: str, topic: str) -> dict[Place, str]:
-    """The codec of the batch that every record of a topic stands in."""
+    """Return the codec of the batch of every record in a topic."""
     found: dict[Place, str] = {}
     async with Cluster(bootstrap) as cluster:
         await cluster.refresh([topic])

@@ -1,4 +1,4 @@
-"""Consumers that speak KIP-848 (`group.protocol=consumer`): rebalances, patterns, static members, migration."""
+"""Consumers with KIP-848 (`group.protocol=consumer`): rebalances, patterns, static members, migration."""
 
 from __future__ import annotations
 
@@ -75,8 +75,11 @@ def owned(member: Consumer) -> set[tuple[str, int]]:
 
 
 def leave(member: Consumer) -> None:
-    """Close it. librdkafka 2.16 may wait for itself for ever where a rebalance comes while it closes (in assign, on the
-    thread that closes): the group goes on without that member once its session has ended."""
+    """Close a member.
+
+    librdkafka 2.16 may wait for itself for ever if a rebalance comes while it closes (in assign, on the closing
+    thread): the group goes on without the member once its session has ended.
+    """
     thread = threading.Thread(target=member.close, daemon=True)
     thread.start()
     thread.join(CLOSE_MAX_S)
@@ -87,7 +90,7 @@ def leave(member: Consumer) -> None:
 
 
 def settle(members: list[Consumer], condition: Callable[[], bool], what: str, timeout_s: float = 30) -> None:
-    """Poll all members until the condition holds; nothing may be owned by two of them meanwhile."""
+    """Poll all members until the condition holds; no partition may have two owners meanwhile."""
 
     def polled() -> bool:
         for member in members:
@@ -99,7 +102,7 @@ def settle(members: list[Consumer], condition: Callable[[], bool], what: str, ti
 
 
 def shared(members: list[Consumer], partitions: int) -> bool:
-    """Whether the members own everything, evenly, and nothing twice."""
+    """Return whether the members own all partitions, evenly, and none twice."""
     sizes = [len(owned(m)) for m in members]
     everything = set().union(*(owned(m) for m in members))
     return sum(sizes) == len(everything) == partitions and max(sizes) - min(sizes) <= 1
@@ -186,7 +189,7 @@ def test_a_static_member_comes_back_to_its_partitions(
 def test_groups_change_their_protocol_with_their_members(
     cluster: RunningCluster, admin: AdminClient, group: str, strategy: str
 ) -> None:
-    """Classic members, then a mix, then consumer members only; and back."""
+    """Groups of classic members, of a mix, of consumer members only, and back."""
     topic = create(admin, 6)
     classic = [
         consumer(cluster, group, protocol="classic", **{"partition.assignment.strategy": strategy})
@@ -214,7 +217,7 @@ def test_groups_change_their_protocol_with_their_members(
 def test_every_stock_client_takes_part_in_a_consumer_group(
     cluster: RunningCluster, admin: AdminClient, group: str, tmp_path: Path
 ) -> None:
-    """One group of members that speak the classic protocol, each by another client, and one that does not."""
+    """One group has members of the classic protocol, each a different client, and a member of the new protocol."""
     topic = create(admin, 10)
     clients = installed(tmp_path)
     clients.pop(
@@ -320,7 +323,7 @@ def test_a_java_consumer_of_either_protocol_shares_with_one_of_the_new(
 
 
 def describe(admin: AdminClient, group: str) -> dict[str, Any]:
-    """A consumer group as ConsumerGroupDescribe shows it."""
+    """Return a consumer group's ConsumerGroupDescribe answer."""
     host, _, port = bootstrap_of(admin, group).rpartition(":")
     request = ConsumerGroupDescribeRequest(group_ids=[group])
     with socket.create_connection((host, int(port)), 10) as connection:
@@ -334,12 +337,12 @@ def describe(admin: AdminClient, group: str) -> dict[str, Any]:
 
 
 def bootstrap_of(admin: AdminClient, group: str) -> str:
-    """Address of the group's coordinator."""
+    """Return the address of the group's coordinator."""
     node = admin.describe_consumer_groups([group])[group].result(30).coordinator
     return f"{node.host}:{node.port}"
 
 
 def kind(admin: AdminClient, group: str) -> str:
-    """The protocol of a group as ListGroups tells it."""
+    """Return a group's protocol according to ListGroups."""
     listed = admin.list_consumer_groups().result(60)
     return next(g.type.name for g in listed.valid if g.group_id == group)

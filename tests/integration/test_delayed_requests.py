@@ -1,6 +1,8 @@
-"""Requests of a transaction that are held up on an old connection, while their client goes on over a new one, and then
-arrive in a later transaction: they change nothing (KAFKA-17754). The client keeps its epoch, so that these requests are
-such as the later transaction might have sent."""
+"""Transaction requests that are delayed on an old connection, while their client goes on over a new one, change nothing
+when they arrive in a later transaction (KAFKA-17754).
+
+The client keeps its epoch, so the later transaction might have sent these requests.
+"""
 
 from __future__ import annotations
 
@@ -18,14 +20,14 @@ from tests.integration.transactional_clients import TransactionalClient, open_cl
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(120)]
 
 IMPATIENT, CUT_OFF = "impatient", "cut-off"
-"""Why a client goes on over a new connection."""
+"""Reasons for which a client goes on over a new connection."""
 CLIENTS = [
     ("confluent-kafka", IMPATIENT),
     ("confluent-kafka", CUT_OFF),
     ("aiokafka", CUT_OFF),
     ("kafka-python", CUT_OFF),
 ]
-"""The others wait for longer than a test likes to."""
+"""Clients for the tests; the others wait too long for a test."""
 
 
 @pytest.fixture
@@ -42,12 +44,12 @@ def client(proxy: DelayingProxy, name: str) -> Iterator[TransactionalClient]:
 
 
 def committed(client: TransactionalClient, topic: str) -> list[bytes]:
-    """Values, in the order of partitions."""
+    """Return the committed values in the order of partitions."""
     return [one.value for one in sorted(client.read(topic, committed=True))]
 
 
 def ongoing(bootstrap: str) -> set[str]:
-    """Transactional ids that have a transaction open."""
+    """Return the transactional ids with an open transaction."""
 
     async def ask() -> set[str]:
         async with Admin(bootstrap_servers=bootstrap.split(",")) as admin:
@@ -61,7 +63,7 @@ def ongoing(bootstrap: str) -> set[str]:
 def test_a_late_end_does_not_end_the_next_transaction(
     proxy: DelayingProxy, client: TransactionalClient, one_partition: str, *, commits: bool, reason: str
 ) -> None:
-    """It commits, and the next one is aborted, or the other way round."""
+    """A delayed commit does not affect the next transaction, which is aborted, and vice versa."""
     producer = client.producer(f"late-{uuid.uuid4().hex}")
     producer.begin()
     producer.send(one_partition, 0, b"first")

@@ -1,4 +1,4 @@
-"""Delegation tokens on two brokers: who gets them, what a login with one may do, and that nothing outlives them."""
+"""Delegation tokens on two brokers: their recipients, the rights of a login with a token, and the end of a token."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ DAY_MS = 86_400_000
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[LocalCluster]:
-    """ann is a super user; what no ACL names is everybody's."""
+    """Run a cluster in which ann is a super user, and resources without ACLs are open to all."""
     users = " ".join(f'user_{name}="{password}"' for name, password in PASSWORDS.items())
     settings = {
         "listener.security.protocol.map": "PLAINTEXT:SASL_PLAINTEXT",
@@ -89,7 +89,7 @@ async def admin_of(cluster: LocalCluster, name: str) -> AsyncIterator[Admin]:
 
 
 async def known_everywhere(cluster: LocalCluster, token: DelegationToken) -> None:
-    """Each broker is asked by itself: the others hear of a token a moment later."""
+    """Wait until each broker knows the token, since it reaches other brokers a moment later."""
     for address in cluster.bootstrap_servers.split(","):
         async with asyncio.timeout(60):
             while True:
@@ -237,7 +237,7 @@ async def test_a_token_that_expires_earlier_ends_its_sessions_then(cluster: Loca
 
 
 async def test_a_session_lives_as_long_as_a_token_that_is_renewed(cluster: LocalCluster) -> None:
-    """Over the first end of the token, by logins that are renewed, on the same connection."""
+    """The login is renewed on the same connection past the token's first expiry."""
     token = await new_token(cluster)
     topic = f"t-{uuid.uuid4().hex}"
     async with admin_of(cluster, "bob") as bob:
@@ -352,7 +352,7 @@ async def test_the_command_line(
 
 @needs_java
 async def test_kafkas_own_tools(cluster: LocalCluster, tmp_path: Path) -> None:
-    """Its command for tokens, and its console clients that log in with one."""
+    """Kafka's command for tokens works, and so do its console clients that log in with one."""
     module = f"{_MODULE}.plain.PlainLoginModule"
     of_bob = tmp_path / "bob.properties"
     of_bob.write_text(
@@ -420,7 +420,10 @@ async def test_kafkas_own_tools(cluster: LocalCluster, tmp_path: Path) -> None:
 async def test_javas_clients_go_on_while_a_token_is_renewed_and_end_with_it(
     cluster: LocalCluster, mechanism: str
 ) -> None:
-    """Over the first end of the token, since they renew their logins. Once it is expired, neither gets in again."""
+    """Clients go on past the token's first expiry, since they renew their logins.
+
+    Once the token is expired, none gets in again.
+    """
     program = await asyncio.to_thread(java.compiled_command, java.INTEGRATION_SOURCES / "TokenClients.java")
     token = await new_token(cluster)
     topic = f"t-{uuid.uuid4().hex}"
@@ -445,7 +448,7 @@ async def test_javas_clients_go_on_while_a_token_is_renewed_and_end_with_it(
 
 
 class JavaClients:
-    """TokenClients.java while the block lasts."""
+    """A run of TokenClients.java while the block lasts."""
 
     def __init__(self, *argv: str) -> None:
         self._argv = argv
@@ -463,14 +466,14 @@ class JavaClients:
         await self._process.wait()
 
     async def tell(self, *kinds: str) -> None:
-        """Return once there were new lines of all these kinds, or the program has ended."""
+        """Return once there are new lines of all these kinds, or the program has ended."""
         missing = set(kinds)
         async with asyncio.timeout(60):
             while missing and (line := await self._line()):
                 missing.discard(line.split()[0])
 
     async def ended(self) -> None:
-        """All is read that it had to say."""
+        """Read the rest of the output, and check the exit status."""
         async with asyncio.timeout(60):
             while await self._line():
                 pass

@@ -1,4 +1,4 @@
-"""Consume, transform, produce: workers of four stock clients that die in the middle; each record is copied once."""
+"""Consume, transform, produce with four stock clients whose workers die midway; each record is copied once."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def work(
 
 
 def fill(bootstrap: str, topic: str) -> list[bytes]:
-    """Records of which some are committed and others aborted; the committed ones."""
+    """Write committed and aborted records, and return the committed ones."""
     client = Confluent(bootstrap)
     producer = client.producer(f"filler-{topic}")
     expected: list[bytes] = []
@@ -79,7 +79,7 @@ def test_the_transactions_of_kafkas_load_tool(bootstrap: str, one_partition: str
 @java.needs_java
 @pytest.mark.java
 def test_kafkas_own_copier_is_killed_and_goes_on(bootstrap: str, admin: AdminClient) -> None:
-    """It aborts at random, too. Its source has no markers: it would take them for messages that are missing."""
+    """The copier also aborts at random. Its source has no markers, which it would count as missing messages."""
     source, target = create(admin, 1), create(admin, 1)
     produce(bootstrap, source, [b"%d" % number for number in range(RECORDS)], **{"enable.idempotence": True})
     written = Confluent(bootstrap).read(source, committed=True)

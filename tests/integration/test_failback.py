@@ -1,4 +1,4 @@
-"""The cluster that was copied comes back, and becomes the copy of its copy; nothing is lost without a word."""
+"""A mirrored cluster comes back as the copy of its copy; no record is lost silently."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ pytestmark = pytest.mark.xdist_group("failback")
 
 @pytest.fixture(scope="module")
 def first(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
-    """The cluster that clients use at the beginning."""
+    """Run the cluster that clients use at first."""
     with running_cluster(tmp_path_factory.mktemp("first"), quorum=1, brokers=3) as cluster:
         yield cluster
 
 
 @pytest.fixture(scope="module")
 def second(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
-    """The cluster that takes over."""
+    """Run the cluster that takes over."""
     with running_cluster(tmp_path_factory.mktemp("second"), quorum=1, brokers=3) as cluster:
         yield cluster
 
@@ -41,7 +41,7 @@ async def write(bootstrap: str, topic: str, count: int, what: str, partition: in
 
 
 async def mirrored_and_promoted(source: RunningCluster, target: RunningCluster, topic: str) -> None:
-    """The topic is copied, and the copy takes records."""
+    """Copy a topic, and promote the copy so that it takes records."""
     async with Admin(bootstrap_servers=target.bootstrap) as operator:
         await operator.create_mirror(topic, source=source.bootstrap, topics=topic)
         await until(lambda: is_level(source.bootstrap, target.bootstrap, topic), "the copy")
@@ -87,7 +87,7 @@ async def test_a_cluster_that_comes_back_under_load_becomes_the_copy_and_takes_o
         await until(has_many, "some records")
         async with Admin(bootstrap_servers=first.bootstrap) as admin:
             await admin.alter_offsets("round", {TopicPartition("round", index): 5 for index in range(3)})
-        await operator.pause_mirror("round")  # so that the first cluster has more
+        await operator.pause_mirror("round")  # gives the first cluster additional records
         await write(first.bootstrap, "round", 60, "only here")
         for node in first.brokers:
             node.kill9()
@@ -128,9 +128,7 @@ async def test_a_cluster_that_comes_back_under_load_becomes_the_copy_and_takes_o
             "back", source=second.bootstrap, topics="round", groups="round.*", discard=True
         )
         assert done.lost == told.lost
-        with pytest.raises(
-            KafkaError, match="ottla mirror status back"
-        ) as again:  # as after an answer that was lost
+        with pytest.raises(KafkaError, match="ottla mirror status back") as again:  # as after a lost answer
             await operator.failback_mirror("back", source=second.bootstrap, topics="round", discard=True)
         assert again.value.code is ErrorCode.DUPLICATE_RESOURCE
         await until(lambda: is_level(second.bootstrap, first.bootstrap, "round"), "the copy of the second")
@@ -163,7 +161,7 @@ async def test_a_cluster_that_comes_back_under_load_becomes_the_copy_and_takes_o
 async def test_a_transaction_that_is_open_where_the_copy_begins_is_over(
     first: RunningCluster, second: RunningCluster
 ) -> None:
-    """The first cluster does not wait for a marker of its own, and writes none into the copy."""
+    """The first cluster waits for no marker, and writes none into the copy."""
     await create(first.bootstrap, "open", 2)
     await create(first.bootstrap, "beside")
     async with Producer(bootstrap_servers=first.bootstrap, transactional_id="open") as producer:
@@ -239,7 +237,7 @@ async def test_what_cannot_become_a_copy_is_refused_by_name(
 async def test_records_that_the_first_has_lost_come_from_the_second(
     first: RunningCluster, second: RunningCluster
 ) -> None:
-    """An unclean election: the first cluster lacks what was copied, and gave its offsets to others."""
+    """After an unclean election the first cluster lacks copied records, and has others at their offsets."""
     async with Admin(bootstrap_servers=first.bootstrap) as admin:
         rules = {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}
         await admin.create_topics([NewTopic("unclean", assignments={0: [1, 2]}, configs=rules)])

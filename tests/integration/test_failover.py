@@ -1,4 +1,4 @@
-"""Processes killed with SIGKILL: what was acknowledged stays, once and in order, and everything goes on."""
+"""Processes killed by SIGKILL: acknowledged records stay, once and in order, and all clients go on."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.cluster
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
-    """Three quorum nodes and three brokers; each test leaves all of them running."""
+    """Run three quorum nodes and three brokers; each test leaves all of them running."""
     with running_cluster(tmp_path_factory.mktemp("failover"), settings=SMALL_CLUSTER) as running:
         yield running
 
@@ -145,7 +145,7 @@ def test_a_group_outlives_its_coordinator(cluster: RunningCluster) -> None:
 
 
 def commits(consumer: Consumer) -> bool:
-    """Whether a synchronous commit succeeds; the coordinator may be moving."""
+    """Return whether a synchronous commit succeeds; the coordinator may be moving."""
     try:
         consumer.commit(asynchronous=False)
     except KafkaException:
@@ -154,7 +154,7 @@ def commits(consumer: Consumer) -> bool:
 
 
 def committed(consumer: Consumer, topic: str) -> list[int]:
-    """The committed offsets of the three partitions; the coordinator may be moving."""
+    """Return the committed offsets of the three partitions; the coordinator may be moving."""
 
     def ask() -> list[int] | None:
         try:
@@ -196,7 +196,7 @@ async def test_an_aiokafka_group_outlives_its_coordinator(cluster: RunningCluste
 
 
 async def exchange(producer: AIOKafkaProducer, consumer: AIOKafkaConsumer, topic: str, prefix: bytes) -> int:
-    """Send 150 values and read them; how many were read."""
+    """Send 150 values, read them, and return the number that was read."""
     values = [prefix + b"%d" % n for n in range(150)]
     await asyncio.gather(*[await producer.send(topic, v, partition=n % 3) for n, v in enumerate(values)])
     read: list[bytes] = []

@@ -1,4 +1,4 @@
-"""A client that says it is a node of the cluster: nothing is acknowledged, written or lost on its word."""
+"""A client that claims to be a node of the cluster causes no acknowledgement, write or loss."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ SESSION_TIMEOUT_MS = 9_000
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
-    """A paused follower stays in the ISR for as long as the attack takes."""
+    """Run a cluster in which a paused follower stays in the ISR for the duration of the attack."""
     settings = {"min.insync.replicas": "2", "broker.session.timeout.ms": str(SESSION_TIMEOUT_MS)}
     directory = tmp_path_factory.mktemp("cluster")
     with running_cluster(directory, quorum=1, brokers=2, settings=settings) as cluster:
@@ -52,7 +52,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster
 
 
 def write_abort_marker(peer: Peer, topic: str, who: Who) -> ErrorCode:
-    """As `kafka-transactions.sh abort` asks for it."""
+    """Request an abort marker like `kafka-transactions.sh abort`."""
     marker = WritableTxnMarker(
         producer_id=who.producer_id,
         producer_epoch=who.epoch,
@@ -103,7 +103,7 @@ def topic_id(port: int) -> bytes:
 
 
 def produce(port: int, value: bytes, timeout_ms: int) -> ErrorCode:
-    """With acks=all."""
+    """Produce a value with acks=all."""
     records = encode_batch([(None, value, int(time.time() * 1000))])
     data = TopicProduceData(name=TOPIC, partition_data=[PartitionProduceData(index=0, records=records)])
     with closing(Peer(port)) as peer:
@@ -112,7 +112,7 @@ def produce(port: int, value: bytes, timeout_ms: int) -> ErrorCode:
 
 
 def fetch(peer: Peer, topic: bytes, replica_id: int, offset: int) -> PartitionData:
-    """As a follower, or with -1 as a consumer."""
+    """Fetch as the follower `replica_id`, or with -1 as a consumer."""
     wanted = FetchPartition(partition=0, fetch_offset=offset, partition_max_bytes=1 << 20)
     message = FetchRequest(
         max_wait_ms=0,
@@ -129,7 +129,7 @@ def fetch(peer: Peer, topic: bytes, replica_id: int, offset: int) -> PartitionDa
 
 
 def led(cluster: RunningCluster) -> tuple[Node, Node]:
-    """Leader and follower of a new topic with one acknowledged record."""
+    """Return leader and follower of a new topic with one acknowledged record."""
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
     admin.create_topics([NewTopic(TOPIC, 1, 2)])[TOPIC].result(30)
     cluster.wait_until_in_sync(TOPIC)

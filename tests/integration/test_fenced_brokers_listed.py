@@ -1,4 +1,4 @@
-"""What clients are told of a broker that was killed: it stays in their list for a while, and does nothing any more."""
+"""A killed broker stays in the clients' broker list for a while, and gets no more tasks."""
 
 from __future__ import annotations
 
@@ -60,14 +60,14 @@ def test_a_killed_broker_is_listed_for_a_while_and_leads_and_coordinates_nothing
 
 
 def coordinators(peer: Peer, kind: int) -> set[int]:
-    """Of many groups or transactional ids."""
+    """Return the coordinators of many groups or transactional ids."""
     names = [f"name-{number}" for number in range(50)]
     found = peer.ask(FindCoordinatorRequest(key_type=kind, coordinator_keys=names), 4, 30).coordinators
     return {one.node_id for one in found}
 
 
 async def ask_all_brokers(bootstrap: str) -> set[int]:
-    """Our own client asks only those that can answer; who did."""
+    """Return the brokers that Ottla's client asks; it only asks brokers that can answer."""
     async with Admin(bootstrap_servers=bootstrap) as admin:
         await admin.list_groups()
         await admin.list_transactions()

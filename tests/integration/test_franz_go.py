@@ -1,4 +1,6 @@
-"""franz-go, a Go client that speaks the newest version of everything: records, groups of both protocols, its admin."""
+"""franz-go, a Go client that uses the newest version of every API: records, groups of both
+protocols, its admin client.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ def addresses(bootstrap: str) -> Iterator[str]:
 
 
 def run(scenario: str, bootstrap: str, topic: str, *arguments: str) -> dict[str, Any]:
-    """What a scenario tells at its end."""
+    """Return the report of a scenario."""
     argv = [franz(), scenario, bootstrap, topic, *arguments]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=100, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
@@ -98,7 +100,7 @@ def test_the_admin_client_finds_its_way(addresses: str) -> None:
 
 
 class Load:
-    """The load scenario as a process, watched by the last line it printed."""
+    """The load scenario as a process, observed by its last output line."""
 
     def __init__(self, bootstrap: str, topic: str, per_second: int, folder: Path) -> None:
         self._out, self._err = folder / "load.out", folder / "load.err"

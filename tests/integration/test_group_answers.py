@@ -1,6 +1,6 @@
 """Error codes of the group APIs, as Apache Kafka 4.4 gave them to the same requests in the same order.
 
-`OTTLA_TEST_CLUSTER` with a Kafka cluster asks it again.
+With `OTTLA_TEST_CLUSTER` set to a Kafka cluster, the tests check Kafka again.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ UNKNOWN_ID = bytes([1]) * 16
 
 
 class Wire:
-    """One connection to the coordinator of a group; requests one after another."""
+    """A connection to a group's coordinator; requests one after another."""
 
     def __init__(self, bootstrap: str, group: str) -> None:
         self._socket = _connect(bootstrap.split(",")[0])
@@ -279,7 +279,7 @@ def test_the_classic_protocol_in_a_consumer_group(
 
 
 def classic_member(wire: Wire, group: str, topic: str, subscription: bytes) -> None:
-    """The only member of a stable group, with an offset committed in `topic`."""
+    """Join the only member of a stable group, with an offset committed in `topic`."""
 
     def join() -> Any:
         request = JoinGroupRequest(
@@ -320,7 +320,7 @@ UNREADABLE: list[Callable[[bytes], bytes]] = [
 def test_offsets_of_topics_that_no_classic_member_subscribes_to_are_deleted_whatever_its_version(
     wire: Wire, admin: AdminClient, topic: str, group: str, version: int, rest: bytes
 ) -> None:
-    """The topics stand first in every version; what follows them is of no concern."""
+    """Topics come first in every version, and the rest of a subscription is irrelevant."""
     other = create(admin, 1)
     name = topic.encode()
     topics = b"\0\0\0\1" + len(name).to_bytes(2, "big") + name + NO_USER_DATA
@@ -339,7 +339,7 @@ def test_a_classic_consumer_whose_subscription_cannot_be_read_may_subscribe_to_a
 
 
 def deleted(wire: Wire, group: str, topic: str) -> list[ErrorCode]:
-    """What OffsetDelete answers for the group, and for partition 0 of a topic."""
+    """Return OffsetDelete's errors for the group, and for partition 0 of a topic."""
     rows = [OffsetDeleteRequestPartition(partition_index=0)]
     wanted = [OffsetDeleteRequestTopic(name=topic, partitions=rows)]
     reply = wire.ask(OffsetDeleteRequest(group_id=group, topics=wanted), 0)
@@ -364,7 +364,7 @@ def test_when_the_last_member_leaves_the_epochs_of_group_and_assignment_rise_tog
 def test_a_consumer_without_a_group_commits_and_fetches_under_the_empty_id(
     bootstrap: str, topic: str
 ) -> None:
-    """It is a group without members: whatever members do is refused."""
+    """The empty id names a group without members, so requests of members are refused."""
     wire = Wire(bootstrap, "")
 
     def commit(version: int, member: str = "", generation: int = -1) -> ErrorCode:

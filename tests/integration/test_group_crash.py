@@ -1,6 +1,6 @@
-"""A member of a group is killed with SIGKILL, and the other takes its partitions over: every stock client.
+"""A group member is killed with SIGKILL, and the other member takes over its partitions, for every stock client.
 
-All clients go through it at once, as most of the time is the session that has to time out.
+All clients run at once, since most of the time is the session timeout.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ COUNT = 300
 
 @dataclass
 class Crash:
-    """What one client's group went through."""
+    """The course of one client's group."""
 
     survivor: Process
     crashed: Process
     went_wrong: str = ""
-    """The first thing that did not happen in time."""
+    """The first event that did not happen in time."""
 
     def go_on(self, condition_name: str, condition: object, timeout_s: float = 40) -> None:
-        """Wait for the survivor unless something went wrong before."""
+        """Wait for the survivor unless something failed before."""
         if not self.went_wrong:
             try:
                 self.survivor.wait_until(condition, condition_name, timeout_s)
@@ -52,7 +52,7 @@ def write(bootstrap: str, topic: str, numbers: range) -> None:
 def crashes(
     bootstrap: str, admin: AdminClient, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[dict[str, Crash]]:
-    """All clients at once: two members share, one is killed, the other reads on from all partitions."""
+    """Run all clients at once: two members share, one is killed, the other reads on from all partitions."""
     clients: dict[str, StockClient] = installed(tmp_path_factory.mktemp("clients"))
     topics = {name: create(admin, len(PARTITIONS)) for name in clients}
     with ExitStack() as stack:

@@ -1,4 +1,4 @@
-"""Clients log in by tickets of Kerberos: ours, librdkafka's, kafka-python's and Java's; and are refused without."""
+"""Kerberos logins of Ottla's client, librdkafka, kafka-python and Java, and refusals without tickets."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.cluster, needs_kerberos, pytest.mark.xdist_group("test
 
 MODULE = "com.sun.security.auth.module.Krb5LoginModule"
 HOST = socket.gethostbyaddr("127.0.0.1")[0]
-"""What Java makes of the address, and MIT's library if it looks names up."""
+"""Name of the address according to Java, and to MIT's library if it looks names up."""
 SERVICE = f"kafka/{HOST}@{REALM}"
 RENEWED_AFTER_MS = 3_000
 SASL_PLUGIN = sorted(Path("/usr/lib").glob("*/sasl2/libgssapiv2.so"))
@@ -47,7 +47,7 @@ def realm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kdc]:
 
 @pytest.fixture(scope="module")
 def cluster(realm: Kdc) -> Iterator[LocalCluster]:
-    """Ann may do everything, and so may administrators by the names that a rule makes; eve may do nothing."""
+    """Run a cluster in which ann and administrators, by the names that a rule makes, have all rights, and eve none."""
     settings = {
         "listener.security.protocol.map": "PLAINTEXT:SASL_PLAINTEXT",
         "listener.name.plaintext.sasl.enabled.mechanisms": "GSSAPI",
@@ -71,7 +71,7 @@ def topic() -> str:
 
 @pytest.fixture
 def ann(realm: Kdc, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The tickets of a user who has run kinit."""
+    """Return the tickets of a user who has run kinit."""
     cache = realm.ticket("ann")
     monkeypatch.setenv("KRB5CCNAME", str(cache))
     return cache
@@ -131,7 +131,7 @@ async def test_a_client_that_asks_for_another_service_is_told_so(ann: Path, clus
 async def test_a_ticket_that_the_broker_cannot_read_is_refused(
     realm: Kdc, ann: Path, cluster: LocalCluster, topic: str
 ) -> None:
-    """The keytab has other keys than those which the KDC had when the ticket was made; a new ticket does."""
+    """The keytab and the KDC's keys at the time of the ticket differ; a new ticket works."""
     async with Producer(**ours(cluster)) as producer:
         await producer.send(topic, b"value")
     realm.keytab("broker", SERVICE)
@@ -201,7 +201,7 @@ def test_kafka_python(ann: Path, cluster: LocalCluster, topic: str) -> None:
 @pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat is not installed")
 @pytest.mark.skipif(not SASL_PLUGIN, reason="needs libsasl2-modules-gssapi-mit")
 def test_librdkafka(realm: Kdc, ann: Path, cluster: LocalCluster, topic: str) -> None:
-    """That of kcat: confluent-kafka's has no Kerberos."""
+    """Tests kcat's librdkafka, since confluent-kafka's has no Kerberos."""
     options = ["-b", cluster.bootstrap_servers, "-X", "security.protocol=SASL_PLAINTEXT", "-t", topic]
     options += ["-X", "sasl.mechanism=GSSAPI", "-X", f"sasl.kerberos.principal=ann@{REALM}"]
     options += ["-X", f"sasl.kerberos.keytab={realm.folder}/ann.keytab"]

@@ -1,4 +1,4 @@
-"""`ottla broker --processes`: the brokers of one host under one supervisor, as real processes of a real cluster."""
+"""`ottla broker --processes`: several brokers of one host under a supervisor, as real processes of a real cluster."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ WAIT_S = 120.0
 
 
 class Host:
-    """Two brokers, 11 and 12, beside broker 1 of a cluster."""
+    """Brokers 11 and 12 on one host, besides broker 1 of a cluster."""
 
     def __init__(self, cluster: RunningCluster, folder: Path) -> None:
         self.folder = folder
@@ -76,7 +76,7 @@ class Host:
             return None
 
     def ask(self, path: str) -> str:
-        """An answer of the one page; empty if nobody answers."""
+        """Return an answer of the common page; empty without an answer."""
         try:
             with socket.socket(socket.AF_UNIX) as one:
                 one.settimeout(WAIT_S)
@@ -92,7 +92,7 @@ class Host:
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
-    """One broker and one quorum node."""
+    """Run one broker and one quorum node."""
     directory = tmp_path_factory.mktemp("beside-a-host")
     with running_cluster(directory, quorum=1, brokers=1, settings=SMALL_CLUSTER) as running:
         yield running

@@ -1,4 +1,4 @@
-"""What strangers and broken clients do to a running cluster: nothing that anyone else would notice."""
+"""Actions of unauthenticated and broken clients on a running cluster have no effect on others."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def connect(port: int) -> socket.socket:
 
 
 def is_closed(sock: socket.socket, timeout_s: float = 60) -> bool:
-    """Whether the peer hangs up, whatever it says before."""
+    """Return whether the peer hangs up, after any answers."""
     sock.settimeout(timeout_s)
     try:
         while sock.recv(65536):
@@ -49,7 +49,7 @@ def is_closed(sock: socket.socket, timeout_s: float = 60) -> bool:
 
 
 def call(sock: socket.socket, message: Any, version: int, correlation_id: int = 7) -> Any:
-    """Send one request and read its response."""
+    """Send one request and return its response."""
     sock.settimeout(60)
     sock.sendall(encode_request(message, version, correlation_id, "test"))
     stream = sock.makefile("rb")
@@ -61,7 +61,7 @@ def call(sock: socket.socket, message: Any, version: int, correlation_id: int = 
 
 @contextmanager
 def unharmed(description: dict[str, Any], topic: str, growth_bytes: int = 64 * MEGABYTE) -> Iterator[None]:
-    """Every process lives on, grew by little, and a stock client still gets its records acknowledged."""
+    """Check that every process lives on, grew by little, and still acknowledges a stock client's records."""
     nodes = description["brokers"] + description["quorum"]
     before = {n["pid"]: resident_bytes(n["pid"]) for n in nodes}
     yield

@@ -1,4 +1,4 @@
-"""Our rules for principals of Kerberos make the names that Kafka's make, over random rules and principals."""
+"""Ottla's rules for Kerberos principals give the same names as Kafka's, over random rules and principals."""
 
 from __future__ import annotations
 
@@ -54,8 +54,11 @@ def ours(rule: str, principal: str) -> str:
 
 
 def is_stricter(rule: str, principal: str, mine: str, answer: str) -> bool:
-    """Ours refuses a replacement that names no group at once, Kafka once it has something to replace. The same goes for
-    formats. And nobody is called by no letters."""
+    """Return whether Ottla refuses for one of the known reasons although Kafka does not.
+
+    Ottla refuses a replacement or format without a group at once, Kafka only when it applies it. Ottla also refuses an
+    empty name.
+    """
     if mine == "rule":
         return answer == "none" or (answer != "rule" and any(f"/${one}/" in rule for one in ("", "1", "2")))
     return (mine, answer) == ("none", "name ")

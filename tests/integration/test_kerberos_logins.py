@@ -1,4 +1,6 @@
-"""Both ends of a login by Kerberos with MIT's library and a KDC, without a broker: who is let in, and what is told."""
+"""Both ends of a Kerberos login with MIT's library and a KDC, without a broker: accepted logins,
+and reported errors.
+"""
 
 from __future__ import annotations
 
@@ -67,7 +69,7 @@ def client(realm: Kdc, name: str = "ann", principal: str | None = None) -> Kerbe
 
 @pytest.fixture
 def tickets(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], KerberosClientLogin]:
-    """A client of the user whose tickets are in a file."""
+    """Return a function that makes the client of the user with the tickets in a file."""
 
     def of(cache: Path) -> KerberosClientLogin:
         monkeypatch.setenv("KRB5CCNAME", str(cache))
@@ -290,7 +292,7 @@ async def test_who_has_no_ticket_or_an_old_one_is_told_to_get_one(
 
 
 async def _told(one: KerberosClientLogin) -> str | None:
-    """Why it does not log in; None if it has a ticket."""
+    """Return the reason why the login fails; None if it succeeds."""
     try:
         await (await one.prepare(HOST))(_ends)
     except ConnectionAbortedError:

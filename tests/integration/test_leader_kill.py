@@ -1,7 +1,7 @@
-"""SIGKILL to the broker that leads while a stock client writes and reads: nothing acknowledged is lost, nothing
-stands twice or out of order, and the reader goes on, though the broker coordinated its group too.
+"""The leading broker is killed by SIGKILL while a stock client writes and reads.
 
-All clients go through one kill at once.
+No acknowledged record is lost, duplicated or reordered, and the reader goes on, although the broker also coordinated
+its group. All clients go through one kill at once.
 """
 
 from __future__ import annotations
@@ -32,12 +32,12 @@ pytestmark = [
 
 PER_SECOND = 100
 BEFORE, AFTER = 50, 150
-"""Records acknowledged before and after the kill, at least."""
+"""Least numbers of records acknowledged before and after the kill."""
 
 
 @dataclass
 class Survival:
-    """What one client went through."""
+    """The course of one client."""
 
     topic: str
     producer: Process
@@ -46,10 +46,10 @@ class Survival:
     """Records acknowledged before the kill."""
     stored: list[Read] | None = None
     went_wrong: str = ""
-    """The first thing that did not happen in time."""
+    """The first event that did not happen in time."""
 
     def go_on(self, what: str, process: Process, condition: object, timeout_s: float = 40) -> None:
-        """Wait for a process unless something went wrong before."""
+        """Wait for a process unless something failed before."""
         if not self.went_wrong:
             try:
                 process.wait_until(condition, what, timeout_s)
@@ -58,19 +58,19 @@ class Survival:
 
 
 def make_topic_led_by(admin: AdminClient, topic: str, replicas: list[int]) -> None:
-    """One partition, led by the first of these brokers."""
+    """Make a topic of one partition, led by the first of these brokers."""
     wanted = NewTopic(topic, 1, replica_assignment=[replicas], config={"min.insync.replicas": "2"})
     admin.create_topics([wanted])[topic].result(30)
 
 
 def group_coordinated_by(admin: AdminClient, name: str, broker_id: int) -> str:
-    """The name of a group whose coordinator is this broker."""
+    """Return the name of a group whose coordinator is this broker."""
     return next(group for n in count() if coordinator_of(admin, group := f"reads-{name}-{n}") == broker_id)
 
 
 @pytest.fixture(scope="module")
 def survivals(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Survival]]:
-    """All clients at once: each writes and reads one partition, all of them led by the broker that dies."""
+    """Run all clients at once: each writes and reads one partition, all of them led by the killed broker."""
     clients = installed(tmp_path_factory.mktemp("clients"))
     with (
         running_cluster(tmp_path_factory.mktemp("killed"), settings=SMALL_CLUSTER) as cluster,
@@ -110,7 +110,7 @@ def survivals(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Su
 
 
 def finish(cluster: RunningCluster, one: Survival) -> None:
-    """Read what is stored, and wait until the client's own reader has read it too."""
+    """Read the stored records, and wait until the client's reader has read them, too."""
     wait_identical_replicas(cluster, one.topic, 1)
     one.stored = stored = read_all(cluster.bootstrap, one.topic)
     places = {record.place for record in stored}

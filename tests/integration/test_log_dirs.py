@@ -1,4 +1,4 @@
-"""A broker with two data folders, one of which is on a disk that fails for real: every access answers EIO."""
+"""A broker with two data folders, one of them on a disk that really fails: every access answers EIO."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ STORAGE_ERROR = int(ErrorCode.KAFKA_STORAGE_ERROR)
 
 
 class Disk:
-    """An ext4 file system of its own, which can be made to fail."""
+    """An ext4 file system that can be made to fail."""
 
     def __init__(self, image: Path, place: Path) -> None:
         self.image = image
@@ -43,7 +43,7 @@ class Disk:
             pytest.skip("file systems cannot be mounted here")
 
     def fail(self) -> None:
-        """From now on it answers EIO, open files included."""
+        """Make every access answer EIO from now on, also to open files."""
         fd = os.open(self.place, os.O_RDONLY)
         try:
             fcntl.ioctl(fd, FS_IOC_SHUTDOWN, struct.pack("I", NO_LOG_FLUSH))
@@ -79,7 +79,7 @@ def disk(directory: Path) -> Iterator[Disk]:
 
 @contextmanager
 def asking(cluster: RunningCluster) -> Iterator[KafkaAdminClient]:
-    """A new client: one that looked while a broker was away denies it for minutes."""
+    """Yield a new client, since one that looked while a broker was away denies its existence for minutes."""
     client = KafkaAdminClient(bootstrap_servers=cluster.bootstrap)
     try:
         yield client
@@ -88,7 +88,7 @@ def asking(cluster: RunningCluster) -> Iterator[KafkaAdminClient]:
 
 
 def folders(cluster: RunningCluster, broker_id: int) -> dict[str, dict[str, Any]]:
-    """What the broker says of its folders, by path."""
+    """Return the broker's description of its folders, by path."""
 
     def ask() -> list[dict[str, Any]] | None:
         with suppress(UnknownBrokerIdError), asking(cluster) as client:
@@ -111,7 +111,7 @@ def partitions_in(folder: dict[str, Any], topic: str, *, future: bool = False) -
 
 
 def offline(cluster: RunningCluster, admin: AdminClient, topic: str) -> set[int]:
-    """Partitions of which broker 2's replica is not in the ISR."""
+    """Return the partitions whose replica on broker 2 is not in the ISR."""
     found = admin.list_topics(topic, 10).topics[topic].partitions
     return {index for index, partition in found.items() if 2 not in partition.isrs}
 
@@ -166,11 +166,11 @@ def _fails_and_goes_on(
         assert (told[good]["error_code"], partitions_in(told[good], "t")) == (0, kept)
         assert told[good]["total_bytes"] > told[good]["usable_bytes"] > 0
 
-        # What comes anew goes where there is a disk, and leads there.
+        # New replicas go to the working disk, and lead there.
         admin.create_topics([NewTopic("later", 1, replica_assignment=[[2, 1]])])["later"].result(30)
         cluster.wait_until_in_sync("later")
 
-        # The folder is still away: what was in it is not made anew in the other one.
+        # The folder is still away, and its replicas are not recreated in the other one.
         cluster.broker(2).terminate()
         restarted(cluster)
         wait_until(lambda: offline(cluster, admin, "t") == lost, "the others to come back")
@@ -187,7 +187,7 @@ def _fails_and_goes_on(
 
 
 def _moves(cluster: RunningCluster, source: str, target: str) -> None:
-    """A replica that leads goes into the other folder under load; Kafka's own tool reads where it is."""
+    """Move a leading replica to the other folder under load; Kafka's own tool reads its location."""
     wait_until(lambda: cluster.leader("later", 0) == 2, "broker 2 to lead again")
     assert partitions_in(folders(cluster, 2)[source], "later") == {0}
     with Load(cluster.bootstrap, "later") as load:

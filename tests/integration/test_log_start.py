@@ -1,4 +1,4 @@
-"""Records that go: by age, by size, and by DeleteRecords; through a restart, a leader's end and a cluster's."""
+"""Records are removed by age, by size, and by DeleteRecords, across restarts and losses of a leader or the cluster."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ PER_SEGMENT = (1 << 20) // len(VALUE)
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
-    """Three brokers that look often whether something may go."""
+    """Run three brokers that check often for records to remove."""
     often = {"log.retention.check.interval.ms": "200", "log.segment.delete.delay.ms": "100"}
     settings = {**SMALL_CLUSTER, **often}
     with running_cluster(tmp_path_factory.mktemp("cluster"), quorum=1, settings=settings) as running:
@@ -43,7 +43,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster
 
 @pytest.fixture
 def admin(cluster: RunningCluster) -> AdminClient:
-    """A new one for each test: it remembers leaders, and here they die."""
+    """Return a new client for each test, since a client remembers leaders, which are killed here."""
     return AdminClient({"bootstrap.servers": cluster.bootstrap, "log_level": 0})
 
 
@@ -94,7 +94,7 @@ def _end(admin: AdminClient, topic: str) -> int:
 
 
 def _files(cluster: RunningCluster, topic: str) -> list[list[str]]:
-    """Names of the segment files, for each broker."""
+    """Return the names of the segment files, for each broker."""
     return [
         sorted(path.name for path in folder.iterdir() if ".log" in path.name)
         for folder in cluster.directory.rglob(f"{topic}-0")
@@ -196,7 +196,7 @@ def test_deleted_records_are_gone_through_restarts_and_the_end_of_leaders(
 
 
 def _ends(cluster: RunningCluster, topic: str) -> tuple[int, int] | None:
-    """Start and end of the log, None while nobody leads it; by a client that remembers nothing."""
+    """Return start and end of the log, None without a leader; uses a client without cached state."""
     consumer = Consumer({"bootstrap.servers": cluster.bootstrap, "group.id": "none", "log_level": 0})
     try:
         start, end = consumer.get_watermark_offsets(TopicPartition(topic, 0), timeout=10)
@@ -208,7 +208,7 @@ def _ends(cluster: RunningCluster, topic: str) -> tuple[int, int] | None:
 
 
 def _first_read(reader: dict[str, object], reset: str) -> int:
-    """Offset of the first record that the group gets, or the error."""
+    """Return the offset of the first record that the group gets, or the error."""
     consumer = Consumer({**reader, "auto.offset.reset": reset})
     consumer.assign([TopicPartition("cut", 0)])
     try:

@@ -1,4 +1,4 @@
-"""What a node tells monitoring, checked against what clients did."""
+"""The metrics of nodes, checked against the actions of clients."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Samples = dict[str, dict[tuple[str, ...], float]]
 
 @pytest.fixture(scope="session")
 def endpoints(description: dict[str, Any]) -> list[str]:
-    """The metrics addresses of brokers, then of quorum nodes."""
+    """Return the metrics addresses of brokers, then of quorum nodes."""
     if "metrics" not in description["brokers"][0]:
         pytest.skip("this cluster has no such endpoints")
     return [node["metrics"] for role in ("brokers", "quorum") for node in description[role]]
@@ -41,7 +41,7 @@ def scrape(address: str) -> Samples:
 
 
 def total(endpoints: list[str], name: str, *labels: str) -> float:
-    """The sum over all nodes that tell it."""
+    """Return a metric's sum over all nodes that export it."""
     return sum(
         value
         for address in endpoints

@@ -1,4 +1,4 @@
-"""ACLs of a source follow it into the cluster that has the copies, and those of people there stay."""
+"""ACLs of a source are copied to the cluster with the copies, and local ACLs stay."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`ottla mirror` and two clusters: the first copy, a loss that is accepted, and records of the target's own."""
+"""`ottla mirror` with two clusters: the first copy, an accepted loss, and local records of the target."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NOON_MS = 1_769_860_800_000
 
 @pytest.fixture(scope="module")
 def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[RunningCluster, RunningCluster]]:
-    """Source and target."""
+    """Run source and target."""
     with (
         running_cluster(tmp_path_factory.mktemp("source"), quorum=1, brokers=1) as source,
         running_cluster(tmp_path_factory.mktemp("target"), quorum=1, brokers=3) as target,
@@ -33,33 +33,33 @@ def clusters(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Running
 
 
 def run(target: RunningCluster, *words: str) -> subprocess.CompletedProcess[str]:
-    """A command as people give it."""
+    """Run a command as users type it."""
     return run_ottla("mirror", *words, "-b", target.bootstrap, "-o", "json", timeout_s=DEADLINE_S)
 
 
 def mirror(target: RunningCluster, *words: str) -> Any:
-    """What the command prints, which succeeds."""
+    """Return the output of a successful command."""
     done = run(target, *words)
     assert done.returncode == 0, (done.stdout, done.stderr)
     return json.loads(done.stdout)
 
 
 def refusal(target: RunningCluster, *words: str) -> str:
-    """What the command complains of."""
+    """Return the complaint of a failing command."""
     done = run(target, *words)
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1), done.stderr
     return done.stderr
 
 
 def topic_of(status: dict[str, Any]) -> dict[str, Any]:
-    """The topic orders, beside which the source's committed offsets are copied."""
+    """Return the topic `orders` of a status, which also lists the copied offsets."""
     found: dict[str, Any]
     (found,) = (topic for topic in status["topics"] if topic["name"] == "orders")
     return found
 
 
 def until(target: RunningCluster, holds: Callable[[dict[str, Any]], bool]) -> tuple[int, dict[str, Any]]:
-    """Exit code and status of partition 0 of mirror west, once the latter is so."""
+    """Return the exit code and the status of partition 0 of mirror west, once the condition holds."""
     ends = time.monotonic() + DEADLINE_S
     while True:
         done = run(target, "status", "west")
@@ -70,7 +70,7 @@ def until(target: RunningCluster, holds: Callable[[dict[str, Any]], bool]) -> tu
 
 
 def write(cluster: RunningCluster, count: int) -> list[int]:
-    """The offsets of so many records in partition 0."""
+    """Write this number of records to partition 0, and return their offsets."""
     with Producer(bootstrap_servers=cluster.bootstrap) as producer:
         sent = [producer.send("orders", b"%d" % number, partition=0) for number in range(count)]
         return [one.result(DEADLINE_S).offset for one in sent]
@@ -137,7 +137,7 @@ def test_a_topic_moves_from_one_cluster_to_another(clusters: tuple[RunningCluste
 
 
 def audit(source: RunningCluster, target: RunningCluster, *words: str) -> tuple[int, Any]:
-    """Exit code and findings of an audit of both clusters' logs."""
+    """Return the exit code and the findings of an audit of both clusters' logs."""
     done = run_ottla(
         *("audit", "-b", source.bootstrap, "--copy", target.bootstrap, "-o", "json", *words),
         timeout_s=DEADLINE_S,

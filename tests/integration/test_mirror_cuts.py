@@ -1,5 +1,5 @@
-"""A mirror of a cluster of Ottla is promoted at a cut, after its source was killed in the middle of transactions: each
-is there in all of its partitions, or in none.
+"""A mirror of an Ottla cluster is promoted at a cut, after its source was killed during transactions: each transaction
+is in all of its partitions, or in none.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ Place = tuple[str, int]
 
 @dataclass
 class History:
-    """What clients of the source know."""
+    """The knowledge of the source's clients."""
 
     places: dict[bytes, list[Place]] = field(default_factory=dict)
-    """Of each transaction that was begun: where it writes its value."""
+    """Partitions to which each begun transaction writes its value."""
     offsets: dict[Place, dict[int, bytes]] = field(default_factory=lambda: defaultdict(dict))
-    """What the source has acknowledged."""
+    """Values that the source has acknowledged, by offset."""
     committed: dict[bytes, int] = field(default_factory=dict)
-    """Commit indexes, by value, where the commit was answered."""
+    """Commit indexes of answered commits, by value."""
     aborted: set[bytes] = field(default_factory=set)
 
 
 async def write(bootstrap: str, name: str, history: History, chance: random.Random) -> None:
-    """Transactions, each of which writes one value to several partitions, until the source is gone."""
+    """Run transactions that write one value each to several partitions, until the source is gone."""
     with suppress(KafkaError):
         async with Producer(
             bootstrap_servers=bootstrap,
@@ -114,7 +114,7 @@ async def test_no_transaction_is_torn_where_the_source_dies_and_the_mirror_is_pr
 
 
 async def kill_source(source: RunningCluster, target: RunningCluster) -> None:
-    """All its brokers, while one of the target's is behind the others."""
+    """Kill all brokers of the source while one of the target's lags."""
     leader = await asyncio.to_thread(target.leader, *LEADS_SOMETHING)
     assert leader is not None
     behind = target.broker(leader)

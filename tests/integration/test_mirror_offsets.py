@@ -1,5 +1,5 @@
-"""An application that reads, transforms and writes in transactions goes on at a promoted mirror: its source was killed,
-and the mirror promoted at a cut. Each record that is there was copied exactly once.
+"""An application that reads, transforms and writes in transactions goes on at a mirror that was promoted at a cut after
+its source was killed. Each record there was copied exactly once.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ PLACES = [TopicPartition(READ, index) for index in range(PARTITIONS)]
 
 @dataclass
 class Application:
-    """Copies records from one topic to another in transactions, which also commit the offsets of its group."""
+    """An application that copies records between topics in transactions, which also commit its group's offsets."""
 
     bootstrap: str
     patience_ms: int = GONE_AFTER_MS
     commit_index: int = -1
-    """Of its newest transaction."""
+    """Commit index of its newest transaction."""
     stopped: asyncio.Event = field(default_factory=asyncio.Event)
 
     async def run(self) -> None:
-        """Until it is stopped, or its cluster is gone."""
+        """Run until a stop, or until the cluster is gone."""
         with suppress(KafkaError):
             async with (
                 Consumer(
@@ -83,7 +83,7 @@ class Application:
 
 @dataclass
 class Writer:
-    """Writes what the application reads, each value once."""
+    """A writer of the application's input, each value once."""
 
     bootstrap: str
     name: str
@@ -91,7 +91,7 @@ class Writer:
     written: int = 0
 
     async def run(self) -> None:
-        """Until there are `count`, or its cluster is gone."""
+        """Write until there are `count` values, or the cluster is gone."""
         with suppress(KafkaError):
             async with Producer(
                 bootstrap_servers=self.bootstrap,
@@ -127,7 +127,7 @@ async def create_topics(bootstrap: str) -> None:
 
 
 async def values_of(bootstrap: str, topic: str) -> Counter[bytes]:
-    """What a read-committed reader finds."""
+    """Return the values that a read-committed consumer finds."""
     found = await records_of(bootstrap, topic, "read_committed")
     return Counter(record[3] for records in found.values() for record in records)
 
@@ -159,7 +159,7 @@ def kill(source: RunningCluster) -> None:
 
 
 async def go_on_at(target: RunningCluster) -> None:
-    """The application begins anew there, until it has copied all."""
+    """Restart the application at the target until it has copied everything."""
     writer = Writer(target.bootstrap, "here", 100)
     await writer.run()
     assert writer.written == writer.count
@@ -247,7 +247,7 @@ async def test_offsets_that_are_ahead_of_the_cut_are_set_back(
 
 
 async def goes_on(admin: Admin) -> dict[TopicPartition, int]:
-    """What the group has committed once that is more than now, everywhere."""
+    """Return the group's committed offsets once they have advanced in all partitions."""
     before = await admin.committed_offsets(GROUP)
 
     async def look() -> dict[TopicPartition, int]:
@@ -259,7 +259,7 @@ async def goes_on(admin: Admin) -> dict[TopicPartition, int]:
 
 
 async def stop_rounds(admin: Admin, operator: Admin, source: RunningCluster) -> None:
-    """No copy with a fault reaches a cut; the others are copied further, and offsets follow."""
+    """Give copies faults, so that they reach no cut; other copies and offsets go on."""
     await operator.pause_mirror("eo")
     await write_stuck(source.bootstrap)
     await admin.delete_records({TopicPartition(STUCK, 0): 15})
@@ -274,7 +274,7 @@ async def write_stuck(bootstrap: str) -> None:
 
 
 async def promote_while_a_broker_dies(operator: Admin, target: RunningCluster) -> MirrorDescription:
-    """It leads some of the copies, and some of the groups."""
+    """Promote the mirror, and kill a broker that leads some of the copies and coordinates some of the groups."""
     leader = await asyncio.to_thread(target.leader, READ, 0)
     assert leader is not None
     victim = target.broker(leader)

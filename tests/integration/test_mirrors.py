@@ -1,4 +1,4 @@
-"""A cluster copies the topics of another one: at the same offsets, never silently less, until it is promoted."""
+"""A cluster copies the topics of another at equal offsets, without silent losses, until it is promoted."""
 
 from __future__ import annotations
 
@@ -126,8 +126,10 @@ async def test_nobody_writes_to_a_copy(source: RunningCluster, target: RunningCl
 async def test_a_promoted_copy_takes_records_and_ends_what_was_open(
     source: RunningCluster, target: RunningCluster
 ) -> None:
-    """A transaction that is open at the source has nobody here who could end it. And producers here may have the ids
-    of producers there: the first ids of both clusters are the same."""
+    """No producer of the target could end a transaction that is open at the source.
+
+    Producers of both clusters may have equal ids, since both clusters assign the same first ids.
+    """
     await create(source.bootstrap, "promoted", 2)
     async with (
         Admin(bootstrap_servers=target.bootstrap) as operator,
@@ -162,12 +164,12 @@ async def test_a_promoted_copy_takes_records_and_ends_what_was_open(
                 await producer.send("promoted", b"exactly once", partition=index)
         seen = await records_of(target.bootstrap, "promoted", "read_committed")
         assert [some[-1][3] for some in seen.values()] == [b"exactly once"] * 2
-        await write(source.bootstrap, "promoted", 10)  # nobody copies that any more
+        await write(source.bootstrap, "promoted", 10)  # no longer copied
         assert await ends_of(target.bootstrap, "promoted") != await ends_of(source.bootstrap, "promoted")
 
 
 async def has_groups(cluster: RunningCluster) -> bool:
-    """Whether there is a topic for the offsets of groups; to ask for a group would have it created."""
+    """Return whether the offsets topic exists; a request about a group would create it."""
     async with Cluster(cluster.bootstrap) as asked:
         metadata = await asked.ask_any(MetadataRequest(topics=None, allow_auto_topic_creation=False))
     return "__consumer_offsets" in {topic.name for topic in metadata.topics}
@@ -274,7 +276,7 @@ async def test_a_topic_that_is_made_anew_is_told_and_not_mixed_in(
 async def test_records_that_the_source_has_lost_are_told_and_kept_until_a_person_decides(
     source: RunningCluster, target: RunningCluster
 ) -> None:
-    """An unclean election at the source: the new leader lacks what was copied, and gives its offsets to others."""
+    """After an unclean election at the source, the new leader lacks copied records, and has others at their offsets."""
     async with Admin(bootstrap_servers=source.bootstrap) as admin:
         rules = {"unclean.leader.election.enable": "true", "min.insync.replicas": "1"}
         await admin.create_topics([NewTopic("diverged", assignments={0: [1, 2]}, configs=rules)])
@@ -324,8 +326,10 @@ async def test_copies_begin_at_the_end_or_at_a_time(source: RunningCluster, targ
 async def test_a_limit_of_bandwidth_holds_until_it_is_lifted(
     source: RunningCluster, target: RunningCluster
 ) -> None:
-    """Each broker takes the rate, a burst at first, and one batch too many from each broker of the source. A machine
-    that is slow takes less."""
+    """Each broker uses the rate, with an initial burst, and one excess batch from each broker of the source.
+
+    A slow machine copies less.
+    """
     rate, burst_s, batch_bytes, count, brokers = 100_000, 0.2, 20_000, 300, 3
     await create(source.bootstrap, "limited", 3)
     async with Producer(bootstrap_servers=source.bootstrap) as producer:

@@ -1,4 +1,4 @@
-"""Stock consumers whose group has moved to another coordinator when they ask for their offsets."""
+"""Stock consumers whose group has moved to another coordinator when they fetch their offsets."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ COMMITTED = 5
 
 @pytest.fixture
 def topic(bootstrap: str, admin: AdminClient) -> str:
-    """A topic of one partition whose name is also that of a group, which has committed `COMMITTED`."""
+    """Return a topic of one partition, whose name is also that of a group with the offset `COMMITTED`."""
     name = create(admin, 1)
     produce(bootstrap, name, [b"%d" % number for number in range(2 * COMMITTED)])
     committer = Consumer({"bootstrap.servers": bootstrap, "group.id": name})
@@ -40,7 +40,7 @@ def topic(bootstrap: str, admin: AdminClient) -> str:
 def test_a_librdkafka_member_begins_where_its_group_was(
     bootstrap: str, topic: str, protocol: str, isolation: str
 ) -> None:
-    """It takes NOT_COORDINATOR alone for final, and reads nothing."""
+    """librdkafka takes only NOT_COORDINATOR as final, and would read nothing."""
     with MisdirectingProxy(bootstrap, OffsetFetchRequest.api_key, 2) as proxy:
         member = Consumer(
             {

@@ -1,4 +1,4 @@
-"""kafkajs, a JavaScript client: records, a group, its admin. It speaks rather old versions of everything."""
+"""kafkajs, a JavaScript client with rather old API versions: records, a group, its admin client."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def addresses(bootstrap: str) -> Iterator[str]:
 
 
 def run(scenario: str, bootstrap: str, topic: str) -> dict[str, Any]:
-    """What a scenario tells at its end."""
+    """Return the report of a scenario."""
     argv = ["node", "client.js", scenario, bootstrap, topic]
     done = subprocess.run(argv, cwd=node_folder(), capture_output=True, text=True, timeout=100, check=False)
     assert done.returncode == 0, done.stderr[-3000:]

@@ -1,4 +1,6 @@
-"""An authorization server that is down when brokers start, comes up, and goes away again; or is away for clients."""
+"""An authorization server that is down when brokers start, comes up, and goes away again, or is unavailable for
+clients.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ PREFIX = "listener.name.plaintext.oauthbearer.sasl.oauthbearer."
 
 
 class Tokens:
-    """Of an authorization server whose keys nobody can ask for."""
+    """Tokens of an authorization server whose keys no broker can fetch."""
 
     def __init__(self) -> None:
         self.key = new_key("key", "P-256")
@@ -34,7 +36,7 @@ class Tokens:
 
 
 def metric(cluster: LocalCluster, name: str) -> float | None:
-    """Of the broker; None if it does not tell it."""
+    """Return a metric of the broker; None if it is not exported."""
     assert cluster._directory is not None
     (broker,) = json.loads((cluster._directory / "cluster.json").read_text())["brokers"]
     with urllib.request.urlopen(broker["metrics"], timeout=60) as answer:
@@ -101,7 +103,7 @@ async def test_clients_wait_for_it_and_outlive_it() -> None:
 
 
 class ShortTokens(Tokens):
-    """Of an authorization server that is away at times. Its tokens tell their end."""
+    """Tokens, with their expiry, of an authorization server that is away at times."""
 
     def __init__(self, life_s: float) -> None:
         super().__init__()

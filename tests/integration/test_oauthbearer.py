@@ -1,4 +1,4 @@
-"""Clients log in by tokens of an authorization server, and outlive them: ours, and those of others."""
+"""Ottla's client and stock clients log in by tokens of an authorization server, and outlive them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.oauth_issuer import AUDIENCE, CLIENTS, ISSUER, Issuer, claims_of, new
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
 
 LASTS_S = 8.0
-"""As long as a token is good for. Clients use one until a fifth of it is left, and none may renew within a second."""
+"""Seconds that a token is valid. Clients renew it when a fifth is left, and none may renew within a second."""
 RUN_S = 1.75 * LASTS_S
 USER = "ann"
 PREFIX = "listener.name.plaintext.oauthbearer."
@@ -40,7 +40,7 @@ def issuer() -> Iterator[Issuer]:
 
 @pytest.fixture(scope="module")
 def cluster(issuer: Issuer) -> Iterator[LocalCluster]:
-    """Three brokers whose only listener takes tokens."""
+    """Run three brokers whose only listener takes tokens."""
     settings = {
         "listener.security.protocol.map": "PLAINTEXT:SASL_PLAINTEXT",
         "listener.name.plaintext.sasl.enabled.mechanisms": "OAUTHBEARER",
@@ -81,7 +81,10 @@ async def test_our_own_client_renews_its_login(cluster: LocalCluster, issuer: Is
         end_s = time.monotonic() + RUN_S
 
         def has_outlived_its_token() -> bool:
-            """A connection. On a machine that is busy a renewal may come too late for some."""
+            """Return whether a connection has outlived its token.
+
+            On a busy machine a renewal may come too late for some connections.
+            """
             now = time.monotonic()
             for connection in producer.parts.cluster._connections.values():
                 seen_s.setdefault(connection, now)
@@ -158,7 +161,9 @@ def by_oidc(cluster: LocalCluster, issuer: Issuer) -> dict[str, Any]:
 
 
 def by_callback(cluster: LocalCluster, issuer: Issuer) -> dict[str, Any]:
-    """It is told an earlier end, so that it never begins a connection with a token that ends within a second."""
+    """Return options with a callback that reports an earlier expiry, so that no connection begins with a token that
+    ends within a second.
+    """
     return librdkafka(
         cluster, oauth_cb=lambda _config: (issuer.token(USER), time.time() + issuer.lasts_s / 2)
     )
@@ -213,7 +218,7 @@ def test_librdkafka_is_told_what_is_wrong(cluster: LocalCluster, issuer: Issuer)
 
 
 async def test_aiokafka_logs_in_again(cluster: LocalCluster, issuer: Issuer, topic: str) -> None:
-    """It does not renew a login on a connection; the broker closes it, and it connects anew."""
+    """aiokafka does not renew a login on a connection; the broker closes the connection, and aiokafka reconnects."""
 
     class Tokens(AbstractTokenProvider):  # type: ignore[misc]
         async def token(self) -> str:

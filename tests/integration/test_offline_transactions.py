@@ -1,4 +1,6 @@
-"""A partition of an open transaction that nobody leads: the rest is told, and its own marker comes with its leader."""
+"""A leaderless partition of an open transaction: markers go to the other partitions, and the missing marker follows
+once there is a leader.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ from tests.integration.transactional_clients import Confluent
 pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
 
 UP, DOWN = "up", "down"
-"""A topic on broker 1, and one on broker 2, which dies."""
+"""A topic on broker 1, and a topic on broker 2, which dies."""
 
 
 @pytest.mark.parametrize("commits", [True, False])

@@ -1,5 +1,8 @@
-"""Two users subscribe to one pattern in one group (KIP-848): each is assigned what it may describe, also after its
-coordinator has died, and a topic goes away from whoever loses the right to it."""
+"""Two users subscribe to one pattern in one group (KIP-848).
+
+Each is assigned only topics that it may describe, also after its coordinator has died, and loses a topic with the right
+to it.
+"""
 
 from __future__ import annotations
 
@@ -86,7 +89,7 @@ def reader(cluster: RunningCluster, user: str) -> Iterator[Consumer]:
 
 
 class Readers:
-    """The members of the group; whatever they own is looked at all the time."""
+    """The members of the group, whose assignments are checked all the time."""
 
     def __init__(self, ann: Consumer, bob: Consumer) -> None:
         self._members = {"ann": ann, "bob": bob}
@@ -107,7 +110,7 @@ class Readers:
         wait_until(polled, what, SETTLES_S)
 
     def share(self) -> bool:
-        """Whether each has its own topic, and half of the other one."""
+        """Return whether each has its own topic, and half of the shared one."""
         ann, bob = self.owned("ann"), self.owned("bob")
         own = {(ANNS, 0), (ANNS, 1)} <= ann and {(BOBS, 0), (BOBS, 1)} <= bob
         return own and len(ann) == len(bob) == 4 and not ann & bob
@@ -133,7 +136,7 @@ def prepare(cluster: RunningCluster) -> None:
 
 
 async def with_admin(cluster: RunningCluster, act: Callable[[Admin], Awaitable[object]]) -> None:
-    """By a client that asks only brokers which are up."""
+    """Run `act` with a client that only uses running brokers."""
     awake = [broker.address for broker in cluster.brokers if broker.alive]
     async with Admin(bootstrap_servers=awake, **cluster.reached_by) as admin:
         await act(admin)

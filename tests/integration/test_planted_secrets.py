@@ -1,4 +1,4 @@
-"""Random texts are planted in every secret of a cluster and its clients. Nobody finds one where it does not belong."""
+"""Random texts are planted in every secret of a cluster and its clients, and appear in no forbidden place."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ TOPIC = "planted"
 
 @dataclass
 class Scene:
-    """A cluster that has been used, misused and stopped, and what was seen meanwhile."""
+    """A cluster that was used, misused and stopped, and the collected outputs."""
 
     planted: Planted
     cluster: TlsCluster
     told: dict[str, str] = field(default_factory=dict)
-    """What clients, programs and the command line were shown, by occasion."""
+    """Outputs that clients, programs and the command line showed, by occasion."""
     reprs: dict[str, dict[str, list[str]]] = field(default_factory=dict)
     commands: dict[str, bytes] = field(default_factory=dict)
 
@@ -117,7 +117,9 @@ def scene(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Scene]:
 
 
 def plant_in_broker(planted: Planted, broker: TlsBroker, passwords: dict[str, str]) -> None:
-    """A store with a password on one listener, keys in PEM with a password on the one between brokers, and logins."""
+    """Plant a store with a password on one listener, PEM keys with a password on the inter-broker
+    listener, and logins.
+    """
     issued = broker.issued
     store_password = planted.new("password of the key store")
     store = pkcs12_file(issued, broker.folder / "own.p12", password=store_password)
@@ -155,7 +157,7 @@ def plant_in_broker(planted: Planted, broker: TlsBroker, passwords: dict[str, st
 
 
 async def use_token(scene: Scene, options: dict[str, Any]) -> None:
-    """A token of ann's, from its beginning to its end."""
+    """Use a token of ann's, from its creation to its expiry."""
     planted, cluster = scene.planted, scene.cluster
     async with Admin(**options) as admin:
         token = await admin.create_delegation_token(renewers=["User:bob"])
@@ -171,7 +173,7 @@ async def use_token(scene: Scene, options: dict[str, Any]) -> None:
 
 
 async def logs_in(options: dict[str, Any]) -> bool:
-    """Whether both brokers take the login of a token."""
+    """Return whether both brokers accept a login with a token."""
     try:
         async with Producer(sasl_token_auth=True, **options) as producer:
             for partition in (0, 1):
@@ -182,7 +184,7 @@ async def logs_in(options: dict[str, Any]) -> bool:
 
 
 async def use(scene: Scene, passwords: dict[str, str]) -> None:
-    """Users, records, groups, and logins that fail."""
+    """Use users, records and groups, and fail some logins."""
     planted, cluster = scene.planted, scene.cluster
     async with Admin(bootstrap_servers=cluster.bootstrap("PLAIN")) as admin:
         await admin.create_topics([NewTopic(TOPIC, 2, 2)])
@@ -247,7 +249,7 @@ async def started(client: Any) -> None:
 
 
 async def refused(scene: Scene, occasion: str, attempt: Any) -> None:
-    """Tell what a client is told about what is not done."""
+    """Collect the error that a client gets for a refused request."""
     with pytest.raises(Exception, match=r".") as caught:
         await attempt
     error: BaseException | None = caught.value
@@ -258,7 +260,7 @@ async def refused(scene: Scene, occasion: str, attempt: Any) -> None:
 
 @contextmanager
 def token_endpoint(token: str) -> Iterator[str]:
-    """An authorization server that gives one token, and refuses at another address."""
+    """Run an authorization server that gives one token, and refuses at another address."""
 
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_POST(self) -> None:
@@ -273,7 +275,7 @@ def token_endpoint(token: str) -> Iterator[str]:
             self.wfile.write(body)
 
         def log_message(self, format: str, *arguments: object) -> None:
-            """Nothing."""
+            """Do nothing."""
 
     with http.server.ThreadingHTTPServer((HOST, 0), Handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -284,7 +286,7 @@ def token_endpoint(token: str) -> Iterator[str]:
 
 
 async def change_settings(scene: Scene) -> None:
-    """Settings while brokers run: those of loggers first, then some that are refused."""
+    """Change settings while brokers run: of loggers first, then some that are refused."""
     planted = scene.planted
     async with Admin(bootstrap_servers=scene.cluster.bootstrap("PLAIN")) as admin:
         for broker in scene.cluster.brokers:
@@ -330,7 +332,7 @@ async def change_settings(scene: Scene) -> None:
 
 
 def refuse_starts(scene: Scene) -> None:
-    """Nodes that do not start: with wrong passwords, and with settings that nobody can read."""
+    """Start nodes with wrong passwords and invalid settings, which must refuse."""
     planted, broker = scene.planted, scene.cluster.brokers[0]
     prefix = "listener.name.logins"
     for name, change in {
@@ -373,7 +375,7 @@ def refuse_starts(scene: Scene) -> None:
 
 
 def start(words: list[str]) -> str:
-    """What a node says that is refused."""
+    """Return the output of a node that refuses to start."""
     environ = {name: value for name, value in os.environ.items() if not name.startswith("KAFKA_")}
     done = run_ottla(*words, environ=environ)
     assert done.returncode in (1, 2), done
@@ -381,7 +383,7 @@ def start(words: list[str]) -> str:
 
 
 def talk_nonsense(scene: Scene) -> None:
-    """Bytes that are no request, with and without TLS, on listeners and on the ports of nodes."""
+    """Send invalid bytes, with and without TLS, to listeners and ports of nodes."""
     planted, cluster = scene.planted, scene.cluster
     context = ssl.create_default_context(cafile=str(cluster.ca_file))
     voters = cluster.brokers[0].settings["controller.quorum.voters"]
@@ -415,7 +417,7 @@ def send(port: int, sent: bytes, context: ssl.SSLContext | None) -> None:
 
 
 def reload(scene: Scene) -> None:
-    """A store that cannot be opened any more, and brokers that are told to look."""
+    """Damage a store, and make brokers reload it."""
     for broker in scene.cluster.brokers:
         (broker.folder / "own.p12").write_bytes(b"nothing of the kind")
         assert broker.process is not None
@@ -428,7 +430,7 @@ def has_failed_to_reload(broker: TlsBroker) -> bool:
 
 
 def look_at_processes(scene: Scene) -> None:
-    """As `ps` shows them to everybody."""
+    """Collect the command lines of processes, as `ps` shows them to all users."""
     processes = [scene.cluster.quorum, *(broker.process for broker in scene.cluster.brokers)]
     for process in processes:
         assert process is not None
@@ -451,7 +453,7 @@ def look_at_configurations(scene: Scene) -> None:
 
 
 def test_the_search_finds_what_is_there(scene: Scene) -> None:
-    """Where secrets do belong."""
+    """The search finds secrets in the files where they belong."""
     found = scene.planted.found_in((scene.cluster.brokers[0].folder / "broker.properties").read_bytes())
     assert {"password of the key store", "password of the key", "key", "password of ann"} <= set(found)
     assert scene.planted.found_in_files([scene.cluster.directory])
@@ -466,7 +468,7 @@ def test_logs_at_the_finest_level(scene: Scene) -> None:
 
 
 def test_folders_of_data(scene: Scene) -> None:
-    """Of the Raft log, its snapshots, and the records and metadata of brokers."""
+    """The folders of the Raft log, its snapshots, and the brokers' records and metadata contain no secret."""
     folders = [broker.folder / "data" for broker in scene.cluster.brokers]
     assert scene.planted.found_in_files([*folders, scene.cluster.directory / "quorum" / "data"]) == {}
 

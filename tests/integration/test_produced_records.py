@@ -1,5 +1,5 @@
-"""A running broker, and producers that send what it must not believe: nothing gets into a partition that would stop its
-consumers, and what does can be found by its time.
+"""A running broker and producers of invalid records: no record that would stop consumers enters a partition, and
+accepted records can be found by their time.
 """
 
 from __future__ import annotations
@@ -72,7 +72,7 @@ def produce(peer: Peer, topic: str, batch: bytes | bytearray) -> PartitionProduc
 
 
 def values(cluster: RunningCluster, topic: str, count: int) -> list[bytes | None]:
-    """What a stock client reads from the beginning."""
+    """Return the values that a stock client reads from the beginning."""
     settings = {"bootstrap.servers": cluster.bootstrap, "group.id": topic, "check.crcs": "true"}
     consumer = Consumer(settings)
     consumer.assign([TopicPartition(topic, 0, 0)])
@@ -125,7 +125,7 @@ def test_a_batch_begins_at_offset_0_and_lz4_is_one_frame(admin: AdminClient, pee
 def test_records_are_found_by_their_times_whatever_the_header_says(
     admin: AdminClient, peer: Peer, claimed: int
 ) -> None:
-    """Some producers, Sarama's before 1.45.1 among them, leave the largest timestamp at -1."""
+    """Some producers, e.g. Sarama before 1.45.1, leave the largest timestamp at -1."""
     topic, start = create(admin), int(time.time() * 1000) - HOUR_MS
     for number, codec in enumerate(CODECS):
         records = [(b"k", b"v", start + 100 * number + i) for i in range(5)]

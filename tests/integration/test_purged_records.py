@@ -1,5 +1,7 @@
-"""librdkafka purges records when it aborts, and the leader may have some of them all the same. What is committed
-afterwards is there, and nothing of what was purged."""
+"""librdkafka purges records when it aborts, although the leader may have some of them.
+
+Records committed afterwards are there, and none of the purged ones.
+"""
 
 from __future__ import annotations
 
@@ -30,14 +32,15 @@ CALL_S = 20.0
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
-    """Three brokers; each test leaves all of them running."""
+    """Run three brokers; each test leaves all of them running."""
     with running_cluster(tmp_path_factory.mktemp("purged"), quorum=1, settings=SMALL_CLUSTER) as running:
         yield running
 
 
 class Purging:
-    """A transactional producer that tries a batch again only after seconds: what has no answer when it aborts is in its
-    queue, and is purged there."""
+    """A transactional producer that retries a batch only after seconds, so that unanswered records are in its queue at
+    an abort, and are purged there.
+    """
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         self._topic = topic
@@ -62,7 +65,7 @@ class Purging:
         self._producer.begin_transaction()
 
     def produce(self, *values: bytes) -> None:
-        """Without waiting for their answers."""
+        """Produce values without waiting for their answers."""
         for value in values:
             self._producer.produce(self._topic, value, partition=0, on_delivery=self._told)
         self._producer.poll(0)
@@ -71,7 +74,7 @@ class Purging:
         assert self._producer.flush(CALL_S) == 0
 
     def wait_sent_and_queued_again(self, count: int) -> None:
-        """Until so many records were sent, had no answer that helps, and wait in the queue."""
+        """Wait until this number of records was sent, got no final answer, and is queued again."""
 
         def in_flight(records: int) -> bool:
             self._producer.poll(0.02)
@@ -81,7 +84,7 @@ class Purging:
         wait_until(lambda: in_flight(0), f"{count} records in the queue again")
 
     def commits(self) -> bool:
-        """Whether it is committed; else it is to be aborted."""
+        """Return True if the transaction is committed, False if it must be aborted."""
         try:
             self._producer.commit_transaction(CALL_S)
         except KafkaException as error:
@@ -91,7 +94,7 @@ class Purging:
         return True
 
     def abort(self) -> None:
-        """However often it takes."""
+        """Abort, with retries."""
         deadline = time.monotonic() + 60
         while True:
             try:
@@ -112,8 +115,10 @@ class Purging:
 def test_a_committed_record_is_there_though_its_sequence_was_used_before(
     cluster: RunningCluster, purged: int, following: int
 ) -> None:
-    """The followers are asleep, and a batch has no answer in time. It is purged by the abort, and the producer gives
-    its sequence to the next transaction."""
+    """The followers are asleep, and a batch has no answer in time.
+
+    It is purged by the abort, and the next transaction uses its sequence.
+    """
     topic = f"purged-{purged}-{following}"
     make_topic(cluster.bootstrap, topic, 1, min_insync_replicas=2)
     cluster.wait_until_in_sync(topic)
@@ -152,7 +157,6 @@ def test_a_committed_record_is_there_though_its_sequence_was_used_before(
 
 
 def test_whose_sequences_were_used_goes_on_under_the_next_epoch(cluster: RunningCluster) -> None:
-    """KIP-360, without a client that knows it."""
     make_topic(cluster.bootstrap, "reused", 1)
     with RawTransactions(cluster.bootstrap) as raw:
         who = raw.init("reused", version=4)
@@ -173,7 +177,7 @@ def test_whose_sequences_were_used_goes_on_under_the_next_epoch(cluster: Running
 
 
 def committed(bootstrap: str, topic: str) -> list[bytes]:
-    """What a reader of committed records sees up to the end."""
+    """Return the values that a read-committed consumer sees up to the end."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": topic, "enable.partition.eof": True})
     consumer.assign([TopicPartition(topic, 0, OFFSET_BEGINNING)])
     seen: list[bytes] = []

@@ -1,4 +1,4 @@
-"""TLS of the quorum's own port: real nodes, whose certificates change, and those that must not get in."""
+"""TLS on the quorum's port: real nodes with changing certificates, and nodes that must be refused."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_three_nodes_and_brokers_over_tls_and_who_does_not_get_in(tmp_path: Path
 
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[QuorumTlsNodes]:
-    """Three quorum nodes and a broker that serves."""
+    """Run three quorum nodes and a broker that serves."""
     with quorum_tls_nodes(tmp_path_factory.mktemp("nodes"), 1, 2) as nodes:
         for node_id in (*VOTERS, 1):
             nodes.issue_and_start(node_id)
@@ -75,7 +75,7 @@ def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[QuorumTlsNodes
 
 
 def looked(nodes: QuorumTlsNodes, node_id: int, told: str) -> str:
-    """The line by which a node tells how it went, once it was told to look at its files."""
+    """Make a node reload its files, and return its log line about the result."""
     before = nodes.log(node_id).count(told)
     nodes.look_at_keys(node_id)
     wait_until(lambda: nodes.log(node_id).count(told) > before, f"node {node_id}: {told}")
@@ -83,7 +83,7 @@ def looked(nodes: QuorumTlsNodes, node_id: int, told: str) -> str:
 
 
 def create_topic(nodes: QuorumTlsNodes, name: str) -> None:
-    """By the broker, whose link with the quorum's leader it takes."""
+    """Create a topic by the broker, which uses its link to the quorum's leader."""
 
     async def create() -> None:
         async with Admin(bootstrap_servers=f"{HOST}:{nodes.ports[1]}") as admin:
@@ -142,8 +142,10 @@ def test_a_bad_certificate_leaves_the_old_in_force_and_is_told(
 
 
 def test_the_authority_changes_while_all_nodes_run(running: QuorumTlsNodes) -> None:
-    """Trust both, change the certificates, trust the new one alone, each by SIGHUP. Then no old certificate connects
-    any more, and all nodes get back over new connections: they use what they have read."""
+    """The steps are: trust both, change the certificates, trust only the new authority, each by SIGHUP.
+
+    Then no old certificate connects any more, and all nodes reconnect with the reloaded files.
+    """
     old, new = running.authority, Authority(running.folder / "new-ca")
     everybody = (*VOTERS, 1)
     replace_file(running.trust_file, old.file.read_bytes() + new.file.read_bytes())

@@ -1,4 +1,4 @@
-"""Quotas, settings that brokers take while they run, and features, as stock clients and tools see them."""
+"""Quotas, dynamic broker settings, and features, as stock clients and tools see them."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ _R = TypeVar("_R", bound=Message)
 
 
 def ask(bootstrap: str, request: Request[_R], version: int, client_id: str = "quotas") -> _R:
-    """One request to the first broker."""
+    """Send one request to the first broker."""
     host, _, port = bootstrap.split(",")[0].rpartition(":")
     with socket.create_connection((host, int(port)), 10) as sock, sock.makefile("rb") as stream:
         sock.sendall(encode_request(request, version, 1, client_id))
@@ -74,7 +74,7 @@ def quotas_of(bootstrap: str, client_id: str) -> dict[str, float]:
 
 @contextmanager
 def quota(bootstrap: str, client_id: str, key: str, value: float) -> Iterator[None]:
-    """A quota for the time of the block."""
+    """Set a quota for the duration of the block."""
     change(bootstrap, client_id, **{key: value})
     assert quotas_of(bootstrap, client_id) == {key: value}
     try:
@@ -156,7 +156,7 @@ def test_partitions_are_created_within_a_quota(bootstrap: str) -> None:
 
 
 def alter(bootstrap: str, broker: str, key: str, value: str | None) -> ErrorCode:
-    """Set or, with None, delete a setting of a broker or, with an empty name, of all."""
+    """Set or, with None, delete a setting of a broker or, with an empty name, of all brokers."""
     change = AlterableConfig(name=key, config_operation=1 if value is None else 0, value=value)
     resource = AlterConfigsResource(resource_type=4, resource_name=broker, configs=[change])
     (result,) = ask(bootstrap, IncrementalAlterConfigsRequest(resources=[resource]), 1).responses

@@ -1,5 +1,5 @@
-"""Random requests of every API and version, all of them well-formed: whatever they ask for, the broker answers or
-says why it hangs up, no handler fails, and others are served as before.
+"""Random, well-formed requests of every API and version: the broker answers or states why it hangs up, no handler
+fails, and other clients are served as before.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ NAMES = (
 
 
 class Chance:
-    """Random messages: what makes sense here and there, at the edges of its type, or not at all."""
+    """A source of random messages, whose values are sensible, at the edges of their types, or senseless."""
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
         self.topic_ids = [bytes(16)]
 
     def message(self, cls: type[Message], version: int, nested: bool = False) -> Message:
-        """Fields that the version lacks keep their defaults."""
+        """Return a random message; fields that the version does not have keep their defaults."""
         present = {f.name: self._value(f, version) for f in cls.schema.fields if version in f.versions}
         return cls(**{name: value for name, value in present.items() if value is not ...})
 
@@ -111,7 +111,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster
 
 
 def request_classes() -> dict[int, type[Request[Any]]]:
-    """Every request that is declared, by its API key."""
+    """Return every declared request class, by its API key."""
     import importlib
     import pkgutil
 
@@ -126,7 +126,7 @@ def request_classes() -> dict[int, type[Request[Any]]]:
 
 
 def harmless(message: Message, own_id: int) -> bool:
-    """What an operator could do to the whole cluster on purpose is left out."""
+    """Return False for a message that could change the whole cluster on purpose."""
     if isinstance(message, AlterClientQuotasRequest):
         message.validate_only = True
     return getattr(message, "broker_id", None) != own_id
@@ -137,7 +137,7 @@ def resident_bytes(pid: int) -> int:
 
 
 def waits_by_design(message: Message) -> bool:
-    """Answers that depend on other members, and requests that want none."""
+    """Return whether the answer depends on other members, or no answer is wanted."""
     return type(message).__name__ in ("JoinGroupRequest", "SyncGroupRequest") or (
         isinstance(message, ProduceRequest) and message.acks == 0
     )
@@ -172,7 +172,7 @@ def test_random_requests_are_answered_and_harm_nobody(cluster: RunningCluster) -
 
 
 def exchange(broker: Node, message: Message, version: int) -> str:
-    """What is wrong with the broker's reaction; empty if nothing is."""
+    """Return the fault in the broker's reaction; empty if it is right."""
     logged = len(broker.log())
     peer = Peer(broker.port, "line\nbreak level=error")
     try:
@@ -212,7 +212,7 @@ def leads(peer: Peer) -> bool:
 
 
 def served_versions(broker: Node) -> dict[type[Request[Any]], list[int]]:
-    """What the broker says that it serves."""
+    """Return the versions that the broker reports as supported."""
     peer = Peer(broker.port)
     answer = peer.ask(ApiVersionsRequest(client_software_name="t", client_software_version="1"), 3)
     peer.close()
@@ -228,7 +228,7 @@ def served_versions(broker: Node) -> dict[type[Request[Any]], list[int]]:
 
 
 def still_serves(broker: Node) -> None:
-    """A record is appended to the topic that nobody touched, or to the next best."""
+    """Check that a record is appended to an untouched topic, or to the next best."""
     peer = Peer(broker.port)
     wanted = [CreatableTopic(name="afterwards", num_partitions=1, replication_factor=1)]
     assert peer.ask(CreateTopicsRequest(topics=wanted, timeout_ms=10_000), 7, 15).topics[0].error_code == 0

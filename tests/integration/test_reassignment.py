@@ -1,5 +1,6 @@
-"""Replicas move to new brokers, and back, under load: nothing is lost, no send fails, and it can be watched,
-slowed down and called off."""
+"""Replicas move to new brokers, and back, under load: no record is lost, no send fails, and a move can be observed,
+throttled and cancelled.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +27,7 @@ T = TypeVar("T")
 
 
 def ask(cluster: RunningCluster, question: Callable[[Admin], Awaitable[T]]) -> T:
-    """Ask a broker that is up."""
+    """Send a question to a running broker."""
     awake = [f"127.0.0.1:{node.port}" for node in cluster.brokers if node.alive]
 
     async def once() -> T:
@@ -104,7 +105,7 @@ def test_a_topic_moves_to_new_brokers_under_load(tmp_path: Path) -> None:
 
 
 def check_throttled(cluster: RunningCluster, load: Load) -> None:
-    """A throttled move is seen, goes at its rate, holds nobody else up, and can be called off."""
+    """A throttled move is visible, proceeds at its rate, delays no clients, and can be cancelled."""
     set_configs(cluster, "*", "20000")
     move(cluster, [1, 4, 5], 0)
     began = time.monotonic()
@@ -128,7 +129,7 @@ def check_throttled(cluster: RunningCluster, load: Load) -> None:
 
 
 def check_dead_broker(cluster: RunningCluster, load: Load) -> None:
-    """A move to a dead broker waits, visibly, and can be called off or goes on when the broker is back."""
+    """A move to a dead broker waits, visibly, and can be cancelled or continues when the broker is back."""
     cluster.broker(2).terminate()
     move(cluster, [4, 5, 2], 1, 2)
     load.wait_acknowledged(300)
@@ -141,7 +142,7 @@ def check_dead_broker(cluster: RunningCluster, load: Load) -> None:
 
 
 def check_kills(cluster: RunningCluster, load: Load) -> None:
-    """kill -9 of a leader and of the quorum's leader in the middle of a move."""
+    """A leader and the quorum's leader are killed by kill -9 during a move."""
     set_configs(cluster, "*", "100000")
     move(cluster, [1, 2, 3])
     assert moving(cluster)
@@ -159,7 +160,7 @@ def check_kills(cluster: RunningCluster, load: Load) -> None:
 
 
 def check_elections(cluster: RunningCluster) -> None:
-    """ElectLeaders, with Kafka's answers."""
+    """ElectLeaders gives Kafka's answers."""
     move(cluster, [3, 1, 2])
     wait_moved(cluster, [3, 1, 2])
     every = [(TOPIC, index) for index in range(PARTITIONS)]

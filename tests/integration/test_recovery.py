@@ -1,4 +1,4 @@
-"""Everybody is locked out of a secured cluster, and `ottla security recover` opens it again."""
+"""All users are locked out of a secured cluster, and `ottla security recover` opens it again."""
 
 from __future__ import annotations
 

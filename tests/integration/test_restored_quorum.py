@@ -1,4 +1,4 @@
-"""Quorum nodes whose folders were put back from old copies: what is noticed, and how an operator goes on."""
+"""Quorum nodes whose folders were restored from old copies: their detection, and an operator's recovery."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from tests.commands import run_ottla
 
 SETTINGS = {"broker.session.timeout.ms": "2000", "offsets.topic.num.partitions": "1"}
 ENTRIES_MAX = 6
-"""Commands that are sent again for ever come 45 times a second."""
+"""Largest number of journal entries; commands that are repeated for ever would come 45 times a second."""
 PROMPT_S = 20.0
-"""A refusal comes at once; the command timeout is 15 s."""
+"""Seconds in which a refusal comes, well before the command timeout of 15 s."""
 
 
 @pytest.fixture
@@ -168,7 +168,7 @@ def test_a_majority_from_old_copies_is_noticed_and_the_documented_way_leads_out_
     time.sleep(2)  # Nothing to wait for: nothing must happen, but that a broker may be fenced.
     assert entries(cluster) - before <= ENTRIES_MAX
 
-    # A broker that is started again remembers it. Only an operator says to go on.
+    # A restarted broker remembers it. Only an operator can continue.
     stop(cluster.brokers[:1])
     start(cluster.brokers[:1])
     wait_until_ready(cluster.brokers[0], 503, "the metadata quorum has lost metadata")
@@ -204,7 +204,7 @@ def test_one_node_from_an_old_copy_does_not_vote_until_it_has_caught_up(
     copy(cluster, [restored], tmp_path / "copies")
     start([restored])
     cluster.wait_until_quorum_agrees()
-    stop([other])  # so that nothing is committed unless the one that is put back has acknowledged it
+    stop([other])  # so that only the restored node's acknowledgement can commit entries
     create(cluster, "orders")
     stop([leader, restored])
     put_back(cluster, [restored], tmp_path / "copies")
@@ -216,7 +216,7 @@ def test_one_node_from_an_old_copy_does_not_vote_until_it_has_caught_up(
     )
     wait_until_ready(restored, 503, "does not vote")
     assert metric(restored, "ottla_quorum_votes") == 0
-    time.sleep(1.5)  # Many election timeouts, in which nobody may win.
+    time.sleep(1.5)  # Many election timeouts, in which no node may win.
     assert metric(leader, "ottla_quorum_leader") == metric(restored, "ottla_quorum_leader") == -1
 
     start([other])
@@ -248,6 +248,6 @@ def test_a_node_without_its_folder_is_named_until_it_has_replaced_itself(cluster
     start([lost], "--replace")
     wait_until(lambda: health(cluster)[0] == 0, "a healthy cluster")
     stop([lost])
-    start([lost])  # Without the flag: it has all that it needs.
+    start([lost])  # Without the flag: this node has all entries that it needs.
     wait_until_ready(lost, 200)
     wait_until(lambda: health(cluster)[0] == 0, "a healthy cluster")

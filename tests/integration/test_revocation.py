@@ -1,4 +1,4 @@
-"""Users who are deleted, and passwords and rights that are taken away, while something of theirs is under way."""
+"""Users are deleted, and passwords and rights revoked, while their requests are in progress."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class User:
         self.admin.alter_scram_credentials([UserPassword(self.name, password, MECHANISM)])
 
     def options(self) -> dict[str, Any]:
-        """Options of a client that logs in as this user."""
+        """Return options of a client that logs in as this user."""
         return as_admin(self.cluster) | {
             "sasl_mechanism": MECHANISM, "sasl_plain_username": self.name, "sasl_plain_password": "first",
         }  # fmt: skip
@@ -99,7 +99,7 @@ class User:
         return Peer(int(self.cluster.bootstrap_servers.rpartition(":")[2]))
 
     def challenged(self, peer: Peer) -> tuple[ScramClient, bytes]:
-        """A login as far as its proof."""
+        """Return a login with its proof, which is not sent yet."""
         assert peer.ask(SaslHandshakeRequest(mechanism=MECHANISM), 1).error_code == ErrorCode.NONE
         client = ScramClient(SCRAM_SHA_256, self.name, "first", "nonce")
         challenge = peer.ask(SaslAuthenticateRequest(auth_bytes=client.first()), 2)
@@ -121,7 +121,7 @@ class User:
         self.park(peer, fetch, 12)
 
     def park(self, peer: Peer, request: Message, version: int) -> None:
-        """Have a request wait."""
+        """Send a request that waits."""
         first = MetadataRequest(topics=[])
         peer.send_together((first, 12), (request, version))
         peer.receive(first, 12)
@@ -166,7 +166,7 @@ def test_a_parked_fetch_of_a_deleted_user_gets_no_record(user: User) -> None:
 
 
 def test_a_parked_join_of_a_deleted_user_is_not_told_the_group(user: User) -> None:
-    """The first member waits for the second, which does not join anew."""
+    """The first member waits for the second, which does not rejoin."""
     join = JoinGroupRequest(
         group_id=user.group, session_timeout_ms=60_000, rebalance_timeout_ms=60_000, protocol_type="consumer",
         protocols=[JoinGroupRequestProtocol(name="range", metadata=b"what i read")],
@@ -195,7 +195,7 @@ def test_a_parked_fetch_gets_no_record_once_its_right_is_taken_away(user: User) 
 
 
 def test_a_parked_fetch_ends_with_the_time_of_its_session(user: User) -> None:
-    """Its client may log in anew: it is answered, with what there was."""
+    """The client may log in again: its fetch is answered with the available records."""
     with sync.Admin(**user.options()) as own:
         token = own.create_delegation_token()
         with closing(user.peer()) as peer:

@@ -1,4 +1,4 @@
-"""Every node stopped by SIGTERM and started again, one after the other, under load: nobody notices."""
+"""Every node is stopped by SIGTERM and restarted, one after the other, under load, without failures for clients."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ from tests.integration.history import (
 pytestmark = pytest.mark.cluster
 
 PER_SECOND = 500
-"""Little, as the load goes on for as long as the restarts take: were it more, a busy machine would be kept busy
-by the records that its own slowness lets in."""
+"""Records per second; a low rate, since the load lasts as long as the restarts. A higher rate would slow a busy machine
+further, which lets in still more records."""
 
 
 class Follower:
-    """A group member in a thread of its own that reads along, committing as it goes."""
+    """A group member in a thread that reads along, and commits as it goes."""
 
     def __init__(self, bootstrap: str, topic: str) -> None:
         self.read: list[Read] = []

@@ -1,4 +1,4 @@
-"""Clients of others log in by every mechanism there is, are refused without the password, and renew their login."""
+"""Stock clients log in by every mechanism, are refused without the password, and renew their login."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.cluster
 LOGIN_MODULE = "org.apache.kafka.common.security.plain.PlainLoginModule"
 RENEWED_AFTER_MS = 3_000
 REFUSED_MS = 5_000
-"""So long kafka-python tries again, though a password was refused."""
+"""Milliseconds for which kafka-python retries although a password was refused."""
 USERS = {
     "PLAIN": ("admin", 'admin\'s = "secret"'),
     "SCRAM-SHA-256": ("ann", "ann's secret"),
@@ -50,7 +50,7 @@ def confluent_options(cluster: LocalCluster, mechanism: str, password: str | Non
 
 
 def python_options(cluster: LocalCluster, mechanism: str, password: str | None = None) -> dict[str, Any]:
-    """As aiokafka and kafka-python have them."""
+    """Return the login options of aiokafka and kafka-python."""
     user, right = USERS[mechanism]
     return {
         "bootstrap_servers": cluster.bootstrap_servers,
@@ -63,7 +63,7 @@ def python_options(cluster: LocalCluster, mechanism: str, password: str | None =
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[LocalCluster]:
-    """Three brokers whose only listener asks for a login: also their followers come that way."""
+    """Run three brokers whose only listener requires a login, also from their followers."""
     password = USERS["PLAIN"][1].replace('"', '\\"')
     settings = {
         "listener.security.protocol.map": "PLAINTEXT:SASL_PLAINTEXT",

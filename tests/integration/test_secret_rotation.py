@@ -1,4 +1,7 @@
-"""Both secrets of a cluster are replaced under load, as docs/OPERATIONS.md says: nobody notices. The old ones end."""
+"""Both secrets of a cluster are replaced under load, by the steps of docs/OPERATIONS.md, without failures for clients.
+
+The old secrets become invalid.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +61,7 @@ def test_secrets_are_replaced_without_a_stop(tmp_path: Path) -> None:
 
 
 async def set_secrets(cluster: RunningCluster) -> None:
-    """What the quorum keeps encrypted: keys of a user, and a setting of a broker. Nothing uses them here."""
+    """Store data that the quorum encrypts: keys of a user, and a setting of a broker. Nothing uses them here."""
     async with Admin(bootstrap_servers=cluster.bootstrap) as admin:
         await admin.alter_scram_credentials([UserPassword("ann", "ann's secret")])
         secret = {"listener.name.plaintext.ssl.key.password": "hunter2"}
@@ -66,7 +69,9 @@ async def set_secrets(cluster: RunningCluster) -> None:
 
 
 def all_are_under_the_first(cluster: RunningCluster) -> bool:
-    """As the metrics of all brokers say, which step 3 waits for."""
+    """Return whether all brokers' metrics report that no secret is under the old cluster secret, for which step 3
+    waits.
+    """
     for broker in cluster.brokers:
         with urllib.request.urlopen(broker.entry["metrics"], timeout=60) as answer:
             if "\nottla_secrets_under_old_cluster_secret 0\n" not in answer.read().decode():
@@ -87,7 +92,7 @@ def restart_all(cluster: RunningCluster, load: Load) -> None:
 
 
 def gets_in(cluster: RunningCluster, role: Role, secret: str) -> bool:
-    """Whether a quorum node answers whoever proves to hold this."""
+    """Return whether a quorum node accepts a peer with this secret."""
     identity = Identity(-1, os.urandom(DIRECTORY_ID_BYTES), known_layout(cluster.directory).cluster_id)
     security = LinkSecurity(Secrets((secret.encode(),)))
     handshake = ClientHandshake(security, identity, role, os.urandom(CHANCE_BYTES))

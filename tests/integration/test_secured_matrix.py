@@ -1,6 +1,6 @@
-"""Stock clients on every way into a secured cluster: protocol, mechanism, and all that a client does.
+"""Stock clients in every cell of a secured cluster: protocol, mechanism, and all actions of a client.
 
-Each client walks all ways in one program, since most of what it costs is its start.
+Each client goes through all cells in one program, since its start is the largest cost.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ async def test_aiokafka(secured: TlsCluster) -> None:
 
 
 def check(ways: Sequence[Cell], told: Mapping[str, Mapping[str, Any]], expected: Mapping[str, Any]) -> None:
-    """Each way told what it should. Only what differs is shown."""
+    """Check that every cell reported the expected results; only differences are shown."""
     assert set(told) == {one.name for one in ways}
     assert {
         name: {key: (found.get(key), wanted) for key, wanted in expected.items() if found.get(key) != wanted}
@@ -68,7 +68,7 @@ def other_language(
     cwd: Path | None = None,
     expected: Mapping[str, Any] = TOLD,
 ) -> None:
-    """Run the program that walks all ways, with the ways behind its arguments."""
+    """Run the program that goes through all cells, which are appended to its arguments."""
     ways = cells(secured, client)
     done = subprocess.run(
         [*argv, json.dumps([one.described for one in ways])],
@@ -100,7 +100,7 @@ def test_kafkajs(secured: TlsCluster) -> None:
 
 @needs_node_22
 def test_platformatic(secured: TlsCluster) -> None:
-    """It asks for partitions in a transaction as brokers do, and needs their right."""
+    """@platformatic/kafka adds partitions to a transaction by the brokers' request, and needs their right."""
     with acting_for_brokers(secured):
         node, program = platformatic()
         other_language(secured, "platformatic", [node, str(Path(program).with_name("secured.mjs"))])
@@ -108,7 +108,7 @@ def test_platformatic(secured: TlsCluster) -> None:
 
 @pytest.mark.skipif(shutil.which("kcat") is None, reason="kcat is not installed")
 def test_kcat(secured: TlsCluster) -> None:
-    """Without tokens, which it would ask for itself."""
+    """Tokens are excluded, since kcat would request them itself."""
     ways = [one for one in cells(secured, "kcat") if one.mechanism != OAUTHBEARER]
     with ThreadPoolExecutor(AT_ONCE) as pool:
         told = dict(zip([one.name for one in ways], pool.map(secured_clients.with_kcat, ways), strict=True))

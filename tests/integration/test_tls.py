@@ -1,4 +1,4 @@
-"""Stock clients, brokers among each other, and tools over TLS."""
+"""Stock clients, inter-broker connections, and tools over TLS."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ EXPECTED = [b"%06d" % number for number in range(COUNT)]
 
 @pytest.mark.parametrize("versions", ["TLSv1.2", "TLSv1.3"])
 def test_confluent_kafka(cluster: TlsCluster, versions: str) -> None:
-    """acks=all: followers fetch over TLS, too."""
+    """The followers fetch over TLS, too, because of acks=all."""
     settings = cluster.client() | cluster.client_files(f"ann-{versions}")
     settings |= {"ssl.cipher.suites": "ECDHE-ECDSA-AES256-GCM-SHA384"} if versions == "TLSv1.2" else {}
     topic = f"confluent-{versions}"
@@ -270,7 +270,7 @@ def test_a_broker_does_not_start_with_what_it_cannot_use(
 
 @contextmanager
 def load(cluster: TlsCluster, topic: str) -> Iterator[list[int]]:
-    """A producer, and clients that connect anew all the time; everything has to succeed. Gives the count so far."""
+    """Run a producer, and clients that reconnect all the time, all of which must succeed. Yields the current count."""
     create(cluster.client(), topic)
     ending, failures, count = threading.Event(), [], [0]
 
@@ -307,7 +307,7 @@ def load(cluster: TlsCluster, topic: str) -> Iterator[list[int]]:
 
 
 def shown(cluster: TlsCluster, broker: int = 0) -> int:
-    """The serial number of the certificate that a broker shows now."""
+    """Return the serial number of the certificate that a broker presents now."""
     port = cluster.brokers[broker].ports["CLIENTS"]
     pem = ssl.get_server_certificate((HOST, port), timeout=60)
     return x509.load_pem_x509_certificate(pem.encode()).serial_number

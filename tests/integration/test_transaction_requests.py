@@ -1,6 +1,6 @@
-"""Requests of transactions that no stock client sends, or sends only by mistake: answered with Kafka's codes.
+"""Transaction requests that stock clients never send, or only by mistake, get Kafka's codes.
 
-`OTTLA_TEST_CLUSTER` lets them run against Apache Kafka, which passes all but those marked `ours`.
+With `OTTLA_TEST_CLUSTER` they run against Apache Kafka, which passes all tests except those marked `ours`.
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(240)]
 OPEN_AT_ONCE = int(os.environ.get("OTTLA_OPEN_TRANSACTIONS", "2000"))
 CONNECTIONS = 30
 ELSEWHERE = 1_000_000
-"""Added to a producer id it is one that nobody has."""
+"""Number that turns a producer id into an unused one."""
 FENCED_SINCE = 2
-"""Requests of this version and above have PRODUCER_FENCED; those below, INVALID_PRODUCER_EPOCH."""
+"""First version that answers PRODUCER_FENCED; lower versions answer INVALID_PRODUCER_EPOCH."""
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +73,7 @@ def test_who_may_not_initialize(raw: RawTransactions, version: int) -> None:
     for timeout_ms in (0, -1, 900_001, 2**31 - 1):
         assert code(Who(fresh()), timeout_ms) is ErrorCode.INVALID_TRANSACTION_TIMEOUT
     if version < 3:
-        return  # Only from then on it names the producer id that it has.
+        return  # The request names the producer id only from then on.
     assert code(Who(fresh(), 5, -1)) is ErrorCode.INVALID_REQUEST
     assert code(Who(fresh(), -1, 5)) is ErrorCode.INVALID_REQUEST
     who = raw.init(fresh())
@@ -129,7 +129,7 @@ def test_the_end_of_nothing(raw: RawTransactions, new_topic: str, version: int) 
 
 
 def test_the_end_of_nothing_with_epochs_of_its_own(raw: RawTransactions, new_topic: str) -> None:
-    """Kafka lets such clients abort nothing, not commit it; `ours`: both."""
+    """Kafka lets such clients abort an empty transaction, but not commit it; `ours`: both."""
     who = raw.init(fresh())
     for commit in (False, True):
         told = raw.end(who, commit=commit, version=5)
@@ -205,7 +205,7 @@ def test_batches_that_do_not_belong(
 def test_transactional_batches_need_all_acks(
     raw: RawTransactions, bootstrap: str, new_topic: str, acks: int
 ) -> None:
-    """`ours`: Kafka takes them."""
+    """`ours`: Kafka accepts them."""
     who = raw.init(fresh())
     assert raw.add(who, new_topic, [0]) == [ErrorCode.NONE]
     if acks == 0:
@@ -237,7 +237,9 @@ def test_a_topic_that_is_deleted_during_a_transaction(
 def test_thousands_of_open_transactions(
     description: dict[str, Any], bootstrap: str, admin: AdminClient
 ) -> None:
-    """`ours`, as any broker takes all of them: brokers and quorum nodes grow by little, and everyone else goes on."""
+    """`ours`, since any broker accepts all of them: brokers and quorum nodes grow by little, and other clients are not
+    affected.
+    """
     topic, prefix = create(admin, 10), fresh()
 
     def initializing(number: int) -> Any:
@@ -293,7 +295,7 @@ async def _connections(bootstrap: str) -> list[Connection]:
 
 
 async def _all(connections: list[Connection], make: Callable[[int], Any], version: int) -> list[Any]:
-    """One request of each, on its connection, pipelined; again while something before is under way."""
+    """Send one pipelined request of each on its connection; repeat it while an earlier transaction is in progress."""
 
     async def one(number: int) -> Any:
         connection = connections[number % len(connections)]

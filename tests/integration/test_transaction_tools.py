@@ -1,4 +1,4 @@
-"""Transactions as people look at them: `ottla txn`, and Kafka's tool for the same."""
+"""`ottla txn`, and Kafka's corresponding tool."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ Run = Callable[..., Any]
 
 @pytest.fixture
 def txn(bootstrap: str) -> Run:
-    """Run `ottla txn` in a process; its JSON, or what it said on an exit with 1."""
+    """Run `ottla txn` in a process; return its JSON, or its message on an exit with 1."""
 
     def run(*words: str, code: int = 0) -> Any:
         done = run_ottla("txn", *words, "-b", bootstrap, "-o", "json")
@@ -45,7 +45,9 @@ def name() -> str:
 
 @asynccontextmanager
 async def opened(bootstrap: str, name: str, topic: str) -> AsyncIterator[tuple[Producer, str]]:
-    """An owner that has written to partition 0, and one who joined that has written to partition 1; the token."""
+    """Open a transaction whose owner has written to partition 0, and a joined writer to partition 1; yield the owner
+    and the token.
+    """
     async with Producer(bootstrap_servers=bootstrap, transactional_id=name) as owner:
         transaction = await owner.begin()
         await (await owner.send(topic, b"owner", partition=0))
@@ -115,13 +117,13 @@ def test_what_there_is_not_is_said(txn: Run, name: str) -> None:
 
 @pytest.fixture
 def tool(bootstrap: str) -> Iterator[Run]:
-    """Kafka's tool with the addresses of the cluster."""
+    """Run Kafka's tool with the addresses of the cluster."""
     with java.Tools() as tools, within_table(bootstrap, "Java") as captured:
         yield lambda *words, status=0: tools.run(TOOL, "--bootstrap-server", captured, *words, status=status)
 
 
 def rows(text: str) -> list[list[str]]:
-    """Below the heads."""
+    """Return the table's rows below its header."""
     return [line.split() for line in text.splitlines()[1:] if "\t" in line]
 
 

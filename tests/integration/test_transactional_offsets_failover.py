@@ -1,5 +1,7 @@
-"""SIGKILL to the coordinator of a group between the offsets of a transaction and its end: who is told of the end finds
-them with the next coordinator, or those from before."""
+"""The coordinator of a group is killed between the offsets of a transaction and its end.
+
+A client that is answered finds the new offsets at the next coordinator, or the earlier ones.
+"""
 
 from __future__ import annotations
 
@@ -29,8 +31,10 @@ def test_offsets_of_a_transaction_outlive_their_coordinator(tmp_path: Path) -> N
         asking = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
 
         def move_to(offset: int, *, commits: bool) -> int:
-            """The coordinator dies once the offset is in its log; the offset that counts afterwards. (A producer that
-            remembers a coordinator which has died asks for another one after ten minutes.)"""
+            """Kill the coordinator once the offset is in its log, and return the offset that is valid afterwards.
+
+            (A producer that remembers a dead coordinator looks for another one after ten minutes.)
+            """
             producer = Producer({"bootstrap.servers": bootstrap, "transactional.id": "mover"})
             producer.init_transactions(DEADLINE_S)
             producer.begin_transaction()

@@ -1,4 +1,4 @@
-"""Transactions of stock clients, each read by all of them: what is committed counts, and nothing else."""
+"""Transactions of stock clients, each read by all of them: only committed records count."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ MANY_PARTITIONS = 1_000
 
 @pytest.fixture(scope="module")
 def clients(bootstrap: str) -> Iterator[dict[str, TransactionalClient]]:
-    """All that this machine has, by name."""
+    """Open all clients of this machine, by name."""
     names = [name for name in CLIENTS if name != "java" or java.available()]
     opened = {name: open_client(name, bootstrap) for name in names}
     yield opened
@@ -47,7 +47,7 @@ def transactional_id() -> str:
 
 
 def by_partition(read: list[Read]) -> dict[int, list[bytes]]:
-    """Values in the order of their offsets."""
+    """Return values in the order of their offsets, by partition."""
     found: dict[int, list[bytes]] = {}
     for one in sorted(read):
         found.setdefault(one.place.partition, []).append(one.value)
@@ -59,7 +59,7 @@ def values(read: list[Read]) -> list[bytes]:
 
 
 def at_once(*work: Callable[[], None]) -> None:
-    """All of them in threads; raises what the first raised."""
+    """Run all in threads; raise the first error."""
     with ThreadPoolExecutor(len(work)) as pool:
         for done in [pool.submit(one) for one in work]:
             done.result()
@@ -238,7 +238,7 @@ WAYS: dict[str, Callable[[Producer, str], None]] = {
     "commits": lambda slow, topic: None,
     "aborts": lambda slow, topic: None,
 }
-"""What a producer does first once its transaction was aborted without its asking."""
+"""First actions of a producer after the cluster has aborted its transaction."""
 
 
 @pytest.mark.parametrize("name", ["confluent-kafka", *(one for one in NAMES if "java" in one.values)])

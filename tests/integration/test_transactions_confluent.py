@@ -1,4 +1,4 @@
-"""Consume, transform, produce with confluent-kafka: records and the offsets they came from count together, or not."""
+"""Consume, transform, produce with confluent-kafka: records and their source offsets count together, or not at all."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def unique(word: str) -> str:
 
 
 def fill(bootstrap: str, topic: str) -> list[bytes]:
-    """Records in a topic of three partitions."""
+    """Write records to a topic of three partitions."""
     values = [b"%d" % number for number in range(RECORDS)]
     producer = Producer({"bootstrap.servers": bootstrap})
     for number, value in enumerate(values):
@@ -34,7 +34,7 @@ def fill(bootstrap: str, topic: str) -> list[bytes]:
 
 
 def member(bootstrap: str, group: str, *topics: str) -> Consumer:
-    """A consumer that commits nothing by itself."""
+    """Return a consumer without auto-commit."""
     consumer = Consumer(
         {
             "bootstrap.servers": bootstrap,
@@ -63,7 +63,7 @@ def until(found: Callable[[], object], consumer: Consumer) -> None:
 
 
 def some(consumer: Consumer) -> list[Message]:
-    """Records, none if there are no more for now."""
+    """Return some records, or none if there are no more for now."""
     messages = consumer.consume(AT_ONCE, 0.2)
     for message in messages:
         if (error := message.error()) is not None:
@@ -72,13 +72,13 @@ def some(consumer: Consumer) -> list[Message]:
 
 
 def committed(consumer: Consumer, topic: str) -> list[int]:
-    """Of each of three partitions, 0 if there is none."""
+    """Return the committed offset of each of three partitions, 0 if there is none."""
     found = consumer.committed([TopicPartition(topic, index) for index in range(3)], DEADLINE_S)
     return [max(0, one.offset) for one in found]
 
 
 def everything(bootstrap: str, topic: str) -> list[bytes]:
-    """All that is committed in a topic of three partitions."""
+    """Return all committed values in a topic of three partitions."""
     consumer = member(bootstrap, unique("reader"))
     values: list[bytes] = []
     try:
@@ -134,7 +134,7 @@ def test_what_is_processed_counts_once_whatever_is_aborted(bootstrap: str, admin
 def test_whoever_takes_over_waits_for_offsets_of_an_open_transaction(
     bootstrap: str, admin: AdminClient
 ) -> None:
-    """Else it would process again what that transaction has read (KIP-447)."""
+    """Otherwise it would process the records of that transaction again (KIP-447)."""
     source, group = create(admin, 3), unique("movers")
     fill(bootstrap, source)
     consumer, producer = member(bootstrap, group, source), transactional(bootstrap, unique("mover"))

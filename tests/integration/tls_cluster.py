@@ -1,4 +1,4 @@
-"""A cluster of one quorum node and some brokers whose listeners speak TLS, each node a process of its own."""
+"""A cluster of one quorum node and some brokers whose listeners use TLS, each node a separate process."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ LISTENERS = ("PLAIN", "CLIENTS", "BROKERS", "LOGINS")
 
 @dataclass
 class TlsBroker:
-    """One broker: its ports by listener, its settings, and the process."""
+    """A broker: its ports by listener, its settings, and its process."""
 
     id: int
     folder: Path
@@ -61,7 +61,7 @@ class TlsBroker:
 
 @dataclass
 class TlsCluster:
-    """The brokers, and the authority that vouches for all."""
+    """The brokers, and the authority that signs all certificates."""
 
     directory: Path
     authority: Authority
@@ -73,7 +73,7 @@ class TlsCluster:
         return ",".join(f"{HOST}:{broker.ports[listener]}" for broker in self.brokers)
 
     def client(self, **settings: str) -> dict[str, str]:
-        """Settings of librdkafka for the listener CLIENTS."""
+        """Return librdkafka's settings for the listener CLIENTS."""
         own = {
             "bootstrap.servers": self.bootstrap(),
             "security.protocol": "SSL",
@@ -83,7 +83,7 @@ class TlsCluster:
         return own | {name.replace("_", "."): value for name, value in settings.items()}
 
     def client_files(self, name: str) -> dict[str, str]:
-        """A certificate of a client, as settings of librdkafka."""
+        """Issue a client certificate, and return it as librdkafka's settings."""
         issued = self.authority.issue("client", common_name=name)
         chain, key = self.directory / f"{name}.pem", self.directory / f"{name}.key"
         chain.write_text("".join(issued.chain))
@@ -117,9 +117,12 @@ def tls_cluster(
     adjust: Callable[[TlsBroker | None, dict[str, str]], None] = lambda broker, settings: None,
     **settings: str,
 ) -> Iterator[TlsCluster]:
-    """Listeners: CLIENTS and BROKERS with TLS, the latter for brokers, LOGINS with TLS and SASL, PLAIN with neither.
-    Underscores in the names of settings are dots. `adjust` may change the settings of a broker, or of the quorum node
-    (None), before it starts."""
+    """Run a cluster. The listeners are CLIENTS and BROKERS with TLS, LOGINS with TLS and SASL, PLAIN with neither.
+    BROKERS is for brokers.
+
+    Settings have underscores in place of dots. `adjust` may change the settings of a broker, or of the quorum node
+    (None), before it starts.
+    """
     authority = Authority()
     cluster = TlsCluster(directory, authority, authority.trust_file(directory / "ca.pem"))
     secret = directory / "secret"
@@ -193,7 +196,7 @@ def _broker(cluster: TlsCluster, number: int, ports: dict[str, int], common: dic
 
 
 def brokers_seen(cluster: TlsCluster) -> int:
-    """How many brokers a client of CLIENTS is told of."""
+    """Return the number of brokers that a client of CLIENTS sees."""
     try:
         return len(AdminClient(cluster.client()).list_topics(timeout=10).brokers)
     except KafkaException:

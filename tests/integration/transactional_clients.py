@@ -8,7 +8,7 @@
     assert client.read("orders", committed=True) == [Read(Place(0, 0), b"v")]
     client.close()
 
-`Fenced`: another instance has taken over, this one is of no more use. `Failed`: anything else that the client raised.
+`Fenced`: another instance has taken over, and this one is unusable. `Failed`: any other error of the client.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from tests import java
 from tests.integration.history import Place, Read
 
 TIMEOUT_MS = 60_000
-"""Of a transaction, where a test says nothing else."""
+"""Transaction timeout in milliseconds, unless a test sets another."""
 SOCKET_MS = 4_000
 DEADLINE_S = 90.0
 
@@ -46,7 +46,7 @@ T = TypeVar("T")
 
 
 class Failed(Exception):
-    """A client refused or failed; its own words."""
+    """An error or refusal of a client, with its message."""
 
 
 class Fenced(Failed):
@@ -54,22 +54,22 @@ class Fenced(Failed):
 
 
 class Producer(ABC):
-    """One instance of a producer, initialized: an earlier one with the same transactional id is fenced."""
+    """An initialised producer instance: an earlier one with the same transactional id is fenced."""
 
     @abstractmethod
     def begin(self) -> None: ...
 
     @abstractmethod
     def send(self, topic: str, partition: int, value: bytes) -> None:
-        """Without waiting."""
+        """Send without waiting."""
 
     @abstractmethod
     def flush(self) -> None:
-        """Wait for the outcome of what was sent; what failed may be told here, and is by commit()."""
+        """Wait for the outcome of all sends; failures may be raised here, and are raised by `commit`."""
 
     @abstractmethod
     def send_offsets(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
-        """Where a group goes on, by partition, if the transaction is committed."""
+        """Set the group's next offset of each partition, effective if the transaction is committed."""
 
     @abstractmethod
     def commit(self) -> None: ...
@@ -79,7 +79,7 @@ class Producer(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Without ending what is open; its client calls it."""
+        """Close without ending an open transaction; the client calls this."""
 
 
 class TransactionalClient(ABC):
@@ -90,17 +90,17 @@ class TransactionalClient(ABC):
         self._opened: list[Producer] = []
 
     def producer(self, transactional_id: str | None, timeout_ms: int = TIMEOUT_MS) -> Producer:
-        """Without an id it is an idempotent one; begin, commit and abort are not for it."""
+        """Open a producer. Without an id it is idempotent, and begin, commit and abort are not available."""
         opened = self._open_producer(transactional_id, timeout_ms)
         self._opened.append(opened)
         return opened
 
     @abstractmethod
     def read(self, topic: str, *, committed: bool) -> list[Read]:
-        """Everything up to the end as readers with this isolation level know it when they start."""
+        """Read up to the end offset, of this isolation level, at the start of the call."""
 
     def close(self) -> None:
-        """Close its producers, too, without ending what they have open."""
+        """Close the client and its producers, without ending their transactions."""
         for one in self._opened:
             one.close()
 
@@ -180,7 +180,7 @@ def _confluent_errors() -> Iterator[None]:
 
 
 class Confluent(TransactionalClient):
-    """librdkafka, as Python has it."""
+    """librdkafka's Python client."""
 
     def _open_producer(self, transactional_id: str | None, timeout_ms: int) -> Producer:
         return _ConfluentProducer(self.bootstrap, transactional_id, timeout_ms)
@@ -274,7 +274,7 @@ def _kafka_python_errors() -> Iterator[None]:
 
 
 class KafkaPython(TransactionalClient):
-    """kafka-python."""
+    """The client kafka-python."""
 
     def _open_producer(self, transactional_id: str | None, timeout_ms: int) -> Producer:
         return _KafkaPythonProducer(self.bootstrap, transactional_id, timeout_ms)
@@ -359,7 +359,7 @@ class _AiokafkaProducer(Producer):
 
 
 class Aiokafka(TransactionalClient):
-    """aiokafka, on a loop in a thread of its own."""
+    """The client aiokafka, on an event loop in a separate thread."""
 
     def __init__(self, bootstrap: str) -> None:
         super().__init__(bootstrap)
@@ -388,7 +388,7 @@ class Aiokafka(TransactionalClient):
         return found
 
     def run(self, work: Coroutine[Any, Any, T]) -> T:
-        """Do it on the loop; errors as `Failed`."""
+        """Run a coroutine on the loop; errors become `Failed`."""
         try:
             return asyncio.run_coroutine_threadsafe(work, self._loop).result(DEADLINE_S)
         except (aiokafka.errors.ProducerFenced, aiokafka.errors.InvalidProducerEpoch) as error:
@@ -396,11 +396,11 @@ class Aiokafka(TransactionalClient):
         except aiokafka.errors.KafkaError as error:
             raise Failed(repr(error)) from error
         except AssertionError as error:
-            # How it says that it can do nothing any more.
+            # This error means that the producer is unusable.
             raise (Fenced if "FATAL_ERROR" in str(error) else Failed)(repr(error)) from error
 
     def close_producer(self, producer: aiokafka.AIOKafkaProducer) -> None:
-        """Its batches and what is open are left as they are."""
+        """Close the producer, and abandon its batches and its open transaction."""
 
         async def end() -> None:
             await producer._sender.close()
@@ -417,7 +417,7 @@ class Aiokafka(TransactionalClient):
         self._loop.close()
 
     async def _cancelled(self) -> None:
-        """What the closed producers left running."""
+        """Cancel the remaining tasks of closed producers."""
         left = asyncio.all_tasks() - {asyncio.current_task()}
         for task in left:
             task.cancel()
@@ -487,7 +487,7 @@ class Java(TransactionalClient):
         return [Read(Place(partition, offset), value.encode()) for partition, offset, value in found]
 
     def tell(self, what: dict[str, object]) -> list[Any]:
-        """One command; errors as `Failed`."""
+        """Send one command; errors become `Failed`."""
         assert self._jvm.stdin is not None
         assert self._jvm.stdout is not None
         self._jvm.stdin.write(json.dumps(what) + "\n")
@@ -510,7 +510,7 @@ def _raise_java(name: str, message: str) -> NoReturn:
 
 
 def _die_at_once_with_parent() -> None:
-    """Run in a child before exec: the kernel kills it when the thread that started it ends."""
+    """Make the kernel kill the child when the thread that started it ends; runs in the child before exec."""
     if sys.platform.startswith("linux"):
         ctypes.CDLL(None).prctl(1, signal.SIGKILL)
 
@@ -524,5 +524,5 @@ CLIENTS: dict[str, type[TransactionalClient]] = {
 
 
 def open_client(name: str, bootstrap: str) -> TransactionalClient:
-    """One of `CLIENTS`, to be closed."""
+    """Open one of `CLIENTS`; the caller closes it."""
     return CLIENTS[name](bootstrap)

@@ -1,9 +1,9 @@
-"""A worker that copies a topic exactly once: what it has read, what it writes and where it goes on are one transaction.
+"""A worker that copies a topic exactly once: its reads, its writes and its next offsets are one transaction.
 
     python -m tests.integration.transactional_copier aiokafka 127.0.0.1:9092 orders copies --group g --id copier-1
 
 Reads with confluent-kafka, writes and commits offsets with the client that is named; a value goes to the partition that
-it came from. Tells of each commit, and ends when it has read up to the end that it found. `--dies sent --after 3`:
+it came from. Reports each commit, and ends when it has read up to the end at its start. `--dies sent --after 3`:
 killed by itself in the fourth transaction, once the records are sent; a test may do the same at any moment.
 """
 
@@ -32,11 +32,11 @@ from tests.integration.transactional_clients import (
 BATCH_MAX = 10
 MOMENTS = ("never", "begun", "sent", "offsets", "committing", "committed")
 COMMITTING_S = 0.003
-"""So long after a commit was begun the worker dies in the middle of it, or just after it."""
+"""Seconds after the beginning of a commit at which the worker dies, during the commit or just after it."""
 
 
 class Source:
-    """The topic that is copied, from where the group has it committed."""
+    """The source topic, read from the group's committed offsets."""
 
     def __init__(self, bootstrap: str, topic: str, group: str) -> None:
         self._topic = topic
@@ -57,10 +57,10 @@ class Source:
         told = _patiently(lambda: self._consumer.committed(wanted, timeout=5))
         self._consumer.assign([TopicPartition(topic, one.partition, max(one.offset, 0)) for one in told])
         self.left = set(partitions)
-        """Whose end has not been reached."""
+        """Partitions whose end has not been reached."""
 
     def poll(self) -> list[confluent_kafka.Message]:
-        """Some records, maybe none."""
+        """Return some records, or none."""
         found = []
         for message in self._consumer.consume(BATCH_MAX, 0.1):
             error = message.error()
@@ -72,7 +72,9 @@ class Source:
 
 
 def _patiently(ask):  # type: ignore[no-untyped-def]
-    """Until brokers answer: a group's offsets are not told while a transaction that writes some is being ended."""
+    """Repeat until brokers answer, since a group's offsets are not available while a transaction with some is being
+    ended.
+    """
     deadline = time.monotonic() + DEADLINE_S
     while True:
         try:
@@ -83,7 +85,7 @@ def _patiently(ask):  # type: ignore[no-untyped-def]
 
 
 def copy(options: argparse.Namespace, client: TransactionalClient) -> None:
-    """All there is, in transactions of a few records each."""
+    """Copy all records, in transactions of a few records each."""
     producer = client.producer(options.id, timeout_ms=options.timeout_ms)
     source = Source(options.bootstrap, options.source, options.group)
     number = 0

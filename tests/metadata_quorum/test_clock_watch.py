@@ -1,4 +1,4 @@
-"""Clocks of brokers that differ: the quorum's leader says so once, and again when they agree."""
+"""Differing clocks of brokers: the quorum's leader logs this once, and again when they agree."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Cluster:
         )
 
     def beat(self, rounds: int = 1, *, tells: bool = True) -> None:
-        """Let every broker send so many heartbeats."""
+        """Let every broker send `rounds` heartbeats."""
         for _ in range(rounds):
             for broker_id in (1, 2, 3):
                 session = SimpleNamespace(broker_id=broker_id, incarnation=bytes([broker_id]) * 16)

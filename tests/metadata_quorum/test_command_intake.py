@@ -1,4 +1,4 @@
-"""What a quorum node keeps of brokers' commands while they are on their way."""
+"""A quorum node's memory of the brokers' commands in progress."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BROKER = 1
 
 
 class Intake:
-    """Of a leader that has not taken the commands of its only broker yet."""
+    """The intake of a leader that has not taken the commands of its only broker yet."""
 
     def __init__(self) -> None:
         anything = cast(Any, SimpleNamespace)
@@ -50,8 +50,10 @@ class Intake:
 
 @pytest.mark.parametrize("error", [NotLeader(None), Overloaded("too much"), OutcomeUnknown("who knows")])
 def test_what_was_decoded_ahead_is_not_kept_when_nothing_comes_of_it(error: Exception) -> None:
-    """The broker sends it again until it has an outcome, and says each time which results have arrived meanwhile. So
-    an overloaded leader is sent the same ISR changes again and again, each time as other bytes."""
+    """A broker repeats a command until it has an outcome, and states the results that have arrived meanwhile.
+
+    So an overloaded leader gets the same ISR changes repeatedly, in different bytes.
+    """
     intake = Intake()
     for acknowledged in range(3):
         intake.submit(9, acknowledged)

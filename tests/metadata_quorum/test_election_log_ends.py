@@ -1,4 +1,4 @@
-"""What a command is told of where logs end decides as all that is known would, and is little."""
+"""The log ends in a command are few, and give the same decision as all known log ends."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -39,7 +39,7 @@ def end(broker_id: int, offset: int, *, leader_epoch: int = 3, partition: int = 
 
 @st.composite
 def led_partitions(draw: st.DrawFn) -> PartitionState:
-    """One that the leaving broker leads, or once did."""
+    """Draw a partition that the leaving broker leads or once led."""
     replicas = draw(st.permutations(BROKERS).map(lambda order: tuple(order[: draw(st.integers(1, 4))])))
     roles = {one: draw(st.sampled_from(["isr", "elr", "last known", "none"])) for one in replicas}
     isr, elr, last_known = (

@@ -1,5 +1,7 @@
-"""The quorum's leader notes which partitions come to wait for their last known members, and which wait no longer, as
-commands change them. Compared with a look at all partitions after each command."""
+"""The quorum's leader tracks the partitions that wait for their last known members, as commands change them.
+
+The result is compared with a scan of all partitions after each command.
+"""
 
 from __future__ import annotations
 
@@ -58,7 +60,7 @@ Told = set[tuple[bytes, int, int]]
 
 
 class LooksAtAll:
-    """What waits, by a look at every partition."""
+    """The waiting partitions, found by a scan of every partition."""
 
     def __init__(self, image: ClusterImage) -> None:
         self._since: dict[Key, tuple[int, int]] = {}
@@ -175,7 +177,7 @@ class Histories:
             self.cluster.fence(broker_id)
 
     def step_outage(self, _broker_id: int) -> None:
-        """Power is lost, and most brokers come back."""
+        """Cut the power, and bring most brokers back."""
         for broker_id in self.chance.sample(BROKERS, len(BROKERS)):
             self.step_crash(broker_id)
         self.step_back(0)
@@ -190,7 +192,7 @@ class Histories:
             self.cluster.apply(UnregisterBroker(broker_id=broker_id))
 
     def step_tell(self, _broker_id: int) -> None:
-        """Most brokers tell of all their logs, as of now or of a little earlier."""
+        """Let most brokers report all their logs, current or slightly outdated."""
         for broker_id, broker in self.image.brokers.items():
             if self.chance.random() < 0.2:
                 continue
@@ -261,7 +263,7 @@ class Histories:
         self.cluster.apply(ElectLeaders(election_type=kind))
 
     def step_move(self, broker_id: int) -> None:
-        """A new reassignment, or an end of that one."""
+        """Start a new reassignment, or end the current one."""
         name = self.chance.choice(NAMES)
         replicas = None if broker_id == 1 else self.chance.sample(BROKERS, self.chance.choice([2, 3]))
         wanted = [WantedReplicas(partition=index, replicas=replicas) for index in (0, 1)]
@@ -272,12 +274,12 @@ class Histories:
     # This node
 
     def step_restored(self, _broker_id: int) -> None:
-        """An operator has put the quorum back from copies: all partitions wait."""
+        """Restore the quorum from copies, so that all partitions wait."""
         if self.chance.random() < 0.1:
             self.cluster.apply(DeclareRestored())
 
     def step_lead(self, _broker_id: int) -> None:
-        """Another node leads, or this one does again."""
+        """Let another node lead, or this one again."""
         if self.duties.active:
             self.duties.follow()
         if self.chance.random() < 0.7:
@@ -286,7 +288,7 @@ class Histories:
             self.looks = LooksAtAll(self.image)
 
     def step_snapshot(self, _broker_id: int) -> None:
-        """Whoever follows may be given a snapshot instead of the commands."""
+        """Send a snapshot instead of the commands, as to a follower."""
         if not self.duties.active:
             restored = Controller()
             restored.restore(list(self.cluster.machine.snapshot()))
@@ -303,7 +305,7 @@ def test_the_leader_elects_as_if_it_looked_at_all_partitions(seed: int) -> None:
 
 
 class CountedQuestions(ProgressTable):
-    """How many partitions it was asked about."""
+    """A table that counts the queried partitions."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -316,7 +318,7 @@ class CountedQuestions(ProgressTable):
 
 
 def test_while_brokers_tell_the_leader_looks_at_no_log_of_theirs() -> None:
-    """It has a hundred thousand of them when all brokers come back at once, and looks many times a second."""
+    """It has a hundred thousand logs when all brokers come back at once, and would check them many times a second."""
     cluster = ControllerWithBrokers(3)
     cluster.create(topic("a", 10, 3, min_insync_replicas="3"))
     for broker_id in (1, 2, 3):

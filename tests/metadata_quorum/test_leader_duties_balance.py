@@ -1,4 +1,4 @@
-"""Which partitions go back to their preferred leader, and what of a quorum node's file becomes the cluster's."""
+"""Partitions that return to their preferred leader, and settings of a quorum node's file that become the cluster's."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ TOPIC = b"t" * 16
 
 
 def image_with(*leaders: int) -> ClusterImage:
-    """One partition per leader; every partition prefers broker 1."""
+    """Return an image with one partition per leader; every partition prefers broker 1."""
     image = ClusterImage()
     image.cluster_id = "c"
     for broker_id in (1, 2):
@@ -29,7 +29,7 @@ def image_with(*leaders: int) -> ClusterImage:
 def proposals(
     image: ClusterImage, percentage: int = 10, defaults: dict[str, str] | None = None
 ) -> list[LeaderCommand]:
-    """What a new leader proposes until its first check of the balance."""
+    """Return the proposals of a new leader until its first balance check."""
     proposed: list[LeaderCommand] = []
     duties = LeaderDuties(
         lambda: image,
@@ -66,7 +66,7 @@ def test_partitions_go_back_where_too_many_are_led_by_others(
 
 
 def test_what_is_known_of_the_replicas_that_nobody_leads() -> None:
-    """An unclean election that was asked for goes by it."""
+    """An unclean election on request depends on it."""
     duties = LeaderDuties(
         lambda: image_with(1, -1, 2, -1),
         SessionTracker(timeout_s=1e9),

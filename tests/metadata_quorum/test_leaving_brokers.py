@@ -1,4 +1,4 @@
-"""What the leader of the quorum does about a broker that leaves, while the command that says so is under way."""
+"""The quorum leader's treatment of a leaving broker while the command for it is in progress."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PARTITIONS = 100
 
 
 class CountedLooks(ProgressTable):
-    """How many partitions were looked at."""
+    """A table that counts the examined partitions."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -28,7 +28,7 @@ class CountedLooks(ProgressTable):
 
 
 class Leader:
-    """The leader's duties, and the commands that it has put into the log, none of which has an outcome yet."""
+    """The leader's duties, and its proposed commands, none of which has an outcome yet."""
 
     def __init__(self) -> None:
         self.image = ClusterImage()
@@ -63,7 +63,7 @@ class Leader:
 def test_what_it_leads_is_looked_at_once(
     leaves: Callable[[Leader], None], command: type[LeaderCommand]
 ) -> None:
-    """Of 11,000 partitions it takes 50 ms and more, and every heartbeat and tick would take as long meanwhile."""
+    """This takes 50 ms or more with 11,000 partitions, and would delay every heartbeat and tick meanwhile."""
     leader = Leader()
     for _ in range(10):
         leaves(leader)
@@ -71,7 +71,7 @@ def test_what_it_leads_is_looked_at_once(
     assert leader.progress.looks == PARTITIONS
 
     _, done = leader.proposed.pop()
-    done()  # It failed, by the image: so it is proposed again.
+    done()  # The command failed, according to the image, so it is proposed again.
     leaves(leader)
     assert [type(one) for one, _ in leader.proposed] == [command]
     assert leader.progress.looks == 2 * PARTITIONS

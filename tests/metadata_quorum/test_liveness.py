@@ -53,7 +53,7 @@ def test_a_new_leader_gives_every_broker_a_full_timeout() -> None:
 
 
 def test_the_longest_silent_expires_first() -> None:
-    """Where everybody is fenced the last one stays in the ISR: it should be the one most likely to be there."""
+    """If all brokers are fenced the last one stays in the ISR: it should be the one most likely to be alive."""
     sessions = SessionTracker(timeout_s=3.0)
     sessions.begin([(1, 7, A), (2, 8, A), (3, 9, A)], end_offset=0, now=100.0)
     assert sessions.heard(beat(1, 7), 0, 100.4)
@@ -148,7 +148,7 @@ DATAGRAMS = [
 
 
 def seals(key: bytes = b"s" * 32) -> tuple[DatagramSeal, DatagramSeal]:
-    """The broker's end of a link, and the quorum node's."""
+    """Return the broker's end of a link, and the quorum node's."""
     return DatagramSeal(key, is_broker=True), DatagramSeal(key, is_broker=False)
 
 

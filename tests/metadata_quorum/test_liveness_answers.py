@@ -1,4 +1,4 @@
-"""Whom the leader takes for deaf: its heartbeats arrive, and of the leader's answers none does."""
+"""Brokers that the leader considers deaf: their heartbeats arrive, and none of the leader's answers does."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ INTERVAL_S = 0.5
 
 @dataclass
 class Exchange:
-    """One broker and the leader that keeps its session. Messages take no time."""
+    """A broker and the leader that keeps its session. Messages take no time."""
 
     sessions: SessionTracker = field(default_factory=lambda: SessionTracker(TIMEOUT_S))
     now: float = 100.0
@@ -31,11 +31,11 @@ class Exchange:
         self.lead()
 
     def lead(self) -> None:
-        """This node leads from now on. What the broker has heard it answer is of an earlier time."""
+        """Make this node the leader. Answers that the broker heard before are outdated."""
         self.sessions.begin([(1, 7, A)], end_offset=0, now=self.now)
 
     def beat(self, *, arrives: bool = True, heard: bool = True, loop_age_s: float = 0.0) -> None:
-        """A heartbeat, which arrives or not, and whose answer is heard or not."""
+        """Send a heartbeat, which arrives or not, and whose answer is heard or not."""
         self.number += 1
         told = self.answered if self.tells else None
         if arrives:
@@ -45,7 +45,7 @@ class Exchange:
                 self.answered = self.number
 
     def beats_for(self, seconds: float, *, arrives: bool = True, heard: bool = True) -> None:
-        """Beats at every interval."""
+        """Send a heartbeat at every interval."""
         for _ in range(round(seconds / INTERVAL_S)):
             self.now += INTERVAL_S
             self.beat(arrives=arrives, heard=heard)
@@ -116,7 +116,7 @@ def test_a_new_leader_waits_a_full_timeout_after_its_first_answer() -> None:
 def test_what_another_leader_answered_is_no_proof() -> None:
     world = Exchange()
     world.beats_for(10)
-    world.lead()  # anew: what it was heard to answer is from before
+    world.lead()  # a new leader: the heard answers are from before
     world.beats_for(5, heard=False)
     assert world.expired == [ExpiryReason.DEAF]
 
@@ -148,8 +148,9 @@ STEPS = st.lists(
 def test_a_session_lives_from_the_first_answer_that_was_not_heard(
     steps: list[tuple[float, str, float]],
 ) -> None:
-    """Against the history: the latest time at which the broker had turned its loop, and had, as its heartbeats tell,
-    missed no answer since."""
+    """The expected end is the latest time at which the broker had turned its loop and, by its heartbeats, had missed no
+    answer since.
+    """
     world = Exchange()
     answers: list[tuple[float, int]] = []
     alive_at = world.now

@@ -1,4 +1,4 @@
-"""What the active leader makes of reports of markers before they are in its log."""
+"""The active leader's handling of marker reports before they are in its log."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.metadata_quorum.state.transactional import Transactions
 
 
 class Reporting(Transactions):
-    """Transactions, and reports of their markers that are made and not applied yet."""
+    """Transactions, and marker reports that are not applied yet."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -25,7 +25,7 @@ class Reporting(Transactions):
     def report(
         self, index: int, producer_id: int, number: int, *, epoch_ago: int = 0, leader_ago: int = 0
     ) -> t.ReportMarkers:
-        """Of one marker in a partition of topic t, as its leader tells it; or told in an earlier epoch."""
+        """Report one marker in a partition of topic t as its leader, or in an earlier epoch."""
         topic = self.machine.image.topics["t"]
         state = topic.partitions[index]
         return t.ReportMarkers(
@@ -42,7 +42,7 @@ class Reporting(Transactions):
         )
 
     def note(self, report: t.ReportMarkers) -> list[tuple[str, int]]:
-        """Who is told by it, and of which transaction."""
+        """Return the transactions that are now known to be complete."""
         return [(one.transactional_id, one.number) for one in self.told.note(report)]
 
 
@@ -80,7 +80,7 @@ def test_reports_that_would_not_be_applied_count_for_nothing() -> None:
 
 
 def test_what_a_former_leader_has_told_of_counts_no_more() -> None:
-    """Who leads now may lack it, and tells when it is there."""
+    """The current leader may not have the marker, and reports it once it has."""
     one = Reporting()
     who = one.begin()
     one.add(who, one.places(0, 1))
@@ -93,7 +93,9 @@ def test_what_a_former_leader_has_told_of_counts_no_more() -> None:
 
 @pytest.mark.parametrize("seed", range(40))
 def test_it_is_told_when_all_that_was_told_would_complete_it(seed: int) -> None:
-    """Two ids, each over some partitions with two writers; reports come in any order, twice, and are applied late."""
+    """Two ids write to some partitions with two writers each; reports come in any order, twice, and
+    are applied late.
+    """
     random = Random(seed)
     one = Reporting()
     owed: list[tuple[str, int, int, int]] = []

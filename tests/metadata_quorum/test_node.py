@@ -1,4 +1,4 @@
-"""A whole quorum node: what it refuses to start on, and that it forms a cluster by itself."""
+"""A whole quorum node: the conditions under which it refuses to start, and the formation of a cluster."""
 
 import asyncio
 import socket
@@ -23,7 +23,7 @@ from ottla.protocol.session.handshake import LinkSecurity
 from ottla.protocol.session.node_secrets import Secrets
 
 FORMED = 1 + len(OURS)
-"""Records of a cluster that was formed: its id, and the levels of features."""
+"""Records of a newly formed cluster: its id, and the levels of features."""
 
 
 def config(

@@ -1,4 +1,4 @@
-"""What a quorum node is told, and the messages for what it cannot take."""
+"""The settings of a quorum node, and the messages for invalid ones."""
 
 from pathlib import Path
 

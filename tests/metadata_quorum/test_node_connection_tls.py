@@ -1,4 +1,4 @@
-"""TLS under the links of nodes: who gets in, who does not, and what each end is told."""
+"""TLS on the links of nodes: accepted and refused peers, and the messages at each end."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NAMED = "User:CN=quorum-1;User:CN=broker-1"
 
 
 class Heard:
-    """What a link has brought."""
+    """A recorder of a link's payloads."""
 
     def __init__(self) -> None:
         self.payloads: list[bytes] = []
@@ -43,7 +43,7 @@ class Heard:
 
 
 class Nodes:
-    """Certificates of some, by two authorities."""
+    """Certificates of some nodes, by two authorities."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -130,7 +130,7 @@ def test_named_nodes_speak_over_tls(nodes: Nodes) -> None:
 
 
 def refusal_of(server_tls: QuorumTls | None, client_tls: QuorumTls | None, timeout_ms: int = 3000) -> str:
-    """What the dialling end is told."""
+    """Return the error at the dialling end."""
     told: list[str] = []
 
     async def scenario() -> None:

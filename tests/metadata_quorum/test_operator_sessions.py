@@ -1,4 +1,4 @@
-"""Operators with the cluster secret at a quorum node: what they may command, and what the log says."""
+"""Operators with the cluster secret at a quorum node: their permitted commands, and the log lines."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ PASSWORD = AlterScramCredentials(
 
 
 class RawOperator(RawBroker):
-    """One with the cluster secret."""
+    """An operator with the cluster secret."""
 
     async def connect(self, node: QuorumNode, secret: bytes = b"") -> RawOperator:
         security = LinkSecurity(Secrets((secret,))) if secret else node.config.security

@@ -1,4 +1,4 @@
-"""Who is pushed the records of a turn first, and what sessions share of it."""
+"""The order in which brokers are pushed a turn's records, and the parts that sessions share."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ottla.protocol.session.handshake import Identity
 
 @dataclass
 class FakeLink:
-    """Keeps what it is to send, in one list for all."""
+    """A link that keeps its sent records, in one list for all links."""
 
     broker_id: int
     sent: list[tuple[int, bytes]]
@@ -36,11 +36,11 @@ class FakeLink:
         return True
 
     def set_tcp_timeout(self, unacknowledged_ms_max: int) -> None:
-        """There is no connection."""
+        """Do nothing, since there is no connection."""
 
 
 class Followed:
-    """Three brokers that follow one feed."""
+    """A feed with three brokers that follow it."""
 
     def __init__(self) -> None:
         self.feed = MetadataFeed()
@@ -75,7 +75,7 @@ def led_by(leader: int) -> PartitionChange:
 
 
 def test_a_new_leader_is_told_before_its_followers() -> None:
-    """A follower that knows first is refused, and asks again when it has waited."""
+    """A follower that knows first is refused, and waits before it asks again."""
     image = ClusterImage()
     pushed: list[frozenset[int]] = []
     anything = cast(Any, SimpleNamespace)
@@ -110,7 +110,7 @@ def test_sessions_that_are_given_the_same_share_its_bytes() -> None:
 
 
 def test_a_change_of_the_leader_is_in_the_next_push() -> None:
-    """A push of the same records in a later term is another one."""
+    """A push of the same records in a later term is different."""
     followed = Followed()
     followed.append(None, b"record")
     followed.sessions.push()

@@ -1,4 +1,4 @@
-"""What brokers are pushed of thousands of records: pieces that take a moment to fold, each encoded once for all."""
+"""Pushes of thousands of records: pieces that take a moment to fold, each encoded once for all brokers."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Peer:
 
 
 def telling(entries: Iterable[FeedEntry]) -> tuple[MetadataFeed, BrokerSessions]:
-    """A feed of these, and the sessions of brokers that are told of it."""
+    """Return a feed of these entries, and the sessions of brokers that follow it."""
     feed = MetadataFeed()
     feed.append(entries)
     events = SimpleNamespace(subscribed=lambda session, message: None)
@@ -62,7 +62,7 @@ def subscribed(sessions: BrokerSessions, broker_id: int) -> Peer:
 
 
 def told(peer: Peer) -> list[bytes]:
-    """All records, if they were pushed without a gap."""
+    """Return all records, if they were pushed without a gap."""
     offset, records = 0, []
     for push in peer.pushes:
         assert push.first_offset == offset
@@ -113,7 +113,7 @@ def test_the_new_partitions_of_a_topic_come_in_one_piece() -> None:
 
 
 async def test_what_is_applied_between_two_pieces_comes_behind_them() -> None:
-    """A push that is asked for meanwhile does not get ahead of the one that is due."""
+    """A push that is requested meanwhile does not overtake the due one."""
     records = [b"record %d" % number for number in range(COUNT)]
     feed, sessions = telling(FeedEntry(None, record) for record in records)
     peer = subscribed(sessions, 1)

@@ -1,4 +1,4 @@
-"""The leader's answer about how far everybody has come."""
+"""The leader's answer about the progress of all nodes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The quorum node's port against strangers: garbage, silence, huge lengths, wrong secrets, floods."""
+"""The quorum node's port against unauthenticated peers: garbage, silence, huge lengths, wrong secrets, floods."""
 
 import asyncio
 import socket
@@ -24,7 +24,7 @@ CLIENT = Identity(1, b"i" * 16, "cluster")
 
 
 class Recorder:
-    """A handler that keeps what it is given."""
+    """A handler that records its payloads and reasons."""
 
     def __init__(self) -> None:
         self.payloads: list[bytes] = []
@@ -41,7 +41,7 @@ class Recorder:
 
 
 class Node:
-    """A listening server with recorders behind it."""
+    """A listening server with recording handlers."""
 
     def __init__(
         self,
@@ -148,13 +148,13 @@ def test_half_open_connections_end_by_themselves() -> None:
 
 
 def unauthenticated(node: Node, count: int, address: str = "127.0.0.1") -> list[socket.socket]:
-    """Connections that say nothing."""
+    """Open silent connections."""
     port = node.server.port
     return [socket.create_connection(("127.0.0.1", port), source_address=(address, 0)) for _ in range(count)]
 
 
 async def ended(connection: socket.socket) -> bool:
-    """Whether the node has ended it, after its hello."""
+    """Return whether the node has ended the connection, after its hello."""
     connection.setblocking(False)
     async with asyncio.timeout(60):
         try:
@@ -206,7 +206,7 @@ def test_a_wrong_secret_is_refused() -> None:
 
 @pytest.mark.parametrize("version", [1, 2])
 def test_a_stolen_broker_does_not_vote(version: int, caplog: pytest.LogCaptureFixture) -> None:
-    """It has the cluster's secret, and all else that it needs to pass for quorum node 102."""
+    """The stolen broker has the cluster's secret, and all else that it needs to pose as quorum node 102."""
     stolen = LinkSecurity(Secrets((SECRET,)))
     quorum = LinkSecurity(Secrets((SECRET,)), Secrets((b"q" * 32,)))
 
@@ -308,7 +308,7 @@ def test_only_authentic_heartbeats_arrive() -> None:
 
 
 def test_what_was_recorded_of_an_earlier_link_keeps_nobody_alive() -> None:
-    """A quorum node that restarts knows no counters: they did not stop a recording of heartbeats."""
+    """A restarted quorum node knows no counters, which thus do not stop replayed heartbeats."""
 
     async def scenario() -> None:
         recorded: list[bytes] = []
@@ -396,8 +396,8 @@ def test_a_port_in_use_is_said_clearly() -> None:
                 await second.server.start()
             third = Node()
             with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as other:
-                # An address nobody else speaks from: on 127.0.0.1 the TCP port of this number may be in
-                # use as the near end of some connection.
+                # An address with no other traffic: on 127.0.0.1 the TCP port of this number may be in use as the local
+                # end of a connection.
                 other.bind(("127.84.21.7", 0))
                 third.server._host, third.server._port = other.getsockname()
                 with pytest.raises(

@@ -1,4 +1,4 @@
-"""The leader's own commands: when it fences, unfences, lets a broker stop, elects preferred leaders."""
+"""The leader's own commands: fencing, unfencing, permitting a broker to stop, electing preferred leaders."""
 
 from collections.abc import Callable
 
@@ -19,7 +19,7 @@ READY, STOPPING, WAITING = Wish(True, False), Wish(True, True), Wish(False, Fals
 
 
 class World:
-    """An image to change at will, and what the duties proposed."""
+    """A modifiable image, and the proposals of the duties."""
 
     def __init__(self, **partitions: PartitionState) -> None:
         self.image = ClusterImage()
@@ -50,7 +50,7 @@ class World:
         self.image.offset += 1
 
     def becomes(self, partition: int, state: PartitionState) -> None:
-        """A command has changed a partition."""
+        """Change a partition as by a command."""
         self.image.set_partition(TOPIC, partition, state)
         self.duties.noted([], 0.1, [PartitionChange(TOPIC, partition, state)])
 
@@ -186,7 +186,7 @@ def test_what_is_known_of_deleted_topics_is_forgotten() -> None:
 
 
 def waiting_world() -> World:
-    """A partition that brokers 1 and 2 have left uncleanly, which the duties have seen."""
+    """Return a world in which brokers 1 and 2 have left a partition uncleanly, as the duties have noticed."""
     world = World(p0=PartitionState((1, 2, 3), (), last_known_elr=(1, 2), partition_epoch=4))
     world.duties.lead(0.0)
     world.duties.tick(0.05)
@@ -194,14 +194,14 @@ def waiting_world() -> World:
 
 
 def tell(world: World, broker_id: int, end: int, *, offset: int | None = None, epoch: int = 0) -> None:
-    """A heartbeat with progress."""
+    """Send a heartbeat with progress."""
     epoch = epoch or broker_id
     world.duties.progress.note(ReplicaProgress(TOPIC, 0, broker_id, 3, end, epoch))
     world.duties.progress.reported(broker_id, epoch, world.image.offset if offset is None else offset)
 
 
 def elected(world: World) -> list[ElectLastKnown]:
-    """What was proposed since the last question."""
+    """Return the proposals since the last call."""
     world.duties.tick(0.1)
     found = [command for command in world.proposed if isinstance(command, ElectLastKnown)]
     world.proposed.clear()
@@ -266,7 +266,7 @@ def test_last_known_members_that_are_fenced_or_whose_folder_failed_are_waited_fo
 
 
 def test_what_was_told_before_the_last_registration_or_while_somebody_led_is_not_compared() -> None:
-    """A log may be shorter after a crash of its machine, and longer than it was said to be while it still grew."""
+    """A log may be shorter after a crash of its machine, and longer than reported if it still grew."""
     world = waiting_world()
     tell(world, 1, 60)
     tell(world, 2, 80, epoch=1)

@@ -1,4 +1,4 @@
-"""A probe proves death by refusal, and by nothing else."""
+"""A probe proves death by refusal alone."""
 
 import contextlib
 import os
@@ -19,7 +19,7 @@ A = b"a" * 16
 
 
 def seals(key: bytes = b"s" * 32) -> tuple[DatagramSeal, DatagramSeal]:
-    """The broker's end of a link, and the quorum node's."""
+    """Return the broker's end of a link, and the quorum node's."""
     return DatagramSeal(key, is_broker=True), DatagramSeal(key, is_broker=False)
 
 
@@ -133,7 +133,7 @@ def test_a_refusal_is_believed_from_this_machine_or_if_the_operator_says_so(
     believes_any_refusal: bool,
     fenced: list[tuple[int, int]],
 ) -> None:
-    """From elsewhere it comes as ICMP, which anybody can forge who has also cut the session."""
+    """A refusal from another machine comes by ICMP, which an attacker who has also cut the session can forge."""
     monkeypatch.setattr("ottla.metadata_quorum.broker_probes.is_own_address", lambda host: on_this_machine)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as gone:
         gone.bind(("127.0.0.1", 0))

@@ -1,4 +1,4 @@
-"""Broker sessions against hostile or slow brokers: what they may not do, and what one that stalls costs."""
+"""Broker sessions against hostile or slow brokers: forbidden actions, and the cost of a stalled broker."""
 
 import asyncio
 import os
@@ -39,7 +39,7 @@ INCARNATION = os.urandom(16)
 
 
 class RawBroker:
-    """A session without any sense: sends what it is told to, keeps what comes."""
+    """A session without any logic: it sends as instructed, and keeps all received messages."""
 
     def __init__(self, broker_id: int = 1) -> None:
         self.broker_id = broker_id

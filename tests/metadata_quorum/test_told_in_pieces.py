@@ -1,4 +1,4 @@
-"""A broker with very many logs tells where they end in several heartbeats: until the last its logs are not compared."""
+"""A broker with very many logs reports their ends in several heartbeats; its logs are compared only after the last."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .test_server_leader_duties import TOPIC, World, elected, tell, waiting_worl
 
 
 def hear(world: World, broker_id: int, told_offset: int, **ends: int) -> None:
-    """A heartbeat over TCP, of a broker that has the image of today: of partition p0 and so on the log ends there."""
+    """Deliver a heartbeat over TCP from a broker with the current image; the log ends are those of p0 and so on."""
     progress = [
         PartitionProgress(topic_id=TOPIC, partition=int(name[1:]), leader_epoch=3, log_end_offset=end)
         for name, end in ends.items()
@@ -42,7 +42,7 @@ def test_a_broker_that_has_told_half_is_not_taken_for_one_that_has_told_all() ->
 
 
 def test_what_the_leader_heard_before_does_not_count_while_the_rest_is_on_its_way() -> None:
-    """The log has grown since, and nobody led before the broker could tell."""
+    """The log has grown since, and there was no leader before the broker could report."""
     world = waiting_world()
     before = world.image.offset - 1
     tell(world, 1, 60)
@@ -55,7 +55,7 @@ def test_what_the_leader_heard_before_does_not_count_while_the_rest_is_on_its_wa
 
 
 def test_all_is_told_as_of_the_image_at_which_the_first_piece_was() -> None:
-    """The partition has lost its leader while the pieces came: the log may have grown after it was told."""
+    """The partition has lost its leader while the pieces came: the log may have grown after its report."""
     world = waiting_world()
     tell(world, 1, 60)
     hear(world, 2, world.image.offset - 1, p0=80)

@@ -1,4 +1,4 @@
-"""When the quorum's leader ends transactions by itself, and when it forgets transactional ids."""
+"""The conditions under which the quorum's leader ends transactions itself, and forgets transactional ids."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from .state.transactional import Transactions
 
 DAY_MS = 86_400_000
 TICK_S = 0.25
-"""So that sums of times are exact."""
+"""Length of a tick in seconds, chosen so that sums of times are exact."""
 
 
 def table_of(*transactions: TransactionMetadata) -> TransactionTable:
@@ -47,7 +47,7 @@ def names(command: ExpireTransactions | ForgetTransactionalIds | None) -> list[s
 # Open transactions
 
 Step = tuple[str, str, int]
-"""What happens, to which id, with which timeout in ms."""
+"""A step: an event, its id, and a timeout in ms."""
 STEPS = st.lists(
     st.tuples(
         st.sampled_from(["begin", "add", "find", "end", "forget", "lead", "tick", "tick"]),
@@ -60,7 +60,7 @@ STEPS = st.lists(
 
 @dataclass
 class Watched:
-    """Some ids, their clocks, and what is known without a heap about when each is due."""
+    """Some ids, their clocks, and their due times computed without a heap."""
 
     table: TransactionTable = field(default_factory=TransactionTable)
     clocks: TransactionClocks = field(default_factory=TransactionClocks)
@@ -151,7 +151,7 @@ def used(name: str, days: float, phase: Phase = Phase.COMPLETE_COMMIT) -> Transa
 
 
 def forgotten(table: TransactionTable, wall_days: float) -> list[str]:
-    """At the first check of a leader with Kafka's defaults."""
+    """Return the ids forgotten at the first check of a leader with Kafka's defaults."""
     unused = UnusedIds(expiration_ms=7 * DAY_MS, check_interval_s=3600.0)
     unused.begin(table, 0.0)
     assert unused.forget(table, 3599.0, round(wall_days * DAY_MS)) is None
@@ -200,7 +200,7 @@ def test_a_check_of_many_ids_takes_many_ticks_and_the_next_one_an_interval() -> 
 
 
 class Leader:
-    """The duties of a leader, beside a controller and three brokers."""
+    """The duties of a leader, with a controller and three brokers."""
 
     def __init__(self) -> None:
         self.cluster = Transactions()
@@ -222,13 +222,13 @@ class Leader:
         self.settle()
 
     def tick(self, now: float) -> list[LeaderCommand]:
-        """What is under way then."""
+        """Return the commands in progress after a tick."""
         self.now = now
         self.duties.tick(now, self.cluster.machine.image.offset)
         return [command for command, _ in self.proposed]
 
     def settle(self, *, lost: bool = False) -> None:
-        """The outcome of all that is under way."""
+        """Settle all commands in progress."""
         while self.proposed:
             command, done = self.proposed.pop(0)
             if not lost:

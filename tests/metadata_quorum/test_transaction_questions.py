@@ -1,4 +1,4 @@
-"""What a leader tells brokers about transactions."""
+"""The leader's answers to brokers about transactions."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ TOPIC = b"t" * 16
 
 
 def table_of(names: list[str], *, phase: Phase = Phase.ONGOING, writers: int = 0) -> TransactionTable:
-    """Transactions with producer ids 0, 1, ..., that began at 0, 1, ... ms."""
+    """Return transactions with producer ids 0, 1, ..., that began at 0, 1, ... ms."""
     table = TransactionTable()
     for number, name in enumerate(names):
         table.apply(
@@ -51,7 +51,7 @@ def table_of(names: list[str], *, phase: Phase = Phase.ONGOING, writers: int = 0
 
 
 class Calls:
-    """How many functions are called while it is entered: the work of something, on any machine."""
+    """A counter of function calls within the block: the amount of work, on any machine."""
 
     def __enter__(self) -> Calls:
         self.count = 0
@@ -67,7 +67,7 @@ class Calls:
 
 
 class Leader:
-    """Answers, each of which is small and quickly made."""
+    """A leader whose answers must be small and quick."""
 
     def __init__(self, table: TransactionTable) -> None:
         self.table = table
@@ -90,7 +90,7 @@ class Leader:
         return told
 
     def ids(self, **filters: object) -> list[str]:
-        """All pages."""
+        """Return the ids of all pages."""
         found: list[str] = []
         question, position = 100, 0
         while position >= 0:
@@ -161,7 +161,7 @@ def test_many_ids_are_listed_in_pages_of_bounded_size() -> None:
     assert leader.largest <= ANSWER_BYTES_MAX
     assert (
         leader.most_calls < 15_000
-    )  # twice what it takes; all names in one answer take twelve times as many
+    )  # twice the real cost; all names in one answer would cost twelve times as much
 
 
 def test_long_ids_fill_a_page_sooner() -> None:

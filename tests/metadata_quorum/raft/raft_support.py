@@ -1,4 +1,4 @@
-"""A machine to replicate, and quorums of real nodes on loopback."""
+"""A replicated state machine, and quorums of real nodes on loopback."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _NOBODY = Identity(0, bytes(16), "test")
 
 
 class Journalist:
-    """Remembers every command it applied, in order, and answers with its number."""
+    """A machine that remembers every applied command, in order, and answers with its number."""
 
     def __init__(self) -> None:
         self.commands: list[bytes] = []
@@ -58,13 +58,13 @@ class Journalist:
 
 
 class Turns:
-    """What the loop does at a stretch while a test runs, counted over all nodes: calls into cores, and copying."""
+    """The event loop's largest uninterrupted work during a test, over all nodes: calls into cores, and copying."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.most_bytes = 0
-        """The most that one call into a core has taken in and sent."""
+        """Largest number of bytes that one call into a core has received and sent."""
         self.threads_copying: set[int] = set()
-        """Where states were copied in this process."""
+        """Threads of this process that copied states."""
         self._bytes = 0
         for name in ("pump", "receive", "peer_connected", "peer_disconnected"):
             monkeypatch.setattr(Core, name, self._counting_turn(getattr(Core, name)))
@@ -163,7 +163,7 @@ class Quorum:
         return max((node.term, node_id) for node_id, node in self.nodes.items() if node.is_leader)[1]
 
     async def propose(self, command: bytes, timeout_s: float = 15) -> object:
-        """Propose to whoever leads, until it is applied once or more."""
+        """Propose a command to the current leader, until it is applied at least once."""
         deadline = asyncio.get_running_loop().time() + timeout_s
         while True:
             leader = await self.leader()

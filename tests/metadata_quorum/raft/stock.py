@@ -1,4 +1,4 @@
-"""The library as shipped, on a virtual clock and network, to show each fault that ours must not have."""
+"""The library as shipped, on a virtual clock and network, to show each fault that Ottla's version must not have."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ NAMES = ("A", "B", "C")
 
 
 class StockNode(SyncObj):  # type: ignore[misc]
-    """A list that is appended to."""
+    """A replicated list with appends."""
 
     def __init__(self, *arguments: Any, **options: Any) -> None:
         super().__init__(*arguments, **options)
@@ -52,7 +52,7 @@ class _Link(Transport):  # type: ignore[misc]
 
 
 class StockWorld:
-    """Three nodes of the library; nothing moves unless a test moves it."""
+    """Three nodes of the library, which only act when a test advances them."""
 
     def __init__(self, make: Callable[..., Any] = StockNode, **options: Any) -> None:
         random.seed(2)
@@ -124,7 +124,7 @@ def stock_world(**options: Any) -> Iterator[StockWorld]:
 
 
 class Silent(Transport):  # type: ignore[misc]
-    """Nobody else is there."""
+    """A transport without other nodes."""
 
     def __init__(self) -> None:
         super().__init__(None, None, [])
@@ -133,18 +133,18 @@ class Silent(Transport):  # type: ignore[misc]
         return False
 
     def destroy(self) -> None:
-        """Nothing to release."""
+        """Do nothing."""
 
 
 class StockSockets:
-    """Nodes of the library on sockets of loopback. Only their clock is virtual: it moves with `step`."""
+    """Nodes of the library on loopback sockets. Only their clock is virtual: it advances with `step`."""
 
     def __init__(self, size: int) -> None:
         random.seed(3)
         self.now = 1000.0
         sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(size)]
         self.addresses = sorted(f"127.0.0.1:{listening.getsockname()[1]}" for listening in sockets)
-        """The larger of two dials the smaller."""
+        """Addresses in order; the larger of two nodes dials the smaller."""
         for listening in sockets:
             listening.close()
         self.nodes: dict[str, Any] = {}
@@ -163,14 +163,14 @@ class StockSockets:
             node.doTick(0)
 
     def until(self, condition: Callable[[], bool], seconds: float) -> bool:
-        """Let time pass until the condition holds: whether it does."""
+        """Let time pass until the condition holds; return whether it holds."""
         end = self.now + seconds
         while not condition() and self.now < end:
             self.step()
         return condition()
 
     def connected(self, one: str, other: str) -> bool:
-        """Whether both take the other for connected."""
+        """Return whether both nodes consider themselves connected."""
         return all(
             self.nodes[here].isNodeConnected(Node(there)) for here, there in ((one, other), (other, one))
         )

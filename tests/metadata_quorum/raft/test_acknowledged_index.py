@@ -1,4 +1,4 @@
-"""What a node remembers of the others' acknowledgements and terms, and when one has less than that."""
+"""A node's memory of the others' acknowledgements and terms, and its detection of a node that has less."""
 
 from __future__ import annotations
 

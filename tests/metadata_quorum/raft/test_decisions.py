@@ -111,7 +111,7 @@ TIMING = Timing(election_min=0.15, election_max=0.3)
 
 
 def standing(voters: int, node_id: int = 1) -> Election:
-    """Node `node_id` of `voters`, which has just begun at time 0."""
+    """Return node `node_id` of `voters`, which has just begun at time 0."""
     peers = frozenset(range(1, voters + 1)) - {node_id}
     return Election(node_id, peers, TIMING, Random(1), 0.0)
 
@@ -121,7 +121,7 @@ def due(election: Election, now: float, *, leads: bool = False, may_vote: bool =
 
 
 def looked_at_until(election: Election, now: float) -> Ask | Stand | Wait:
-    """What is due first, for a node that looks every 10 ms."""
+    """Return the first decision of a node that checks every 10 ms."""
     for step in range(int(now * 100) + 1):
         found = due(election, step / 100)
         if found != Wait():
@@ -231,7 +231,7 @@ def test_a_vote_counts_once() -> None:
 
 
 def after_terms(election: Election, terms: int, every_s: float) -> float:
-    """So many terms follow one another, each with a leader that is heard; the time then."""
+    """Let this number of terms follow one another, each with a leader that is heard; return the time at the end."""
     now = 0.0
     for term in range(6, 6 + terms):
         election.due(now, term=term, leads=False, may_vote=True)
@@ -244,7 +244,7 @@ def after_terms(election: Election, terms: int, every_s: float) -> float:
 
 
 def asked_after(election: Election, now: float, term: int) -> float:
-    """How long a silent leader is waited for, by a node that looks every 10 ms."""
+    """Return the time for which a node that checks every 10 ms waits for a silent leader."""
     for step in range(1, 1000):
         if election.due(now + step / 100, term=term, leads=False, may_vote=True) != Wait():
             return step / 100
@@ -286,7 +286,7 @@ def test_a_leader_that_is_deposed_again_and_again_is_patient_too() -> None:
 
 
 def late_once(election: Election, gap_s: float) -> float:
-    """Node 3 leads, is silent for `gap_s`, and goes on; the time then."""
+    """Let node 3 lead, be silent for `gap_s`, and go on; return the time at the end."""
     election.leader_heard(3, 0.0)
     election.leader_heard(3, gap_s)
     return gap_s
@@ -294,7 +294,7 @@ def late_once(election: Election, gap_s: float) -> float:
 
 @pytest.mark.parametrize(("gap_s", "factor"), [(0.06, 1), (0.15, 2), (0.45, 6), (1.0, 8), (1.5, 1), (9.0, 1)])
 def test_a_leader_is_given_twice_its_longest_gap(gap_s: float, factor: int) -> None:
-    """A gap longer than the longest timeouts changes nothing: that leader was stopped, not late."""
+    """A gap longer than the longest timeout has no effect: that leader was stopped, not late."""
     election = standing(3)
     now = late_once(election, gap_s)
     assert election.patience(now) == pytest.approx(factor)
@@ -342,7 +342,7 @@ def test_a_leader_whose_connection_was_lost_was_not_late() -> None:
 
 
 def test_patient_nodes_that_lose_their_leader_ask_far_apart_and_soon_again() -> None:
-    """The host that made the leader late makes candidates late."""
+    """A host that delays its leader also delays candidates."""
     first, again = [], []
     for node_id in (1, 2):
         election = standing(3, node_id)

@@ -1,4 +1,4 @@
-"""A node whose host has no power does not answer at all; whoever dials it must notice soon that it is back."""
+"""A node on a host without power does not answer; a dialling node must notice its return soon."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .raft_support import SECRET, until
 
 @contextmanager
 def silent_address() -> Iterator[tuple[str, int]]:
-    """Of somebody who takes no connection: the queue in front of him is full."""
+    """Yield the address of a listener that accepts no connection, because its queue is full."""
     with closing(socket.socket()) as listening:
         listening.bind(("127.0.0.1", 0))
         listening.listen(0)

@@ -1,4 +1,4 @@
-"""What a leader remembers of its followers, for whoever looks at the quorum."""
+"""A leader's record of its followers, for descriptions of the quorum."""
 
 from __future__ import annotations
 

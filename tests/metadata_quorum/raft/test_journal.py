@@ -1,4 +1,4 @@
-"""The journal after every kind of stop: what was synced is there, what was torn is cut, damage is told."""
+"""The journal after every kind of stop: synced entries are there, torn ones are cut, damage is reported."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def test_prefixes_are_removed_as_whole_files(tmp_path: Path) -> None:
 
 
 def test_a_snapshot_may_be_ahead_of_the_disk(tmp_path: Path) -> None:
-    """A follower that was long away gets entries and a snapshot of them: what that covers need not be synced."""
+    """A follower that was away for long gets entries and a snapshot that covers them, so these need not be synced."""
     journal = filled(Directory(tmp_path), 5)
     journal.sync()
     for index in range(7, 13):
@@ -217,7 +217,7 @@ def test_a_failed_sync_ends_the_process(tmp_path: Path, monkeypatch: pytest.Monk
 @settings(max_examples=150)
 @given(st.integers(0, 1 << 32))
 def test_power_loss_keeps_what_was_synced(seed: int) -> None:
-    """Random appends, cuts, resets and syncs; then power loss; against a list."""
+    """After random appends, cuts, resets and syncs, and a power loss, the journal matches a list."""
     random = Random(seed)
     disk = VirtualDisk()
     journal = open_journal(disk, SALT, random.choice([200, 1000, 1 << 20]))

@@ -1,6 +1,6 @@
-"""The faults of the library in its log, its elections, its commands and its members, beside the same on ours.
+"""The faults of the library in its log, elections, commands and members, besides the same test of Ottla's version.
 
-`docs/TESTING.md` lists all faults, with the test of each half.
+`docs/TESTING.md` lists all faults, with the tests of both.
 """
 
 from __future__ import annotations
@@ -197,7 +197,7 @@ def test_hole_13_ours_hears_them_first() -> None:
 
 
 def test_hole_14_ours_takes_more_commands_than_a_pipe_holds(monkeypatch: pytest.MonkeyPatch) -> None:
-    # Snapshots as rare as they are outside of simulations: the others are about them.
+    # Snapshots are as rare as in production, unlike in the other tests.
     monkeypatch.setattr(
         simulated, "SETTINGS", replace(SETTINGS, snapshot_entries=Settings().snapshot_entries)
     )

@@ -1,4 +1,4 @@
-"""Links on real sockets: who gets in, what closes a link, and that a slow reader is felt."""
+"""Links on real sockets: accepted peers, reasons to close a link, and backpressure from a slow reader."""
 
 import asyncio
 import struct
@@ -100,7 +100,7 @@ async def test_payloads_in_both_directions_and_the_role() -> None:
 
 
 async def test_a_listener_on_the_way_hears_nothing() -> None:
-    """Everything passes through a relay that records it, in both directions."""
+    """All data passes through a relay that records it, in both directions."""
     server_side, client_side = Recorder(), Recorder()
     recorded: list[bytes] = []
 

@@ -1,4 +1,4 @@
-"""Nodes whose folders were put back from older copies: who votes, and how nothing is lost."""
+"""Nodes whose folders were restored from older copies: the nodes that vote, and how no entry is lost."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ from .raft_support import Journalist, Quorum, quorum, until
 
 
 async def progressed(nodes: Quorum, copies: Path) -> tuple[int, int]:
-    """Copies of all folders, and then ten more commands, which all have. Who led then, and how many commands it has."""
+    """Copy all folders, then apply ten more commands on all nodes.
+
+    Return the leader at that time, and its number of commands.
+    """
     await nodes.start()
     await nodes.propose(b"copied")
     for node_id in list(nodes.nodes):
@@ -57,9 +60,9 @@ async def test_a_restored_node_is_told_and_catches_up_before_it_votes(
         await until(lambda: nodes.nodes[restored].catching_up)
         await until(lambda: nodes.nodes[led].abstaining == {restored})
         assert f"is older than what this node has acknowledged to node {led}" in caplog.text
-        await asyncio.sleep(1.5)  # Several election timeouts and the pause after the start: nobody may win.
+        await asyncio.sleep(1.5)  # Several election timeouts and the pause after the start: no node may win.
         assert not any(node.is_leader for node in nodes.nodes.values())
-        # It is remembered, whoever tells it the next time.
+        # It is remembered, from any later source.
         await nodes.stop(restored)
         await nodes.start(restored)
         assert nodes.nodes[restored].catching_up
@@ -97,7 +100,9 @@ async def test_a_restored_majority_waits_and_the_newer_folder_leads_when_an_oper
 
 
 async def test_a_quorum_of_copies_goes_on_when_an_operator_says_so(tmp_path: Path) -> None:
-    """The copies were made one after the other: each remembers more of the others than these have."""
+    """The copies were made one after the other: each remembers higher acknowledgements of the
+    others than these have.
+    """
     async with quorum(tmp_path, 3) as nodes:
         await nodes.start()
         copies = tmp_path / "copies"

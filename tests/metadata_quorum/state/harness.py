@@ -1,4 +1,4 @@
-"""A controller to give commands to, and to ask for what came out."""
+"""A controller for tests, with methods that apply commands and return their results."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ R = TypeVar("R", bound=Message)
 
 
 class ControllerWithBrokers:
-    """A machine with as many unfenced brokers, 1, 2, ..., as are asked for, on the given racks and hosts."""
+    """A controller with a number of unfenced brokers 1, 2, ..., on the given racks and hosts."""
 
     def __init__(
         self,
@@ -40,7 +40,7 @@ class ControllerWithBrokers:
         hosts: dict[int, str] | None = None,
         levels: dict[str, int] | None = None,
     ) -> None:
-        """`levels`: of features that all brokers know."""
+        """Start with `levels`, the feature levels that all brokers know."""
         self.machine: Controller = Controller()
         self._racks, self._hosts = racks or {}, hosts or {}
         self._levels = levels or {}
@@ -56,7 +56,7 @@ class ControllerWithBrokers:
         return self.machine.apply(1, 1, q.encode_command(session, command))
 
     def do(self, command: Command[Any], expected: type[R]) -> R:
-        """The result of a command outside of any session."""
+        """Return the result of a command outside of any session."""
         result = q.decode_result(command, self.apply(command).result)
         assert isinstance(result, expected)
         return result
@@ -89,7 +89,7 @@ class ControllerWithBrokers:
         return self.do(command, PlainResult)
 
     def create(self, *topics: NewTopic, validate_only: bool = False) -> list[CreatedTopic]:
-        # Another one for each command, as brokers draw it: a topic that is made again is another one.
+        # Each command gets a different seed, as brokers draw it, so that a recreated topic has a new id.
         seed = 7 + self.machine.image.offset
         command = CreateTopics(topics=list(topics), validate_only=validate_only, seed=seed)
         return self.do(command, CreateTopicsResult).topics
@@ -99,7 +99,7 @@ class ControllerWithBrokers:
 
 
 def topic(name: str, partitions: int = 1, factor: int = 1, **configs: str) -> NewTopic:
-    """A topic that leaves the placement to the controller; in keys `_` stands for a dot."""
+    """Return a topic without assigned replicas; keys have `_` in place of dots."""
     return NewTopic(
         name=name,
         num_partitions=partitions,
@@ -109,7 +109,7 @@ def topic(name: str, partitions: int = 1, factor: int = 1, **configs: str) -> Ne
 
 
 def assigned(name: str, *assignments: list[int]) -> NewTopic:
-    """A topic whose replicas are given."""
+    """Return a topic with assigned replicas."""
     return NewTopic(
         name=name,
         assignments=[

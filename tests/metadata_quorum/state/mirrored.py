@@ -1,4 +1,4 @@
-"""A cluster with mirrors: commands about them, and what the controller knows of copies."""
+"""A cluster with mirrors: commands about them, and the controller's knowledge of copies."""
 
 from __future__ import annotations
 
@@ -41,13 +41,16 @@ from .harness import ControllerWithBrokers
 
 SOURCE = "source cluster"
 THERE = b"there" + bytes(11)
-"""Id of topics at the source, from which topics here become copies."""
+"""Id of source topics that have copies here."""
 LINEAGE = ((3, 0), (5, 4))
-"""Of these topics."""
+"""Leader epochs of these topics."""
 
 
 class Mirrors(ControllerWithBrokers):
-    """Three brokers, and no mirror yet. Every command is checked: what brokers are told of it is what it changed."""
+    """A controller with three brokers, and no mirror yet.
+
+    Every command's records are checked against the change it made.
+    """
 
     def __init__(self, brokers: int = 3, level: int = MIRROR_WITH_OFFSETS) -> None:
         super().__init__(brokers)
@@ -98,7 +101,7 @@ class Mirrors(ControllerWithBrokers):
         return self.do(command, FollowTopicsResult)
 
     def report(self, name: str = "t", index: int = 0, *, broker: int | None = None, **told: Any) -> None:
-        """The leader tells this, or another broker in its place."""
+        """Report as the partition's leader, or as another broker."""
         state = self.partition(name, index)
         values: dict[str, Any] = {
             "topic_id": self.topic_id(name),
@@ -114,7 +117,7 @@ class Mirrors(ControllerWithBrokers):
         return self.do(AcceptMirrorFaults(mirror=mirror, topics=list(topics)), PlainResult)
 
     def announce(self, cut: int, mirror: str = "m", copies: int | None = None, **told: Any) -> PlainResult:
-        """A round; asked about all copies that are there, if not told otherwise."""
+        """Announce a round, by default for all existing copies."""
         known = len(self.machine.image.copies_of(mirror)) if copies is None else copies
         command = AnnounceMirrorCut(
             mirror=mirror, cut=cut, metadata_offset=cut + 100, time_ms=cut + 1000, copies=known, **told
@@ -131,7 +134,7 @@ class Mirrors(ControllerWithBrokers):
         broker: int | None = None,
         **told: Any,
     ) -> None:
-        """The leader tells where a copy has reached a round, or another one in its place."""
+        """Report as the partition's leader, or as another broker, the offset at which a copy reached a round."""
         state = self.partition(name, index)
         values: dict[str, Any] = {
             "topic_id": self.topic_id(name),
@@ -149,7 +152,7 @@ class Mirrors(ControllerWithBrokers):
         return self.machine.image.mirror_cuts.of(mirror)
 
     def whole(self, mirror: str = "m") -> int | None:
-        """The number of the newest whole round."""
+        """Return the number of the newest complete round."""
         found = self.cuts(mirror).newest_whole(self.machine.image.copies_of(mirror))
         return None if found is None else found.number
 
@@ -160,14 +163,14 @@ class Mirrors(ControllerWithBrokers):
         return self.machine.image.topics[name].partitions[index]
 
     def copy(self, name: str = "t", index: int = 0) -> MirrorPartition:
-        """What is known of it; nothing, if nobody has told anything yet."""
+        """Return the state of a copy; an empty state without any report."""
         return self.machine.image.mirrors.partition(self.topic_id(name), index) or MirrorPartition()
 
     def is_copy(self, name: str = "t") -> bool:
         return self.machine.image.mirrors.mirror_of(self.topic_id(name)) is not None
 
     def restored(self) -> Controller:
-        """Another controller, from a snapshot of this one."""
+        """Return another controller, restored from a snapshot of this one."""
         other = Controller()
         other.restore(list(self.machine.snapshot()))
         return other
@@ -176,7 +179,7 @@ class Mirrors(ControllerWithBrokers):
 def at_source(
     name: str = "t", partitions: int = 1, factor: int = 1, source_id: bytes = b"s" * 16, **configs: str
 ) -> MirroredTopic:
-    """A topic of the source; in keys `_` stands for a dot."""
+    """Return a topic of the source; keys have `_` in place of dots."""
     return MirroredTopic(
         name=name,
         source_topic_id=source_id,
@@ -189,7 +192,7 @@ def at_source(
 def failback_of(
     cluster: ControllerWithBrokers, names: Iterable[str], common: int, mirror: str, **changes: Any
 ) -> FailBackMirror:
-    """A failback of topics as they are now."""
+    """Return a failback command for topics in their current state."""
     copies = []
     for name in names:
         topic = cluster.machine.image.topics[name]
@@ -214,5 +217,5 @@ def failback_of(
 
 
 def epochs(*pairs: tuple[int, int]) -> list[SourceEpoch]:
-    """(leader epoch of the source, first offset)."""
+    """Return epochs of pairs (leader epoch of the source, first offset)."""
     return [SourceEpoch(epoch=epoch, start_offset=start) for epoch, start in pairs]

@@ -1,4 +1,4 @@
-"""ACLs in the controller: what is refused, what is kept, what filters remove, and the feature that they need."""
+"""ACLs in the controller: refused and stored ACLs, removal by filters, and the feature that they need."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def formed(level: int = 1) -> Controller:
 
 
 def create(controller: Controller, *acls: Acl) -> list[str]:
-    """What is said of each ACL; empty for success."""
+    """Return the error message of each ACL; empty for success."""
     result: CreateAclsResult = do(controller, CreateAcls(acls=[AclEntry(**acl._asdict()) for acl in acls]))
     assert {one.error_code for one in result.results if one.error_message} <= {ErrorCode.INVALID_REQUEST}
     return [one.error_message for one in result.results]
@@ -230,7 +230,7 @@ filters = st.builds(
 
 
 def found_by(wanted: AclFilter, acl: Acl) -> bool:
-    """As Kafka describes filters, field by field."""
+    """Return whether a filter matches an ACL, by Kafka's description, field by field."""
     open_numbers = {"resource_type": 1, "operation": 1, "permission": 1}
     for field, anything in open_numbers.items():
         if getattr(wanted, field) not in (anything, getattr(acl, field)):

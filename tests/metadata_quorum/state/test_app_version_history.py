@@ -1,4 +1,4 @@
-"""Application versions at earlier cuts, against a history that keeps every state."""
+"""Application versions at earlier cuts, compared with a complete history of states."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ class Every:
     next_index: int = 0
     versions: dict[str, int] = field(default_factory=dict)
     states: list[tuple[int, dict[str, int]]] = field(default_factory=list)
-    """Next commit index, versions."""
+    """Next commit index and versions after each command."""
 
     def moved(self) -> None:
         self.offset += 1
         self.states.append((self.next_index, dict(self.versions)))
 
     def at_cut(self, cut: int) -> dict[str, int]:
-        """The newest state in which nothing above the cut is decided."""
+        """Return the newest state in which nothing above the cut is decided."""
         return [versions for next_index, versions in self.states if next_index <= cut + 1][-1]
 
 
@@ -77,7 +77,7 @@ def play(every: Every, step: tuple[str, str, int]) -> TransactionRecord | Transa
 def test_what_held_at_a_cut_is_told_or_it_is_said_that_it_is_not_known(
     steps: list[tuple[str, str, int]], begins_at: int, changes_max: int, data: st.DataObject
 ) -> None:
-    """Whoever asks now and then, always about a newer cut, has all versions as they were at the last one."""
+    """A caller that asks now and then, each time about a newer cut, gets all versions as of the last one."""
     every, table = Every(), TransactionTable()
     every.states.append((0, {}))
     history: AppVersionHistory | None = None

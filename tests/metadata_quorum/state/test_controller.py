@@ -1,9 +1,9 @@
-"""Random histories of commands, and what has to hold after each of them.
+"""Random histories of commands, with checks after each.
 
-Checked all along: the invariants of the image; epochs that never fall; that a clean election takes only
-replicas with every acknowledged record, whichever followers lag; that a comparison of the last known members
-loses none that one of them has; exactly-once commands in spite of repeated, missing and outdated ones; that
-replicas, restored snapshots and followers of the records agree.
+The checks cover the image's invariants, and rising epochs. A clean election takes only replicas with every acknowledged
+record, whichever followers lag. A comparison of the last known members loses no record that one of them has. Commands
+take effect exactly once despite repeated, missing and outdated ones. Replicas, restored snapshots and followers of the
+records agree.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ Key = tuple[bytes, int]
 
 @contextmanager
 def decided_one_by_one() -> Iterator[None]:
-    """No two partitions and no two topics are taken for alike."""
+    """Disable the grouping of equal partitions and topics."""
 
     def after(self: LeavingBroker, state: PartitionState, *known: Any) -> PartitionState:
         return self._leave(state, self._broker_id, *known)
@@ -97,7 +97,7 @@ def decided_one_by_one() -> Iterator[None]:
 
 
 class History:
-    """Two machines that are given the same commands, a follower of their records, and what clients saw."""
+    """Two machines with the same commands, a follower of their records, and the answers of clients."""
 
     def __init__(self) -> None:
         self.machine, self.other = Controller(), Controller()
@@ -129,7 +129,7 @@ class History:
         }
 
     def apply(self, encoded: bytes) -> Applied:
-        """One command through both machines and every check."""
+        """Apply one command to both machines, with every check."""
         self.turn += 1
         before, old_brokers = self.partitions(), dict(self.image.brokers)
         applied = self.machine.apply(self.turn, 1, encoded)
@@ -216,7 +216,7 @@ class History:
         assert self.own(command).records == ()
 
     def lose(self, broker_id: int, *, everything: bool) -> None:
-        """It may have lost what it acknowledged; where it is the sole survivor there is nothing better."""
+        """Note that the broker may have lost acknowledged records; a sole survivor still counts as complete."""
         for holders in [*self.complete.values(), *(self.survived.values() if everything else [])]:
             holders.discard(broker_id)
 
@@ -299,7 +299,7 @@ class History:
         return self.image.configs.get((2, name), {}).get(key, cluster)
 
     def step_write(self, broker_id: int, number: int, junk: bytes) -> None:
-        """Every partition of this leader that may acknowledge does, and all but its ISR lag behind."""
+        """Acknowledge in every partition of this leader that may, with all replicas outside the ISR lagging."""
         for key, state in self.partitions().items():
             if state.leader == broker_id and len(state.isr) >= self.min_isr(key[0]):
                 assert not state.elr
@@ -330,7 +330,7 @@ class History:
                 self.survived[key] |= set(state.isr)
 
     def step_expand(self, broker_id: int, number: int, junk: bytes) -> None:
-        """Members that join have caught up with their leader."""
+        """Expand the ISR by members that have caught up with their leader."""
         self.step_shrink(broker_id, number, junk, expand=True)
 
     def step_elect(self, broker_id: int, number: int, junk: bytes) -> None:
@@ -339,7 +339,9 @@ class History:
         self.operator_elects = False
 
     def step_compare(self, broker_id: int, number: int, junk: bytes) -> None:
-        """Some have told where their logs end; who has every acknowledged record is further along than who has not."""
+        """Compare log ends of the reporting brokers; replicas with every acknowledged record are
+        ahead of the others.
+        """
         ends = [
             ReplicaLogEnd(
                 topic_id=key[0],
@@ -380,7 +382,7 @@ class History:
         assert (applied.status, applied.records) == (expected, ())
 
     def step_stale(self, broker_id: int, number: int, junk: bytes) -> None:
-        """Commands of sessions that were replaced, as a slow network may bring them."""
+        """Apply commands of replaced sessions, which a slow network may deliver late."""
         for (owner, epoch), commands in self.submitted.items():
             if epoch != self.epoch(owner) and commands:
                 applied = self.apply(commands[-1][0])
@@ -431,7 +433,7 @@ CRASHES = ("crash", "fence", "unfence", "unfence", "unfence", "compare", "compar
 
 @pytest.mark.parametrize("seed", range(10))
 def test_long_histories_of_crashes(seed: int) -> None:
-    """Brokers stop uncleanly one after the other, with and without losing something, and come back."""
+    """Brokers stop uncleanly one after the other, with and without losses, and come back."""
     rng = random.Random(seed)
     history = started()
     history.step_create(3, 3, b"")

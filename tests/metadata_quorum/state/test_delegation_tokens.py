@@ -1,4 +1,6 @@
-"""Delegation tokens in the controller: against Kafka's rules written down once more, through snapshots and upgrades."""
+"""Delegation tokens in the controller, compared with a second implementation of Kafka's rules, across snapshots and
+upgrades.
+"""
 
 from __future__ import annotations
 
@@ -66,7 +68,7 @@ def tokens(controller: Controller) -> dict[str, TokenState]:
 
 @dataclass
 class Kafkas:
-    """One token, by DelegationTokenControlManager of Apache Kafka 4.4, line by line."""
+    """A token by the rules of Apache Kafka 4.4's DelegationTokenControlManager, line by line."""
 
     max_timestamp: int
     expiry_timestamp: int

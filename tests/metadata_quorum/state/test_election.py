@@ -1,4 +1,4 @@
-"""Elections against a brute-force model of the rules, over arbitrary states of one partition."""
+"""Elections compared with a brute-force model of the rules, over arbitrary states of one partition."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ PROGRESS = st.dictionaries(st.sampled_from(BROKERS), st.tuples(st.integers(0, 3)
 
 @st.composite
 def partitions(draw: st.DrawFn) -> PartitionState:
-    """Any state that keeps the invariants: ISR, ELR and the last known ELR disjoint, in replica order, led from the
-    ISR. Each place alone is frequent enough."""
+    """Draw any state that keeps the invariants: ISR, ELR and the last known ELR are disjoint, in replica order, led
+    from the ISR. Each group alone is frequent enough.
+    """
     replicas = draw(st.permutations(BROKERS).map(lambda order: order[:4]))
     names = draw(st.lists(st.sampled_from(["isr", "elr", "last", "out"]), min_size=1, unique=True))
     places = draw(st.lists(st.sampled_from(names), min_size=4, max_size=4))
@@ -36,12 +37,12 @@ def partitions(draw: st.DrawFn) -> PartitionState:
 def expected_leader(
     state: PartitionState, electorate: Electorate, progress: dict[int, LogEnd]
 ) -> tuple[int, str]:
-    """Who leads by the rules, and from which group."""
+    """Return the leader by the rules, and the group from which it comes."""
     if state.leader in state.isr and state.leader in electorate.usable:
         return state.leader, "stays"
     last = state.last_known_elr if not state.isr and not state.elr else ()
     if len(last) > 1 and not {*last} <= electorate.usable & {*progress}:
-        last = ()  # Who is missing, or has not told, may have more than the others.
+        last = ()  # A missing or silent member may have more records than the others.
     elif not {*last} <= electorate.usable:
         last = ()
     anyone = state.replicas if electorate.unclean_allowed else ()
@@ -61,12 +62,14 @@ def expected_leader(
 
 
 def expected_elr(old: PartitionState, isr: tuple[int, ...], min_isr: int) -> set[int]:
-    """Whoever leaves the ISR while nothing can be acknowledged has everything that ever was."""
+    """Return the members that left the ISR while no record could be acknowledged, since they have every acknowledged
+    record.
+    """
     return {*old.isr, *old.elr} - {*isr} if len(isr) < min(min_isr, len(old.replicas)) else set()
 
 
 def expected_last_known(old: PartitionState, isr: tuple[int, ...], min_isr: int) -> set[int]:
-    """They fall behind when the ELR does."""
+    """Return the last known members, which lag once the ELR does."""
     return {*old.last_known_elr} - {*isr} if len(isr) < min(min_isr, len(old.replicas)) else set()
 
 
@@ -185,7 +188,7 @@ def test_a_lower_min_isr_ends_the_elr_where_writes_go_on_without_it(
 
 
 def nearly_alike(one: PartitionState) -> list[PartitionState]:
-    """All that differ from it in one thing."""
+    """Return all states that differ from `one` in a single respect."""
     (outsider,) = set(BROKERS) - set(one.replicas)
     return [
         replace(one, replicas=one.replicas[::-1]),

@@ -1,4 +1,4 @@
-"""Partitions whose ISR and ELR are lost to unclean stops: who is waited for, and who leads then."""
+"""Partitions whose ISR and ELR are lost to unclean stops: the awaited replicas, and the elected leader."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ from ottla.protocol.messages.reassignment_commands import (
 from .harness import ControllerWithBrokers, assigned, topic
 
 COMPLETE, SHORT = (0, 100), (0, 60)
-"""Log ends: (leader epoch, offset)."""
+"""Log ends as (leader epoch, offset)."""
 
 
 def cluster(*, min_isr: int = 2, isr: tuple[int, ...] = (3, 1), brokers: int = 3) -> ControllerWithBrokers:
-    """A topic `t` on brokers 3 (the leader), 1 and 2, of which these are in sync."""
+    """Make a topic `t` on brokers 3 (the leader), 1 and 2, of which these are in sync."""
     made = ControllerWithBrokers(brokers)
     new = assigned("t", [3, 1, 2])
     new.configs = topic("t", min_insync_replicas=str(min_isr)).configs
@@ -71,14 +71,14 @@ def state(made: ControllerWithBrokers) -> PartitionState:
 
 
 def groups(made: ControllerWithBrokers) -> tuple[set[int], set[int], set[int], int]:
-    """ISR, ELR, last known ELR, leader."""
+    """Return ISR, ELR, last known ELR and leader."""
     made.machine.check()
     now = state(made)
     return {*now.isr}, {*now.elr}, {*now.last_known_elr}, now.leader
 
 
 def told(made: ControllerWithBrokers, **ends: tuple[int, int]) -> list[ReplicaLogEnd]:
-    """What the brokers' present processes told: `b1=COMPLETE`."""
+    """Return the log ends that the brokers' current processes reported, e.g. `b1=COMPLETE`."""
     return [
         ReplicaLogEnd(
             topic_id=made.topic_id("t"),
@@ -93,14 +93,14 @@ def told(made: ControllerWithBrokers, **ends: tuple[int, int]) -> list[ReplicaLo
 
 
 def elect_last_known(made: ControllerWithBrokers, progress: list[ReplicaLogEnd]) -> int:
-    """Who leads then."""
+    """Elect among the last known members, and return the leader."""
     assert made.do(ElectLastKnown(progress=progress), PlainResult).error_code == 0
     made.machine.check()
     return state(made).leader
 
 
 def elect_uncleanly(made: ControllerWithBrokers, progress: list[ReplicaLogEnd]) -> int:
-    """The error code of an election that an operator asked for."""
+    """Return the error code of an election on an operator's request."""
     command = ElectLeaders(
         election_type=ElectionType.UNCLEAN,
         partitions=[ElectionPartition(topic_id=made.topic_id("t"), partition=0)],
@@ -110,7 +110,9 @@ def elect_uncleanly(made: ControllerWithBrokers, progress: list[ReplicaLogEnd]) 
 
 
 def lost_both() -> ControllerWithBrokers:
-    """The leader lost power and with it what it had not flushed, the other member was killed and lost nothing."""
+    """Make a state in which the leader lost power and its unflushed records, and the other member was killed and lost
+    nothing.
+    """
     made = cluster()
     made.fence(1)
     assert groups(made) == ({3}, {1}, set(), 3)
@@ -220,7 +222,7 @@ def test_the_latest_leader_epoch_comes_before_the_offset_and_then_the_order_of_r
 
 
 def test_a_replica_that_is_further_along_than_all_of_them_leads_instead() -> None:
-    """It left the ISR while others led who, as it turned out, were dead by then. It is not waited for."""
+    """The replica left the ISR while others led, which turn out to have been dead by then. It is not awaited."""
     made = lost_both()
     for broker_id in (1, 3):
         made.start(broker_id)
@@ -231,7 +233,9 @@ def test_a_replica_that_is_further_along_than_all_of_them_leads_instead() -> Non
 
 
 def test_a_replica_with_records_of_a_later_leader_does_not_lead_instead() -> None:
-    """It may have been that leader, deposed without knowing, while the others went on without a record of a new one."""
+    """The replica may have been that leader, deposed without knowing, while the others went on without a record of the
+    new leader.
+    """
     made = lost_both()
     for broker_id in (1, 3):
         made.start(broker_id)
@@ -248,7 +252,7 @@ def test_a_single_survivor_is_elected_at_once() -> None:
 
 
 def test_the_leader_of_a_comparison_may_crash_again() -> None:
-    """The other one is as far along as it was then, and has to be compared again."""
+    """The other member has the same records as before, and must be compared again."""
     made = lost_both()
     for broker_id in (1, 3):
         made.start(broker_id)

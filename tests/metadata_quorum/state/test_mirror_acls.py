@@ -1,4 +1,4 @@
-"""ACLs of mirrors in the controller: what a mirror has added it may remove, and nothing else."""
+"""ACLs of mirrors in the controller: a mirror may remove only ACLs that it has added."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def secured(level: int = 2) -> Mirrors:
 
 @pytest.fixture
 def cluster() -> Mirrors:
-    """With mirror "m", which copies ACLs."""
+    """Return a cluster with mirror "m", which copies ACLs."""
     cluster = secured()
     assert not cluster.create_mirror(acls=True).error_code
     return cluster

@@ -1,4 +1,4 @@
-"""Copies in the controller: topics that follow their source, what stops them, and what a person accepts."""
+"""Copies in the controller: topics that follow their source, faults that stop them, and accepted losses."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ GAP, DIVERGED, MADE_ANEW = FaultKind.GAP, FaultKind.DIVERGED, FaultKind.MADE_ANE
 
 @pytest.fixture
 def cluster() -> Mirrors:
-    """With mirror "m"."""
+    """Return a cluster with mirror "m"."""
     cluster = Mirrors()
     assert not cluster.create_mirror().error_code
     return cluster
@@ -66,7 +66,7 @@ def test_a_copy_has_an_id_of_its_own_where_it_must(cluster: Mirrors, source_id: 
 
 
 def test_the_id_of_a_copy_that_is_deleted_is_not_given_again(cluster: Mirrors) -> None:
-    """A broker that was away all the while comes back with a log that bears that id, and other records."""
+    """A broker that was away all the time would come back with a log of that id, and other records."""
     cluster.follow(at_source())
     first = cluster.topic_id("t")
     cluster.promote()

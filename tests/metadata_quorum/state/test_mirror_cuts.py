@@ -1,4 +1,6 @@
-"""Cuts of mirrors in the controller: rounds that copies reach, and a promotion at the newest that all have reached."""
+"""Cuts of mirrors in the controller: rounds that copies reach, and a promotion at the newest round that all have
+reached.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ GAP = FaultKind.GAP
 
 @pytest.fixture
 def cluster() -> Mirrors:
-    """With mirror "m" and the copies t-0 and t-1."""
+    """Return a cluster with mirror "m" and the copies t-0 and t-1."""
     cluster = Mirrors()
     assert not cluster.create_mirror().error_code
     cluster.follow(at_source(partitions=2, factor=3))

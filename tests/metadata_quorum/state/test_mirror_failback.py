@@ -1,4 +1,4 @@
-"""Failback in the controller: topics become copies in one command, and no transaction of ours ends in them."""
+"""Failback in the controller: topics become copies in one command, and no local transaction ends in them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def refused(result: PlainResult, code: int, said: str) -> None:
 
 @pytest.fixture
 def cluster() -> Mirrors:
-    """With topics "t" and "u", of no mirror."""
+    """Return a cluster with topics "t" and "u", which belong to no mirror."""
     cluster = Mirrors()
     cluster.create(assigned("t", [1, 2], [2, 3]), assigned("u", [1]))
     return cluster
@@ -67,7 +67,7 @@ def test_all_topics_become_copies_that_go_on_where_both_are_alike(
 
 
 def test_nothing_is_copied_before_all_topics_are_copies(cluster: Mirrors) -> None:
-    """A broker may see any beginning of the records."""
+    """A broker may see any prefix of the records."""
     applied = cluster.apply(failback(cluster, "t", "u"))
     records = [record for _, record in applied.records]
     assert isinstance(records[0], MirrorRecord)
@@ -78,7 +78,7 @@ def test_nothing_is_copied_before_all_topics_are_copies(cluster: Mirrors) -> Non
 
 
 def test_topics_that_return_wait_for_the_first_cut(cluster: Mirrors) -> None:
-    """From the first record on by which they are copies: compaction goes by it."""
+    """Compaction depends on this from the first record by which they are copies."""
     assert not cluster.do(failback(cluster, "u"), PlainResult).error_code
     assert not cluster.machine.image.mirror_cuts.are_awaited("back")
     applied = cluster.apply(failback(cluster, "t", mirror="again", awaits_cuts=True))
@@ -164,7 +164,7 @@ def test_the_level_stays_while_there_are_topics_that_have_returned() -> None:
 
 
 class ReturningTransactions(Transactions):
-    """Topics "t" and "u", and mirrors."""
+    """A cluster with topics "t" and "u", and mirrors."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -1,6 +1,7 @@
-"""Mirrors under random commands, reports that come late and leaders that change: against a model of what must be known
-of each copy, through snapshots. No copy goes on over a loss that nobody has accepted, and a promotion at a cut takes
-the newest that all copies have told of themselves.
+"""Mirrors under random commands, late reports and changes of leader, compared with a model of each copy, across
+snapshots.
+
+No copy goes on past an unaccepted loss, and a promotion at a cut takes the newest cut that all copies have reported.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ ACTIVE, PROMOTED = MirrorPhase.ACTIVE, MirrorPhase.PROMOTED
 EXACT = ResumptionKind.EXACT
 GAP, DIVERGED, MADE_ANEW = FaultKind.GAP, FaultKind.DIVERGED, FaultKind.MADE_ANEW
 GOING = st.sampled_from([1, 2])
-"""Broker 3 stays: somebody is there to have copies."""
+"""Brokers that may go; broker 3 always stays for the copies."""
 MIRROR_NAMES = st.sampled_from(["m", "n"])
 TOPIC_NAMES = st.sampled_from(["a", "b"])
 OFFSETS = st.integers(0, 60)
@@ -35,19 +36,19 @@ OFFSETS = st.integers(0, 60)
 
 @dataclass
 class Part:
-    """Of one partition."""
+    """The model of one partition."""
 
     lineage: list[tuple[int, int]] = field(default_factory=list)
     fault: tuple[FaultKind, int, int] | None = None
     resumed: tuple[int, int, ResumptionKind] | None = None
     promoted_epoch: int = NO_EPOCH
     reached: dict[int, int] = field(default_factory=dict)
-    """Offsets by round."""
+    """Reached offsets by round."""
 
 
 @dataclass
 class Rounds:
-    """Of one mirror."""
+    """The rounds of one mirror."""
 
     next_number: int = 0
     cuts: dict[int, int] = field(default_factory=dict)
@@ -56,7 +57,10 @@ class Rounds:
 
 @dataclass
 class Copied:
-    """Of one topic. `mirror` is empty once that is deleted; without a source it never was a copy."""
+    """The model of one topic.
+
+    `mirror` is empty once the mirror is deleted; a topic without a source never was a copy.
+    """
 
     mirror: str
     source_id: bytes | None
@@ -132,7 +136,7 @@ class MirrorModel(RuleBasedStateMachine):
 
     @rule(name=TOPIC_NAMES, partitions=st.integers(1, 2))
     def create_topic(self, name: str, partitions: int) -> None:
-        """One of no mirror."""
+        """Create a topic without a mirror."""
         if name not in self.topics:
             self.cluster.create(new_topic(name, partitions, 2))
             self.topics[name] = Copied("", None, [Part() for _ in range(partitions)], None)
@@ -145,7 +149,7 @@ class MirrorModel(RuleBasedStateMachine):
         moves=st.booleans(),
     )
     def fail_back(self, mirror: str, names: set[str], common: int, discards: bool, moves: bool) -> None:
-        """Leaders may have changed since the logs were looked at."""
+        """Fail topics back; leaders may have changed since the logs were compared."""
         if not names <= self.topics.keys():
             return
         command = failback_of(self.cluster, sorted(names), common, mirror, discards=discards)
@@ -215,7 +219,7 @@ class MirrorModel(RuleBasedStateMachine):
             topic.retention = retention
 
     def new_part(self, mirror: str) -> Part:
-        """It came into being behind all cuts that are known."""
+        """Return a new partition, which lies after all known cuts."""
         return Part(reached=dict.fromkeys(self.rounds_of(mirror).cuts, 0))
 
     @rule(name=TOPIC_NAMES)
@@ -238,7 +242,7 @@ class MirrorModel(RuleBasedStateMachine):
             self.cluster.fence(broker)
 
     def drawn_leader(self, data: st.DataObject) -> tuple[str, int, int, int]:
-        """One that leads, or any that has led."""
+        """Draw a current or former leader."""
         now = {
             (name, index, state.leader, state.leader_epoch)
             for name in self.topics
@@ -251,7 +255,7 @@ class MirrorModel(RuleBasedStateMachine):
         data=st.data(), what=st.sampled_from(["epochs", "begins", GAP, DIVERGED]), first=OFFSETS, more=OFFSETS
     )
     def report(self, data: st.DataObject, what: str | FaultKind, first: int, more: int) -> None:
-        """A leader, or one that led when it found this."""
+        """Report as a current leader, or as a leader at the time of the finding."""
         if not self.leaders:
             return
         name, index, broker, epoch = self.drawn_leader(data)
@@ -346,7 +350,7 @@ class MirrorModel(RuleBasedStateMachine):
 
     @rule(data=st.data(), offset=OFFSETS)
     def reach(self, data: st.DataObject, offset: int) -> None:
-        """A leader tells, or one that led when it found this."""
+        """Report a reached round as a current leader, or as a leader at the time."""
         if not self.leaders:
             return
         name, index, broker, epoch = self.drawn_leader(data)
@@ -357,7 +361,10 @@ class MirrorModel(RuleBasedStateMachine):
 
     @rule(mirror=MIRROR_NAMES, back=st.integers(0, 3), offset=OFFSETS, late=st.sampled_from([0, 0, 1]))
     def all_leaders_reach(self, mirror: str, back: int, offset: int, late: int) -> None:
-        """A new round, or one of the last. `late` ones tell of the epoch in which they led before."""
+        """Report a new round, or one of the last, as all leaders.
+
+        `late` ones report in the epoch in which they led before.
+        """
         if not back:
             self.announce(mirror, offset, 0)
             back = 1
@@ -416,7 +423,7 @@ class MirrorModel(RuleBasedStateMachine):
                 part.resumed = (part.promoted_epoch, part.reached[whole], EXACT)
 
     def teardown(self) -> None:
-        """What all have reached in the end is what a promotion goes by, although some copies are further."""
+        """Check that a promotion goes by the newest round that all have reached, although some copies are ahead."""
         for mirror in sorted(self.phases):
             self.all_leaders_reach(mirror, 0, 30, 0)
             self.announce(mirror, 99, 0)

@@ -1,4 +1,6 @@
-"""Committed offsets of a mirror's source in the controller: copied, due after a promotion at a cut, told, and taken."""
+"""Committed offsets of a mirror's source in the controller: copied, due after a promotion at a cut, reported, and
+taken.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ GROUPS = "g.*"
 
 @pytest.fixture
 def cluster() -> Mirrors:
-    """Mirror "m" copies t-0 and two partitions of offsets. Two partitions have offsets of this cluster's own."""
+    """Return a cluster whose mirror "m" copies t-0 and two partitions of offsets. Two partitions have local offsets."""
     cluster = Mirrors()
     assert not cluster.create_mirror(groups=GROUPS).error_code
     results = cluster.follow(
@@ -69,7 +71,7 @@ def tell(cluster: Mirrors, index: int, *offsets: MirroredOffset, is_last: bool =
 
 
 def take(cluster: Mirrors, *indexes: int, behind: int = 0) -> None:
-    """The leaders tell that groups have theirs, or leaders of so many epochs before."""
+    """Report as the leaders, or as leaders `behind` epochs ago, that groups have their offsets."""
     for index in indexes:
         state = cluster.partition(OWN, index)
         taken = TakenOffsets(partition=index, leader_epoch=state.leader_epoch - behind)
@@ -138,7 +140,7 @@ def test_nobody_deletes_the_copy_or_the_mirror_meanwhile(cluster: Mirrors) -> No
 
 
 def lose(cluster: Mirrors, index: int) -> None:
-    """All replicas of a partition of the copy."""
+    """Lose all replicas of a partition of the copy."""
     for broker in cluster.partition(COPY, index).replicas:
         cluster.fence(broker)
     assert cluster.partition(COPY, index).leader < 0
@@ -198,7 +200,7 @@ def test_a_promotion_without_a_cut_needs_no_copy_of_offsets(cluster: Mirrors) ->
 
 
 def test_groups_go_back_to_nothing_where_the_source_had_no_offsets_at_the_cut() -> None:
-    """Its first group has committed since, and what it has committed has followed."""
+    """Its first group has committed since, and the group's offsets were copied."""
     cluster = Mirrors()
     cluster.create_mirror(groups=GROUPS)
     cluster.follow(at_source(factor=3))
@@ -220,7 +222,7 @@ def test_groups_go_back_to_nothing_where_the_source_had_no_offsets_at_the_cut() 
 
 
 def test_a_cut_from_before_offsets_were_copied_tells_nothing_of_them(cluster: Mirrors) -> None:
-    """The copy came later, and has nothing below that cut. What groups had there nobody knows."""
+    """The copy came later, and has nothing below that cut. The groups' offsets there are unknown."""
     promote(cluster, has_offsets=False)
     assert due(cluster) is None
     assert COPY not in cluster.machine.image.topics
@@ -249,7 +251,7 @@ def test_nothing_is_copied_below_the_level_that_knows_of_it() -> None:
 
 
 def test_the_level_stays_while_offsets_are_copied(cluster: Mirrors) -> None:
-    for broker in (1, 2, 3):  # Of these nobody knows what their programs know.
+    for broker in (1, 2, 3):  # It is unknown what the programs of these groups know.
         assert not cluster.do(UnregisterBroker(broker_id=broker), PlainResult).error_code
     lower = FeatureLevel(feature=MIRROR, level=2, upgrade_type=2)
     refused = cluster.do(UpdateFeatures(updates=[lower]), UpdateFeaturesResult)

@@ -1,6 +1,8 @@
-"""Copied offsets of groups under random commands, leaders that come late and replicas that go: nobody gets offsets
-before each partition of the copy has told all that it has, or a person has given it up, and none is given up that has a
-leader. A source without offsets has no copy of them. A cut that does not count them brings none.
+"""Copied offsets of groups under random commands, late reports and lost replicas.
+
+No group gets offsets before each partition of the copy has reported all its offsets, or an operator has given it up,
+and no partition with a leader is given up. A source without offsets has no copy of them. A cut that does not count them
+brings none.
 """
 
 from __future__ import annotations
@@ -27,7 +29,7 @@ from .mirrored import Mirrors, at_source
 
 OWN = "__consumer_offsets"
 PARTS = (0, 1)
-"""Of each copy, and of our own offsets."""
+"""Partitions of each copy, and of the local offsets."""
 ALL = set(PARTS)
 NAMES = st.sampled_from(["m", "n"])
 INDEXES = st.sampled_from(PARTS)
@@ -37,7 +39,7 @@ OFFSETS = st.lists(st.tuples(st.sampled_from(["g1", "g2"]), INDEXES, st.integers
 
 @dataclass
 class Due:
-    """Of a mirror that is promoted at a cut."""
+    """The state of a mirror that is promoted at a cut."""
 
     told: set[int] = field(default_factory=set)
     given_up: set[int] = field(default_factory=set)
@@ -52,12 +54,12 @@ class OffsetsModel(RuleBasedStateMachine):
         self.cluster.create(topic(OWN, partitions=len(PARTS), factor=3))
         self.phases: dict[str, MirrorPhase] = {}
         self.copies: set[str] = set()
-        """Of which mirrors there are copies of offsets."""
+        """Mirrors with a copy of the offsets."""
         self.due: dict[str, Due] = {}
         self.to_tell: dict[str, set[int]] = {}
-        """Partitions of the copy of such a mirror."""
+        """Partitions of a due mirror's copy that must report."""
         self.leaders: dict[str, set[tuple[int, int, int]]] = {}
-        """All that have led, by topic: index, broker, leader epoch."""
+        """All past leaders by topic: index, broker, leader epoch."""
         self.create("m", has_copy=True)
 
     # The life of a mirror
@@ -114,7 +116,7 @@ class OffsetsModel(RuleBasedStateMachine):
 
     @rule(name=NAMES)
     def delete_copy(self, name: str) -> None:
-        """Nobody may, as long as it is needed."""
+        """Try to delete a copy, which is refused while the copy is needed."""
         result = self.cluster.do(DeleteTopics(names=[offsets_copy(name)]), DeleteTopicsResult).topics[0]
         is_there = name in self.copies
         assert result.error_code == (
@@ -136,7 +138,7 @@ class OffsetsModel(RuleBasedStateMachine):
             self.cluster.fence(broker)
 
     def drawn_leader(self, data: st.DataObject, name: str, index: int) -> tuple[int, int]:
-        """Who leads, or has led: broker and leader epoch."""
+        """Draw a current or former leader: broker and leader epoch."""
         now = self.cluster.partition(name, index)
         if now.leader >= 0 and data.draw(st.integers(0, 3)):
             return now.leader, now.leader_epoch
@@ -178,7 +180,7 @@ class OffsetsModel(RuleBasedStateMachine):
     @precondition(lambda self: self.due)
     @rule(data=st.data(), indexes=st.sets(INDEXES, min_size=1))
     def take(self, data: st.DataObject, indexes: set[int]) -> None:
-        """Leaders of our own offsets tell that groups have theirs, or tell it again, or too late."""
+        """Report as leaders of local offsets that groups have theirs, also repeatedly or too late."""
         name = data.draw(st.sampled_from(sorted(self.due)))
         broker, epoch = self.drawn_leader(data, OWN, min(indexes))
         command = ReportOffsetsTaken(
@@ -202,7 +204,7 @@ class OffsetsModel(RuleBasedStateMachine):
 
     @rule(name=NAMES, named=st.sampled_from(["", "", "m", "n"]))
     def accept(self, name: str, named: str) -> None:
-        """A person goes on without what nobody can tell; `named`: of that mirror's copy alone."""
+        """Accept the loss of offsets that no replica can report; `named`: of that mirror's copy alone."""
         due, topics = self.due.get(name), [offsets_copy(named)] if named else []
         lost = {
             index
@@ -249,7 +251,7 @@ class OffsetsModel(RuleBasedStateMachine):
             }
 
     def teardown(self) -> None:
-        """Whatever has happened, a person and the brokers that are left bring it to an end."""
+        """Check that an operator and the remaining brokers can finish in any state."""
         for broker in (1, 2, 3):
             self.cluster.unfence(broker)
         for name in sorted(self.due):

@@ -1,4 +1,4 @@
-"""Application versions of a source: announced with rounds of its mirror, and taken over by a promotion at a cut."""
+"""Application versions of a source: announced with rounds of its mirror, and adopted by a promotion at a cut."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .mirrored import Mirrors, at_source, failback_of
 
 @pytest.fixture
 def cluster() -> Mirrors:
-    """With mirror "m" and the copy t-0, at two rounds: the second is not reached."""
+    """Return a cluster with mirror "m" and the copy t-0, at two rounds, of which the second is not reached."""
     cluster = Mirrors()
     assert not cluster.create_mirror().error_code
     cluster.follow(at_source(partitions=1, factor=3))

@@ -1,4 +1,4 @@
-"""Mirrors in the controller: their life, what nobody may do to their topics, and promotion."""
+"""Mirrors in the controller: their life, forbidden changes to their topics, and promotion."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ GAP, DIVERGED, MADE_ANEW = FaultKind.GAP, FaultKind.DIVERGED, FaultKind.MADE_ANE
 
 @pytest.fixture
 def cluster() -> Mirrors:
-    """With mirror "m"."""
+    """Return a cluster with mirror "m"."""
     cluster = Mirrors()
     assert not cluster.create_mirror().error_code
     return cluster
@@ -232,7 +232,7 @@ def test_no_broker_that_does_not_know_mirrors_meets_one() -> None:
     assert f"{MIRROR} is at level 1" in late.error_message
 
 
-# What nobody may do to a copy
+# Forbidden changes to a copy
 
 
 def more_partitions(cluster: Mirrors) -> TopicResult:

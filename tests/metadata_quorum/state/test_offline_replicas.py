@@ -1,4 +1,4 @@
-"""Replicas that a live broker reports as lost, because a data folder of it failed."""
+"""Replicas that a live broker reports as lost, because one of its data folders failed."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from .harness import ControllerWithBrokers, assigned, topic
 
 
 def cluster(*assignments: list[int], **configs: str) -> ControllerWithBrokers:
-    """Three brokers and the topic `t`."""
+    """Return three brokers and the topic `t`."""
     made = ControllerWithBrokers()
     new = assigned("t", *assignments)
     new.configs = topic("t", **configs).configs
@@ -47,7 +47,7 @@ def state(of: ControllerWithBrokers, index: int = 0) -> PartitionState:
 
 
 def report(of: ControllerWithBrokers, broker_id: int, *indexes: int, epoch: int | None = None) -> int:
-    """Report partitions of `t`; the error code."""
+    """Report partitions of `t`, and return the error code."""
     topic_id = of.topic_id("t")
     command = ReportOfflineReplicas(
         broker_id=broker_id,
@@ -199,7 +199,7 @@ def test_a_folder_that_is_gone_counts_as_an_unclean_stop() -> None:
 
 
 def renew(of: ControllerWithBrokers, broker_id: int, *indexes: int) -> list[int]:
-    """Ask to make replicas of `t` anew; the partitions where that is right."""
+    """Request the recreation of replicas of `t`, and return the partitions for which it is accepted."""
     topic_id = of.topic_id("t")
     command = RenewReplicas(
         broker_id=broker_id,
@@ -248,7 +248,7 @@ def test_only_a_replica_that_is_offline_while_another_leads_is_renewed() -> None
 
 
 def report_writability(of: ControllerWithBrokers, broker_id: int, *indexes: int, writable: bool) -> int:
-    """Report partitions of `t`; the error code."""
+    """Report partitions of `t`, and return the error code."""
     topic_id = of.topic_id("t")
     command = ReportWritability(
         broker_id=broker_id,

@@ -1,4 +1,4 @@
-"""Quotas and feature levels in the controller: what is refused, what is kept, and through a snapshot."""
+"""Quotas and feature levels in the controller: refused and stored values, also across a snapshot."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def entry(parts: Parts, *changes: tuple[str, float | None]) -> EntityQuotaChange
 
 
 def alter(controller: Controller, *entries: EntityQuotaChanges, validate_only: bool = False) -> list[str]:
-    """What is said of each entity; empty for success."""
+    """Return the error message of each entity; empty for success."""
     result = do(controller, AlterClientQuotas(entries=list(entries), validate_only=validate_only))
     assert isinstance(result, AlterClientQuotasResult)
     codes = {one.error_code for one in result.entries if one.error_message}

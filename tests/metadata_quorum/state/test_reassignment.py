@@ -1,4 +1,4 @@
-"""Reassignments: the rules one by one, and random histories of what may happen while replicas move."""
+"""Reassignments: the rules one by one, and random histories of events while replicas move."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def move(
 
 
 def set_isr(cluster: ControllerWithBrokers, isr: list[int], ends: dict[int, int] | None = None) -> ErrorCode:
-    """The leader proposes this ISR."""
+    """Propose this ISR as the leader."""
     state = state_of(cluster)
     change = AlterPartitionChange(
         topic_id=cluster.topic_id("t"),
@@ -93,7 +93,7 @@ def test_replicas_are_added_first_and_removed_when_all_have_joined() -> None:
     assert set_isr(cluster, [1, 2, 3, 4, 5], {1: 90, 2: 70, 3: 80, 4: 70, 5: 75}) is ErrorCode.NONE
     done = state_of(cluster)
     assert (done.replicas, done.isr, done.is_moving) == ((4, 5, 2), (4, 5, 2), False)
-    assert (done.leader, done.leader_epoch) == (5, 1)  # furthest along of those that stay
+    assert (done.leader, done.leader_epoch) == (5, 1)  # furthest along of the remaining ones
 
 
 def test_a_replica_that_goes_is_fenced_by_a_new_epoch_though_the_leader_stays() -> None:
@@ -225,7 +225,7 @@ STEPS = st.lists(
 
 
 class Moving:
-    """One partition under reassignment, and what may never happen to it."""
+    """A partition under reassignment, and the checks that must always hold."""
 
     def __init__(self) -> None:
         self.cluster = cluster_of([1, 2, 3], brokers=5)
@@ -269,7 +269,7 @@ class Moving:
             self.check_isr(replace(state, isr=tuple(joined)))
 
     def check_isr(self, before: PartitionState) -> None:
-        """No reassignment makes the ISR smaller than it was without it, or than its target."""
+        """Check that no reassignment makes the ISR smaller than before, or than its target."""
         state = state_of(self.cluster)
         own = len(set(before.isr) - set(before.adding_replicas))
         assert len(state.isr) >= min(own, len(state.replicas)), (before, state)

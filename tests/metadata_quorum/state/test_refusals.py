@@ -1,4 +1,4 @@
-"""What the controller refuses: code and meaning, as Apache Kafka 4.4 answers the same mistakes."""
+"""The controller's refusals have the codes and meanings with which Apache Kafka 4.4 answers the same mistakes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A quorum that was put back from copies gives nothing out twice, and believes no ISR."""
+"""A quorum that was restored from copies assigns no number twice, and trusts no ISR."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def test_every_partition_begins_a_leadership_above_all_there_can_have_been() -> 
 
 
 def test_a_partition_on_its_way_begins_a_leadership_above_all_there_can_have_been() -> None:
-    """By a lower epoch its replicas would take what leaders after the copies wrote for records of an earlier one."""
+    """Its replicas would otherwise take records of leaders after the copies for records of an earlier leader."""
     cluster = ControllerWithBrokers(3)
     cluster.create(assigned("orders", [1, 2]))
     move = TopicReassignment(name="orders", partitions=[WantedReplicas(partition=0, replicas=[1, 3])])

@@ -1,5 +1,6 @@
-"""One transactional id with many writers, and application versions, under random commands: against a model that knows
-who has joined the open transaction, what was committed, and the last commit that was asked for.
+"""A transactional id with many writers, and application versions, under random commands.
+
+The model knows the members of the open transaction, the committed versions, and the last requested commit.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ OK, STATE = ErrorCode.NONE, ErrorCode.INVALID_TXN_STATE
 
 @dataclass(frozen=True)
 class Commit:
-    """A request, which may be sent again."""
+    """A commit request, which may be repeated."""
 
     who: Identity
     writers: tuple[Identity, ...]
@@ -71,7 +72,7 @@ class SharedTransactions(RuleBasedStateMachine):
 
     @rule(version=st.integers(-1, 6))
     def find_or_begin(self, version: int) -> None:
-        """Somebody who knows nothing but the name."""
+        """Find or begin a transaction as a client that only knows the name."""
         before = repr(self.cluster.state())
         found = self.cluster.find_or_begin(version)
         if 0 <= version <= max(self.versions, default=-1):
@@ -88,7 +89,7 @@ class SharedTransactions(RuleBasedStateMachine):
 
     @rule()
     def init(self) -> None:
-        """The owner was restarted: what was open is aborted at once, and whoever asks again gets the next epoch."""
+        """Restart the owner: the open transaction is aborted at once, and a repeated request gets the next epoch."""
         found = self.cluster.init()
         if found.error_code == OK:
             self.given_out((found.producer_id, found.producer_epoch))
@@ -103,7 +104,7 @@ class SharedTransactions(RuleBasedStateMachine):
         self.changed()
 
     def changed(self) -> None:
-        """The owner that this model has is fenced; the next one is whom the controller says."""
+        """Replace the model's owner, which is fenced, by the controller's."""
         if self.open:
             self.over()
         state = self.cluster.state()
@@ -139,7 +140,9 @@ class SharedTransactions(RuleBasedStateMachine):
         self.last = (asked, ended) if commits else None
 
     def decided_before(self, asked: Commit, named: bool) -> bool:
-        """Whether the last one is still being written, or it is over and named: `number` of 0 was never begun."""
+        """Return whether the last transaction is still being written, or is over and named;
+        `number` 0 was never begun.
+        """
         return self.was_decided or (named and not self.open)
 
     def ask(self, asked: Commit, *, commits: bool = True) -> t.EndTransactionResult:
@@ -159,7 +162,7 @@ class SharedTransactions(RuleBasedStateMachine):
     @precondition(lambda self: self.last)
     @rule()
     def end_again(self) -> None:
-        """The answer was lost. Nothing else has happened since but that markers were written."""
+        """Repeat the end after a lost answer. Only markers may have been written since."""
         assert self.last is not None
         asked, told = self.last
         if asked.number in (-1, told.number):
@@ -168,7 +171,7 @@ class SharedTransactions(RuleBasedStateMachine):
     @precondition(lambda self: self.open)
     @rule(data=st.data(), what=st.sampled_from(("stranger", "old epoch", "old epoch", "number", "owner")))
     def end_wrongly(self, data: st.DataObject, what: str) -> None:
-        """Nothing changes, not even the application version."""
+        """Send a wrong end, which must change nothing, not even the application version."""
         asked = Commit(self.owner, tuple(self.writers), -1, 100)
         if what == "stranger":
             asked = replace(asked, writers=(*self.writers, (10**6, 0)))
@@ -208,7 +211,7 @@ class SharedTransactions(RuleBasedStateMachine):
 
     @rule(data=st.data(), index=st.integers(0, 2))
     def write(self, data: st.DataObject, index: int) -> None:
-        """Anybody who ever wrote: only those of the open transaction get through."""
+        """Write as any former writer; only members of the open transaction succeed."""
         who = data.draw(st.sampled_from(self.given))
         found = self.cluster.add(who, self.cluster.places(index))
         if who in self.writers or (who == self.owner and self.open):
@@ -226,7 +229,7 @@ class SharedTransactions(RuleBasedStateMachine):
 
     @rule()
     def forget(self) -> None:
-        """It has been silent for very long."""
+        """Forget the id after long silence."""
         unused = t.OpenTransaction(transactional_id="x", number=self.number)
         command = t.ForgetTransactionalIds(transactions=[unused], unused_since_ms=2**62)
         if self.versions:
@@ -234,7 +237,7 @@ class SharedTransactions(RuleBasedStateMachine):
 
     @rule(found=st.booleans())
     def delete(self, found: bool) -> None:
-        """And begun anew, with other producer ids for the owner and for all who join it."""
+        """Delete the id, and begin it again with other producer ids for the owner and all writers."""
         is_over = not self.open and not self.decided
         command = t.DeleteTransactionalId(transactional_id="x")
         error = self.cluster.do(command, PlainResult).error_code

@@ -188,7 +188,7 @@ def test_there_is_a_limit_to_writers(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_node_that_was_restored_gives_out_the_same_producer_ids() -> None:
-    """Which id of the pool comes next depends on its order, which a snapshot has to tell."""
+    """The next id of the pool depends on its order, which a snapshot must contain."""
     nodes = [Transactions(), Transactions()]
     found = []
     for restored, cluster in enumerate(nodes):

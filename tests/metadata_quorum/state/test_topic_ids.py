@@ -1,4 +1,4 @@
-"""Ids of topics: folders on brokers bear them for as long as the topic lives."""
+"""Ids of topics: folders on brokers have them for the topic's lifetime."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from .harness import ControllerWithBrokers, assigned
 
 
 def test_ids_do_not_depend_on_how_many_records_came_before() -> None:
-    """A later version may tell more of the same commands; it must find the topics of its journal where they are."""
+    """A later version may make more records of the same commands; it must find the topics of its journal under the same
+    ids.
+    """
     short, long = ControllerWithBrokers(brokers=2), ControllerWithBrokers(brokers=3)
     assert short.machine.image.offset != long.machine.image.offset
     command = CreateTopics(topics=[assigned("orders", [1])], seed=7)

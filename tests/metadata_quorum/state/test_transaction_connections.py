@@ -1,4 +1,6 @@
-"""Which requests about a transaction were delayed on an old connection, and which are only of an old instance."""
+"""Requests about a transaction that were delayed on an old connection, and requests that merely come from an old
+instance.
+"""
 
 from __future__ import annotations
 
@@ -65,8 +67,10 @@ def test_once_a_connection_was_used_an_older_one_is_not_any_more() -> None:
 
 
 def test_who_takes_up_epochs_may_end_a_transaction_on_any_connection() -> None:
-    """As Java does when its coordinator changes: it has had connections to all brokers for long. What is delayed has an
-    epoch of the past by then."""
+    """Java does so when its coordinator changes, with connections that were open before.
+
+    A delayed request has an old epoch by then.
+    """
     cluster = Transactions()
     older = cluster.origin(1)
     who = cluster.begin()
@@ -80,7 +84,7 @@ def test_who_takes_up_epochs_may_end_a_transaction_on_any_connection() -> None:
 
 
 def test_who_was_replaced_is_told_so_on_whatever_connection() -> None:
-    """Else it would be told so only on its next connection, after pauses."""
+    """Otherwise the producer would be refused only on its next connection, after pauses."""
     cluster = Transactions()
     zombie = cluster.begin()
     connection = cluster.origin(1)

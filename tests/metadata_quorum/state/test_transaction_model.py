@@ -1,7 +1,7 @@
-"""Transactions against a model that is a few lines long, under random commands of clients, leaders and operators.
+"""Transactions compared with a small model, under random commands of clients, leaders and operators.
 
-After every command the controller holds together, and each broker has folded, from the records that were for it, what
-the controller knows of the partitions it has.
+After every command the controller is consistent, and each broker knows, from the records sent to it, all that the
+controller knows about its partitions.
 """
 
 from __future__ import annotations
@@ -34,14 +34,15 @@ WHO = st.sampled_from(("present", "former", "zombie"))
 
 @dataclass
 class Model:
-    """One transactional id. `phase` is over, open or decided."""
+    """The model of one transactional id. `phase` is over, open or decided."""
 
     who: Identity
     former: Identity | None = None
-    """Under which the last change of epoch was asked for, if its client asked for it, or may go on after it."""
+    """Identity under which the last change of epoch was requested, if the client requested it, or
+    may go on after it."""
     recovers: bool = False
     offered: bool = False
-    """Whether the cluster has aborted its transaction by itself, and its client may go on."""
+    """True if the cluster has aborted the transaction itself, and the client may go on."""
     phase: str = "over"
     outcome: bool | None = None
     places: set[Place] = field(default_factory=set)
@@ -77,7 +78,7 @@ class TransactionsMachine(RuleBasedStateMachine):
         self.cluster = Transactions(PARTITIONS)
         self.models: dict[str, Model] = {}
         self.decided: dict[int, tuple[str, bool | None]] = {}
-        #: who had an id that was deleted
+        # : former identities of deleted ids
         self.gone: list[tuple[str, Identity]] = []
 
     @rule(name=st.sampled_from(NAMES), broker=st.integers(1, 3), recovers=st.booleans())
@@ -187,7 +188,7 @@ class TransactionsMachine(RuleBasedStateMachine):
 
     @rule(broker=st.integers(1, 3))
     def toggle(self, broker: int) -> None:
-        """A broker is lost, or comes back."""
+        """Lose a broker, or bring it back."""
         fenced = self.cluster.machine.image.brokers[broker].fenced
         (self.cluster.unfence if fenced else self.cluster.fence)(broker)
 
@@ -231,7 +232,7 @@ class TransactionsMachine(RuleBasedStateMachine):
 
     @rule()
     def replace_the_topic(self) -> None:
-        """Deleted, and made anew under the same name: its partitions are others."""
+        """Delete the topic, and recreate it under the same name, with new partitions."""
         before = self.cluster.places(*range(PARTITIONS))
         self.cluster.do(DeleteTopics(names=["t"]), DeleteTopicsResult)
         for model in self.models.values():

@@ -1,5 +1,6 @@
-"""Transactions while replicas come and go, and come back: whatever a broker was told before, it knows of the partitions
-that it has what the controller knows."""
+"""Transactions while replicas move and return: a broker knows all that the controller knows about its partitions,
+whatever it was sent before.
+"""
 
 from __future__ import annotations
 

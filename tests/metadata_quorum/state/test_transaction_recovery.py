@@ -1,4 +1,4 @@
-"""A producer whose transaction the cluster has aborted goes on (KIP-588, KIP-360); one that was replaced does not."""
+"""A producer whose transaction the cluster has aborted goes on (KIP-588, KIP-360); a replaced producer does not."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ MISHAPS = pytest.mark.parametrize("mishap", [expires, operator_aborts, records_a
 
 
 def aborted(cluster: Transactions, mishap: Callable[[Transactions], None] = expires) -> Identity:
-    """A producer whose transaction was open, and was aborted without its asking."""
+    """Return a producer whose open transaction the cluster aborted."""
     who = cluster.begin()
     cluster.add(who, cluster.places(0, 1))
     mishap(cluster)
@@ -90,7 +90,7 @@ def test_initializing_with_what_one_has_is_answered_with_the_next_epoch(
 
 
 def test_nothing_under_the_former_epoch_counts() -> None:
-    """Rule T6: an old client must not add a partition after an abort that it has not heard of, and commit half."""
+    """Rule T6: an old client must not add a partition after an unnoticed abort, and then commit half."""
     cluster = Transactions()
     who = aborted(cluster)
     for _ in range(2):
@@ -140,7 +140,7 @@ def test_a_client_that_cannot_ask_for_the_next_epoch_is_fenced() -> None:
 
 
 def test_who_initializes_again_while_its_transaction_is_open_goes_on() -> None:
-    """KIP-360: it has aborted that transaction itself."""
+    """KIP-360: the producer has aborted that transaction itself."""
     cluster = Transactions()
     who = cluster.begin()
     cluster.add(who, cluster.places(0))
@@ -187,7 +187,7 @@ def test_a_snapshot_tells_who_may_go_on() -> None:
 
 
 def test_what_was_written_before_there_was_a_way_to_recover_is_read() -> None:
-    """Such a record has no field for it; and a node of that time passes the field over."""
+    """Such a record does not have the field, and a node of that time skips the field."""
     cluster = Transactions()
     aborted(cluster)
     record = transaction_record(cluster.state())

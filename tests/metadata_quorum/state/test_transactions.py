@@ -1,4 +1,4 @@
-"""What becomes of a transactional id, command by command; rules T4 to T19 of docs/TRANSACTIONS.md."""
+"""The states of a transactional id, command by command; rules T4 to T19 of docs/TRANSACTIONS.md."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_the_first_use_gives_a_producer_id_of_its_own() -> None:
 
 
 def test_a_new_transactional_id_is_refused_where_there_is_no_room() -> None:
-    """Its command goes into the log as another one, which changes nothing and is refused by every version."""
+    """Its command enters the log as a different one, which changes nothing and is refused by every version."""
     cluster = Transactions()
     known = {cluster.begin("x"), cluster.begin("y")}
     before = dict(cluster.machine.image.transactions.by_id)
@@ -107,7 +107,7 @@ def test_ending_again_is_answered_again(*, bumps: bool, commits: bool) -> None:
 
 @pytest.mark.parametrize("bumps", [True, False])
 def test_who_asks_for_the_end_again_by_way_of_another_broker_finds_that_one_informed(*, bumps: bool) -> None:
-    """Broker 2 has heard of the transaction for the sake of one partition, and not that the other one is settled."""
+    """Broker 2 knows of the transaction because of one partition, and not that the other one is settled."""
     cluster = Transactions()
     who = cluster.begin()
     cluster.add(who, cluster.places(1, 2))
@@ -199,7 +199,7 @@ def test_epochs_run_out() -> None:
 
 @pytest.mark.parametrize("epoch", [3, EPOCH_LAST])
 def test_a_commit_is_answered_again_for_who_takes_up_no_epochs_any_more(epoch: int) -> None:
-    """Flink's job has committed, is restored from the checkpoint before that, and commits with an older EndTxn."""
+    """Flink's job has committed, is restored from the previous checkpoint, and commits with an older EndTxn."""
     cluster = Transactions()
     producer_id, _ = cluster.begin()
     cluster.state().producer_epoch = epoch
@@ -248,7 +248,7 @@ def test_a_fenced_epoch_at_the_end_leads_to_a_new_producer_id() -> None:
 
 
 def test_nothing_begins_under_the_epoch_that_fenced_the_last_one() -> None:
-    """There is none above it. A transaction that is open under it could be fenced by no number that a record holds."""
+    """There is no higher epoch. No number in a record could fence a transaction that is open under it."""
     cluster = Transactions()
     who = cluster.begin()
     cluster.state().producer_epoch = EPOCH_LAST
@@ -300,7 +300,7 @@ def test_unknown_ids_topics_and_numbers_are_named() -> None:
 
 
 def test_what_was_delayed_on_an_old_connection_does_not_end_the_next_transaction() -> None:
-    """KAFKA-17754: the client keeps its epoch, so nothing but the connection tells the two apart."""
+    """KAFKA-17754: the client keeps its epoch, so only the connection distinguishes the two."""
     cluster = Transactions()
     who = cluster.begin()
     cluster.add(who, cluster.places(0))
@@ -367,7 +367,7 @@ def test_an_operator_aborts_an_open_transaction() -> None:
 
 
 def test_an_operator_aborts_the_transaction_that_was_looked_at() -> None:
-    """Not the one that its producer has begun since."""
+    """A transaction that the producer has begun since is not aborted."""
     cluster = Transactions()
     who = cluster.begin()
     cluster.add(who, cluster.places(0))
@@ -463,7 +463,7 @@ def test_an_id_is_not_deleted_before_its_transaction_is_complete() -> None:
 
 
 def test_the_rest_of_a_deleted_id_meets_the_next_of_its_name() -> None:
-    """Commands that were under way, and a marker that is reported twice: what they are about is gone."""
+    """Pending commands, and a marker that is reported twice, concern an id that is gone."""
     cluster = Transactions()
     owner = cluster.begin()
     cluster.add(owner, cluster.places(0))
@@ -543,8 +543,10 @@ def test_a_replica_that_comes_in_between_is_told() -> None:
 
 
 def test_a_replica_that_comes_back_believes_nothing_that_was_settled_meanwhile() -> None:
-    """Its broker was not told, as nothing of it was outstanding there. Else it would write the marker again, behind
-    those of later transactions (seed 7927)."""
+    """The broker was not notified, since it owed no marker there.
+
+    Otherwise it would write the marker again, after those of later transactions (seed 7927).
+    """
     cluster = Transactions()
     who = cluster.begin()
     cluster.add(who, cluster.places(0))
@@ -559,7 +561,9 @@ def test_a_replica_that_comes_back_believes_nothing_that_was_settled_meanwhile()
 
 
 def test_a_replica_that_came_in_between_learns_of_earlier_aborts_with_the_next_transaction() -> None:
-    """If its broker leads after an unclean election it has to tell them from what is committed then (rule T11)."""
+    """If the broker leads after an unclean election, it must derive them from the committed part of
+    its log (rule T11).
+    """
     cluster = Transactions()
     who = cluster.begin()
     cluster.add(who, cluster.places(0))

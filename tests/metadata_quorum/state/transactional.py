@@ -1,4 +1,4 @@
-"""Transactions on a controller, and what each broker comes to know of them."""
+"""Transactions on a controller, and each broker's knowledge of them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ Identity = tuple[int, int]
 
 
 def push(broker: int, offset: int, applied: Applied) -> FeedRecords:
-    """What the feed has for a broker of a command that was applied at this offset."""
+    """Return the feed's records for a broker from a command that was applied at this offset."""
     return FeedRecords(
         first_offset=offset,
         end_offset=offset + len(applied.records),
@@ -47,8 +47,10 @@ def push(broker: int, offset: int, applied: Applied) -> FeedRecords:
 
 
 class Transactions(ControllerWithBrokers):
-    """Three brokers, and topic "t", whose partition `index` is on brokers `index % 3 + 1` and the next one. Each broker
-    has an image, folded from what the feed has for it."""
+    """Three brokers, and topic "t", whose partition `index` is on brokers `index % 3 + 1` and the next one.
+
+    Each broker has an image, built from its part of the feed.
+    """
 
     def __init__(self, partitions: int = 4) -> None:
         self.followers = {broker: ImageFollower(broker) for broker in (1, 2, 3)}
@@ -59,7 +61,7 @@ class Transactions(ControllerWithBrokers):
         self.create(assigned("t", *([index % 3 + 1, (index + 1) % 3 + 1] for index in range(partitions))))
 
     def apply(self, command: Command[Any], session: q.Session | None = None) -> Applied:
-        """Every second one of a transaction is decoded beforehand, as the leader does it with all of them."""
+        """Apply a command. Every second transaction command is decoded ahead, as the leader does with all of them."""
         decoded: tuple[q.Session | None, Command[Any]] | None = None
         encoded = q.encode_command(session, command)
         if isinstance(command, t.AddToTransaction | t.EndTransaction | t.ReportMarkers):
@@ -84,7 +86,7 @@ class Transactions(ControllerWithBrokers):
     def init(
         self, name: str = "x", known: Identity | None = None, broker: int = 1, *, recovers: bool = True
     ) -> t.InitTransactionalIdResult:
-        """`recovers`: the client can ask for the next epoch of a producer id that it has."""
+        """Initialise a producer. `recovers`: the client can request the next epoch of its producer id."""
         producer_id, epoch = known or (-1, -1)
         command = t.InitTransactionalId(
             transactional_id=name,
@@ -97,7 +99,7 @@ class Transactions(ControllerWithBrokers):
         return self.do(command, t.InitTransactionalIdResult)
 
     def begin(self, name: str = "x", broker: int = 1) -> Identity:
-        """Of a producer that has begun."""
+        """Return the identity of a producer that has begun."""
         found = self.init(name, broker=broker)
         assert found.error_code == ErrorCode.NONE, found
         return found.producer_id, found.producer_epoch
@@ -155,7 +157,7 @@ class Transactions(ControllerWithBrokers):
         return self.do(command, t.JoinTransactionResult)
 
     def origin(self, broker: int) -> t.ClientOrigin:
-        """A new connection."""
+        """Return a new connection."""
         return t.ClientOrigin(
             broker_id=broker,
             broker_epoch=self.epoch(broker),
@@ -169,7 +171,7 @@ class Transactions(ControllerWithBrokers):
     def write_markers(
         self, places: Iterable[Place] | None = None, *, leader_epoch: int | None = None
     ) -> None:
-        """The leaders of these partitions, or all, report the markers they owe, those of all writers."""
+        """Report markers as the leaders of these partitions, or of all, for all writers."""
         table = self.machine.image.transactions
         owed = {place for name in table.decided for _, place in table.by_id[name].outstanding}
         for topic_id, index in sorted(owed if places is None else owed & set(places)):
@@ -199,15 +201,16 @@ class Transactions(ControllerWithBrokers):
         assert elected.partitions[0].error_code == ErrorCode.NONE, elected
 
     def move(self, index: int, replicas: list[int] | None, topic: str = "t") -> None:
-        """Have these brokers replicas of a partition; None calls that off."""
+        """Move a partition to these brokers; None cancels the move."""
         wanted = TopicReassignment(
             name=topic, partitions=[WantedReplicas(partition=index, replicas=replicas)]
         )
         self.do(AlterPartitionReassignments(topics=[wanted]), AlterPartitionReassignmentsResult)
 
     def check(self) -> None:
-        """The controller holds together, and each broker knows of transactions on its replicas what the controller
-        knows."""
+        """Check that the controller is consistent, and that each broker knows all the controller knows about
+        transactions on its replicas.
+        """
         self.machine.check()
         table = self.machine.image.transactions
         for broker, image in self.images.items():
@@ -228,7 +231,7 @@ class Transactions(ControllerWithBrokers):
 
 
 def _but_for_the_pool(known: TransactionMetadata, transaction: TransactionMetadata) -> bool:
-    """Brokers have no use for it."""
+    """Return the transaction without the pool, which brokers do not need."""
     pool, known.pool = known.pool, transaction.pool
     try:
         return known == transaction
@@ -242,6 +245,6 @@ OVER = (Phase.EMPTY, Phase.COMPLETE_COMMIT, Phase.COMPLETE_ABORT)
 def identity(
     found: t.InitTransactionalIdResult | t.EndTransactionResult | t.JoinTransactionResult,
 ) -> Identity:
-    """Of an answer that is no refusal."""
+    """Return the identity in a successful answer."""
     assert found.error_code == ErrorCode.NONE, found
     return found.producer_id, found.producer_epoch
