@@ -43,7 +43,7 @@ MIB = 1 << 20
 
 
 def bomb(size: int) -> bytes:
-    """A batch whose only record takes so many bytes, in gzip's members of 16 MiB."""
+    """Return a batch whose only record has `size` bytes, in gzip members of 16 MiB."""
     head = record(value=b"", value_size=size, size=size + 100)[:-1]
     member = gzip.compress(bytes(16 * MIB), 9)
     return bytes(
@@ -78,7 +78,7 @@ EXPANDING: dict[str, tuple[str, Callable[[bytes], object]]] = {
     ),
     "cli/commands/log/dump.py": ("a tool: 256 MiB", lambda batch: list(decode_records(batch))),
 }
-"""Those that refuse what expands too far, with their bounds."""
+"""Modules that refuse data which expands too far, with their bounds."""
 PASSING_OVER: dict[str, tuple[str, Callable[[bytes], object]]] = {
     "dataplane/groups/records.py": (
         "a batch of groups that does not fit into 64 MiB is passed over",
@@ -102,7 +102,7 @@ LIBRARIES = {
     "protocol/records/compression_zstd.py",
     "protocol/records/frame_ends.py",
 }
-"""They expand piece by piece, and their callers count."""
+"""Modules that expand piece by piece; their callers count."""
 _EXPANDS = {
     "expand",
     "decompress",
@@ -117,7 +117,7 @@ _EXPANDS = {
     "ZstdDecompressor",
 }
 _OTHERS = {"protocol/cluster/transaction_table.py", "metadata_quorum/state/transaction_audience.py"}
-"""Their `records_of` is about transactions."""
+"""Modules whose `records_of` is about transactions."""
 
 
 def _calls() -> Iterator[tuple[str, str]]:
@@ -168,7 +168,7 @@ def test_a_marker_expands_no_further_than_markers_do() -> None:
 
 
 async def test_a_lookup_by_time_expands_in_a_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A batch of 1 MB may expand to 64, and a lookup in it held the event loop so long."""
+    """A batch of 1 MB may expand to 64 MB, and a lookup in it blocked the event loop for that time."""
     shelf = Shelf(tmp_path)
     shelf.create("t", b"t" * 16, 1)
     looked_in: list[bool] = []

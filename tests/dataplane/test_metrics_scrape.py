@@ -1,4 +1,4 @@
-"""A scrape takes many turns of the loop: what goes meanwhile does not break it, and no turn is long."""
+"""A scrape takes many turns of the loop: objects that vanish meanwhile do not break it, and no turn is long."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ TOPICS, PARTITIONS, GROUPS = 1_000, 10, 2_000
 
 
 class Held:
-    """Replicas and groups of a broker, as far as metrics look at them."""
+    """The replicas and groups of a broker, as metrics see them."""
 
     broker_id = 1
     loading = 0

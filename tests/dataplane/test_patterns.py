@@ -1,4 +1,4 @@
-"""Patterns that clients send: none of them holds the event loop, by whichever API it comes."""
+"""Patterns from clients: none of them blocks the event loop, in any API."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ TOO_MUCH = [
     ".?" * 2000,
     "a" * 20_000,
 ]
-"""Each takes the loop for a second and more, to compile or to match with the topics of a cluster."""
+"""Patterns that take a second or more of the loop, to compile or to match with a cluster's topics."""
 SLOW = ["[ab]*a[ab]{150}", "(?:a?b?c?d?){200}", "(.?){300}", "(a|b|ab)*" * 600, "(.*)*" * 2000]
-"""Each may be matched, and takes long with many names."""
+"""Patterns that may be matched, and take long with many names."""
 NAMES = ["".join("ab"[(number >> bit) & 1] for bit in range(12)) * 16 for number in range(1000)]
 
 
@@ -159,7 +159,7 @@ APIS: dict[str, Callable[[str], Awaitable[object]]] = {
 
 
 def test_every_pattern_of_a_request_is_tried_here() -> None:
-    """A field says that it is a pattern by its name, or by the words about it."""
+    """A field is recognised as a pattern by its name, or by the words about it."""
     named = set()
     for path in (Path(messages.__file__).parent).glob("*.py"):
         for tree in ast.walk(ast.parse(path.read_text())):
@@ -188,7 +188,7 @@ async def test_a_pattern_that_takes_too_much_is_refused_by_every_api(api: str, r
 
 
 class Turns:
-    """Counts the work of matching on the event loop, in each of its turns."""
+    """A counter of the matching work on the event loop in each of its turns."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.work, self.calls = [0], 0
@@ -303,7 +303,7 @@ async def test_too_many_searches_at_a_time_are_put_off() -> None:
 
 
 async def test_a_member_whose_stored_pattern_is_refused_now_keeps_what_it_has() -> None:
-    """An earlier release took it. Its client is told when it sends the pattern again."""
+    """An earlier release accepted it. Its client gets the error when it sends the pattern again."""
     topics = Topics(a=2, b=1)
     group = new_group(topics)
     group.heartbeat(member_beat("m", 0, regex="a"), 0)
@@ -343,7 +343,7 @@ def _sources() -> Iterator[tuple[str, ast.Module]]:
 
 
 def test_brokers_compile_patterns_in_one_place() -> None:
-    """`re2` is imported there alone; `re` has constants of the program, compiled as a module is loaded."""
+    """`re2` is imported there alone; `re` has constants of the program, compiled when a module is loaded."""
     with_re2, with_re = set(), set()
     for name, tree in _sources():
         for node in ast.walk(tree):

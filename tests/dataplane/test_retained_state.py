@@ -1,4 +1,6 @@
-"""What requests make a broker keep: each API says it, each kind has a bound, and the page has the table."""
+"""The state that requests make a broker keep: each API declares it, each kind is bounded, and the
+page has the table.
+"""
 
 from __future__ import annotations
 
@@ -82,7 +84,7 @@ def password(user: str, sealed: bytes = b"s") -> AlterScramCredentials:
 
 
 def image() -> ClusterImage:
-    """One of each kind, and a topic of two partitions."""
+    """Return an image with one of each kind, and a topic of two partitions."""
     one = ClusterImage()
     one.apply(TopicRecord(topic_id=TOPIC_ID, name="t"))
     for index in range(2):

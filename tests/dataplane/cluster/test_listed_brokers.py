@@ -1,4 +1,4 @@
-"""How long clients are told of a broker that was fenced."""
+"""The time for which clients still see a broker that was fenced."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LINGER_MS = 9_000
 
 
 class World:
-    """An image, a clock, and what lists the brokers."""
+    """An image, a clock, and the list of brokers."""
 
     def __init__(self, linger_ms: int = LINGER_MS) -> None:
         self.now_ms = 1_000_000
@@ -21,7 +21,7 @@ class World:
         self._listed = ListedBrokers(linger_ms, lambda: self.now_ms)
 
     def broker(self, broker_id: int, *, fenced: bool, epoch: int = 1, port: int = 9092) -> None:
-        """The image shows a broker so from now on."""
+        """Change a broker in the image."""
         record = BrokerRecord(
             broker_id=broker_id,
             broker_epoch=epoch,
@@ -68,7 +68,9 @@ def test_one_that_is_back_stays_listed(world: World) -> None:
 
 
 def test_the_registration_of_its_next_process_is_news_of_it(world: World) -> None:
-    """It registers after almost all of the time, and is unfenced a moment later: it does not vanish between."""
+    """The next process registers just before the limit, and is unfenced a moment later: it does not
+    vanish in between.
+    """
     world.broker(2, fenced=True)
     world.now_ms += LINGER_MS - 1
     world.broker(2, fenced=True, epoch=2, port=9999)

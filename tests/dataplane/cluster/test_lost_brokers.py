@@ -1,4 +1,4 @@
-"""How long answers wait for news of a broker whose connection has ended."""
+"""The time for which answers wait for news of a broker whose connection has ended."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ottla.protocol.messages.metadata_records import BrokerRecord, BrokerRemoved
 
 
 class World:
-    """Three brokers, and what waits for news of them."""
+    """Three brokers, and answers that wait for news of them."""
 
     def __init__(self) -> None:
         self.image = ClusterImage()

@@ -1,4 +1,4 @@
-"""What a broker keeps of topics that it told clients of."""
+"""The data that a broker keeps about topics it described to clients."""
 
 import gc
 

@@ -1,4 +1,4 @@
-"""How many connections a broker takes: from its file, and from settings that change while it runs."""
+"""The number of connections that a broker accepts: from its file, and from dynamic settings."""
 
 from __future__ import annotations
 

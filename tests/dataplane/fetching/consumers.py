@@ -1,4 +1,4 @@
-"""A broker's replicas and its Fetch handler without sockets, and consumers that ask it."""
+"""A broker's replicas and its Fetch handler without sockets, and consumers that send requests to it."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ LISTENER = "PLAINTEXT"
 
 
 class Wire:
-    """What handlers need of a connection; the answers stay here."""
+    """The part of a connection that handlers need; it keeps the answers."""
 
     closed = False
     shortcut: Callable[[ClientConnection, memoryview, float], bool] | None = None
@@ -96,7 +96,7 @@ class Wire:
 
 
 class Shelf:
-    """One broker that leads, or follows, whatever the test says. To be made inside a running loop."""
+    """A broker that leads or follows, as the test decides. It must be made inside a running loop."""
 
     def __init__(self, directory: Path, settings: FetchSettings | None = None) -> None:
         self.image = ClusterImage()
@@ -117,7 +117,7 @@ class Shelf:
         self.broker(OTHER_ID, rack="b")
 
     def tell(self, *records: Any) -> None:
-        """What the metadata feed brings."""
+        """Apply records of the metadata feed."""
         delta = ImageDelta()
         for record in records:
             delta.note(record)
@@ -181,7 +181,7 @@ async def _no_isr(*arguments: Any) -> Any:
 
 
 class Consumer:
-    """Asks in one version, on a connection of its own."""
+    """A consumer with one version, on a separate connection."""
 
     def __init__(self, shelf: Shelf, version: int = 18, rack: str = "") -> None:
         self.shelf, self.version, self.rack = shelf, version, rack
@@ -196,13 +196,13 @@ class Consumer:
         self.shelf.router.dispatch(cast(ClientConnection, self.adapter), self.frame)
 
     def take(self) -> FetchResponse:
-        """The oldest answer."""
+        """Return the oldest answer."""
         correlation_id, response = decode_response(FetchRequest, self.adapter.answers.pop(0), self.version)
         assert correlation_id == 7
         return response
 
     def fetch(self, topics: Sequence[FetchTopic] = (), **fields: Any) -> FetchResponse:
-        """An answer that does not wait."""
+        """Return an answer that does not wait."""
         self.send(topics, **fields)
         return self.take()
 
@@ -212,7 +212,7 @@ class Consumer:
 
 
 def wanted(topic_id: bytes, *positions: tuple[int, int], name: str = "", **fields: Any) -> FetchTopic:
-    """(partition, offset) pairs of a topic."""
+    """Return a request for (partition, offset) pairs of a topic."""
     parts = [
         FetchPartition(partition=index, fetch_offset=offset, **({"partition_max_bytes": 1 << 20} | fields))
         for index, offset in positions
@@ -221,7 +221,7 @@ def wanted(topic_id: bytes, *positions: tuple[int, int], name: str = "", **field
 
 
 def parts_of(response: FetchResponse) -> dict[tuple[bytes | str, int], PartitionData]:
-    """By topic and partition."""
+    """Return the parts of an answer by topic and partition."""
     return {
         (topic.topic or topic.topic_id, part.partition_index): part
         for topic in response.responses
@@ -230,7 +230,7 @@ def parts_of(response: FetchResponse) -> dict[tuple[bytes | str, int], Partition
 
 
 def offsets(part: PartitionData) -> list[int]:
-    """Base offsets of the batches in an answer."""
+    """Return the base offsets of the batches in an answer."""
     found, at, data = [], 0, bytes(part.records or b"")
     while at + HEADER_SIZE <= len(data):
         found.append(int.from_bytes(data[at : at + 8], "big"))

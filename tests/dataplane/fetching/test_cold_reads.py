@@ -1,4 +1,4 @@
-"""Records that are not in the page cache are read in threads; the loop, and other connections, go on."""
+"""Records that are not in the page cache are read in threads; the event loop and other connections go on."""
 
 from __future__ import annotations
 
@@ -36,9 +36,9 @@ def run(directory: Path, test: Callable[[Shelf], Coroutine[Any, Any, None]]) -> 
 
 
 def evict(shelf: Shelf) -> None:
-    """Have the kernel forget the topic's file; skips where it does not (tmpfs).
+    """Make the kernel drop the topic's file from its cache; skip the test where it does not (tmpfs).
 
-    It reads nothing ahead either. Else a fast disk brings the whole batch while the handler reads its header.
+    Readahead is off, since otherwise a fast disk brings the whole batch while the handler reads its header.
     """
     (segment,) = shelf.replica("t").log.segments
     fd = os.open(segment.path, os.O_RDWR)
@@ -105,7 +105,7 @@ def test_a_client_that_goes_while_its_records_are_read(tmp_path: Path) -> None:
 def test_records_that_the_disk_refuses_end_the_connection(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The client asks again elsewhere; it does not wait for an answer that nobody gives."""
+    """The client asks elsewhere, and does not wait for an answer that never comes."""
 
     def refused(_slice: LogSlice) -> bytes:
         raise OSError(errno.EIO, os.strerror(errno.EIO))

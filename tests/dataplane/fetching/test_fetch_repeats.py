@@ -1,4 +1,4 @@
-"""Answers by the short cut are byte for byte those of the long way."""
+"""Answers by the short cut equal those of the full path, byte for byte."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ async def test_who_authenticates_anew_or_has_to_goes_the_long_way(tmp_path: Path
     adapter, frames = consumer.adapter, []
 
     def taken() -> bool:
-        """Whether the short cut takes the frame that it was made from."""
+        """Return whether the short cut takes the frame that it was made from."""
         answer(consumer, 0)
         frames.append(consumer.frame)
         shortcut = adapter.shortcut
@@ -127,7 +127,7 @@ async def test_two_requests_in_turn_on_one_connection(tmp_path: Path) -> None:
 
 
 class AtTheEnd:
-    """A consumer of one partition, whose next fetch finds no records and goes the short way."""
+    """A consumer of one partition, whose next fetch finds no records and takes the short cut."""
 
     def __init__(self, shelf: Shelf, *, max_wait_ms: int = 60_000, **fields: int) -> None:
         self.shelf = shelf
@@ -136,7 +136,7 @@ class AtTheEnd:
         self.consumer.send([wanted(ID, (0, 0))], **self.fields)
 
     def wait(self, offset: int) -> None:
-        """Send the fetch; it must not be answered."""
+        """Send the fetch, which must not be answered."""
         adapter = self.consumer.adapter
         adapter.answers.clear()
         assert adapter.shortcut is not None

@@ -1,4 +1,4 @@
-"""Fetch sessions of clients: against a client that believes incremental answers, and Kafka's rules one by one."""
+"""Fetch sessions of clients, compared with a client that trusts incremental answers, and Kafka's rules one by one."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ PARTITIONS = 5
 
 
 def run(test: Callable[[Shelf], Coroutine[Any, Any, None]], **slots: Any) -> None:
-    """A test on a broker with one topic of five partitions."""
+    """Run a test on a broker with one topic of five partitions."""
 
     async def body() -> None:
         with tempfile.TemporaryDirectory() as name:
@@ -55,7 +55,7 @@ def run(test: Callable[[Shelf], Coroutine[Any, Any, None]], **slots: Any) -> Non
 
 
 class SessionClient:
-    """Keeps what it was told of each partition, as clients do."""
+    """A client that keeps its latest knowledge of each partition."""
 
     def __init__(self, shelf: Shelf) -> None:
         self.consumer = Consumer(shelf, 18)
@@ -65,7 +65,7 @@ class SessionClient:
         self.view: dict[int, PartitionData] = {}
 
     def poll(self, max_bytes: int) -> dict[int, PartitionData]:
-        """The partitions of an answer; names what changed since the last."""
+        """Return the partitions of an answer; the request names partitions that changed since the last."""
         full = self.epoch == 0
         named = [(i, at) for i, at in self.positions.items() if full or self.told.get(i) != at]
         gone = [index for index in self.told if index not in self.positions]
@@ -376,12 +376,12 @@ def test_a_cache_without_slots_declines() -> None:
 
 
 def unknown(number: int, partitions: int) -> FetchTopic:
-    """Partitions of a topic that nobody has."""
+    """Return partitions of an unknown topic."""
     return wanted(number.to_bytes(16, "big"), *((index, 0) for index in range(partitions)))
 
 
 def test_sessions_of_unknown_partitions_take_no_more_than_the_share_of_their_client() -> None:
-    """Each request of a megabyte kept twelve: sessions were counted, and their partitions were not."""
+    """Each request of a megabyte kept twelve, since sessions were counted, and their partitions were not."""
 
     async def body(shelf: Shelf) -> None:
         attacker, other = Consumer(shelf), Consumer(shelf)

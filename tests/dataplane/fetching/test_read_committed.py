@@ -1,4 +1,6 @@
-"""Consumers that read what is committed: how far they get, what they are told to leave out, and when they wake."""
+"""Read-committed consumers: their last offset, the aborted transactions in answers, and the moment
+at which they wake.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,7 @@ COMMITTED = {"isolation_level": 1}
 
 
 class Writers:
-    """Producers of one partition, and who ends their transactions."""
+    """Producers of one partition, and the ends of their transactions."""
 
     def __init__(self, partition: Partition) -> None:
         self.partition = partition
@@ -45,7 +47,7 @@ class Writers:
         self._markers = 0
 
     def write(self, producer_id: int, *values: bytes, timestamp_ms: int | None = None) -> int:
-        """A transactional batch; -1 is somebody without transactions. The offset behind it."""
+        """Append a transactional batch, or a plain one for producer -1, and return the next offset."""
         transactional = producer_id >= 0
         sequence = self._sequences.get(producer_id, 0)
         self._sequences[producer_id] = sequence + len(values)
@@ -60,7 +62,7 @@ class Writers:
         return self.partition.append(memoryview(bytearray(batch)), required_acks=1).last_offset + 1
 
     def end(self, producer_id: int, *, commit: bool) -> int:
-        """The marker; the offset behind it."""
+        """Append the marker, and return the next offset."""
         self._markers += 1
         return self.partition.append_marker(
             producer_id, 0, commit=commit, number=self._markers, commit_index=self._markers
@@ -68,7 +70,10 @@ class Writers:
 
 
 def shelf_of(directory: Path, *, followed: bool = False) -> tuple[Shelf, Writers]:
-    """One partition; `followed`: records are below the high watermark once the other broker has fetched them."""
+    """Return a broker with one partition.
+
+    `followed`: records are below the high watermark once the other broker has fetched them.
+    """
     shelf = Shelf(directory)
     shelf.create("t", ID, 1)
     if followed:
@@ -91,7 +96,7 @@ def aborted(part: PartitionData) -> list[tuple[int, int]]:
 
 
 def taken(part: PartitionData, offset: int) -> tuple[list[bytes | None], int]:
-    """What a consumer makes of an answer: the values that its application sees, and where it goes on."""
+    """Return the values that an application would see, and the consumer's next offset."""
     fetched = FetchedRecords(
         TopicPartition("t", 0), memoryview(bytes(part.records or b"")), offset, aborted(part)
     )
@@ -235,7 +240,7 @@ async def test_a_parked_fetch_waits_for_what_is_stable(tmp_path: Path, in_sessio
 
 
 async def test_fewer_bytes_than_asked_for_are_no_reason_to_wake(tmp_path: Path) -> None:
-    """What lies behind the last stable offset does not count."""
+    """Bytes beyond the last stable offset do not count."""
     shelf, writers = shelf_of(tmp_path)
     consumer = Consumer(shelf)
     consumer.send([wanted(ID, (0, 0))], max_wait_ms=200, min_bytes=300, **COMMITTED)
@@ -274,7 +279,7 @@ async def test_a_session_rests_at_the_last_stable_offset(tmp_path: Path) -> None
 @pytest.mark.parametrize("version", [4, 9, 11, 12, 13, 18])
 @pytest.mark.parametrize("level", [0, 1])
 async def test_repeated_requests_are_answered_alike(tmp_path: Path, version: int, level: int) -> None:
-    """The short cut gives the bytes of the long way, and whom it served is no matter to the other isolation level."""
+    """The short cut gives the bytes of the full path, independent of requests with the other isolation level."""
     shelf, writers = shelf_of(tmp_path)
     draw = random.Random(version)
     repeating = Consumer(shelf, version)

@@ -1,4 +1,4 @@
-"""Stock consumers that read what is committed, of a broker that serves little else."""
+"""Stock read-committed consumers of a broker that serves few other APIs."""
 
 from __future__ import annotations
 
@@ -37,7 +37,9 @@ LATER = [b"8 open, then committed", b"9 plain"]
 
 
 def write(writers: Writers) -> None:
-    """What is in `COMMITTED`, among others; behind it the records in `LATER`, of which the first is open."""
+    """Write the records in `COMMITTED`, among others; then those in `LATER`, of which the first is in an open
+    transaction.
+    """
     writers.write(-1, b"1 plain")
     writers.write(7, b"2 aborted", b"2 aborted too")
     writers.write(8, b"3 committed")

@@ -73,7 +73,8 @@ def test_uniform_moves_only_what_evenness_needs(
     total = sum(counts.get(topic, 0) for topic in topics)
     most = -(-total // len(after))
     kept = sum(len(after[m] & before.get(m, frozenset())) for m in after)
-    # Whoever stays keeps as much as its new share allows; only newcomers and shares that shrink move anything.
+    # A remaining member keeps as many partitions as its new share allows; only new members and shrinking shares cause
+    # moves.
     least = sum(min(len(before[m]), total // len(after)) for m in after if m in before)
     assert least <= kept <= most * len(after)
     if change == 0:

@@ -1,4 +1,4 @@
-"""Consumer groups of KIP-848: scenarios, and random histories against what the protocol promises."""
+"""Consumer groups of KIP-848: scenarios, and random histories compared with the protocol's promises."""
 
 from __future__ import annotations
 
@@ -255,7 +255,7 @@ def test_settings_of_the_group_move_within_the_brokers_bounds() -> None:
 
 @dataclass
 class ConsumerClient:
-    """A consumer that follows the protocol: it lets go of what it is told to when it gets round to it."""
+    """A consumer that follows the protocol, and gives up revoked partitions after a delay."""
 
     member_id: str
     epoch: int = 0
@@ -263,10 +263,10 @@ class ConsumerClient:
     owned: Partitions = frozenset()
     topics: tuple[str, ...] = ("a", "b")
     unsure: bool = False
-    """The last answer was lost: the next request says everything."""
+    """True if the last answer was lost, so that the next request must be complete."""
 
     def say(self, *, owned: bool) -> MemberHeartbeat:
-        """The next heartbeat; `owned` where it has got round to letting go of what was taken."""
+        """Return the next heartbeat; with `owned` it confirms the revocation."""
         if not self.epoch:
             return join(self.member_id, *self.topics)
         if owned or self.unsure:
@@ -281,7 +281,7 @@ class ConsumerClient:
 
 
 class ConsumerGroupHistory(RuleBasedStateMachine):
-    """Clients, topics, time and coordinators come and go. Nobody may own what another one owns."""
+    """Random clients, topics, time and coordinators. No partition may have two owners."""
 
     @initialize(size=st.integers(1, 4))
     def start(self, size: int) -> None:
@@ -370,7 +370,9 @@ class ConsumerGroupHistory(RuleBasedStateMachine):
 
     @rule()
     def everybody_settles(self) -> None:
-        """However it stands: when all clients follow the protocol, each partition is owned after a few rounds."""
+        """Check that from any state each partition has an owner after a few rounds, if all clients
+        follow the protocol.
+        """
         for _ in range(8):
             for client in self.clients:
                 self.speak(client, client.say(owned=True))
@@ -399,7 +401,7 @@ class ConsumerGroupHistory(RuleBasedStateMachine):
 
 
 def essence(group: ConsumerGroup) -> object:
-    """Everything that must survive its coordinator."""
+    """Return all state that must survive the coordinator."""
     return (
         (group.epoch, group.assignment_epoch, group.metadata_hash, group.static_members, group.owners),
         {m: t for m, t in group.target.items() if t},

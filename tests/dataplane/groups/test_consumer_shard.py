@@ -1,4 +1,6 @@
-"""Consumer groups in a shard over a log in memory: who is told what and when, migration, what survives a move."""
+"""Consumer groups in a shard over a log in memory: answers and their times, migration, and state
+that survives a move.
+"""
 
 from __future__ import annotations
 
@@ -135,7 +137,7 @@ async def test_a_classic_group_takes_in_a_consumer_member_and_is_classic_again_w
     assert isinstance(shard.groups["g"], ConsumerGroup)
     assert (new.epoch, new.assigned) == (2, frozenset())
     assert shard.heartbeat("g", old.member_id, None, old.generation) is ErrorCode.REBALANCE_IN_PROGRESS
-    # Cooperative: it still owns everything, is told what to keep, lets go and joins once more.
+    # Cooperative: the member still owns everything, learns its new assignment, gives up the rest and joins once more.
     (old,) = classic_join(shard, old.member_id, [TopicPartition(topic="a", partitions=[0, 1, 2, 3])])
     error, kept = classic_sync(shard, old)
     assert (error, len(kept)) == (ErrorCode.NONE, 2)

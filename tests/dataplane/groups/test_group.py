@@ -1,4 +1,4 @@
-"""The classic group state machine: scenarios, and random histories against the promises of the protocol."""
+"""The classic group state machine: scenarios, and random histories compared with the protocol's promises."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def syncs(effects: list[Effect]) -> dict[object, SyncReply]:
 
 
 def stable_group(size: int) -> tuple[ClassicGroup, list[str]]:
-    """A group of `size` members in its first common generation, at time 0."""
+    """Return a group of `size` members in its first common generation, at time 0."""
     group = new_group()
     ids = [joins(group.join(join_request(), "t0", 0))["t0"].member_id]
     for n in range(1, size):
@@ -213,7 +213,7 @@ def test_the_first_rebalance_waits_for_more_members() -> None:
 
 @dataclass
 class ClassicClient:
-    """A well-behaved client: what it waits for, and what it was told."""
+    """A well-behaved client: its pending request, and its received answers."""
 
     instance_id: str | None = None
     member_id: str = ""
@@ -363,7 +363,9 @@ def test_what_the_settings_of_the_broker_refuse() -> None:
 
 
 def test_a_cooperative_member_keeps_its_part_until_it_has_joined_twice() -> None:
-    """What members own is between them and their leader: the group passes both rounds on unchanged."""
+    """Members' owned partitions are a matter between them and their leader: the group passes both
+    rounds on unchanged.
+    """
     group, (first, second) = stable_group(2)
     group.join(join_request(first, protocols=("cooperative-sticky", "range")), "a", 0)
     replies = joins(group.join(join_request(second, protocols=("cooperative-sticky", "range")), "b", 0))

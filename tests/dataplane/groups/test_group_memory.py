@@ -1,4 +1,4 @@
-"""The memory of groups: a client that asks for too much of it is refused, others are not, and all of it comes back."""
+"""The memory of groups: a client that requests too much of it is refused, others are not, and all of it is freed."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ANN = ("User:ann", "192.0.2.2")
 
 
 class Groups:
-    """A shard with little memory, and clients that ask it."""
+    """A shard with little memory, and its clients."""
 
     def __init__(self, group_bytes: int, topics: Topics | None = None) -> None:
         self.clock, self.log = Clock(), MemoryLog()

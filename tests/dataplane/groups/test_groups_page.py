@@ -1,4 +1,4 @@
-"""docs/GROUPS.md lists the transitions that the machines allow, all of them and no others."""
+"""docs/GROUPS.md lists exactly the transitions that the state machines allow."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Migration at awkward moments: what is left in the log, who owns what, which generation classic members have."""
+"""Migration at awkward moments: the remaining log records, the owners, and the generations of classic members."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from .test_shard import Clock, MemoryLog
 
 
 def compacted(log: MemoryLog) -> MemoryLog:
-    """The log after compaction once tombstones may go: the last record of each key."""
+    """Return the log after compaction without tombstones: the last record of each key."""
     latest: dict[bytes, bytes | None] = {}
     for batch in log.batches:
         for record in decode_records(memoryview(batch)):
@@ -161,7 +161,7 @@ async def test_a_member_that_takes_a_static_place_leaves_its_own() -> None:
 
 
 async def emptied_with_offsets(clock: Clock) -> tuple[Shard, MemoryLog]:
-    """A consumer group whose only member has committed and left; its offsets are kept for a minute."""
+    """Return a consumer group whose only member has committed and left; its offsets are kept for a minute."""
     log, limits = MemoryLog(), GroupLimits(initial_rebalance_delay_ms=0, offsets_retention_ms=60_000)
     shard = Shard(log, limits, clock, dependencies=GroupDependencies(Topics(a=2).catalog))
     await shard.load()

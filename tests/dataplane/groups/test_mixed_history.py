@@ -1,6 +1,6 @@
 """Random histories of a group with members of both protocols, over a log that refuses, delays and loses its end.
 
-Nothing is ever owned by two, and in the end everything by somebody. A failure names its seed.
+No partition ever has two owners, and at the end each has one. A failure names its seed.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def listed(indexes: set[int]) -> list[TopicPartition]:
 
 @dataclass(eq=False)
 class NewClient:
-    """A member of KIP-848's protocol; answers to a request that it gave up are not heard."""
+    """A member with KIP-848's protocol; it ignores answers to abandoned requests."""
 
     member_id: str
     topic_id: bytes
@@ -91,7 +91,7 @@ class NewClient:
 
 @dataclass(eq=False)
 class OldClient:
-    """A member of the classic protocol that rebalances cooperatively, and leads if it is told to."""
+    """A member with the classic protocol that rebalances cooperatively, and leads if the group chooses it."""
 
     topic_id: bytes
     member_id: str = ""
@@ -171,7 +171,7 @@ class OldClient:
 
 
 def _plan(reply: JoinReply) -> dict[str, bytes]:
-    """Cooperative: what one has to give up is free in this round, and another's in the next."""
+    """Plan cooperatively: revoked partitions are free in this round, and assigned in the next."""
     shares = {
         member_id: {
             index
@@ -209,7 +209,7 @@ class History:
         await self.shard.load()
 
     async def move(self) -> None:
-        """Another coordinator; of what was not committed yet, some of the end is lost."""
+        """Move to another coordinator; a part of the uncommitted end is lost."""
         waiting, self.log.waiting = self.log.waiting, []
         lost = self.random.randint(0, len(waiting))
         self.log.batches = self.log.batches[: len(self.log.batches) - lost]

@@ -1,4 +1,6 @@
-"""Patterns of consumer groups match what their members may describe: ACLs come and go, coordinators and members too."""
+"""Patterns of consumer groups match topics that their members may describe, while ACLs, coordinators and members
+change.
+"""
 
 from __future__ import annotations
 
@@ -44,7 +46,7 @@ def rights(*acls: Acl) -> Authorizer:
 
 @dataclass
 class Client:
-    """A member that follows the protocol, and gives up at once what is taken."""
+    """A member that follows the protocol, and gives up revoked partitions at once."""
 
     member_id: str
     principal: str
@@ -83,7 +85,7 @@ def settle(group: ConsumerGroup, *clients: Client) -> None:
 
 
 def failed_over(group: ConsumerGroup, topics: Topics) -> ConsumerGroup:
-    """The group as the next coordinator reads it."""
+    """Return the group as the next coordinator reads it."""
     group.note_all()
     stored = StoredConsumerGroup()
     for change in group.take_changes():
@@ -132,7 +134,7 @@ def test_a_revoked_right_takes_the_topic_away_with_the_next_heartbeat() -> None:
     settle(group, ann, bob)
     epoch = group.epoch
     authorizer.change([(may(ANN, "a"), False)])
-    # The union of what members want is what it was: each of them counts for itself.
+    # The union of the members' topics is unchanged, but each member's own topics count.
     assert not ann.beat(group).assigned & topics.all_of("a")
     settle(group, ann, bob)
     assert (ann.owned & topics.all_of("a"), bob.owned & topics.all_of("a")) == (
@@ -235,8 +237,11 @@ def test_without_an_authorizer_a_pattern_matches_everything() -> None:
 
 
 class RightsHistory(RuleBasedStateMachine):
-    """Members of two principals, ACLs, topics and coordinators come and go. Nobody is ever told of a topic that it may
-    not describe, and in the end everything is assigned that somebody may describe."""
+    """Members of two principals, and ACLs, topics and coordinators that come and go.
+
+    No member ever learns of a topic that it may not describe, and at the end every topic that a member may describe is
+    assigned.
+    """
 
     @initialize()
     def start(self) -> None:

@@ -1,4 +1,6 @@
-"""A shard of groups over a log in memory: what is visible when, what survives a move, who is told what."""
+"""A shard of groups over a log in memory: the times of visibility, state that survives a move, and recipients of
+answers.
+"""
 
 from __future__ import annotations
 
@@ -66,7 +68,7 @@ class MemoryLog:
 
 
 class Clock:
-    """Milliseconds, moved by the test; timers of the loop run in real time, so deadlines are ticked by hand."""
+    """Milliseconds that the test advances; the loop's timers run in real time, so deadlines are checked by hand."""
 
     now_ms = 1_000_000
 

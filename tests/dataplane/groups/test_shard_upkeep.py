@@ -1,4 +1,4 @@
-"""What a shard forgets and what it must not: empty groups, old offsets, damaged records, late writes."""
+"""State that a shard forgets or must keep: empty groups, old offsets, damaged records, late writes."""
 
 from __future__ import annotations
 
@@ -104,8 +104,9 @@ async def test_a_consumer_outside_any_group_keeps_its_offsets_across_a_move() ->
 
 @pytest.mark.parametrize("wrong_clock", ["as the broker began", "now"])
 async def test_offsets_outlive_a_clock_that_is_ahead(wrong_clock: str) -> None:
-    """The clock of members never follows corrections, and counted alone: what was committed a moment before was gone
-    with the next look."""
+    """Only the members' clock, which ignores corrections, was used: offsets committed a moment before were gone at the
+    next check.
+    """
     steady, wall = Clock(), Clock()
     shard = Shard(MemoryLog(), LIMITS, steady, GroupDependencies(wall_ms=wall))
     await shard.load()
@@ -227,7 +228,7 @@ async def test_offsets_of_an_earlier_topic_of_the_same_name_are_forgotten_at_the
             await asyncio.sleep(0)
     (loaded,) = coordinator.shards()
     assert list(loaded.offsets.of_group("g")) == [("kept", 0)]
-    # A commit that was on its way while the topic was deleted shows afterwards: nobody is told of it.
+    # A commit that was in progress when the topic was deleted shows afterwards: no client gets it.
     loaded.offsets.put("g", ("again", 0), CommittedOffset(5, -1, "", 0, bytes(15) + b"\x63"))
     handlers = GroupOffsetHandlers(coordinator, lambda: topics.image, Clock(), 4096)
     asked = OffsetFetchRequest(

@@ -1,4 +1,4 @@
-"""Writes of a shard that the log refuses or that are too large for one batch."""
+"""Writes of a shard that the log refuses, or that are too large for one batch."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ BATCH_BYTES_MAX = 1_048_588
 
 
 class BoundedLog(MemoryLog):
-    """It takes batches up to the default of max.message.bytes."""
+    """A log that takes batches up to the default of max.message.bytes."""
 
     def append(self, batch: bytearray, done: Callable[[ErrorCode], None]) -> None:
         if len(batch) > BATCH_BYTES_MAX:
@@ -30,7 +30,7 @@ class BoundedLog(MemoryLog):
 
 
 def _delete_in_vain(shard: Shard, log: MemoryLog) -> None:
-    """The log takes nothing for a moment."""
+    """Delete a group while the log refuses writes."""
     log.refusing = True
     outcomes: list[ErrorCode] = []
     shard.delete_group("g", outcomes.append)

@@ -1,4 +1,4 @@
-"""Offsets that are committed in a transaction: who may, when they count, and what respects them meanwhile."""
+"""Offsets committed in a transaction: permitted clients, the time from which they count, and effects meanwhile."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def commit_in(
 def end(
     shard: Shard, log: TransactionalLog, *, committed: bool, producer_id: int = WRITER.producer_id
 ) -> None:
-    """The marker is written, and counts."""
+    """Write the marker, and make it count."""
     end = log.append_marker(producer_id, committed=committed)
     log.advance()
     shard.transaction_ended(producer_id, end, committed=committed)
@@ -119,7 +119,7 @@ async def test_what_was_refused_is_not_pending_and_leaves_what_was_before() -> N
 
 
 async def test_what_nobody_could_be_told_of_is_pending_all_the_same() -> None:
-    """The client's transaction may be gone, and its marker decides about what is in the log."""
+    """The client's transaction may be gone, and its marker decides about the log's content."""
     shard, log = await new_shard(commit_timeout_ms=10)
     outcomes = commit_in(shard, 5)
     async with asyncio.timeout(60):

@@ -1,5 +1,6 @@
-"""Commits with and without transactions, markers, deletions, expiry and reloads at any point: OffsetFetch answers what
-somebody would who looks at the whole log each time anew."""
+"""Commits with and without transactions, markers, deletions, expiry and reloads at any point: OffsetFetch answers the
+result of a complete scan of the log.
+"""
 
 from __future__ import annotations
 
@@ -38,8 +39,10 @@ Step = tuple[str, dict[str, object]]
 
 @dataclass
 class Commit:
-    """In the log; `producer` is None outside transactions. `dropped`: keys for which it was deleted at once, before the
-    tombstone counted."""
+    """A commit in the log; `producer` is None outside transactions.
+
+    `dropped`: keys for which it was deleted at once, before the tombstone counted.
+    """
 
     position: int
     end: int
@@ -65,7 +68,7 @@ class Tombstone:
 
 
 class Oracle:
-    """The log as a list, and what it says."""
+    """The log as a list, and its meaning."""
 
     def __init__(self) -> None:
         self.commits: list[Commit] = []
@@ -73,7 +76,7 @@ class Oracle:
         self.tombstones: list[Tombstone] = []
 
     def cut(self, end: int) -> None:
-        """The log ends there now, and is read anew."""
+        """Cut the log at `end`, and read it again."""
         self.commits = [each for each in self.commits if each.end <= end]
         self.markers = [each for each in self.markers if each.end <= end]
         self.tombstones = [each for each in self.tombstones if each.end <= end]
@@ -81,7 +84,9 @@ class Oracle:
             each.dropped.clear()
 
     def may_write(self, producer: int, watermark: int) -> bool:
-        """Whether no marker of it waits: until it counts, the quorum opens no other transaction."""
+        """Return whether the producer has no waiting marker: until a marker counts, the quorum opens no other
+        transaction.
+        """
         return all(each.end <= watermark for each in self.markers if each.producer == producer)
 
     def drop(self, keys: frozenset[Key], watermark: int) -> None:
@@ -120,7 +125,7 @@ class Oracle:
 
 
 class Play:
-    """A coordinator over a log, and the oracle beside it."""
+    """A coordinator over a log, and the oracle."""
 
     def __init__(self) -> None:
         self.log, self.oracle, self.clock, self.topics = TransactionalLog(), Oracle(), Clock(), Topics(t=2)
@@ -209,7 +214,10 @@ class Play:
         return frozenset(keys)
 
     async def move(self, keep: int, meanwhile: Sequence[tuple[int, bool]], *, counts: bool) -> None:
-        """Another broker leads and reads the log; `meanwhile` markers are written, which count before it is read."""
+        """Move to another broker, which reads the log.
+
+        `meanwhile`: markers that are written and count before the log is read.
+        """
         self.coordinator.resigned(0)
         self.log.fail_over(keep)
         self.oracle.cut(self.log.end_offset)

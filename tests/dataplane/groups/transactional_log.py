@@ -1,4 +1,4 @@
-"""An offsets partition in memory whose high watermark the test moves, with the markers that a broker writes to it."""
+"""An offsets partition in memory whose high watermark the test moves, with a broker's markers."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .test_shard import MemoryLog
 
 
 class TransactionalLog(MemoryLog):
-    """What was appended is committed as far as `advance` says; who waits is told in the order of the log."""
+    """A log whose high watermark moves by `advance`; waiting callers are notified in log order."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -28,7 +28,7 @@ class TransactionalLog(MemoryLog):
             self._acknowledgements.append((offset, done))
 
     def advance(self, offset: int | None = None) -> None:
-        """The high watermark is at `offset` now, or at the log end."""
+        """Move the high watermark to `offset`, or to the log end."""
         reached = self.end_offset if offset is None else min(offset, self.end_offset)
         self.high_watermark = max(self.high_watermark, reached)
         waiting, self._acknowledgements = self._acknowledgements, []
@@ -39,7 +39,7 @@ class TransactionalLog(MemoryLog):
                 self._acknowledgements.append((end, done))
 
     def fail_over(self, keep: int) -> None:
-        """Another broker leads; all but `keep` of the batches above the high watermark are lost."""
+        """Let another broker lead; all but `keep` of the batches above the high watermark are lost."""
         committed = sum(parse_header(each).next_offset <= self.high_watermark for each in self.batches)
         del self.batches[committed + keep :]
         waiting, self._acknowledgements = self._acknowledgements, []
@@ -47,7 +47,7 @@ class TransactionalLog(MemoryLog):
             done(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
     def append_marker(self, producer_id: int, *, committed: bool) -> int:
-        """The offset behind it."""
+        """Append a marker, and return the next offset."""
         kind = ControlType.COMMIT if committed else ControlType.ABORT
         batch = bytearray(
             encode_control_batch(
@@ -59,7 +59,7 @@ class TransactionalLog(MemoryLog):
         return self.end_offset
 
     def end(self, coordinator: GroupCoordinator, producer_id: int, *, committed: bool) -> None:
-        """Write a marker, and tell the coordinator once it is below the high watermark."""
+        """Write a marker, and notify the coordinator once it is below the high watermark."""
         end = self.append_marker(producer_id, committed=committed)
 
         def replicated(error: ErrorCode) -> None:

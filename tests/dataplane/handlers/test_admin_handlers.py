@@ -1,4 +1,4 @@
-"""Topic and configuration requests: what is refused before the quorum is asked, and what it is asked."""
+"""Topic and configuration requests: refusals before the quorum is involved, and the commands sent to the quorum."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ SECRETS = SettingSecrets(Sealer([b"a cluster secret"]))
 
 
 class RecordingQuorum:
-    """Says yes to every command and keeps it."""
+    """A quorum that accepts and keeps every command."""
 
     def __init__(self) -> None:
         self.image = ClusterImage()
@@ -125,7 +125,7 @@ async def test_a_topic_that_is_asked_for_twice_is_refused_and_the_others_created
 
 
 class Metered(AtVersion):
-    """Of a client that has quotas."""
+    """A request of a client with quotas."""
 
     def __init__(self, api_version: int) -> None:
         super().__init__(api_version)
@@ -139,7 +139,7 @@ class Metered(AtVersion):
 @pytest.mark.parametrize("version", [5, 7])
 @pytest.mark.parametrize("partitions", [10_001, 2**31 - 1])
 async def test_what_is_refused_or_there_already_is_not_charged(version: int, partitions: int) -> None:
-    """A slip of two billion partitions would keep its user from creating any for decades."""
+    """A typo of two billion partitions would prevent its user from creating any for decades."""
     quorum, quotas = RecordingQuorum(), ClientQuotas()
     quotas.changed({(("user", "ANONYMOUS"),): {"controller_mutation_rate": 1.0}})
     handlers = TopicHandlers(
@@ -154,7 +154,7 @@ async def test_what_is_refused_or_there_already_is_not_charged(version: int, par
         return created.error_code, request.throttled_ms
 
     assert await create("huge", partitions) == (ErrorCode.POLICY_VIOLATION, 0)
-    assert await create("orders", 10_000) == (ErrorCode.NONE, 0)  # the quorum would say that it exists
+    assert await create("orders", 10_000) == (ErrorCode.NONE, 0)  # the quorum would report that it exists
     growing = Metered(3)
     message = CreatePartitionsRequest(topics=[CreatePartitionsTopic(name="orders", count=partitions)])
     await handlers.create_partitions(cast(ClientRequest, growing), message)
@@ -275,7 +275,7 @@ async def test_the_least_isr_is_one_value_for_all_brokers() -> None:
 
 
 async def test_of_a_setting_that_refers_to_a_value_elsewhere_the_reference_is_described() -> None:
-    """Of the broker's own. A topic's settings are values: clients count with them."""
+    """This applies to the broker's own settings. A topic's settings are values, with which clients calculate."""
     quorum = RecordingQuorum()
     references = {"log.segment.bytes": "${env:BYTES}"}
     handlers = DescribeConfigsHandlers(quorum, 1, ConfigView(quorum, settings(quorum), references))
@@ -380,7 +380,7 @@ async def test_settings_of_groups_are_within_bounds_however_they_are_written(
 
 
 async def test_patterns_of_clients_are_compiled_one_in_each_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One value may hold thousands of patterns, and one pattern may take Python ten seconds."""
+    """One value may hold thousands of patterns, and Python may take ten seconds for one pattern."""
     turns, compiled_in = [0], []
 
     def compiled(regex: str, what: str) -> object:

@@ -1,4 +1,4 @@
-"""Fields that clients compare with what Kafka answers: explanations that there are none of, and orders."""
+"""Fields that clients compare with Kafka's answers: absent error messages, and orders."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CONTROLLER, SHARE = "controller_mutation_rate", "request_percentage"
 
 
 def test_without_an_error_there_is_no_explanation() -> None:
-    """Null, not an empty text."""
+    """The error message is null, not an empty text."""
     assert CreatableTopicResult().error_message is None
     assert FindCoordinatorResponse().error_message is None
     assert AlterPartitionReassignmentsResponse().error_message is None
@@ -34,6 +34,6 @@ def test_without_an_error_there_is_no_explanation() -> None:
     ],
 )
 def test_quotas_are_listed_as_kafka_lists_them(seen: list[str]) -> None:
-    """As seen of Kafka 4.4."""
+    """The order was observed in Kafka 4.4."""
     assert in_kafkas_order(sorted(seen)) == seen
     assert in_kafkas_order(sorted(seen, reverse=True)) == seen

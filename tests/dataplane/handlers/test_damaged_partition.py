@@ -1,5 +1,6 @@
-"""One partition whose files are damaged, in a request for several: the others are answered as ever, and the damaged
-replica goes offline so that another one leads."""
+"""A request for several partitions, one of which has damaged files: the others are answered as usual, and the damaged
+replica goes offline so that another one leads.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +31,7 @@ DAMAGED, SOUND = 0, 1
 
 
 async def shelf_of(directory: Path) -> Shelf:
-    """Two partitions, each with a closed segment; the other broker is in sync with both."""
+    """Return a broker with two partitions, each with a closed segment; the other broker is in sync with both."""
     shelf = Shelf(directory)
     shelf.create("t", ID, 2)
     for index in (DAMAGED, SOUND):

@@ -1,4 +1,4 @@
-"""DescribeLogDirs and AlterReplicaLogDirs as one broker answers them, and offline replicas in Metadata."""
+"""DescribeLogDirs and AlterReplicaLogDirs of one broker, and offline replicas in Metadata."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ASKED: Any = SimpleNamespace()
 
 
 class Moves:
-    """Takes what is asked for, and refuses partition 9."""
+    """A recorder of requested moves that refuses partition 9."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[str, int, str]] = []
@@ -43,7 +43,7 @@ class Moves:
 
 @pytest.fixture
 def logs(tmp_path: Path) -> Iterator[LogStore]:
-    """Two folders with three partitions, and one that cannot be opened."""
+    """Return two folders with three partitions, and a folder that cannot be opened."""
     (tmp_path / "c").write_text("no folder")
     store = LogStore.open([tmp_path / name for name in "abc"], "cluster", 1, wall_ms)
     for index in range(3):

@@ -1,4 +1,4 @@
-"""Metadata, DescribeCluster and FindCoordinator against images of a cluster."""
+"""Metadata, DescribeCluster and FindCoordinator for images of a cluster."""
 
 from __future__ import annotations
 
@@ -82,19 +82,19 @@ class StubQuorum:
 
 
 def listed(quorum: StubQuorum, *, linger_ms: int = 0) -> ListedBrokers:
-    """What lists the brokers of an image; fenced ones so long from now on."""
+    """Return the list of an image's brokers; fenced ones are listed for `linger_ms`."""
     found = ListedBrokers(linger_ms, lambda: 0)
     found.image_changed(quorum.image, ImageDelta(brokers=set(quorum.image.brokers)))
     return found
 
 
 def lost(quorum: StubQuorum) -> LostBrokers:
-    """Nobody, so far."""
+    """Return an empty record of lost brokers."""
     return LostBrokers(lambda: quorum.image)
 
 
 class Replies:
-    """Stands in for a request and keeps what was replied."""
+    """A substitute for a request that keeps its replies."""
 
     def __init__(self, version: int, listener: str = "CLIENTS") -> None:
         self.access = EVERYTHING
@@ -129,7 +129,7 @@ def creator(quorum: StubQuorum, defaults: TopicDefaults | None = None) -> TopicC
 def metadata(
     quorum: StubQuorum, message: MetadataRequest, version: int, *, linger_ms: int = 0
 ) -> MetadataResponse:
-    """The answer to a request, once through the codec."""
+    """Return the answer to a request, passed through the codec."""
     handlers = MetadataHandlers(quorum, 1, creator(quorum), listed(quorum, linger_ms=linger_ms), lost(quorum))
     response = handlers.metadata(cast(ClientRequest, Replies(version)), message)
     assert response is not None
@@ -137,7 +137,7 @@ def metadata(
 
 
 def through_codec(response: Message, version: int) -> MetadataResponse:
-    """An answer as clients read it: its topics are encoded already."""
+    """Return an answer as clients read it, since its topics are encoded already."""
     assert isinstance(response, MetadataResponse)
     return decode(MetadataResponse, encode(response, version), version)
 
@@ -428,7 +428,10 @@ async def test_what_others_lead_is_told_at_once_beside_a_lost_broker(quorum: Stu
 async def test_others_have_turns_while_a_few_topics_of_many_partitions_are_told(
     quorum: StubQuorum, version: int, names: list[str] | None
 ) -> None:
-    """Topics were counted, so thirty of a thousand partitions each were one turn. In version 0 no names mean all."""
+    """Topics were counted, so thirty topics of a thousand partitions each were one turn.
+
+    In version 0 an empty list of names means all.
+    """
     for number in range(9):
         quorum.add_topic(f"wide-{number}", bytes([number]) * 16, [[1, 2]] * 1_000)
     handlers = MetadataHandlers(quorum, 1, creator(quorum), listed(quorum), lost(quorum))

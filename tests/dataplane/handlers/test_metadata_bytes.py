@@ -1,4 +1,4 @@
-"""Answers to Metadata are the bytes of the plain encoder, and of the image as it is now, whatever is kept."""
+"""Metadata answers are the bytes of the plain encoder for the current image, whatever is cached."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ BROKERS = (1, 2, 3)
 
 @dataclass
 class Step:
-    """A change of the image, and a question afterwards."""
+    """A change of the image, and a request afterwards."""
 
     name: str
     replicas: list[int]
@@ -95,7 +95,7 @@ class Asked(Replies):
 
 
 class World:
-    """A cluster that changes, and handlers that are asked after each change."""
+    """A cluster that changes, and handlers that get a request after each change."""
 
     def __init__(self) -> None:
         self.quorum = StubQuorum()
@@ -233,7 +233,7 @@ def test_answers_are_the_plain_encoders_of_the_image_as_it_is(told: list[Step], 
 
 
 async def test_what_changes_while_a_long_answer_is_made_does_not_spoil_what_is_kept() -> None:
-    """Brokers that are gone by then are told of as they were; the next answer knows better."""
+    """Brokers that are gone by then appear with their old state; the next answer is up to date."""
     quorum = StubQuorum()
     for broker_id in BROKERS:
         quorum.add_broker(broker_id)

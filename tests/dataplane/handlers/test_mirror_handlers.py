@@ -1,4 +1,4 @@
-"""What a broker tells of mirrors that it knows from the image alone."""
+"""A broker's description of mirrors that it knows from the image alone."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ LED, HAS_TOLD, LOST = 0, 1, 2
 
 
 def promoted_at_a_cut() -> ClusterImage:
-    """Of three partitions of committed offsets one is led, and one has told all that it had."""
+    """Return an image with three partitions of committed offsets, of which one has a leader, and one has reported all
+    its offsets.
+    """
     image = ClusterImage()
     image.apply(MirrorRecord(name="m", source_cluster_id="there", topics="t", groups="g", phase=3))
     image.apply(TopicRecord(topic_id=COPY, name=offsets_copy("m")))

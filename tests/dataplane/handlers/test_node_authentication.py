@@ -1,4 +1,4 @@
-"""Only a connection that has proved to come from a broker may do what brokers do; all others go on as clients."""
+"""Only a connection with a broker's proof may use the brokers' APIs; all others go on as clients."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ REFUSED = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 @pytest.fixture
 async def cluster(tmp_path: Path) -> AsyncIterator[BrokersOverSockets]:
-    """Broker 2 is down and in the ISR still, so that nobody but its impostor speaks as broker 2."""
+    """Run a cluster in which broker 2 is down and still in the ISR, so that only its impostor speaks as broker 2."""
     async with running(tmp_path) as cluster:
         async with RawConnection(cluster[LEADER].port) as client:
             assert (await client.produce(b"everywhere")).error_code == 0
@@ -60,7 +60,7 @@ async def say(client: RawConnection, message: bytes) -> bytes:
 
 
 async def prove(client: RawConnection, own: NodeCredentials, server_id: int = LEADER) -> list[bytes]:
-    """The exchange, message by message."""
+    """Go through the exchange, message by message."""
     proof = ClientProof(own, server_id, os.urandom(NONCE_BYTES))
     said = [proof.claim]
     while not proof.done:
@@ -147,7 +147,7 @@ async def test_quotas_ask_who_the_peer_is(cluster: BrokersOverSockets) -> None:
     limits = {f"{kind}_byte_rate": 1.0 for kind in ("producer", "consumer")} | {"request_percentage": 0.001}
 
     async def throttle_ms(user: str | None, ask: Callable[[RawConnection], Awaitable[Any]]) -> int:
-        """On a connection of its own: one that is throttled is not read for a while."""
+        """Return the throttle time, measured on a new connection, since a throttled one is not read for a while."""
         async with RawConnection(leader.port) as client:
             if user is None:
                 await prove(client, credentials(POSING_AS))
@@ -159,7 +159,7 @@ async def test_quotas_ask_who_the_peer_is(cluster: BrokersOverSockets) -> None:
             return told
 
     async def throttled(user: str | None) -> list[bool]:
-        """Whether Produce and Fetch are."""
+        """Return whether Produce and Fetch are throttled."""
         return [await throttle_ms(user, ask) > 0 for ask in (produce_answer, fetch_answer)]
 
     for quota, expected in zip(limits, ([True, False], [False, True], [True, True]), strict=True):
@@ -186,7 +186,7 @@ async def produce_answer(client: RawConnection) -> Any:
 
 @pytest.mark.parametrize("replica_id", [-2, -3, -7])
 async def test_tools_that_debug_read_as_consumers(cluster: BrokersOverSockets, replica_id: int) -> None:
-    """As in Kafka, but for -3, with which Kafka shows what is not committed."""
+    """As in Kafka, except for -3, with which Kafka shows uncommitted records."""
     async with RawConnection(cluster[LEADER].port) as client, RawConnection(cluster[LEADER].port) as producer:
         await producer.produce(b"on two disks", timeout_ms=1)
         part = (await fetch(client, replica_id, offset=0)).responses[0].partitions[0]
@@ -249,7 +249,7 @@ async def test_a_recorded_exchange_opens_no_second_connection(
 
 
 async def fetch_is_not_answered(client: RawConnection) -> None:
-    """What is sent behind a wrong proof, before its refusal is known."""
+    """Check a fetch that is sent after a wrong proof, before the refusal arrives."""
     client.send(FetchRequest(session_epoch=0, replica_state=ReplicaState(replica_id=POSING_AS)), 17)
     assert await closed(client)
 
@@ -295,7 +295,7 @@ async def test_a_second_attempt_closes_the_connection(cluster: BrokersOverSocket
 
 
 async def test_what_is_told_to_one_broker_proves_nothing_to_another(cluster: BrokersOverSockets) -> None:
-    """Broker 2 dials somebody who poses as broker 3 and passes on every word to broker 1, and back."""
+    """Broker 2 connects to an attacker that poses as broker 3 and relays every message to broker 1, and back."""
     dialling = ClientProof(credentials(POSING_AS), OTHER, os.urandom(NONCE_BYTES))
     async with RawConnection(cluster[LEADER].port) as relay:
         relay.send(AuthenticateNodeRequest(auth_bytes=dialling.claim), 0)
@@ -307,7 +307,7 @@ Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 @asynccontextmanager
 async def in_place_of_the_leader(cluster: BrokersOverSockets, serve: Serve) -> AsyncIterator[None]:
-    """Broker 1 is gone, and something else answers where its followers look for it."""
+    """Run another server at broker 1's address, where followers connect."""
 
     async def served(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(OSError, asyncio.IncompleteReadError):
@@ -336,7 +336,7 @@ def answer_request(writer: asyncio.StreamWriter, header: RequestHeader, auth_byt
 
 
 async def test_the_proof_costs_a_new_connection_one_round_trip(cluster: BrokersOverSockets) -> None:
-    """The first fetch comes right behind the proof. Its answer counts once the leader's proof has come, too."""
+    """The first fetch follows right after the proof. Its answer counts once the leader's proof has come, too."""
     arrived: asyncio.Future[list[int]] = asyncio.get_running_loop().create_future()
 
     async def lead(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -357,7 +357,7 @@ async def test_the_proof_costs_a_new_connection_one_round_trip(cluster: BrokersO
 async def test_a_follower_takes_nothing_from_a_leader_that_proves_nothing(
     cluster: BrokersOverSockets, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Something that has taken the leader's address answers all of it, and has no secret."""
+    """A server at the leader's address answers everything, and does not have the secret."""
 
     async def pose(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         for answer in (os.urandom(NONCE_BYTES), os.urandom(PROOF_BYTES)):

@@ -1,4 +1,4 @@
-"""However much a request changes, no single command holds the quorum up for long."""
+"""No single command occupies the quorum for long, however much a request changes."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ REQUEST = cast(ClientRequest, SimpleNamespace(access=EVERYTHING, api_version=1, 
 
 
 class Quorum:
-    """Notes how large commands are, and refuses all from the `fails_from`th on."""
+    """A quorum that notes the sizes of commands, and refuses all from the `fails_from`th on."""
 
     def __init__(self, fails_from: int = 1000) -> None:
         self.image = ClusterImage()
         self.sizes: list[int] = []
         self.elections: dict[int, ErrorCode] = {}
-        """How the election of a partition ends, if not well."""
+        """Errors of failing elections, by partition."""
         self._fails_from = fails_from
 
     async def submit(self, command: Any, timeout_ms: int | None = None, *, author: object = None) -> Any:
@@ -133,7 +133,7 @@ def led(leader: int) -> PartitionState:
 
 
 def quorum_of(leaders: list[int], fails_from: int = 1000) -> Quorum:
-    """With one topic, whose partitions are led so."""
+    """Return a quorum with one topic, whose partitions have these leaders."""
     quorum = Quorum(fails_from)
     topic = TopicState(b"t" * 16, "t", dict(enumerate(map(led, leaders))))
     quorum.image = cast(ClusterImage, SimpleNamespace(topics={"t": topic}))
@@ -152,8 +152,7 @@ def told(answer: ElectLeadersResponse) -> dict[int, int]:
     ("election", "in_need"), [(ElectionType.UNCLEAN, NO_LEADER), (ElectionType.PREFERRED, 2)]
 )
 async def test_leaders_of_all_partitions_are_elected_in_pieces(election: ElectionType, in_need: int) -> None:
-    """One unclean election of more than 119,000 was larger than the quorum's log takes, and was sent again for
-    ever."""
+    """One unclean election of more than 119,000 partitions exceeded the quorum's log, and was repeated for ever."""
     quorum = quorum_of([*[in_need] * 2500, *[1] * 50])
     quorum.elections = {
         7: ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE,
@@ -179,7 +178,7 @@ async def test_elections_that_come_after_a_failure_have_its_error() -> None:
 
 
 async def test_an_election_of_nothing_is_put_to_the_quorum() -> None:
-    """Which may refuse its type."""
+    """The quorum may refuse the election's type."""
     quorum = quorum_of([1])
     answer = await ElectLeadersHandlers(quorum).elect(REQUEST, ElectLeadersRequest(topic_partitions=None))
     assert quorum.sizes == [0]

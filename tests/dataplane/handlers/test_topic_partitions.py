@@ -1,4 +1,4 @@
-"""DescribeTopicPartitions: whoever follows the cursors sees every partition once, in order."""
+"""DescribeTopicPartitions: a client that follows the cursors sees every partition once, in order."""
 
 from __future__ import annotations
 

@@ -26,8 +26,10 @@ def make_batch(
     attributes: int = 0,
     producer: tuple[int, int, int] = (-1, -1, -1),
 ) -> bytearray:
-    """A batch of `count` records, of which the last has the value `payload` and the largest timestamp, compressed
-    as `attributes` say; `producer` is (id, epoch, first sequence)."""
+    """Make a batch of `count` records, compressed by `attributes`.
+
+    The last record has the value `payload` and the largest timestamp. `producer` is (id, epoch, first sequence).
+    """
     last_ms = 0 if max_timestamp is None else max_timestamp - timestamp
     body = b"".join(encode_record(None, b"", _NO_HEADERS, 0, delta) for delta in range(count - 1))
     body += encode_record(None, payload, _NO_HEADERS, last_ms, count - 1)
@@ -44,7 +46,7 @@ def make_batch(
 
 
 def value_of(batch: bytes | bytearray | memoryview) -> bytes:
-    """What `make_batch` was given as `payload`."""
+    """Return the `payload` of `make_batch`."""
     *_, last = decode_records(batch)
     return last.value or b""
 
@@ -60,7 +62,7 @@ def raw_batch(
     attributes: int = 0,
     producer: tuple[int, int, int] = (-1, -1, -1),
 ) -> bytearray:
-    """A valid header, CRC included, around any bytes."""
+    """Make a valid header, CRC included, around any bytes."""
     producer_id, epoch, sequence = producer
     out = bytearray(
         _HEADER.pack(

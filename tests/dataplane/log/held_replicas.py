@@ -1,4 +1,4 @@
-"""Replicas as the upkeep of logs sees them, without a broker."""
+"""Replicas in the form that the upkeep of logs sees, without a broker."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _Replica = TypeVar("_Replica", bound=StoredReplica)
 
 
 class Held(list[_Replica]):
-    """Those that are here. Their logs note themselves as those of a broker do."""
+    """The replicas that are present. Their logs note themselves like those of a broker."""
 
     def __init__(self, *replicas: _Replica) -> None:
         super().__init__()
@@ -21,16 +21,16 @@ class Held(list[_Replica]):
             self.add(replica)
 
     def add(self, replica: _Replica) -> None:
-        """It has come."""
+        """Add a replica."""
         self.append(replica)
         replica.log.on_move = partial(self.moved.note, replica)
         self.moved.note(replica)
 
     def drop(self, replica: _Replica) -> None:
-        """It is gone."""
+        """Remove a replica."""
         self.remove(replica)
         self.moved.note(replica)
 
     def holds(self, replica: _Replica, /) -> bool:
-        """Whether it is here."""
+        """Return whether the replica is present."""
         return replica in self

@@ -1,4 +1,4 @@
-"""Looking for a batch: in C as in Python, and as the definitions say."""
+"""The search for a batch gives equal results in C and in Python, and follows the definitions."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ BOTH = [
 ]
 
 ENTRIES = {">ii": (0, 1), ">qi": (0, 1), ">hqqqq": (2, 3)}
-"""What indexes have, and the fields that are looked for."""
+"""Formats of index entries, and their searched fields."""
 sizes = st.lists(st.tuples(st.integers(1, 3), st.integers(0, 6000)), min_size=1, max_size=12)
-"""Of batches: how many records, and the bytes of the last."""
+"""Sizes of batches: the number of records, and the bytes of the last one."""
 
 
 @contextmanager
 def file_of(data: bytes) -> Iterator[int]:
-    """The descriptor of a file without a name."""
+    """Yield the descriptor of an unnamed file."""
     fd = os.memfd_create("log")
     try:
         os.write(fd, data)

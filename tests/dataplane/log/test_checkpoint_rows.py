@@ -1,4 +1,4 @@
-"""The checkpoint files name logs, not topic ids: what is remembered of that stays as small as what is there."""
+"""Checkpoint files name logs, not topic ids: the remembered state stays proportional to the existing logs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Batches of another cluster in the log of a copy: their offsets stay, and nothing that is there ever goes for them."""
+"""Batches of another cluster in the log of a copy: their offsets stay, and no existing batch is
+ever removed for them.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,7 @@ def opened(folder: Path, *, clean: bool = True, recovery_point: int = 0) -> Part
 
 
 def spans(log: PartitionLog) -> list[tuple[int, int, int]]:
-    """First and last offset of each batch, and its leader epoch."""
+    """Return the first and last offset of each batch, and its leader epoch."""
     found = []
     offset = log.log_start_offset
     while offset < log.log_end_offset:
@@ -70,7 +72,7 @@ def test_offsets_stay_and_epochs_are_ours(tmp_path: Path) -> None:
 
 
 def test_the_same_offsets_do_not_come_again(tmp_path: Path) -> None:
-    """As from a topic that was made anew, whose batch holds the offset that the copy ends at."""
+    """Such a batch may come from a recreated topic, at the offset where the copy ends."""
     log = opened(tmp_path)
     copied(log, 0, 30)
     for base_offset, count in ((0, 40), (0, 10), (29, 1), (20, 20)):
@@ -91,7 +93,7 @@ def test_damaged_batches_are_refused(tmp_path: Path) -> None:
 
 
 def test_a_marker_has_no_place_among_our_decisions(tmp_path: Path) -> None:
-    """Commit indexes rise along a log: one of another cluster would make later ones of ours look written."""
+    """Commit indexes rise along a log: one of another cluster would make later local ones look written."""
     log = opened(tmp_path)
     records = make_batch(2, leader_epoch=1, producer=(7, 0, 0), attributes=TRANSACTIONAL)
     marker = bytearray(
@@ -141,7 +143,7 @@ def test_the_log_goes_on_behind_a_gap_even_within_a_batch(tmp_path: Path, clean:
 
 
 def test_who_led_and_wrote_nothing_has_no_offsets_that_are_left_out(tmp_path: Path) -> None:
-    """A follower at offset 50 is of epoch 3: it would be told to cut at 40, and go on at 50, for ever."""
+    """A follower at offset 50 has epoch 3: it would be asked to cut at 40, and go on at 50, for ever."""
     log = opened(tmp_path)
     copied(log, 0, 30)
     end_at(log, 40)
@@ -155,7 +157,7 @@ def test_who_led_and_wrote_nothing_has_no_offsets_that_are_left_out(tmp_path: Pa
 
 
 def test_a_log_that_has_only_left_out_offsets_begins_before_them(tmp_path: Path) -> None:
-    """What it had was cut off, and the source's log starts within a batch now."""
+    """Its batches were cut off, and the source's log starts within a batch now."""
     log = opened(tmp_path)
     end_at(log, 100)
     copied(log, 105, 1)
@@ -189,7 +191,7 @@ def test_an_empty_log_begins_anywhere(tmp_path: Path) -> None:
 def test_it_is_a_list_of_batches(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int, int]]
 ) -> None:
-    """Against a list: what is behind the end of the list comes to it, all else is refused; `end_at` cuts, or skips."""
+    """In the model, batches after the list's end are appended, all others refused; `end_at` cuts, or skips."""
     log = opened(tmp_path_factory.mktemp("copy"))
     batches: list[tuple[int, int]] = []
     end = 0
@@ -219,7 +221,7 @@ def test_it_is_a_list_of_batches(
 
 
 def marked(log: PartitionLog, base_offset: int) -> None:
-    """A marker of the source."""
+    """Append a marker of the source."""
     marker = ControlRecord(ControlType.COMMIT, 1, 77)
     batch = bytearray(encode_control_batch(marker, timestamp_ms=NOW, producer_id=5, producer_epoch=0))
     patch_offset_and_epoch(batch, 0, base_offset, 9)
@@ -227,7 +229,7 @@ def marked(log: PartitionLog, base_offset: int) -> None:
 
 
 def first_marker_from(log: PartitionLog, offset: int, batches_max: int = 2) -> int | None:
-    """Looked for a few batches at a time."""
+    """Return the first marker from an offset on, searching a few batches at a time."""
     reached = offset
     while True:
         found, reached = look_for_marker(log, before := reached, batches_max)
@@ -238,7 +240,7 @@ def first_marker_from(log: PartitionLog, offset: int, batches_max: int = 2) -> i
 
 @pytest.mark.parametrize("segment_bytes", [1 << 20, 300])
 def test_the_first_marker_from_an_offset_on(tmp_path: Path, segment_bytes: int) -> None:
-    """Where a promotion at a cut ends the log: in the middle of a batch or of a gap, and over ends of segments."""
+    """A promotion at a cut ends the log there: within a batch or a gap, and across segments."""
     config = LogConfig(segment_bytes=segment_bytes)
     log = PartitionLog.open(tmp_path, config, clean_shutdown=True, recovery_point=0, now_ms=NOW)
     assert first_marker_from(log, 0) is None

@@ -1,4 +1,4 @@
-"""An index that somebody else cuts short, empties or removes while the log is open: damage, told as such."""
+"""An index that another program truncates, empties or removes while the log is open is reported as damage."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.dataplane.log.batches import make_batch
 
 @pytest.fixture
 def log(tmp_path: Path) -> Iterator[PartitionLog]:
-    """Twenty batches, each with an entry in the indexes, an aborted transaction, and a segment that grows."""
+    """Return a log of twenty batches, each with an index entry, an aborted transaction, and a growing segment."""
     log = PartitionLog.open(
         tmp_path / "t-0",
         LogConfig(index_interval_bytes=1, message_timestamp_after_max_ms=2**60),
@@ -80,7 +80,7 @@ def test_a_cut_index_is_damage_and_the_rest_of_the_log_is_read(
     harm: Callable[[Path], None],
     used_before: bool,
 ) -> None:
-    """Also if the file had been mapped before: touching a map behind the end of its file ends a process."""
+    """This holds even if the file had been mapped before: access beyond the end of a mapped file kills a process."""
     if used_before:
         use(log)
     path = log.directory / f"{0:020d}.{suffix}"
@@ -114,7 +114,7 @@ def test_a_restart_builds_cut_indexes_anew(log: PartitionLog, harm: Callable[[Pa
 
 
 def test_an_index_that_is_cut_while_it_grows_goes_on_without_what_is_gone(tmp_path: Path) -> None:
-    """Enough batches for several writes of the index; between two of them somebody empties its file."""
+    """The index is written several times; between two writes its file is emptied."""
     config = LogConfig(index_interval_bytes=1, message_timestamp_after_max_ms=2**60)
     log = PartitionLog.open(tmp_path / "t-0", config, clean_shutdown=False, recovery_point=0, now_ms=1)
     for number in range(10_000):
@@ -136,7 +136,7 @@ def test_an_index_that_is_cut_while_it_grows_goes_on_without_what_is_gone(tmp_pa
 def test_a_disk_that_takes_no_index_entries_costs_no_record(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The records are written, then noted: an index that cannot be written must not undo the former by half."""
+    """Records are written, then indexed: an index that cannot be written must not undo half of an append."""
     config = LogConfig(index_interval_bytes=1, message_timestamp_after_max_ms=2**60)
     log = PartitionLog.open(tmp_path / "t-0", config, clean_shutdown=False, recovery_point=0, now_ms=1)
     real = os.open

@@ -1,4 +1,4 @@
-"""The names of a log's files and of its folder are on the disk with the first flush, and cost no more than that."""
+"""The names of a log's files and of its folder are durable after the first flush, at no further cost."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ CONFIG = LogConfig()
 
 
 class Syncs:
-    """Counts the folders that are flushed; `refuse` says with which error, if any, that fails."""
+    """A counter of flushed folders; `refuse` returns the errno of a failing flush."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self._fsync = os.fsync
@@ -35,7 +35,7 @@ class Syncs:
         self._by_inode[os.fstat(fd).st_ino] += 1
 
     def of(self, folder: Path) -> int:
-        """How often since the last time."""
+        """Return the number of flushes since the last call."""
         return self._by_inode.pop(folder.stat().st_ino, 0)
 
 
@@ -170,7 +170,7 @@ def test_a_clean_stop_leaves_logs_alone_that_nothing_has_happened_to(tmp_path: P
         before = {path: path.stat().st_mtime_ns for path in folder.iterdir()}
         log = _open(folder, clean=True)
         assert log.log_end_offset == end
-        log.leader_epochs.assign(epoch, end)  # as whoever begins to lead
+        log.leader_epochs.assign(epoch, end)  # as a new leader does
         assert not log.needs_flush
         log.close(clean=True)
         assert syncs.of(folder) == 0

@@ -1,4 +1,4 @@
-"""Flipped bits in what no CRC covers of a batch: base offset, length, leader epoch, magic."""
+"""Flipped bits in the fields of a batch that no CRC covers: base offset, length, leader epoch, magic."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ FIELDS = {
     "leader epoch below": (15, 2),
     "magic": (16, 1),
 }
-"""Byte of the header, and the bit there."""
+"""Byte of the header, and the bit in it."""
 VICTIM = 5
-"""Of epoch 3: odd, so that either bit of its offset makes it lie or begin elsewhere."""
+"""Index of the damaged batch, which has epoch 3. It is odd, so that either bit of its offset moves its beginning."""
 every_field = pytest.mark.parametrize("field", FIELDS)
 
 
@@ -57,7 +57,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def whole(folder: Path) -> bytes:
-    """The bytes of a log that was killed."""
+    """Return the bytes of a log that was killed."""
     log = written(folder)
     path = log.segments[0].path
     log.close(clean=False)
@@ -141,7 +141,7 @@ def test_a_follower_takes_no_batch_that_goes_back(folder: Path, whole: bytes) ->
 
 
 def found_by_the_leader(log: PartitionLog, asked: int) -> str | None:
-    """What it says when a follower has asked for the same once more."""
+    """Return the leader's error when a follower has fetched the same offset once more."""
     try:
         piece = log.read(asked, 1 << 20, log.log_end_offset, at_least_one=True)
     except KafkaError as error:
@@ -172,7 +172,7 @@ def test_nothing_is_found_in_a_log_in_order(folder: Path, whole: bytes) -> None:
 
 @pytest.mark.parametrize("field", ["base offset up", "base offset down"])
 def test_a_read_does_not_begin_with_another_offset(folder: Path, whole: bytes, field: str) -> None:
-    """Reads that run over the batch are the business of the verifier, and of their readers."""
+    """Reads that run over the batch are checked by the verifier and by their readers."""
     log = opened(folder)
     segment(folder).write_bytes(flipped(whole, field))
     with pytest.raises(KafkaError) as caught:

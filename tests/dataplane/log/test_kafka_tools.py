@@ -1,4 +1,4 @@
-"""Kafka's DumpLogSegments reads what the log writes, and finds nothing wrong with it."""
+"""Kafka's DumpLogSegments reads the log's files, and finds no fault."""
 
 from __future__ import annotations
 
@@ -27,7 +27,9 @@ pytestmark = [
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Several segments, every compression, two epochs, two producers; cut once and cleanly closed."""
+    """Return a folder with several segments, every compression, two epochs, two producers; truncated once and cleanly
+    closed.
+    """
     folder = tmp_path / "flights-0"
     config = LogConfig(segment_bytes=4000, index_interval_bytes=300)
     log = PartitionLog.open(folder, config, clean_shutdown=False, recovery_point=0, now_ms=0)
@@ -54,7 +56,7 @@ Dump = Callable[..., str]
 
 @pytest.fixture
 def dump(tools: java.Tools) -> Dump:
-    """What it says of the files in a folder that a pattern names."""
+    """Return a function that dumps the files of a pattern in a folder."""
 
     def run(folder: Path, pattern: str, *flags: str) -> str:
         files = ",".join(str(path) for path in sorted(folder.glob(pattern)))
@@ -97,7 +99,7 @@ def test_producer_snapshots(folder: Path, dump: Dump) -> None:
 
 
 def test_transactions(tmp_path: Path, dump: Dump) -> None:
-    """Markers, the index of aborted transactions, and an open one in the snapshot."""
+    """The folder has markers, the index of aborted transactions, and an open transaction in the snapshot."""
     folder = tmp_path / "payments-0"
     log = PartitionLog.open(folder, LogConfig(), clean_shutdown=False, recovery_point=0, now_ms=0)
     for producer, commit in ((70, True), (71, False), (72, None)):

@@ -1,4 +1,4 @@
-"""A data folder: whose it is, who has it, what survives a stop, a crash and a deletion."""
+"""A data folder: its owner, its lock, and the data that survives a stop, a crash and a deletion."""
 
 from __future__ import annotations
 
@@ -209,7 +209,7 @@ def test_a_cut_below_the_recovery_point_is_checkpointed_before_it_happens(tmp_pa
 
 
 def test_checkpoints_of_a_deleted_log_do_not_reach_its_successor(tmp_path: Path) -> None:
-    """A topic is deleted and made again under its name; the process dies before the next checkpoint."""
+    """A topic is deleted and recreated under its name; the process dies before the next checkpoint."""
     directory = _open(tmp_path)
     _fill(directory, 0, 50)
     old = directory.logs["flights", 0]
@@ -299,7 +299,7 @@ def test_a_log_that_the_disk_cannot_read_counts_as_damaged(tmp_path: Path) -> No
 
 
 def _damage(path: Path) -> None:
-    """In the middle of its first segment."""
+    """Damage the middle of the first segment."""
     file = path / f"{0:020d}.log"
     data = bytearray(file.read_bytes())
     data[len(data) // 2] ^= 0xFF
@@ -310,7 +310,7 @@ def _damage(path: Path) -> None:
 def test_a_log_that_is_damaged_where_it_was_flushed_is_cut_by_no_later_start(
     tmp_path: Path, *, clean: bool
 ) -> None:
-    """Checkpoints are written meanwhile, in which it keeps its recovery point."""
+    """Later checkpoints keep the log's recovery point."""
     directory = _open(tmp_path)
     _fill(directory, 0, 10)
     _fill(directory, 1, 1)
@@ -355,7 +355,7 @@ def test_a_log_that_proves_to_be_damaged_keeps_its_recovery_point_until_it_is_se
 
 @contextmanager
 def flush_under_way(directory: LogDirectory) -> Iterator[threading.Event]:
-    """Checkpoint in a thread that stands still within a flush, before it writes leader epochs; until the event."""
+    """Run a checkpoint in a thread that pauses within a flush, before it writes leader epochs, until the event."""
     inside, go_on = threading.Event(), threading.Event()
     sync_segments = durability.Durability.sync_segments
 
@@ -399,7 +399,7 @@ def test_a_log_that_is_deleted_under_its_flush_is_no_failure(
 
 
 def test_a_log_of_the_same_name_waits_for_the_flush_of_the_one_that_was_deleted(tmp_path: Path) -> None:
-    """Whose leader epochs it would find in its folder after a restart."""
+    """After a restart it would find the deleted log's leader epochs in its folder."""
     store = LogStore.open([tmp_path], "ottla-1", 2, lambda: 0)
     (directory,) = store.directories
     folder = _lead(directory, TOPIC_ID, 7)

@@ -1,4 +1,4 @@
-"""What a log does about damage, full disks, retries across a restart, and limits."""
+"""A log's reaction to damage, full disks, retries across a restart, and limits."""
 
 from __future__ import annotations
 
@@ -337,8 +337,9 @@ def test_records_whose_timestamps_are_out_of_bounds_are_named(
 
 
 def test_a_duplicate_is_known_before_its_timestamp_is_judged(tmp_path: Path) -> None:
-    """Between two attempts of one batch the clock may jump, or the topic's limits change: it is in the log all the
-    same, and an error would say it is not."""
+    """Between two attempts of a batch the clock may jump, or the topic's limits may change: it is in the log, and an
+    error would deny that.
+    """
     log = _open(tmp_path / "t-0", LogConfig(message_timestamp_after_max_ms=100))
     batch = make_batch(timestamp=NOW, producer=(9, 0, 0))
     first = log.produced.append(memoryview(bytearray(batch)), 1, NOW)

@@ -1,4 +1,4 @@
-"""Logs that leave offsets out: what a segment lost that was not flushed is found out, and no gap is taken for that."""
+"""Logs with left-out offsets: an unflushed segment's loss is detected, and no gap is mistaken for a loss."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def reopened(folder: Path, recovery_point: int = 0) -> PartitionLog:
 
 
 def fetched(log: PartitionLog, offset: int) -> None:
-    """One record, as the leader of a compacted log sends it: some before it may be missing."""
+    """Append one record as the leader of a compacted log sends it: some offsets before it may be missing."""
     log.append_as_follower(memoryview(make_batch(1, b"p" * 40, base_offset=offset)), NOW)
 
 
@@ -44,8 +44,11 @@ def offsets(log: PartitionLog) -> list[int]:
 @settings(max_examples=60)
 @given(seed=st.integers(0, 2**32))
 def test_what_stands_behind_a_loss_goes(tmp_path_factory: pytest.TempPathFactory, seed: int) -> None:
-    """Power fails when nothing was flushed. A segment in the middle has lost its last batches, or all; those behind it
-    are whole: as if there had never been anything in between, had nobody looked."""
+    """Power fails without any flush.
+
+    A middle segment has lost its last batches, or all; later segments are complete, so an unchecked log would hide the
+    loss.
+    """
     chance = random.Random(seed)
     folder = tmp_path_factory.mktemp("lost") / "t-0"
     log, offset = reopened(folder), 0
@@ -75,7 +78,7 @@ def leaves_out(log: PartitionLog) -> None:
 
 
 def is_cut_in_a_gap(log: PartitionLog) -> None:
-    """It ends at offset 7 then, though its last record is the one at 0."""
+    """Cut the log in a gap: it ends at offset 7, though its last record has offset 0."""
     fetched(log, 9)
     log.truncation.truncate_to(7)
 
@@ -97,12 +100,12 @@ def test_what_is_left_out_between_segments_is_no_loss(
 
 
 class Crash(Exception):
-    """The process is gone."""
+    """The end of the process."""
 
 
 @contextmanager
 def crashing(steps: int) -> Iterator[None]:
-    """A crash after so many steps of an end that moves, if there are as many."""
+    """Crash after a number of steps of a moving log end, if there are as many."""
     left = steps
 
     def step() -> None:
@@ -131,7 +134,9 @@ def crashing(steps: int) -> Iterator[None]:
 
 
 def test_a_crash_in_a_gap_leaves_the_end_before_or_the_one_to_be(tmp_path: Path) -> None:
-    """Cut at 7, the log does not end at 1: a replica in sync has acknowledged what is before 7, were it nothing."""
+    """After a cut at 7 the log does not end at 1: an in-sync replica has acknowledged all offsets before 7, even empty
+    ones.
+    """
     ends = []
     for steps in range(8):
         log = reopened(tmp_path / f"t-{steps}")
@@ -155,7 +160,7 @@ def test_a_crash_in_a_gap_leaves_the_end_before_or_the_one_to_be(tmp_path: Path)
 def test_whenever_the_process_dies_nothing_is_lost_but_what_was_to_go(
     tmp_path_factory: pytest.TempPathFactory, seed: int
 ) -> None:
-    """Against a list: records come, some offsets are left out, the log is cut anywhere, and each may be the last."""
+    """In the model, records are appended, offsets left out, the log is cut anywhere, and each step may be the last."""
     chance = random.Random(seed)
     folder = tmp_path_factory.mktemp("ends") / "t-0"
     log = reopened(folder)
@@ -187,7 +192,7 @@ def test_whenever_the_process_dies_nothing_is_lost_but_what_was_to_go(
 
 
 def test_a_gap_that_was_cut_off_is_none_any_more(tmp_path: Path) -> None:
-    """What is at the same offsets now may be lost in a crash, and is not left out then."""
+    """New records at these offsets may be lost in a crash, and are not left out then."""
     log = reopened(tmp_path / "t-0")
     for offset in (0, 1, 2):
         fetched(log, offset)
@@ -205,7 +210,7 @@ def test_a_gap_that_was_cut_off_is_none_any_more(tmp_path: Path) -> None:
 
 
 def test_a_gap_that_only_its_segment_tells_of_is_believed(tmp_path: Path) -> None:
-    """As versions before wrote the file."""
+    """Earlier versions wrote the file so."""
     log = reopened(tmp_path / "t-0")
     fetched(log, 0)
     leaves_out(log)
@@ -232,7 +237,7 @@ def test_a_list_of_gaps_that_rotted_is_damage_of_this_log_alone(tmp_path: Path, 
 
 
 def test_below_the_recovery_point_a_gap_is_believed(tmp_path: Path) -> None:
-    """What was flushed is not taken away: older versions left such gaps between compacted segments."""
+    """Flushed records are not removed: older versions left such gaps between compacted segments."""
     log = reopened(tmp_path / "t-0")
     for offset in (0, 1, 5, 6, 7, 8, 9, 10):
         fetched(log, offset)
@@ -263,7 +268,8 @@ def test_below_the_recovery_point_a_gap_is_believed(tmp_path: Path) -> None:
 )
 def test_an_offset_that_rotted_is_damage(tmp_path: Path, hit: int, byte: int, flushed: bool) -> None:
     """The CRC of a batch does not cover its offset, and any offset may follow any other here (seed 3216: the broker
-    could not start for it). But no segment holds offsets of the next one, or 2^31 of them."""
+    could not start because of it). But no segment holds offsets of the next one, or 2^31 of them.
+    """
     log = reopened(tmp_path / "t-0")
     for offset in (0, 1, 5, 6, 9, 10, 11, 20):
         fetched(log, offset)

@@ -1,5 +1,6 @@
-"""PartitionLog against a plain list of batches, through appends, compactions, retention, cuts, clean restarts and
-crashes."""
+"""PartitionLog compared with a plain list of batches, through appends, compactions, retention, cuts, clean restarts and
+crashes.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +27,9 @@ NOW = 1_000
 
 
 class LogAgainstAList(RuleBasedStateMachine):
-    """`batches` is the truth: (first offset, next offset, leader epoch, max timestamp, bytes)."""
+    """A state machine whose `batches` are the truth: (first offset, next offset, leader epoch, max
+    timestamp, bytes).
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -91,7 +94,7 @@ class LogAgainstAList(RuleBasedStateMachine):
         new_epoch=st.booleans(),
     )
     def append_replicated(self, counts: list[int], left_out: int, new_epoch: bool) -> None:
-        """With offsets left out, the leader's log was compacted."""
+        """Append as a follower. Left-out offsets mean that the leader's log was compacted."""
         self.epoch += new_epoch
         offset, chunk = self.end, bytearray()
         for count in counts:
@@ -106,7 +109,7 @@ class LogAgainstAList(RuleBasedStateMachine):
 
     @rule()
     def append_elsewhere(self) -> None:
-        """The one descriptor for appending is another log's then."""
+        """Append to another log, which then has the only descriptor for appending."""
         self.neighbour.produced.append(memoryview(make_batch(1, b"n")), 0, NOW)
         assert not self.log.segment_list.active.is_open
 
@@ -119,8 +122,9 @@ class LogAgainstAList(RuleBasedStateMachine):
     @precondition(lambda self: len(self.log.segments) > 1)
     @rule(data=st.data(), kept=st.integers(0, 2**32))
     def compact(self, data: st.DataObject, kept: int) -> None:
-        """Some adjoining inactive segments become one, of the batches that `kept` has a bit for, and the last one: by
-        it the next segment continues this one."""
+        """Replace some adjoining inactive segments by one, with the batches whose bit in `kept` is set, and the last
+        batch, from which the next segment continues.
+        """
         inactive = self.log.segments[:-1]
         first = data.draw(st.integers(0, len(inactive) - 1))
         old = inactive[first : data.draw(st.integers(first + 1, len(inactive)))]
@@ -211,7 +215,7 @@ class LogAgainstAList(RuleBasedStateMachine):
 
     @rule(seed=st.integers(0, 2**32), garbage=st.booleans(), lose=st.booleans())
     def crash(self, seed: int, garbage: bool, lose: bool) -> None:
-        """Lose or spoil bytes of the last segment that had not been flushed."""
+        """Lose or damage unflushed bytes of the last segment."""
         chance = random.Random(seed)
         path = self.log.segments[-1].path
         base = self.log.segments[-1].base_offset

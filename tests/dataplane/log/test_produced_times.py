@@ -1,4 +1,4 @@
-"""What a log says of times holds for its records, whatever the headers of produced batches claim."""
+"""A log's statements about times hold for its records, whatever the headers of produced batches claim."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def stored(log: PartitionLog) -> list[BatchHeader]:
 
 
 def lying(claimed_ms: int, *times: int, codec: Compression = Compression.NONE) -> memoryview:
-    """A batch of records with these times, whose header claims another largest one."""
+    """Return a batch of records with these times, whose header claims another largest one."""
     records: list[NewRecord] = [(b"key", b"value", time) for time in times]
     return memoryview(with_header(encode_batch(records, compression=codec), max_timestamp=claimed_ms))
 
@@ -140,7 +140,7 @@ def test_a_header_that_an_older_broker_stored_without_its_time_tells_the_first_o
 
 
 def test_followers_look_at_no_record(tmp_path: Path) -> None:
-    """What the leader has taken is the log; it is not for a follower to refuse it."""
+    """The leader's log is authoritative; a follower must not refuse it."""
     log = opened(tmp_path / "t-0")
     batch = make_batch(2)
     batch[-1] ^= 0xFF

@@ -1,4 +1,4 @@
-"""Idempotent producers: the window against a model that keeps everything ever accepted."""
+"""Idempotent producers: the window compared with a model that keeps all accepted batches."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _WRAP = 2**31
 
 
 def test_producers_of_one_partition_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever may write may send each batch under another producer id."""
+    """A client with the right to write may send each batch under another producer id."""
     monkeypatch.setattr(producer_state, "PRODUCERS_MAX", 100)
     states = ProducerStates()
     transactional = parse_header(make_batch(1, producer=(7, 0, 0), attributes=TRANSACTIONAL_FLAG))
@@ -130,7 +130,7 @@ def test_batches_behind_one_that_was_refused_do_not_begin_an_unknown_producer() 
 
 @pytest.mark.parametrize("restarted", [False, True])
 def test_of_whom_only_a_marker_is_left_may_go_on_anywhere(*, restarted: bool) -> None:
-    """A replica that began anew behind deleted records has the marker that followed them (seed 8054)."""
+    """A replica that restarted after deleted records has the marker that followed them (seed 8054)."""
     states = ProducerStates()
     _end_transaction(states, 9, 0, offset=12)
     if restarted:
@@ -187,7 +187,7 @@ def test_nothing_is_a_duplicate_of_a_batch_before_the_last_marker(
 
 
 def test_a_transaction_does_not_begin_with_sequences_of_the_one_before() -> None:
-    """The records in the client's next batch may be fewer or more than those it purged."""
+    """The client's next batch may have fewer or more records than the purged ones."""
     states = ProducerStates()
     states.record(_in_transaction((9, 0, 0), 3), 0, now_ms=0)
     _end_transaction(states, 9, 0, offset=3)
@@ -202,7 +202,7 @@ def test_a_transaction_does_not_begin_with_sequences_of_the_one_before() -> None
 
 
 def test_a_batch_before_one_that_was_refused_begins_an_unknown_producer() -> None:
-    """A client that changes to another leader may hear only there that a batch it sent before was refused, too."""
+    """A client that changes to another leader may learn only there that an earlier batch was refused, too."""
     states = ProducerStates()
     states.will_come_again(_header((9, 3, 18), 2))
     assert states.original_of(_header((9, 3, 0), 18)) is None
@@ -259,8 +259,10 @@ def test_expiry_spares_the_active_and_the_transactional() -> None:
 
 
 def test_a_producer_with_the_id_of_one_of_the_source_has_none_of_its_batches() -> None:
-    """Seed 3324 of the two clusters: a follower had seen both write before it led. What ours sent with the sequence of
-    one of those was taken for sent again, and acknowledged without being appended."""
+    """Seed 3324 of the two clusters: a follower had seen both write before it led.
+
+    The local producer's batch with the same sequence was taken for a retry, and acknowledged without being appended.
+    """
     states = ProducerStates()
     for offset, sequence in ((0, 0), (1, 1), (2, 2)):
         states.record(_header((1, 0, sequence), 1), offset, now_ms=0)

@@ -1,4 +1,4 @@
-"""Descriptors of logs: those that records come to have one, those that are idle have none."""
+"""Descriptors of logs: active logs have one, idle logs have none."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def append(log: PartitionLog, value: bytes) -> None:
 
 
 def values(log: PartitionLog) -> list[int]:
-    """The base offsets that can be read."""
+    """Return the readable base offsets."""
     found, offset = [], log.log_start_offset
     while offset < log.log_end_offset:
         records = log.read(offset, 1_000_000, log.log_end_offset, at_least_one=True)

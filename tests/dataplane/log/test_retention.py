@@ -1,4 +1,4 @@
-"""What retention drops, against a brute-force model, and what a log is afterwards."""
+"""The segments that retention drops, compared with a brute-force model, and the log's state afterwards."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Stored:
 def _by_brute_force(
     segments: list[Stored], config: LogConfig, start: int, end: int, watermark: int, now_ms: int
 ) -> int:
-    """The rules one after the other, each on what the one before left, as segments and where they end."""
+    """Apply the rules one after the other, each to the segments that the previous one left."""
     ends = [segment.base_offset for segment in segments[1:]] + [end]
     left = list(zip(segments, ends, strict=True))
 

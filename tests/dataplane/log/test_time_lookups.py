@@ -1,4 +1,4 @@
-"""Looking up offsets by time reads little of a log, wherever it starts and its readers have to stop."""
+"""Lookups of offsets by time read little of a log, wherever it starts and its readers have to stop."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BATCHES = 4_000
 
 @pytest.fixture
 def log(tmp_path: Path) -> PartitionLog:
-    """One segment of single records, each a millisecond later than the one before."""
+    """Return a log with one segment of single records, each a millisecond later than the previous."""
     opened = PartitionLog.open(
         tmp_path / "t-0", LogConfig(), clean_shutdown=True, recovery_point=0, now_ms=NOW
     )
@@ -29,7 +29,7 @@ def log(tmp_path: Path) -> PartitionLog:
 
 
 def test_the_latest_record_below_the_high_watermark(log: PartitionLog) -> None:
-    """While records come, the latest of all is above it."""
+    """While records come, the latest of all is above the high watermark."""
     with counted_calls() as calls:
         found = max_timestamp_offset(log, BATCHES - 1)
     assert found == (NOW + BATCHES - 2, BATCHES - 2, 0)

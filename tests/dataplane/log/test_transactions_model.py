@@ -1,5 +1,8 @@
-"""Transactions of a log against a plain list of its batches, through appends, markers, cuts, retention and restarts:
-how far read-committed readers get, which transactions are open, which were aborted, what is known of producers."""
+"""Transactions of a log compared with a plain list of its batches, through appends, markers, cuts, retention and
+restarts.
+
+Compared are the last stable offset, open and aborted transactions, and the state of producers.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +50,7 @@ class Batch(NamedTuple):
 
 
 class Transaction(NamedTuple):
-    """One with data; `end` is the offset of its marker."""
+    """A transaction with data; `end` is the offset of its marker."""
 
     producer_id: int
     first: int
@@ -57,7 +60,9 @@ class Transaction(NamedTuple):
 
 
 def transactions_in(batches: list[Batch]) -> list[Transaction]:
-    """By the simplest walk: what has ended in the order of the markers, then what is open in that of its beginning."""
+    """Return all transactions by the simplest walk: ended ones in the order of their markers, then open ones in the
+    order of their beginning.
+    """
     open_: dict[int, int] = {}
     ended = []
     for header, marker, _ in batches:
@@ -105,7 +110,7 @@ def known_of(states: ProducerStates) -> dict[int, tuple[object, ...]]:
 
 
 class TransactionsAgainstAList(RuleBasedStateMachine):
-    """`batches` is the truth; those below the log start stay in it."""
+    """A state machine whose `batches` are the truth; those below the log start stay in it."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -284,7 +289,7 @@ class TransactionsAgainstAList(RuleBasedStateMachine):
         older=st.floats(0, 1),
     )
     def crash(self, seed: int, lose: bool, damage: bytes | None, older: float) -> None:
-        """The active segment may lose what had not been flushed; the high watermark is that of some time ago."""
+        """Crash: the active segment may lose unflushed data; the high watermark is an older one."""
         active = self.log.segments[-1]
         self.log.close(clean=False)
         if lose:
@@ -296,7 +301,10 @@ class TransactionsAgainstAList(RuleBasedStateMachine):
         self._restart(damage, older, clean=False)
 
     def _restart(self, damage: bytes | None, older: float, *, clean: bool) -> None:
-        """Whatever is wrong with an index is mended; that one is missing cannot be told from that none is needed."""
+        """Restart with damaged indexes.
+
+        Any damaged index is repaired, but a missing one cannot be distinguished from an unneeded one.
+        """
         for path in (self.folder / "t-0").glob("*.txnindex"):
             if damage:
                 path.write_bytes(damage)
@@ -335,7 +343,7 @@ class TransactionsAgainstAList(RuleBasedStateMachine):
 
     @rule(fraction=st.floats(0, 1))
     def ask_at_another_high_watermark(self, fraction: float) -> None:
-        """No call must be wrong for one that is lower than before, as after a restart."""
+        """Query with a lower high watermark, as after a restart, which must give right answers, too."""
         offset = self.log_start + int((self.end - self.log_start) * fraction)
         assert self.log.transactions.last_stable_offset(offset) == last_stable(
             self.batches, offset, self.log_start
@@ -343,8 +351,11 @@ class TransactionsAgainstAList(RuleBasedStateMachine):
 
     @rule(fraction=st.floats(0, 1))
     def cut(self, fraction: float) -> None:
-        """Whether the marker is listed or has to be looked for. Where it was deleted the log begins behind it. With it
-        comes where the first transaction begins that is open there, as far as that has not been deleted."""
+        """Compare the cut above a commit index, whether its marker is listed or must be searched for.
+
+        If the marker was deleted, the cut is the log start. The cut comes with the beginning of the first transaction
+        that is open there, as far as it was not deleted.
+        """
         asked = round((self.commit_index + 1) * fraction) - 1
         found = self.log.transactions.marker_above(asked)
         if isinstance(found, MarkerSearch):
@@ -384,7 +395,9 @@ class TransactionsAgainstAList(RuleBasedStateMachine):
         self._check_aborted_among(low, high)
 
     def _check_aborted_among(self, low: int, high: int) -> None:
-        """All that reach into what was read, and none from behind the offset up to which something might be."""
+        """Check that the answer has all aborted transactions that overlap the read range, and none beyond the possible
+        end.
+        """
         records = self.log.read(low, 700, high, at_least_one=True)
         among = self.log.transactions.aborted_among(records, low, high)
         assert among == [each for each in self.log.transactions.aborted(low, high) if each in among]

@@ -1,4 +1,4 @@
-"""Lookups by time that have to look into a batch whose records cannot be read."""
+"""Lookups by time that must examine a batch with unreadable records."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def test_the_header_says_that_it_is_in_the_batch(tmp_path: Path, kind: str) -> N
     at = log._append(poisoned(batch, kind))
     log.write([(b"k", b"v")], timestamp_ms=260)
     end = log.log.log_end_offset
-    in_it = TimestampOffset(300, at, 0), TimestampOffset(300, at + 1, 0)  # as far as records can be read
+    in_it = TimestampOffset(300, at, 0), TimestampOffset(300, at + 1, 0)  # limited to readable records
     assert offset_for_timestamp(log.log, 270, end) in in_it
     assert offset_for_timestamp(log.log, 301, end) is None
     assert offset_for_timestamp(log.log, 90, end) == TimestampOffset(100, 0, 0)

@@ -1,4 +1,4 @@
-"""Which ACLs of a source are followed: those of topics and groups whose names match, as they are written."""
+"""The ACLs of a source that are copied: those of topics and groups with matching names, unchanged."""
 
 from __future__ import annotations
 
@@ -162,7 +162,7 @@ def test_a_right_to_all_names_is_never_taken_over(regex: str) -> None:
 
 
 def test_a_denial_that_reaches_further_is_cut_down_to_what_is_allowed() -> None:
-    """Else the copies would be open to whoever is denied them at the source."""
+    """Otherwise the copies would be open to users who are denied them at the source."""
     deny = AclPermission.DENY
     acls = [
         rule("orders.a"),

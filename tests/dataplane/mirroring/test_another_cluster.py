@@ -1,4 +1,4 @@
-"""The addresses of a source lead to another cluster, as after a change in DNS: nothing is copied from that."""
+"""The addresses of a source lead to another cluster, as after a change in DNS: no record is copied from it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.dataplane.mirroring.test_rounds import SOURCE_BROKER
 
 
 async def test_nothing_is_copied_from_another_cluster() -> None:
-    """It may well have topics of these ids, in the same leader epochs: a mirror of the same source has."""
+    """It may have topics of these ids, in the same leader epochs, if it is another mirror of the same source."""
     async with placing_mirror() as placing:
         assert (await placing.looked()).source_leader == SOURCE_BROKER
         placing.source.cluster_id = "elsewhere"

@@ -1,4 +1,4 @@
-"""A limit of bandwidth: what a fetcher takes from its source within windows of a clock that the test moves."""
+"""A limit of bandwidth: the bytes that a fetcher takes from its source, within windows of a simulated clock."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from tests.dataplane.log.batches import make_batch
 
 RATE = 100_000
 ANSWER_S = 0.01
-"""What the source takes for an answer."""
+"""Seconds that the source takes for an answer."""
 TURN_S = 1e-6
-"""What a turn of the loop takes."""
+"""Seconds that a turn of the loop takes."""
 
 
 class _Selector(selectors.PollSelector):
-    """Waits by moving the clock."""
+    """A selector that waits by advancing the clock."""
 
     now_s = 1_000.0
 
@@ -42,7 +42,7 @@ class _Selector(selectors.PollSelector):
 
 
 class MovedClockLoop(asyncio.SelectorEventLoop):
-    """Time passes only where everybody waits for it, and then at once."""
+    """An event loop whose time passes at once, and only while all tasks wait."""
 
     def __init__(self) -> None:
         self._moved = _Selector()
@@ -60,7 +60,7 @@ class Log:
 
 @dataclass
 class Led:
-    """A partition that this broker leads, and nobody else has."""
+    """A partition that this broker leads, without other replicas."""
 
     index: int
     topic: str = "t"
@@ -82,7 +82,7 @@ class Led:
 
 
 class EndlessSource:
-    """Has more records than anybody fetches, in batches of a size."""
+    """A source that always has more records, in batches of one size."""
 
     def __init__(self, batch_bytes: int) -> None:
         self._payload = bytes(batch_bytes)
@@ -112,7 +112,7 @@ class EndlessSource:
 
 
 async def fetched(rate: int, batch_bytes: int, seconds: float, fetchers: int = 1) -> EndlessSource:
-    """What fetchers of one mirror, one for each broker of the source, take in a time."""
+    """Run fetchers of one mirror, one for each broker of the source, for `seconds`."""
     source, loop = EndlessSource(batch_bytes), asyncio.get_running_loop()
     throttle = Throttle(loop.time)
     throttle.set_rate(rate)

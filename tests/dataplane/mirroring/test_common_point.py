@@ -1,4 +1,4 @@
-"""Where the logs of two clusters part, against logs that are written out whole."""
+"""The point at which the logs of two clusters diverge, compared with complete logs."""
 
 from __future__ import annotations
 
@@ -29,8 +29,9 @@ THERE = b"u" * 16
 
 @given(data=st.data())
 def test_the_common_point_is_where_the_epochs_of_the_records_part(data: st.DataObject) -> None:
-    """Leaders of one epoch have one log, so records with the same epoch at the same offset are the same, and so are all
-    before them."""
+    """Leaders of one epoch share one log, so records with the same epoch and offset are equal, and so are all before
+    them.
+    """
     epochs = st.lists(st.integers(0, 2), max_size=6).map(sorted)
     shared = data.draw(epochs)
     lowest = shared[-1] if shared else 0
@@ -46,7 +47,7 @@ def test_the_common_point_is_where_the_epochs_of_the_records_part(data: st.DataO
 
 @given(data=st.data())
 def test_what_was_copied_and_cut_off_by_a_promotion_is_not_common(data: st.DataObject) -> None:
-    """A promotion at a cut ends the copy. The epochs of what lay behind it are still known."""
+    """A promotion at a cut ends the copy there. The epochs of its later records are still known."""
     ours = data.draw(st.lists(st.integers(0, 3), max_size=8).map(sorted))
     known = data.draw(st.integers(0, len(ours)))
     cut = data.draw(st.integers(0, known))
@@ -125,10 +126,10 @@ def test_where_the_source_does_not_reach_back_to_its_promotion_all_is_lost() -> 
     ("epochs", "promoted_epoch", "offset"),
     [
         ([(2, 0), (4, 100)], 4, 100),
-        ([(2, 0), (5, 100)], 4, 100),  # nobody has led in epoch 4 for long enough
+        ([(2, 0), (5, 100)], 4, 100),  # no one led in epoch 4 for long enough
         ([(2, 60), (4, 100)], 4, 100),
         ([(4, 0)], 4, 0),  # nothing was copied
-        ([(4, 120)], 4, -1),  # what was copied is gone, and with it where it ended
+        ([(4, 120)], 4, -1),  # the copied records are gone, and so is their end
         ([(5, 120), (6, 130)], 4, -1),
         ([(2, 0), (3, 50)], -1, 0),
         ([(2, 0)], 4, -1),

@@ -1,4 +1,4 @@
-"""From which offset on a copy is not compacted: a promotion at a cut must find what was there at the cut."""
+"""The offset from which a copy is not compacted: a promotion at a cut must find the records as of the cut."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LOG_EPOCH = 4
 
 
 def image_of(rounds: int = 0, reached: Sequence[tuple[int, int]] = ()) -> ClusterImage:
-    """`reached`: numbers of rounds, and where the source cuts the one copy in them."""
+    """Return an image. `reached`: numbers of rounds, and the copy's cuts in them."""
     image = Quorum().image
     for number in range(rounds):
         image.apply(MirrorCutRecord(mirror="m", number=number, cut=number, metadata_offset=0, time_ms=0))
@@ -34,7 +34,7 @@ def image_of(rounds: int = 0, reached: Sequence[tuple[int, int]] = ()) -> Cluste
 
 
 def copy_of(*segments: tuple[int, int]) -> Any:
-    """`segments`: base offset and size of each."""
+    """Return a copy with segments of these base offsets and sizes."""
     log = SimpleNamespace(
         leader_epochs=SimpleNamespace(latest_epoch=LOG_EPOCH),
         segments=[SimpleNamespace(base_offset=base, size=size) for base, size in segments],
@@ -59,8 +59,10 @@ def test_compaction_waits_at_the_oldest_cut_at_which_a_promotion_is_possible(
 
 
 def test_it_waits_for_the_first_cut_that_a_source_is_to_tell() -> None:
-    """Seed 1658 of the two clusters: a copy was compacted, and heard of the first cut only then, which lay further
-    back. Keys were lost whose newer records lay between."""
+    """Seed 1658 of the two clusters: a copy was compacted before it heard of the first cut, which lay further back.
+
+    Keys were lost whose newer records lay between.
+    """
     image = image_of()
     image.apply(MirrorCutsTrimmedRecord(mirror="m", number=0))
     assert held_from(image, copy_of()) == 0
@@ -84,7 +86,7 @@ def test_it_is_free_once_the_mirror_is_promoted() -> None:
 
 @pytest.mark.parametrize(("epoch", "expected"), [(LOG_EPOCH + 1, 80), (LOG_EPOCH, None)])
 def test_a_log_that_is_still_to_be_cut_is_held_there(epoch: int, expected: int | None) -> None:
-    """A follower may hear of the promotion long before it follows somebody who leads in the new epoch."""
+    """A follower may hear of the promotion long before it follows a leader of the new epoch."""
     image = image_of(1, [(0, 80)])
     image.apply(
         MirrorPartitionRecord(

@@ -1,4 +1,4 @@
-"""Whether the topic of the source's committed offsets is among those that a mirror copies."""
+"""Whether a mirror copies the topic of the source's committed offsets."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Source:
         self.is_ottla = True
         self.failure: KafkaError | None = None
         self.told_by_name = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-        """What it says of its offsets, if it is asked for them alone."""
+        """Error for a request for the offsets topic alone."""
         self.topics = [as_told(OFFSETS_TOPIC)]
         self.configs = DescribeConfigsResponse()
 
@@ -85,17 +85,17 @@ class World:
         )
 
     async def submit(self, command: FollowTopics) -> FollowTopicsResult:
-        """As the quorum, which makes nothing of it."""
+        """Accept the command as the quorum would, with an empty result."""
         self.followed += command.topics
         return FollowTopicsResult()
 
     async def look(self) -> list[MirroredTopic]:
-        """What the quorum is asked to copy."""
+        """Return the topics that the quorum is asked to copy."""
         await self.topics.bring_up_to_date(self.source.everything)
         return self.followed
 
     def copied(self) -> None:
-        """As the quorum would do it."""
+        """Change the image as the quorum would."""
         self.image.apply(TopicRecord(topic_id=COPY, name=offsets_copy("m")))
         self.image.apply(MirrorTopicRecord(topic_id=COPY, mirror="m", source_topic_id=THERE))
         self.image.apply(PartitionRecord(topic_id=COPY, partition=0, replicas=[1], isr=[1], leader=1))

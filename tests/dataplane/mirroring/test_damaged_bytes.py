@@ -1,4 +1,4 @@
-"""Bytes of the source that are damaged: no fault, as another replica of it may have them whole."""
+"""Damaged bytes of the source are not reported as a fault, since another replica of it may have intact ones."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.dataplane.mirroring.test_former_leaders import COPIED, Leader, World
 
 
 class _Damaged(Leader):
-    """What it has behind the copy is damaged, until somebody repairs it."""
+    """A leader whose records after the copy's end are damaged until they are repaired."""
 
     is_whole = False
 

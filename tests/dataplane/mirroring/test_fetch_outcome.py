@@ -1,4 +1,4 @@
-"""What the leader of a copy concludes from its source's answers, against histories of the source written out whole."""
+"""A copy leader's conclusions from its source's answers, compared with complete histories of the source."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def lineage_of(history: History) -> tuple[tuple[int, int], ...]:
 
 
 def end_of_epoch(history: History, asked: int) -> tuple[int, int]:
-    """What OffsetForLeaderEpoch answers: the largest epoch that is not above, and where it ends."""
+    """Return OffsetForLeaderEpoch's answer: the largest epoch not above the requested one, and its end."""
     known = [epoch for epoch in history if epoch <= asked]
     return (known[-1], len(known)) if known else (-1, -1)
 
@@ -81,7 +81,7 @@ def test_where_histories_part_is_found(
 def test_where_histories_part_is_found_behind_several_elections(
     shared: list[int], ours: list[int], theirs: list[int]
 ) -> None:
-    """Each of the two has had leaders since that the other has not."""
+    """Each of the two has since had leaders that the other does not know."""
     copied, source = shared + ours, shared + theirs
     copy, fault, asked = MirrorPartition(lineage_of(copied)), None, copied[-1]
     while True:

@@ -1,4 +1,4 @@
-"""Whether copies of a new mirror wait for a cut: what the source answers to the one who creates it."""
+"""Whether copies of a new mirror wait for a cut, depending on the source's answers to the creator."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ TOPIC = ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
 class Source:
-    """Tells all; or refuses to, by the kind of question."""
+    """A source that answers everything, or refuses some kinds of requests."""
 
     def __init__(self, *, ids: int = 1, offsets: ErrorCode = ErrorCode.NONE, **refused: ErrorCode) -> None:
         self.ids, self.offsets, self.refused = ids, offsets, refused
@@ -50,7 +50,7 @@ class Source:
 
 
 class WithoutTheQuestion(Source):
-    """As Apache Kafka."""
+    """A source without the API, like Apache Kafka."""
 
     async def ask(self, broker_id: int, message: Any, **_: Any) -> Any:
         raise KafkaError(ErrorCode.UNSUPPORTED_VERSION)

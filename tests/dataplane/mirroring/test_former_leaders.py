@@ -1,6 +1,8 @@
-"""A broker of the source that was replaced as a leader, and does not know it yet: what it says is no fault. So it is
-where a leader has never heard of an epoch whose records compaction has taken. What it said before it was replaced may
-come late, and counts no more."""
+"""A replaced leader of the source that does not know of its replacement yet: its answers cause no fault.
+
+The same holds for a leader that has never heard of an epoch whose records were compacted away. Answers from before the
+replacement may arrive late, and no longer count.
+"""
 
 from __future__ import annotations
 
@@ -36,25 +38,28 @@ from tests.dataplane.mirroring.test_rounds import HERE, SOURCE_BROKER, THERE, Qu
 
 DEADLINE_S = 60.0
 COPIED = 20
-"""Where the copy ends: ten records of epoch 1, ten of epoch 3."""
+"""Offset at which the copy ends: ten records of epoch 1, ten of epoch 3."""
 
 
 class Leader:
-    """Has the records of epoch 1 up to an offset, and behind that those of later epochs. Of others it knows nothing."""
+    """A leader with the records of epoch 1 up to an offset, followed by those of later epochs.
+
+    It does not know other epochs.
+    """
 
     is_ready = True
-    """Whether it tells where its log ends, and shows its records."""
+    """True if it reports its log end, and serves its records."""
     error = ErrorCode.NONE
-    """What it answers to a fetch."""
+    """Error in its answers to fetches."""
 
     def __init__(self, end_of_1: int = 10, *later: tuple[int, int]) -> None:
-        """`later`: epochs and offsets, each of one record."""
+        """Start with `later`: epochs and offsets, each of one record."""
         self._end_of_1 = end_of_1
         self._later = later
         self._end = later[-1][1] + 1 if later else end_of_1
         self.asked: list[str] = []
         self.waits: list[int] = []
-        """Of fetches at the end of the copy, in ms."""
+        """Wait times of fetches at the end of the copy, in ms."""
 
     async def ask(self, broker_id: int, message: Any, **_: Any) -> Any:
         self.asked.append(type(message).__name__)
@@ -113,10 +118,10 @@ class World:
         self.looks = 0
         self.moved = asyncio.Event()
         self.reported: Callable[[], None] = lambda: None
-        """Called while the quorum takes a report."""
+        """Callback while the quorum handles a report."""
 
     async def run_until_it_stops(self) -> None:
-        """From now on until the fetcher has asked for a fetch, has reported, or wants to know who leads."""
+        """Run until the fetcher has sent a fetch or a report, or needs to know the leader."""
         image = self.quorum.image
         self.moved.clear()
         fetcher = SourceFetcher(
@@ -217,8 +222,10 @@ ANOTHER = SOURCE_BROKER + 1
 
 
 class ReplacedMeanwhile(Leader):
-    """Another broker is seen to lead, in epoch 4, before the answer to one kind of question arrives. That one's copy
-    has gone on meanwhile, perhaps."""
+    """A leader that is replaced, in epoch 4, before its answer to one kind of request arrives.
+
+    Its copy may have advanced meanwhile.
+    """
 
     def __init__(self, question: str, *, with_records: bool = False) -> None:
         super().__init__(COPIED)
@@ -238,7 +245,7 @@ class ReplacedMeanwhile(Leader):
 
 
 class Replaced(World):
-    """From epoch 3 on another broker leads."""
+    """A world in which another broker leads from epoch 3 on."""
 
     def __init__(self, source: ReplacedMeanwhile) -> None:
         super().__init__(3, source=source)
@@ -254,8 +261,10 @@ class Replaced(World):
 
 
 async def test_records_that_come_late_from_a_former_leader_are_not_copied() -> None:
-    """Seed 2922 of the two clusters: the copy had got them from the next leader, and stopped for a person. They may
-    also be others than that one has, and nobody would have noticed."""
+    """Seed 2922 of the two clusters: the copy had got the records from the next leader, and stopped with a fault.
+
+    They may also differ from that leader's records, unnoticed.
+    """
     world = Replaced(ReplacedMeanwhile("FetchRequest", with_records=True))
     world.copy.checked_epoch = 3
     await world.run_until_it_stops()
@@ -279,7 +288,7 @@ async def test_records_of_a_former_leader_are_not_copied_once_it_is_replaced_whi
 
 @pytest.mark.parametrize("end_of_1", [10, COPIED])
 async def test_what_a_former_leader_has_told_of_epochs_is_asked_of_the_next(end_of_1: int) -> None:
-    """Whether that agrees with the copy or not."""
+    """This holds whether the answer agrees with the copy or not."""
     source = ReplacedMeanwhile("OffsetForLeaderEpochRequest")
     source._end_of_1 = end_of_1
     world = Replaced(source)

@@ -1,4 +1,4 @@
-"""A source may wait for records before it answers a fetch. A copy that comes meanwhile does not wait for that."""
+"""A source may wait for records before it answers a fetch. A copy that is added meanwhile does not wait for that."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ DEADLINE_S = 10.0
 
 
 class WaitingSource:
-    """Has no records, and answers a fetch that may wait when the test says so."""
+    """A source without records, which answers a waiting fetch when the test decides."""
 
     def __init__(self) -> None:
         self.fetches: list[tuple[str, frozenset[int]]] = []
-        """The lane, and the partitions, of each fetch that waits."""
+        """Lane and partitions of each waiting fetch."""
         self.waiting: list[asyncio.Future[None]] = []
 
     async def ask(self, broker_id: int, message: FetchRequest, *, lane: str, **_: Any) -> FetchResponse:
@@ -65,7 +65,7 @@ class Fetching:
         return copy
 
     async def asked(self, count: int) -> None:
-        """Until so many fetches have waited."""
+        """Return once `count` fetches have waited."""
         async with asyncio.timeout(DEADLINE_S):
             while len(self.source.fetches) < count:
                 await asyncio.sleep(0)

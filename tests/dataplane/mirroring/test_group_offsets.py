@@ -1,4 +1,4 @@
-"""Committed offsets of a source's groups, as brokers of several ages tell them."""
+"""Committed offsets of a source's groups, as brokers of several versions report them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ from ottla.protocol.wire.schema import ZERO_UUID
 
 HERE, THERE, ANOTHER = b"h" * 16, b"s" * 16, b"a" * 16
 STORED = {"a": 5, "b": 7, "denied": 9}
-"""What each group has committed of partition 0 of `orders`."""
+"""Committed offset of each group in partition 0 of `orders`."""
 
 
 class OneBroker:
@@ -49,7 +49,8 @@ class OneBroker:
             return ListGroupsResponse(groups=[ListedGroup(group_id=one) for one in STORED])
         assert isinstance(message, OffsetFetchRequest)
         version = min(self._last, 10 if at_most is None else at_most)
-        encode_request(message, version, 1, "test")  # as a connection does: raises for fields that it lacks
+        # like a connection, raises for fields that the version does not have
+        encode_request(message, version, 1, "test")
         if version >= 8:
             return OffsetFetchResponse(
                 groups=[
@@ -89,7 +90,7 @@ def _error_of(group_id: str) -> int:
 
 
 class Commits:
-    """Takes all, and remembers it."""
+    """A recorder of all commits."""
 
     def __init__(self) -> None:
         self.taken: dict[str, PartitionOffsets] = {}
@@ -106,7 +107,7 @@ class Commits:
 
 
 def _image(fault: FaultKind = FaultKind.NONE) -> ClusterImage:
-    """Of a cluster that copies `orders`."""
+    """Return the image of a cluster that copies `orders`."""
     image = ClusterImage()
     for record in (
         MirrorRecord(name="m", source_cluster_id="there", topics=".*", groups=".*", phase=1),
@@ -139,7 +140,7 @@ async def test_offsets_follow_from_brokers_that_tell_of_one_group_at_a_time(last
 
 
 async def test_offsets_in_a_topic_that_was_made_anew_do_not_follow_before_that_is_known() -> None:
-    """The group would go on in the copy of the former topic, behind records that it has not read."""
+    """Otherwise the group would go on in the copy of the former topic, after records that it has not read."""
     source = OneBroker(10)
     source.topic_id = ANOTHER
     assert await _followed(source, _image()) == {}

@@ -1,4 +1,4 @@
-"""Copies whose replicas are made after the change of the image that has them: they are followed once they are led."""
+"""Copies whose replicas are made after their change of the image: they start once they are led."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ async def test_a_copy_that_is_led_after_the_change_of_the_image_is_followed() ->
     mirrors.links["m"] = cast(Any, link)
     partition = SimpleNamespace(topic_id=HERE, index=0, leader=object(), leader_epoch=1)
     made[HERE, 0] = partition
-    for _ in range(3):  # as many elections of one turn as there are, it looks once
+    for _ in range(3):  # any number of elections in one turn cause one check
         mirrors.elected(cast(Any, partition))
     assert link.followed == []
     await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""Committed offsets as of a cut go into the groups that a broker coordinates."""
+"""Committed offsets as of a cut are written to the groups that a broker coordinates."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ T0: TopicPartition = ("t", 0)
 
 
 class Quorum:
-    """An image, and what was submitted."""
+    """An image, and the submitted commands."""
 
     def __init__(self) -> None:
         self.image = ClusterImage()
@@ -57,7 +57,7 @@ class Quorum:
 
 
 class World:
-    """One broker, which leads the only partition of offsets, but not the copy of the source's."""
+    """A broker that leads the only partition of offsets, but not the copy of the source's."""
 
     def __init__(self) -> None:
         self.quorum = Quorum()
@@ -93,11 +93,11 @@ class World:
         return self.groups.led()[0]
 
     async def has(self, group_id: str, offset: int, mirror: str = "") -> None:
-        """A group has committed this, or a mirror has."""
+        """Commit an offset for a group or a mirror."""
         await commit(self.shard, group_id, {T0: CommittedOffset(offset, -1, "", 1, TOPIC, mirror)})
 
     def due(self, **offsets: int) -> None:
-        """A promotion at a cut where these groups had these offsets."""
+        """Promote at a cut where these groups had these offsets."""
         image = self.quorum.image
         image.apply(MirrorOffsetsDueRecord(mirror="m", topic_id=COPY))
         told = [MirroredOffset(group=name, topic_id=TOPIC, offset=one) for name, one in offsets.items()]
@@ -105,7 +105,7 @@ class World:
         self.takeover.image_changed(image)
 
     async def taken(self) -> None:
-        """The quorum hears that all is done."""
+        """Return once the quorum knows that all is done."""
 
         async def look() -> bool:
             return bool(self.quorum.submitted)

@@ -1,4 +1,4 @@
-"""What groups had committed at a cut: a fold of the copy of their offsets."""
+"""The offsets that groups had committed at a cut: a fold of the copy of their offsets."""
 
 from __future__ import annotations
 
@@ -27,14 +27,14 @@ from ottla.protocol.wire.schema import ZERO_UUID
 
 PLACE = (b"t" * 16, 0)
 KEY: TopicPartition = ("t", 0)
-"""The same, as groups name it."""
+"""A partition, as groups name it."""
 THERE = b"s" * 16
 """Id of that topic at the source."""
 PRODUCER, OTHER = 7, 8
 
 
 class Log:
-    """Batches one behind the other, each of one record: so each offset is that of a batch."""
+    """A log of consecutive batches with one record each, so that each offset is a batch."""
 
     def __init__(self) -> None:
         self.batches: list[bytes] = []
@@ -46,7 +46,7 @@ class Log:
         return offset
 
     def commit(self, group: str, offset: int | None, producer: int | None = None) -> int:
-        """An offset, or a tombstone; in a producer's transaction, or in none. Where it lies."""
+        """Append an offset or a tombstone, in a producer's transaction or in none, and return its offset."""
         committed = None if offset is None else CommittedOffset(offset, 3, "kept", 1)
         records = [offset_record(OffsetRecord(group, KEY, committed))]
         if producer is None:
@@ -54,14 +54,14 @@ class Log:
         return self._append(transactional_batch_of(records, OffsetsWriter(producer, 0), 1))
 
     def mark(self, *, committed: bool, producer: int = PRODUCER) -> int:
-        """A marker. Where it lies."""
+        """Append a marker, and return its offset."""
         kind = ControlRecord(ControlType.COMMIT if committed else ControlType.ABORT, 0, 0)
         return self._append(
             bytearray(encode_control_batch(kind, timestamp_ms=1, producer_id=producer, producer_epoch=0))
         )
 
     def at(self, cut: int, wanted: Iterable[str] = ("g", "h")) -> dict[str, int]:
-        """What counts at a cut, by group. It makes no difference how the log comes in pieces."""
+        """Return the offsets at a cut, by group; check that the log's division into pieces makes no difference."""
         whole, apart = OffsetsAtCut(cut), OffsetsAtCut(cut)
         whole.feed(memoryview(b"".join(self.batches)))
         for batch in self.batches:
@@ -132,7 +132,7 @@ def test_only_groups_that_are_wanted_are_told() -> None:
 
 
 Event = tuple[str, str, int]
-"""What is appended, by or for whom, and an offset; 0 for a tombstone."""
+"""An event: the kind of append, its producer or group, and an offset; 0 for a tombstone."""
 EVENTS = st.one_of(
     st.tuples(st.just("alone"), st.sampled_from("gh"), st.integers(0, 9)),
     st.tuples(st.sampled_from(["first", "second"]), st.sampled_from("gh"), st.integers(1, 9)),
@@ -142,7 +142,7 @@ PRODUCERS = {"first": PRODUCER, "second": OTHER}
 
 
 def by_hand(events: list[Event], cut: int) -> dict[str, int]:
-    """The commit that lies last in the log counts, of those without a transaction and of those whose is committed."""
+    """Return each group's last commit in the log, of those without a transaction and those in committed ones."""
     counts: dict[str, dict[int, int]] = {"g": {}, "h": {}}
     pending: dict[str, list[tuple[str, int, int]]] = {"first": [], "second": []}
     for position, (kind, name, offset) in enumerate(events[:cut]):
@@ -172,7 +172,7 @@ def test_every_history_is_folded_as_by_hand(events: list[Event], cut: int) -> No
 
 @pytest.fixture
 def image() -> ClusterImage:
-    """Mirror "m" was promoted at a cut, and its copy of t-0 ends at 40."""
+    """Return an image in which mirror "m" was promoted at a cut, and its copy of t-0 ends at 40."""
     image = ClusterImage()
     image.apply(TopicRecord(topic_id=PLACE[0], name="t"))
     image.apply(TopicRecord(topic_id=b"o" * 16, name="own"))

@@ -1,4 +1,4 @@
-"""Which topic of the source a copy is fetched from: the one that the quorum knows, and no other of its name."""
+"""The source topic from which a copy is fetched: the topic that the quorum knows, and no other of that name."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ ANOTHER = b"a" * 16
 
 
 class _SourceWithMetadata(Source):
-    """Tells of one topic, and answers no fetch."""
+    """A source that describes one topic, and answers no fetch."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -57,7 +57,7 @@ class _Placing:
         )
 
     async def looked(self) -> Copy:
-        """The copy, once the source was asked again after what happened last."""
+        """Return the copy, once the source was asked again after the last change."""
         before = self.source.looked
         self.link.follow([cast(Any, self.partition)])
         async with asyncio.timeout(DEADLINE_S):
@@ -93,8 +93,11 @@ async def test_another_topic_of_the_same_name_is_not() -> None:
 
 
 async def test_while_the_quorum_does_not_know_which_topic_it_is_nothing_is_copied() -> None:
-    """A topic was made anew, and somebody has accepted that. What would be copied before the quorum knows the id of the
-    new one might be of a topic that is made anew once more: both would be in one log, and nobody would be told."""
+    """A topic was recreated, and an operator has accepted that.
+
+    Until the quorum knows the new topic's id, its records must not be copied: the topic might be recreated once more,
+    and both would be in one log, unnoticed.
+    """
     async with placing_mirror() as placing:
         placing.know(ZERO_UUID)
         assert (await placing.looked()).source_leader == NOBODY

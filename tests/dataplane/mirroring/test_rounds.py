@@ -1,4 +1,4 @@
-"""Rounds of a mirror on a broker: what it asks of the source when, and what it believes of the answers."""
+"""Rounds of a mirror on a broker: its requests to the source, their times, and accepted answers."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ BROKER, SOURCE_BROKER = 7, 3
 
 
 class Source:
-    """Tells what a test says, and remembers what it was asked."""
+    """A source with prepared answers that remembers the requests."""
 
     def __init__(self) -> None:
         self.asked: list[tuple[int, Any]] = []
@@ -90,7 +90,7 @@ class Source:
 
 
 class Quorum:
-    """An image, and what was submitted."""
+    """An image, and the submitted commands."""
 
     def __init__(self) -> None:
         self.image = ClusterImage()
@@ -129,7 +129,7 @@ class World:
         await self.rounds.ask(SOURCE_BROKER, [self.copy])
 
     async def told(self) -> Sequence[ReachedCut]:
-        """What the quorum hears now."""
+        """Return the reports that the quorum gets now."""
         self.quorum.submitted.clear()
         await self.rounds.tell([self.copy])
         assert all(isinstance(one, ReportMirrorCuts) for one in self.quorum.submitted)
@@ -194,7 +194,7 @@ async def test_a_round_is_announced_with_what_the_source_has_told_of_application
 async def test_without_application_versions_there_is_no_round(
     world: World, code: ErrorCode, says: str
 ) -> None:
-    """A job would write again in this cluster what it has written."""
+    """Otherwise a job would repeat its writes in this cluster."""
     world.source.versions = ListAppVersionsResponse(error_code=code, error_message="find a newer cut")
     await world.rounds.announce([SOURCE_BROKER])
     assert not world.quorum.submitted

@@ -1,4 +1,4 @@
-"""Settings of a source's topics, where the source does not tell them: a copy is not to be kept by other rules."""
+"""Settings of a source's topics that the source does not report: a copy must not follow other rules."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def _world(error: ErrorCode = ErrorCode.NONE, *, copied: bool = False) -> World:
 
 
 def _tell(world: World, error: ErrorCode) -> None:
-    """The source says so, asked for the topic's settings."""
+    """Answer the request for the topic's settings with an error."""
     told = [] if error else [DescribeConfigsResourceResult(name="cleanup.policy", value="compact")]
     world.source.configs = DescribeConfigsResponse(
         results=[
@@ -54,7 +54,7 @@ def _settings(topic: MirroredTopic) -> dict[str, str]:
 
 
 async def test_a_copy_keeps_its_settings_while_the_source_does_not_tell_them() -> None:
-    """It would be deleted by age that was compacted, if somebody took DESCRIBE_CONFIGS from the mirror's user."""
+    """Otherwise a compacted topic would be deleted by age if the mirror's user lost DESCRIBE_CONFIGS."""
     for error in (DENIED, UNKNOWN):
         assert await _world(error, copied=True).look() == []
 

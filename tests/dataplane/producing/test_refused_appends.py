@@ -1,4 +1,4 @@
-"""What is answered where a batch cannot be appended: no answer says that it is missing where the log has it."""
+"""Answers for a batch that cannot be appended: none denies a batch that is in the log."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .test_validation_queue import batch, running
 
 
 class Faulty:
-    """A follower's session that cannot be told of anything."""
+    """A follower's session that fails at every notification."""
 
     def records_arrived(self) -> None:
         raise RuntimeError("planted")
@@ -54,7 +54,9 @@ async def test_after_a_fault_before_the_append_the_batch_is_not_in_the_log(
 
 
 async def test_a_refusal_tells_where_the_log_starts(tmp_path: Path) -> None:
-    """Without that the Java client sends what was refused with UNKNOWN_PRODUCER_ID again until its time is over."""
+    """Without the log start the Java client repeats a batch that was refused with UNKNOWN_PRODUCER_ID until its
+    timeout.
+    """
     async with running(tmp_path) as bench:
         for number in range(2):
             bench.send(batch(number, 10, Compression.NONE), acks=-1)

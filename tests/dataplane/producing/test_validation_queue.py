@@ -1,4 +1,4 @@
-"""Batches that are validated, or compressed anew, in threads: they are stored in their producers' order."""
+"""Batches that are validated, or recompressed, in threads: they are stored in their producers' order."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ TIMEOUT_S = 20
 
 
 class Bench:
-    """A broker with the topic `t`, and one connection to it."""
+    """A broker with the topic `t`, and a connection to it."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class Bench:
             partition.reconfigure(replace(partition.settings, stored=stored))
 
     def send(self, *batches: bytes, acks: int = 1) -> None:
-        """One request; the batches are for partitions 0, 1 and so on."""
+        """Send one request with batches for partitions 0, 1 and so on."""
         data = [PartitionProduceData(index=i, records=records) for i, records in enumerate(batches)]
         topics = [TopicProduceData(name="t", partition_data=data)]
         request = ProduceRequest(acks=acks, timeout_ms=10_000, topic_data=topics)
@@ -114,7 +114,7 @@ async def running(directory: Path) -> AsyncIterator[Bench]:
 
 @contextlib.asynccontextmanager
 async def another(bench: Bench) -> AsyncIterator[Bench]:
-    """One more connection to the same broker."""
+    """Open one more connection to the same broker."""
     reader, writer = await asyncio.open_connection("127.0.0.1", bench.port)
     try:
         yield Bench(bench.shelf, bench.queue, bench.port, bench.quotas, reader, writer)
@@ -123,7 +123,7 @@ async def another(bench: Bench) -> AsyncIterator[Bench]:
 
 
 def batch(number: int, size: int, codec: Compression, count: int = 2) -> bytes:
-    """Idempotent batches, whose sequences go on from one to the next."""
+    """Return an idempotent batch, whose sequences follow the previous one's."""
     records = [(b"key", b"%d" % number * size, 1_000 + number + i, [("h", b"v")]) for i in range(count)]
     return encode_batch(
         records, compression=codec, producer_id=7, producer_epoch=1, base_sequence=number * count
@@ -373,7 +373,7 @@ async def test_what_no_longer_has_to_be_compressed_waits_for_what_has(tmp_path: 
 
 
 async def test_a_duplicate_is_known_before_its_size_is_judged(tmp_path: Path) -> None:
-    """Whoever is told that the first attempt was too large takes it for one that is not in the log."""
+    """A producer whose first attempt is reported as too large concludes that it is not in the log."""
     async with running(tmp_path) as bench:
         bench.store_as("gzip", compression_gzip_level=9)
         for limit in (1 << 20, 1_000):

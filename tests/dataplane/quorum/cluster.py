@@ -25,7 +25,7 @@ BROKER_PROGRAM = Path(__file__).with_name("broker_program.py")
 
 
 async def until(condition: Callable[[], object], timeout_s: float = 60.0) -> float:
-    """Waits until the condition holds; how long that took, in seconds."""
+    """Wait until the condition holds; return the duration in seconds."""
     start = time.monotonic()
     while not condition():
         if time.monotonic() - start > timeout_s:
@@ -35,7 +35,7 @@ async def until(condition: Callable[[], object], timeout_s: float = 60.0) -> flo
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on, for TCP and UDP; below those that the system hands out to whoever asks for any."""
+    """Return unused ports for TCP and UDP, below the system's ephemeral range."""
     found: list[int] = []
     while len(found) < count:
         port = random.randrange(20_000, 32_000)
@@ -127,7 +127,7 @@ class QuorumAndSessions:
         on_settled: Callable[[str, int], None] | None = None,
         log_ends: Callable[[], LogEnds] = NoLogs,
     ) -> QuorumSession:
-        """A broker session in this process."""
+        """Start a broker session in this process."""
         session = QuorumSession(
             self.session_config(broker_id),
             on_delta=lambda image, delta: None,
@@ -141,7 +141,7 @@ class QuorumAndSessions:
         return session
 
     async def broker_process(self, broker_id: int) -> asyncio.subprocess.Process:
-        """A broker session in a process of its own, unfenced."""
+        """Start an unfenced broker session in a separate process."""
         voters = ",".join(f"{i}@{host}:{port}" for i, (host, port) in self.voters.items())
         process = await asyncio.create_subprocess_exec(
             sys.executable, str(BROKER_PROGRAM), str(broker_id), voters, stdout=asyncio.subprocess.PIPE
@@ -153,7 +153,7 @@ class QuorumAndSessions:
         return process
 
     def fenced(self, broker_id: int) -> bool:
-        """What the leader's image says; False while nobody leads."""
+        """Return whether the leader's image shows the broker as fenced; False without a leader."""
         leader = self.leader
         broker = leader.controller.image.brokers.get(broker_id) if leader is not None else None
         return broker is not None and broker.fenced

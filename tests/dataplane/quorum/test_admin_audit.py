@@ -1,4 +1,4 @@
-"""Who changed rights, users and settings: the quorum asks its own state whether they may, and tells the log."""
+"""Changes of rights, users and settings: the quorum checks their author's rights in its own state, and logs them."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ def test_a_token_of_another_owner_takes_a_right_that_the_quorum_knows(
 ) -> None:
     denied = [
         (token_of("eve", "bob"), named("bob")),  # a right on tokens of another user
-        (token_of("ann", "carl"), named("carl")),  # nobody's right
+        (token_of("ann", "carl"), named("carl")),  # a right of neither user
         (token_of("ann", "bob"), named("carl")),  # in another's name
         (token_of("carl", "carl"), named("bob")),
         (token_of("ann", "bob"), None),  # of a broker that does not say who asked
@@ -200,7 +200,7 @@ def test_a_token_of_another_owner_takes_a_right_that_the_quorum_knows(
 def test_a_broker_of_before_that_does_not_tell_who_asked_is_denied_what_is_nobodys_right(
     tmp_path: Path,
 ) -> None:
-    """What docs/COMPATIBILITY.md says of brokers without the tagged author, during an upgrade."""
+    """docs/COMPATIBILITY.md describes this for brokers without the tagged author, during an upgrade."""
 
     async def scenario() -> None:
         async with QuorumAndSessions(tmp_path, authorizer=SETTINGS) as cluster:
@@ -215,7 +215,7 @@ def test_a_broker_of_before_that_does_not_tell_who_asked_is_denied_what_is_nobod
                 with pytest.raises(KafkaError) as raised:
                     await session.submit(command)
                 assert raised.value.code == code
-            # Whatever else it sends is taken.
+            # All its other commands are accepted.
             await session.submit(CONFIGURED)
             assert session.image.configs
             await session.submit(creating(right("User:*")), author=named("root"))

@@ -1,4 +1,4 @@
-"""Exactly once, in order: the command queue against a quorum that loses links, leaders and answers."""
+"""Exactly once, in order: the command queue with a quorum that loses links, leaders and answers."""
 
 from random import Random
 
@@ -9,14 +9,14 @@ from ottla.dataplane.quorum.command_queue import CommandQueue, Departure
 
 
 class Quorum:
-    """The rule of the state machine: apply iff sequence = last + 1, answer the kept result below."""
+    """The state machine's rule: apply if sequence = last + 1, answer the kept result below."""
 
     def __init__(self) -> None:
         self.applied: list[int] = []
         self.kept: dict[int, int] = {}
 
     def apply(self, departure: Departure[int]) -> bool:
-        """Whether there is a result."""
+        """Apply a command, and return whether there is a result."""
         last = len(self.applied)
         if departure.sequence == last + 1:
             self.applied.append(departure.ticket)

@@ -1,4 +1,4 @@
-"""When the quorum's leader hears how far a broker's image is."""
+"""The times at which the quorum's leader hears of the progress of a broker's image."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ OF_A_PARTITION = ImageDelta(partitions={(b"x" * 16, 0)})
 
 
 class Broker:
-    """An echo on a loop whose clock stands still until it is moved."""
+    """An echo on a loop whose clock only moves when the test moves it."""
 
     def __init__(self) -> None:
         self.now_ms = 0
@@ -30,7 +30,7 @@ class Broker:
 
     def wait(self, ms: int) -> None:
         for _ in range(ms + 1):
-            for _ in range(2):  # A turn for what is due, a turn for what that calls.
+            for _ in range(2):  # A turn for due timers, and a turn for their callbacks.
                 self.loop.call_soon(self.loop.stop)
                 self.loop.run_forever()
             self.now_ms += 1

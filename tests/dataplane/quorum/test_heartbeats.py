@@ -1,4 +1,4 @@
-"""The heartbeat thread, and what it tells each quorum node of the answers that it heard."""
+"""The heartbeat thread, and its reports to each quorum node about received answers."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ INTERVAL_S = 0.1
 
 
 class FakeNode:
-    """The UDP port of a quorum node, which answers only what the test lets it."""
+    """The UDP port of a quorum node, which answers only as the test permits."""
 
     def __init__(self, node_id: int) -> None:
         self.node_id = node_id
@@ -112,7 +112,7 @@ def test_an_overdue_answer_is_asked_for_more_often_until_it_comes() -> None:
         return sorted(after - before for before, after in pairwise(times))[of // 2]
 
     with beating() as (_, (node,)):
-        assert pause(7) > INTERVAL_S / 2  # one that never answered is not pestered
+        assert pause(7) > INTERVAL_S / 2  # a node that never answered gets no extra heartbeats
         node.answer(node.next().counter)
         node.next()
         node.next()
@@ -133,7 +133,7 @@ def test_what_was_heard_over_tcp_counts_too() -> None:
 def test_a_broker_that_hears_answers_in_one_way_only_is_alive_and_without_any_is_fenced(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, heard_over: str
 ) -> None:
-    """The broker's ears are closed to the answers alone: a session whose packets are lost ends by itself."""
+    """Only the answers are lost: a session whose own packets are lost ends on its own."""
     deaf = {"tcp": False, "udp": False}
     hears_over_tcp, hears_over_udp = HeartbeatThread.answered_over_tcp, HeartbeatThread._heard
 

@@ -1,4 +1,4 @@
-"""A broker with thousands of logs tells the quorum's leader where they end, in messages that are not long."""
+"""A broker with thousands of logs reports their ends to the quorum's leader in short messages."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def logs() -> Logs:
 
 @pytest.fixture
 def heard(monkeypatch: pytest.MonkeyPatch) -> list[SessionHeartbeat]:
-    """The heartbeats that quorum nodes heard. The topic that they tell of is in no image, and is not forgotten here."""
+    """Return the heartbeats that quorum nodes got. Their topic is in no image, and is not forgotten here."""
     monkeypatch.setattr(ProgressTable, "forget", lambda _table, _topics: None)
     taken: list[SessionHeartbeat] = []
     hear = Heartbeats.heartbeat
@@ -45,7 +45,7 @@ def heard(monkeypatch: pytest.MonkeyPatch) -> list[SessionHeartbeat]:
 
 
 def known(node: QuorumNode) -> dict[LogKey, int]:
-    """Where the logs of broker 1 end, as this node knows it."""
+    """Return the ends of broker 1's logs, as this node knows them."""
     table: ProgressTable = node.duties.progress
     return {
         (one.topic_id, one.partition): one.log_end_offset
@@ -73,7 +73,7 @@ async def test_every_log_is_told_in_a_few_messages(tmp_path: Path, heard: list[S
 
 
 async def test_the_next_piece_waits_for_the_answer_to_the_one_before() -> None:
-    """A new leader hears of all logs of all brokers. What it has no time for must not gather at its door."""
+    """A new leader gets reports of all logs of all brokers. Reports that it has no time for must not queue up."""
     asked = asyncio.Event()
     reports = LogEndReports(logs, asked.set)
     reports.new_leader(takes_pieces=True)
@@ -107,7 +107,7 @@ async def test_the_next_piece_waits_for_the_answer_to_the_one_before() -> None:
 async def test_a_leader_of_before_is_told_all_at_once(
     tmp_path: Path, heard: list[SessionHeartbeat], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It would take a piece for everything."""
+    """An older leader would take a piece for the whole report."""
 
     def of_before(term: int, leader_id: int) -> LeaderChanged:
         return LeaderChanged(term=term, leader_id=leader_id, knows_transactions=True)
@@ -141,7 +141,7 @@ async def test_another_leader_is_told_everything_anew(tmp_path: Path, heard: lis
 async def test_a_node_that_is_not_known_to_lead_is_not_told_that_nothing_is_new(
     tmp_path: Path, heard: list[SessionHeartbeat]
 ) -> None:
-    """The first heartbeat of a new connection says nothing of logs. They have grown while there was none."""
+    """The first heartbeat of a new connection says nothing of logs, which may have grown meanwhile."""
     there = Logs({(TOPIC, 0): (1, 5)})
     async with asyncio.timeout(DEADLINE_S), QuorumAndSessions(tmp_path) as cluster:
         session = await cluster.broker(1, log_ends=lambda: there)

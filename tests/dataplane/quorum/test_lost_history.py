@@ -1,4 +1,4 @@
-"""A broker whose quorum has lost what it had followed says so, refuses, and is quiet; it goes on once all is back."""
+"""A broker whose quorum has lost known history logs this, refuses commands, and waits; it goes on once all is back."""
 
 import asyncio
 import shutil

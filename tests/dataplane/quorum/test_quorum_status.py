@@ -1,4 +1,4 @@
-"""A broker asks how far everybody has come, of real quorum nodes."""
+"""A broker requests the progress of all nodes from real quorum nodes."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_the_leader_tells_of_voters_and_brokers_and_the_next_leader_too(tmp_path
                 assert abs(standing.heard_at - time.time() * 1000) < 5000
                 assert abs(standing.caught_up_at - time.time() * 1000) < 5000
 
-            # One follower less: it is told as it was last heard of, while the others go on.
+            # Without one follower: its last known state is reported, while the others go on.
             gone = next(voter.node_id for voter in first.voters if voter.node_id != first.leader_id)
             await cluster.stop_node(gone)
             await asyncio.gather(*(allocate(session) for _ in range(3)))

@@ -1,4 +1,4 @@
-"""What arrives from the quorum in one go is handed on in pieces, between which others have a turn of the loop."""
+"""Data from the quorum that arrives at once is processed in pieces, between which the loop has turns."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TURN_MS = round(TURN_S * 1000)
 
 
 class Rig:
-    """A transport, a loop and a clock. A payload is worked on for as many milliseconds as it has bytes."""
+    """A transport, a loop and a clock. A payload takes as many milliseconds as it has bytes."""
 
     def __init__(self) -> None:
         self.paused = self.closing = False
@@ -58,7 +58,7 @@ class Rig:
             callback()
 
     def read(self, payloads: list[bytes]) -> None:
-        """As a transport does that is not paused."""
+        """Read payloads like a transport that is not paused."""
         self.turn_began_ms = self.now_ms
         self.arrivals.add(payloads)
 
@@ -102,7 +102,7 @@ def test_nothing_more_is_read_while_some_waits() -> None:
 
 
 def test_what_is_read_all_the_same_waits_its_turn() -> None:
-    """A transport with TLS may have decrypted it before."""
+    """A transport with TLS may have decrypted the data before."""
     rig = Rig()
     rig.arrivals.begin()
     rig.read([bytes(TURN_MS), b"a"])
@@ -113,7 +113,7 @@ def test_what_is_read_all_the_same_waits_its_turn() -> None:
 
 
 class Reader(asyncio.Protocol):
-    """Takes what arrives as payloads that are worked on for long."""
+    """A protocol whose received payloads take long to process."""
 
     def __init__(self, turns: list[str], work_s: float) -> None:
         self._turns = turns
@@ -137,7 +137,7 @@ class Reader(asyncio.Protocol):
 
 
 async def _others_turns(size: int) -> tuple[list[str], int]:
-    """What happened while so many bytes arrived, which were in the socket or followed at once."""
+    """Return the events while `size` bytes arrived, which were in the socket or followed at once."""
     turns: list[str] = []
     with (
         socket.create_server(("127.0.0.1", 0)) as server,

@@ -1,4 +1,4 @@
-"""A broker that comes back hears in pieces what its registration did to the partitions that it led."""
+"""A returning broker gets, in pieces, the effects of its registration on the partitions that it led."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def led_by(image: ClusterImage, broker_id: int) -> list[int]:
 async def test_a_broker_that_comes_back_never_leads_as_the_process_before(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It has lost what was not on the disk, perhaps. In the epoch of before it would write where others have that."""
+    """It may have lost unflushed records. In its old epoch it would write where other replicas have those."""
     monkeypatch.setattr(broker_sessions, "PUSH_RECORDS_MAX", 1)
     monkeypatch.setattr(LeaderDuties, "fence", lambda *_: False)  # It is back before anybody notices.
     passed: list[list[int]] = []

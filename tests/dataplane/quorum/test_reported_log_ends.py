@@ -1,4 +1,4 @@
-"""The quorum's leader is told where logs end, each time that is news, and everything when another node leads."""
+"""The quorum's leader gets each change of log ends, and everything when another node leads."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ KEYS: list[LogKey] = [(topic_id, number) for topic_id in (A, B) for number in ra
 
 
 class Logs(dict[LogKey, LogEnd]):
-    """What there is, and what has changed."""
+    """The existing logs, and the changed ones."""
 
     def __init__(self, logs: dict[LogKey, LogEnd]) -> None:
         super().__init__(logs)
@@ -31,7 +31,7 @@ class Logs(dict[LogKey, LogEnd]):
         return self.get(key)
 
     def change(self, key: LogKey, end: LogEnd | None) -> None:
-        """None: it goes."""
+        """Change a log's end; None removes the log."""
         self.noted[key] = None
         self.pop(key, None)
         if end is not None:
@@ -109,7 +109,7 @@ def test_many_logs_are_told_in_pieces_and_then_as_of_the_image_of_the_first() ->
 
 
 def test_a_round_ends_however_fast_logs_move() -> None:
-    """Else a broker under load would never have told everything."""
+    """Otherwise a broker under load would never have reported everything."""
     logs = Logs(dict.fromkeys(KEYS, (1, 0)))
     reported = ReportedLogEnds(lambda: logs)
     for image_offset in range(1, 50):
@@ -143,7 +143,7 @@ STEPS = st.lists(
 def test_the_leader_knows_all_that_was_so_at_the_offset_it_is_told(
     steps: list[int | str | tuple[LogKey, LogEnd | None]],
 ) -> None:
-    """The image moves with each step. A log that has not changed since that offset ends where the leader thinks."""
+    """The image moves with each step. A log without changes since that offset ends where the leader thinks."""
     logs = Logs({(A, 0): (0, 0)})
     changed_at: dict[LogKey, int] = {(A, 0): 0}
     reported = ReportedLogEnds(lambda: logs)

@@ -1,4 +1,4 @@
-"""A broker asks for what does not concern it: against answers made at hand, and of real quorum nodes."""
+"""A broker's questions about transactions of others: compared with local answers, and answered by real quorum nodes."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ TOPIC = b"t" * 16
 
 
 class AtHand:
-    """A leader whose answers take one turn of the loop; another one takes over before as many of them as `changes`."""
+    """A leader whose answers take one turn of the loop; another leader takes over before a share `changes` of them."""
 
     def __init__(self, table: TransactionTable, changes: float = 0.0, seed: int = 0) -> None:
         self.table = table
@@ -160,7 +160,7 @@ async def test_without_an_answer_there_is_none() -> None:
 
 
 async def decide(session: QuorumSession, name: str) -> EndTransactionResult:
-    """A transaction in all partitions of topic t, whose leader writes no markers."""
+    """End a transaction in all partitions of topic t, whose leader writes no markers."""
     places = [(session.image.topics["t"].id, index) for index in session.image.topics["t"].partitions]
     origin = ClientOrigin(
         broker_id=1, broker_epoch=session.broker_epoch, connection=1, birth=session.image.offset, now_ms=5
@@ -176,7 +176,7 @@ async def decide(session: QuorumSession, name: str) -> EndTransactionResult:
 
 
 async def cut(session: QuorumSession, *places: Place) -> int:
-    """Its commit index. It is not older than this broker's image was."""
+    """Return the cut's commit index, which is at least as new as this broker's image was."""
     offset = session.image.offset
     found = await session.transactions.cut(places, TIMEOUT_S)
     assert found is not None
@@ -215,7 +215,7 @@ def test_any_broker_is_told_by_the_leader_and_by_the_next_one(tmp_path: Path) ->
 
 
 def test_an_end_is_told_before_it_is_applied_and_counts_for_what_is_asked_afterwards(tmp_path: Path) -> None:
-    """By the leaders' reports alone; the client goes on at once, and is not refused."""
+    """The leaders' reports suffice; the client goes on at once, and is not refused."""
 
     async def scenario() -> None:
         async with QuorumAndSessions(tmp_path, nodes=3) as cluster:

@@ -1,4 +1,4 @@
-"""Which limit applies, against Kafka's list of precedence spelled out."""
+"""The applicable limit, compared with Kafka's list of precedence."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ VALUES = st.dictionaries(st.sampled_from(["rate", "other"]), st.floats(1, 9), mi
 
 
 def first(quotas: dict[QuotaEntity, dict[str, float]], user: str, client: str) -> object:
-    """Kafka's order, line by line (KIP-55), with who counts together."""
+    """Return the first quota in Kafka's order (KIP-55), with the group of clients that share it."""
     order = [
         ({"user": user, "client-id": client}, (user, client)),
         ({"user": user, "client-id": None}, (user, client)),

@@ -1,4 +1,4 @@
-"""Rates and buckets against brute force, and the promise that what is throttled converges on its limit."""
+"""Rates and buckets compared with brute force, and the promise that throttled clients converge on their limit."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ STEPS = st.lists(st.tuples(st.integers(0, 2500), st.integers(1, 1000)), min_size
 
 
 class SlowRate:
-    """The same by looking at everything that ever happened."""
+    """A rate that is computed from all past events."""
 
     def __init__(self) -> None:
         self.events: list[tuple[int, int]] = []

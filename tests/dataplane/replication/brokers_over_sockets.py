@@ -1,5 +1,5 @@
-"""Servers, fetchers and handlers of three brokers on one event loop, over loopback, and a quorum that is a
-compare-and-set in this file.
+"""Servers, fetchers and handlers of three brokers on one event loop, over loopback, with a compare-and-set in place of
+the quorum.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ LAG_MS = 600
 
 
 class Quorum:
-    """Keeps the image, applies AlterPartition, and tells every broker at once."""
+    """A quorum that keeps the image, applies AlterPartition, and updates every broker at once."""
 
     def __init__(self) -> None:
         self.image = ClusterImage()
@@ -91,7 +91,7 @@ class Quorum:
         return record
 
     def fence(self, broker_id: int) -> None:
-        """The broker died: another member of the ISR leads, in the same turn."""
+        """Fence a dead broker: another member of the ISR leads, in the same turn."""
         known = self.image.brokers[broker_id]
         isr = [member for member in self.state.isr if member != broker_id]
         changes: dict[str, Any] = {"isr": isr}
@@ -103,7 +103,7 @@ class Quorum:
         )
 
     def _lose(self, broker_id: int) -> None:
-        """The replica is offline: it leaves the ISR, and another leads."""
+        """Take a replica offline: it leaves the ISR, and another one leads."""
         state = self.state
         isr = [member for member in state.isr if member != broker_id]
         changes: dict[str, Any] = {"isr": isr, "offline_replicas": [broker_id]}
@@ -167,7 +167,7 @@ class Broker:
     ) -> None:
         self.quorum, self.broker_id, self.broker_epoch = quorum, broker_id, epoch
         self.lost: list[int] = []
-        """The brokers whose connection has ended, as they were told."""
+        """Ids of brokers that were reported as disconnected."""
         self.logs = LogStore.open([directory], "cluster", broker_id, wall_ms)
         settings = TopicSettings(LogConfig(), ReplicationSettings(2, lag_ms, durable))
         self.replicas = Replicas(
@@ -223,7 +223,7 @@ class Broker:
 
 
 class RawConnection:
-    """One connection that speaks raw requests."""
+    """A connection for raw requests."""
 
     def __init__(self, port: int) -> None:
         self._port = port
@@ -248,12 +248,12 @@ class RawConnection:
         return decode_response(request_class, frame, version)[1]
 
     async def read_some(self) -> bytes:
-        """What comes next, nothing at the end of the connection."""
+        """Return the next data, empty at the end of the connection."""
         return await self._reader.read(1 << 16)
 
     @property
     def local_address(self) -> tuple[str, int]:
-        """As the broker sees this client."""
+        """Address of this client, as the broker sees it."""
         address: tuple[str, int] = self._writer.get_extra_info("sockname")
         return address
 
@@ -326,8 +326,7 @@ class BrokersOverSockets:
 async def running(
     directory: Path, *, durable: bool = False, lag_ms: int = LAG_MS, partitions: int = 1
 ) -> AsyncIterator[BrokersOverSockets]:
-    """Three brokers that replicate one topic, which broker 1 leads. A follower that is `lag_ms` behind leaves the
-    ISR."""
+    """Run three brokers that replicate one topic, led by broker 1. A follower that lags by `lag_ms` leaves the ISR."""
     cluster = BrokersOverSockets(directory, durable=durable, lag_ms=lag_ms)
     for broker_id in (1, 2, 3):
         cluster.start(broker_id)

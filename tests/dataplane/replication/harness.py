@@ -1,5 +1,7 @@
-"""Several brokers' replicas of one partition in one process: real partitions and logs, every fetch, answer
-and metadata change delivered by hand, a clock that is set by hand, and no sockets."""
+"""Replicas of one partition on several brokers in one process, with real partitions and logs.
+
+Every fetch, answer and metadata change is delivered by hand, the clock is set by hand, and there are no sockets.
+"""
 
 from __future__ import annotations
 
@@ -33,13 +35,13 @@ TOPIC_ID = bytes(range(16))
 KEY = (TOPIC_ID, 0)
 LAG_MS = 1000
 NEWEST = sys.maxsize
-"""The number of a connection after which none has come."""
+"""Number of a connection that none follows."""
 
 
 def batch(
     value: bytes, *, producer: tuple[int, int, int] = (-1, -1, -1), count: int = 1, attributes: int = 0
 ) -> bytearray:
-    """A record batch, the last of whose records has that value."""
+    """Make a record batch, whose last record has that value."""
     return make_batch(count, value, timestamp=1, attributes=attributes, producer=producer)
 
 
@@ -52,7 +54,7 @@ class BrokerState:
 
 @dataclass(frozen=True)
 class State:
-    """What the quorum holds of the partition."""
+    """The quorum's state of the partition."""
 
     replicas: Sequence[int]
     isr: frozenset[int]
@@ -93,12 +95,12 @@ class Scheduler:
         return self._cluster.now_ms / 1000
 
     def turn(self) -> None:
-        """End the loop turn: what was to be done soon is done."""
+        """End the loop turn, and run all scheduled calls."""
         while self.soon:
             self.soon.pop(0)()
 
     def waits(self) -> list[float]:
-        """The delays, in seconds, of what is still to come."""
+        """Return the delays of pending timers, in seconds."""
         return [timer.delay_s for timer in self.timers if timer.callback is not None]
 
     def fire_timers(self) -> None:
@@ -108,7 +110,7 @@ class Scheduler:
 
 
 class Node:
-    """One broker: its replica, its sessions, its own idea of the cluster."""
+    """A broker: its replica, its sessions, its view of the cluster."""
 
     def __init__(self, cluster: ReplicasByHand, broker_id: int, directory: Path) -> None:
         self.cluster = cluster
@@ -178,7 +180,7 @@ class Node:
     # Metadata
 
     def hear(self, state: State | None = None) -> None:
-        """The metadata feed brings the newest state (or an older one that is given)."""
+        """Deliver the newest state of the metadata feed, or a given older one."""
         state = state or self.cluster.state
         self.brokers.update(self.cluster.brokers)
         if state.leader == self.broker_id:
@@ -198,7 +200,7 @@ class Node:
     # Producing
 
     def produce(self, value: bytes, *, acks: int = -1, producer=(-1, -1, -1), count: int = 1) -> Produced:
-        """Append; the outcome fills in when it is known."""
+        """Append; the outcome is filled in when it is known."""
         result = self.partition.append(
             memoryview(batch(value, producer=producer, count=count)), required_acks=acks
         )
@@ -237,8 +239,7 @@ class Node:
     # Faults
 
     def crash(self, *, keep_below: int | None = None) -> None:
-        """kill -9, and with `keep_below` the loss of everything from there on that was not flushed; then a
-        restart."""
+        """Kill by kill -9, with `keep_below` lose all unflushed records from there on, and restart."""
         watermark = self.checkpointed_watermark
         if keep_below is not None:
             self.log.truncation.truncate_to(keep_below)
@@ -250,7 +251,7 @@ class Node:
         self._open(clean=False)
 
     def leave(self) -> None:
-        """The replica was taken from this broker, or its disk: whatever may come begins with an empty log."""
+        """Remove the replica or its disk: a later replica begins with an empty log."""
         self.partition.retire(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         self.scheduler.turn()
         self.log.close(clean=False)
@@ -261,7 +262,7 @@ class Node:
         self._open(clean=False)
 
     def check_noted(self) -> None:
-        """What has changed since the last call was noted, for those who look at it from time to time."""
+        """Check that every change since the last call was noted for the periodic observers."""
         taken, partition, log = self._noted.take(), self.partition, self.log
         stands = (
             log.leader_epochs.last_written(log.log_end_offset),
@@ -275,7 +276,7 @@ class Node:
         self._seen = partition, stands, is_settled
 
     def records(self) -> list[bytes]:
-        """Every record batch with its offset and epoch: equal lists are byte-identical replicas."""
+        """Return every record batch with its offset and epoch: equal lists are byte-identical replicas."""
         found: list[bytes] = []
         offset, end = self.log.log_start_offset, self.log.log_end_offset
         while offset < end:
@@ -306,7 +307,7 @@ class Produced:
 
 
 def over_the_wire(answer: SessionAnswer) -> SessionAnswer:
-    """What the follower receives: bytes where the leader had slices."""
+    """Return the answer as the follower receives it, with bytes in place of slices."""
     parts = []
     for part in answer.partitions:
         records = part.records
@@ -348,7 +349,7 @@ class ReplicasByHand:
     def elect(
         self, leader: int, *, isr: Iterable[int] | None = None, tell: Iterable[int] | None = None
     ) -> None:
-        """A new leader epoch, told to `tell` (everybody)."""
+        """Begin a new leader epoch, and deliver it to the brokers in `tell` (default: all)."""
         self.state = replace(
             self.state,
             leader=leader,
@@ -360,7 +361,7 @@ class ReplicasByHand:
             self.nodes[broker_id].hear()
 
     def alter_partition(self, broker_id: int, proposal: Proposal) -> Outcome:
-        """The quorum's side of AlterPartition: leader epoch, partition epoch and broker epochs must match."""
+        """Apply AlterPartition like the quorum: leader epoch, partition epoch and broker epochs must match."""
         state = self.state
         if (proposal.leader_epoch, proposal.partition_epoch) != (state.leader_epoch, state.partition_epoch):
             return Refusal.STALE
@@ -372,19 +373,19 @@ class ReplicasByHand:
         return IsrCommitted(self.state.partition_epoch, isr)
 
     def settle(self, broker_id: int, proposal: Proposal, outcome: Outcome) -> list[Proposal]:
-        """The answer reaches the leader; returns what it sends again."""
+        """Deliver the answer to the leader; return its repeated proposals."""
         again: list[Proposal] = []
         settle(self[broker_id].partition, proposal, outcome, lambda _, repeated: again.append(repeated))
         return again
 
     def fetch(self, follower: int, leader: int, *, rounds: int = 1) -> None:
-        """Whole rounds of fetching, each with an immediate answer."""
+        """Do whole rounds of fetching, each with an immediate answer."""
         for _ in range(rounds):
             for answer in self[leader].serve(self[follower].ask()):
                 self[follower].take(answer)
 
     def sync(self, leader: int, *followers: int) -> None:
-        """Rounds until everybody has everything and knows the high watermark."""
+        """Do rounds until all followers have all records and know the high watermark."""
         for _ in range(4):
             for follower in followers:
                 self.fetch(follower, leader)

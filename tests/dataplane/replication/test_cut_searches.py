@@ -1,4 +1,4 @@
-"""A copy that is promoted at a cut: where its log ends is looked for in turns of the loop, and then it leads."""
+"""A copy that is promoted at a cut: the end of its log is searched for in turns of the loop, and then it leads."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ DEADLINE_S = 60.0
 
 
 class Promotion:
-    """A copy with a long tail behind its cut, whose mirror is promoted there."""
+    """A copy with a long tail after its cut, whose mirror is promoted there."""
 
     def __init__(self, folder: Path) -> None:
         self.quorum = Quorum()
@@ -74,7 +74,7 @@ def _marker() -> bytearray:
 
 
 async def until(condition: Callable[[], object]) -> int:
-    """How many turns of the loop it took."""
+    """Return the number of loop turns until the condition held."""
     turns = 0
     async with asyncio.timeout(DEADLINE_S):
         while not condition():

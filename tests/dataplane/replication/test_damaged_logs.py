@@ -1,4 +1,4 @@
-"""A log whose bytes are not what was written: found when somebody reads it, set aside, and copied anew."""
+"""A log with changed bytes: detected by a read, set aside, and copied again."""
 
 from __future__ import annotations
 

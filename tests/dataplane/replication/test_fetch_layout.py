@@ -1,4 +1,4 @@
-"""The bytes that brokers fetch with are those of the generic codec, which knows every form."""
+"""The bytes of brokers' fetches equal those of the generic codec, which knows every form."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_a_request_is_what_the_generic_codec_writes_and_reads(fetch: FollowerFet
 
 
 def header_end(fetch: FollowerFetch) -> int:
-    """Behind API key, version, correlation id, client id and no tagged fields."""
+    """Return the header's end: after API key, version, correlation id, client id and no tagged fields."""
     return 2 + 2 + 4 + 2 + len(f"broker-{fetch.broker_id}") + 1
 
 
@@ -213,7 +213,7 @@ def test_the_usual_answer_takes_the_short_way(answer: SessionAnswer) -> None:
 def test_what_is_no_answer_is_refused_as_the_generic_codec_does(
     answer: SessionAnswer, data: st.DataObject
 ) -> None:
-    """A cut, or a byte that is another: the short way says the same as the generic codec, or nothing."""
+    """For a truncated or changed answer the short cut gives the generic codec's result, or none."""
     frame = bytearray(frame_of(answer, encode_parts(response_of(answer), VERSION)))
     if data.draw(st.booleans()):
         del frame[data.draw(st.integers(0, len(frame) - 1)) :]

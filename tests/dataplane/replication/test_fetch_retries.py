@@ -1,5 +1,6 @@
-"""How soon a follower asks again for partitions that a leader refuses: at once, then less and less often, and least
-where thousands of them wait."""
+"""A follower's retries for partitions that a leader refuses: at once, then less and less often, and least if thousands
+wait.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ def replica(index: int) -> Any:
 
 
 def delays(partitions: int, rounds: int) -> list[set[float]]:
-    """After each of so many refusals of all partitions: how long they wait."""
+    """Return the waiting times of the partitions after each of `rounds` refusals."""
     told: dict[PartitionKey, float] = {}
     session = LeaderSession(1, FetchLimits(), told.__setitem__, lambda partition, error: None)
     for index in range(partitions):

@@ -1,7 +1,9 @@
-"""Random histories in which fetches and answers are on their way while roles change: one fetch session for each
-pair of brokers lives across leader epochs, requests are pipelined, parked, answered late, or lost with their
-connection, or come long after the follower has given that up. The same promises as in `test_replication_random`, with
-and without flushes before acknowledging."""
+"""Random histories with fetches and answers in flight while roles change.
+
+One fetch session for each pair of brokers lives across leader epochs. Requests are pipelined, parked, answered late,
+lost with their connection, or come long after the follower has given that up. The promises are those of
+`test_replication_random`, with and without flushes before acknowledging.
+"""
 
 from __future__ import annotations
 
@@ -23,13 +25,15 @@ from .test_replication_random import SEGMENT_BYTES, History
 STEPS = 400
 SEEDS = range(25)
 CONNECTIONS = itertools.count(1)
-"""The number of each rises."""
+"""Rising numbers of connections."""
 
 
 @dataclass
 class Link:
-    """A follower's connection to one leader: what was sent and not served, what was answered and not read. And what
-    was sent on connections before that, which nobody waits for."""
+    """A follower's connection to one leader: its unserved requests and unread answers.
+
+    It also keeps late requests of earlier connections.
+    """
 
     session: LeaderSession
     requests: deque[FollowerFetch] = field(default_factory=deque)
@@ -41,7 +45,7 @@ class Link:
         self.late.extend((self.connection, request) for request in self.requests)
         self.connection = next(CONNECTIONS)
         self.requests.clear()
-        self.answers = deque()  # A late answer goes to the old object, which nobody reads.
+        self.answers = deque()  # A late answer goes to the old object, which is never read.
         self.session.disconnected()
 
 
@@ -94,7 +98,7 @@ class InFlight(History):
         node.scheduler.turn()
 
     def fetch(self, node: Node) -> None:
-        """Something happens on one of the node's links."""
+        """Do one step on one of the node's links."""
         choices = [
             (leader, link) for (follower, leader), link in self.links.items() if follower == node.broker_id
         ]

@@ -1,4 +1,4 @@
-"""When logs are flushed by flush.messages and flush.ms."""
+"""The times of flushes by flush.messages and flush.ms."""
 
 from __future__ import annotations
 

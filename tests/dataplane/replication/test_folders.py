@@ -1,4 +1,4 @@
-"""Several data folders: one fails, one is away at the start, replicas move between them."""
+"""Several data folders: one fails, one is missing at the start, replicas move between them."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ async def _no_isr_changes(_proposals: Sequence[object]) -> Sequence[Outcome]:
 
 
 class Broker:
-    """Broker 1 with two folders, without a server; `reports` is what the quorum was told."""
+    """Broker 1 with two folders, without a server; `reports` are its reports to the quorum."""
 
     def __init__(self, paths: Sequence[Path], settings: TopicSettings, rate: float) -> None:
         self.reports: list[PartitionKey] = []
@@ -188,7 +188,7 @@ async def test_a_replica_that_moved_away_and_back_is_made_anew(tmp_path: Path) -
 
 
 async def test_a_replica_that_moved_away_and_back_in_one_change_is_reported_again(tmp_path: Path) -> None:
-    """The quorum has forgotten that it is offline: unclean, it might be elected."""
+    """The quorum has forgotten that the replica is offline, and might elect it with missing records."""
     async with broker(tmp_path) as one:
         one.create(1)
         one.replicas.take_offline([(TOPIC, 0)])
@@ -226,8 +226,10 @@ async def test_what_a_missing_folder_held_is_not_made_anew(tmp_path: Path) -> No
 async def test_what_a_folder_held_that_fails_before_there_is_an_image_is_not_made_anew(
     tmp_path: Path,
 ) -> None:
-    """A broker may wait long for its quorum, and write checkpoints meanwhile. Where it stopped cleanly the quorum takes
-    its replicas for complete: empty ones would lead, and the others follow them."""
+    """A broker may wait long for its quorum, and write checkpoints meanwhile.
+
+    After a clean stop the quorum takes its replicas for complete: empty ones would lead, and the others follow them.
+    """
     async with broker(tmp_path) as one:
         one.create(4)
         one.produce(0, 3)
@@ -393,7 +395,7 @@ async def test_the_old_log_stays_if_the_target_fails_before_the_new_one_is_durab
 
 
 async def test_a_topic_made_anew_right_after_the_swap_keeps_its_log(tmp_path: Path) -> None:
-    """The old log of the one before is still about to be deleted, under the same name."""
+    """The previous topic's old log is still about to be deleted, under the same name."""
     async with broker(tmp_path) as one:
         one.create(2)
         one.produce(0, 5)
@@ -449,7 +451,7 @@ async def test_a_source_that_cannot_be_read_does_not_take_the_target_offline(tmp
 
 
 async def test_a_log_that_ends_with_offsets_left_out_moves(tmp_path: Path) -> None:
-    """As it does where a compacted log was cut."""
+    """Such a log results from cutting a compacted log."""
     async with broker(tmp_path) as one:
         both = {"topic_id": TOPIC, "replicas": [1, 2], "isr": [1, 2], "leader": 2}
         one.push(TopicRecord(topic_id=TOPIC, name="t"), PartitionRecord(partition=0, **both))
@@ -486,7 +488,7 @@ async def test_a_start_takes_an_interrupted_move_up_again(tmp_path: Path) -> Non
 
 
 async def test_an_interrupted_move_waits_for_its_replica_to_be_made(tmp_path: Path) -> None:
-    """A start of thousands of replicas makes a few in each turn of the loop."""
+    """A start with thousands of replicas makes a few in each turn of the loop."""
     async with broker(tmp_path, rate=1e4) as one:
         one.create(40)
         await until(lambda: one.replicas.find("t", 39), "the last replica")
@@ -536,7 +538,7 @@ async def test_what_was_deleted_from_one_of_two_logs_stays_deleted(tmp_path: Pat
 
 
 async def test_a_log_in_a_folder_that_fails_right_now_is_not_made_anew(tmp_path: Path) -> None:
-    """The folder may fail in another thread before its replicas are there; the loop hears of it a turn later."""
+    """The folder may fail in another thread before its replicas exist; the loop learns of it a turn later."""
     async with broker(tmp_path) as one:
         one.create(1)
         one.produce(0, 5)

@@ -1,5 +1,4 @@
-"""Truncation by epoch against brute force: whatever two logs hold, the follower ends at the last common
-record."""
+"""Truncation by epoch compared with brute force: for any two logs the follower ends at the last common record."""
 
 from __future__ import annotations
 
@@ -16,7 +15,7 @@ from ottla.dataplane.replication.roles.follower import (
 
 
 def end_of(log: list[int], epoch: int) -> EpochEnd:
-    """`log` is the epoch of each record; brute force over it."""
+    """Return the end of an epoch by brute force; `log` is the epoch of each record."""
     known = [e for e in log if e <= epoch]
     if not known:
         return EpochEnd(-1, -1) if not log else EpochEnd(epoch, 0)
@@ -25,8 +24,9 @@ def end_of(log: list[int], epoch: int) -> EpochEnd:
 
 @st.composite
 def two_logs(draw):
-    """Logs as leaders leave them: epochs rise along each, and an epoch has one writer, so that two logs hold
-    the same records of an epoch as far as both go."""
+    """Draw logs as leaders leave them: epochs rise along each, and an epoch has one writer, so two logs agree on an
+    epoch's records as far as both go.
+    """
     epochs = draw(st.lists(st.integers(0, 8), max_size=12).map(sorted))
     ours = list(epochs[: draw(st.integers(0, len(epochs)))])
     theirs = list(epochs[: draw(st.integers(0, len(epochs)))])

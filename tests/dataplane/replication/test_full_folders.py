@@ -1,4 +1,4 @@
-"""Data folders without room: their replicas give way, stay readable, and follow again once there is room."""
+"""Data folders without space: their replicas give way, stay readable, and follow again once there is space."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def refusal(number: int, folder: Path = Path("/data")) -> KafkaError:
 
 
 class Trials:
-    """Trials of room that the test decides: the errno by folder."""
+    """Attempts to write whose outcome the test decides: the errno by folder."""
 
     def __init__(self) -> None:
         self.refused: dict[Path, int] = {}
@@ -46,7 +46,7 @@ class Trials:
 
 
 class Reported:
-    """The reports that the quorum was sent, in order."""
+    """The reports to the quorum, in order."""
 
     def __init__(self) -> None:
         self.all: list[tuple[PartitionKey, bool]] = []
@@ -263,7 +263,7 @@ def test_a_trial_leaves_nothing_and_says_why_there_is_no_room(tmp_path: Path) ->
 
 
 def shortage(room: Room, begins_s: float) -> float:
-    """Play a shortage of which every trial goes well; the seconds that it lasts."""
+    """Play a shortage in which every trial succeeds, and return its duration in seconds."""
     room.ran_out(refusal(errno.ENOSPC), begins_s)
     now_s = begins_s
     while not room.tried(None, now_s):

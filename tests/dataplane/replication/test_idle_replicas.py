@@ -1,4 +1,4 @@
-"""Idle replicas are not looked at again and again; whatever changes is, by everybody who has to know."""
+"""Idle replicas are not checked repeatedly; each changed replica is, by all its observers."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from .test_restarts import NEW_TOPIC, OLD_TOPIC, broker, fold, produce, topic
 
 
 class Told:
-    """What the quorum's leader has been told, and what it would be by a walk over all logs."""
+    """The reports to the quorum's leader, compared with a walk over all logs."""
 
     def __init__(self, replicas: Replicas) -> None:
         self._replicas = replicas
         self._reported = ReportedLogEnds(lambda: replicas.log_ends)
 
     def news(self) -> dict[bytes, tuple[int, int]]:
-        """By topic."""
-        news = self._reported.next_piece(image_offset=1)
+        """Return the news by topic."""
+        news = self._progress.news(image_offset=1)
         return {one.topic_id: (one.leader_epoch, one.log_end_offset) for one in news}
 
 
@@ -54,7 +54,7 @@ async def test_the_quorum_hears_of_logs_that_come_grow_and_go(tmp_path: Path) ->
 
 
 async def test_a_new_leadership_of_an_empty_log_is_news(tmp_path: Path) -> None:
-    """What counts as the epoch of its last record then is that of the leadership."""
+    """The epoch of its last record is then the leadership's epoch."""
     image = ClusterImage()
     async with broker(tmp_path, image) as (_, replicas):
         told = Told(replicas)
@@ -111,7 +111,7 @@ def test_a_leader_whose_follower_lags_is_looked_at_until_it_does_not(tmp_path: P
 
 
 def test_a_follower_that_fell_back_is_noticed(tmp_path: Path) -> None:
-    """Say that it lost what it had not flushed: it asks from below what it once acknowledged."""
+    """A follower that lost unflushed records asks from below its acknowledged offset."""
     cluster = ReplicasByHand(tmp_path, brokers=(1, 2))
     cluster.elect(1)
     cluster[1].produce(b"a", acks=1)
@@ -144,7 +144,7 @@ def test_a_leader_for_whose_low_watermark_somebody_waits_is_looked_at(tmp_path: 
 
 @pytest.fixture
 def shrinks(monkeypatch: pytest.MonkeyPatch) -> list[LeaderState]:
-    """The leaderships that were asked whether a follower lags."""
+    """Return the leaderships that were checked for lagging followers."""
     asked: list[LeaderState] = []
 
     def propose_shrink(leader: LeaderState, _now_ms: int) -> None:

@@ -1,5 +1,4 @@
-"""Where a broker is away tens of thousands of leaderships are not settled: the loop has turns while they are looked
-at."""
+"""When a broker is away tens of thousands of leaderships need checks: the loop has turns between them."""
 
 from __future__ import annotations
 
@@ -19,7 +18,7 @@ AWAY = 3
 
 
 class Led:
-    """A leadership as far as it is needed here: broker 3 is not in its ISR."""
+    """A reduced leadership, with broker 3 outside its ISR."""
 
     topic_id = bytes(16)
 
@@ -35,7 +34,7 @@ class Led:
 
 
 class Rig:
-    """What looks at them, and which were looked at."""
+    """The checker, and the checked leaderships."""
 
     def __init__(self, count: int) -> None:
         self.looked: list[int] = []
@@ -52,7 +51,7 @@ class Rig:
         )
 
     async def turns(self, count: int) -> list[int]:
-        """How many have been looked at in each turn of the loop so far, and in `count` that follow."""
+        """Return the number of checks in each turn of the loop so far, and in the next `count`."""
         seen = [len(self.looked)]
         for _ in range(count):
             await asyncio.sleep(0)

@@ -1,4 +1,4 @@
-"""ISR changes reach the quorum in commands of a bounded size, each change once, those that wait longest first."""
+"""ISR changes reach the quorum in commands of bounded size, each change once, the longest waiting first."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from ottla.protocol.errors import ErrorCode, KafkaError
 
 
 class Lost:
-    """A partition that is not led here any more: whatever comes of its proposal is of no interest."""
+    """A partition that is no longer led here, so its proposal's outcome is irrelevant."""
 
     leader = None
 
 
 async def sent(count: int, *, fails: int = 0) -> list[list[Partition]]:
-    """The commands for so many proposals; the first ones are not answered."""
+    """Return the commands for `count` proposals; the first `fails` are not answered."""
     commands: list[list[Partition]] = []
     settled: list[Partition] = []
 
@@ -47,7 +47,7 @@ async def test_a_few_changes_go_in_one_command() -> None:
 
 
 async def test_no_command_holds_the_quorum_up() -> None:
-    """33,084 at once were not answered in time, and were sent again for ever."""
+    """A command of 33,084 changes was not answered in time, and was repeated for ever."""
     assert [len(command) for command in await sent(2 * CHANGES_MAX + 1)] == [CHANGES_MAX, CHANGES_MAX, 1]
 
 

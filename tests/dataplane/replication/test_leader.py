@@ -1,4 +1,4 @@
-"""The leader's pure core against five lines of brute force: high watermark, ISR expansion and shrinking."""
+"""The leader's pure core compared with five lines of brute force: high watermark, ISR expansion and shrinking."""
 
 from __future__ import annotations
 
@@ -203,7 +203,7 @@ def test_only_newer_partition_epochs_are_taken() -> None:
     )
 )
 def test_a_newer_state_is_taken_whole(states: list[tuple[int, set[int], list[int]]]) -> None:
-    """Whoever stays keeps its progress; whoever is new has none."""
+    """Remaining replicas keep their progress; new ones have none."""
     state = leader()
     for partition_epoch, others, order in states:
         replicas = tuple(one for one in order if one == 1 or one in others)
@@ -266,7 +266,7 @@ ops = st.lists(
     watermark=st.integers(0, 10),
 )
 def test_the_four_invariants_of_a_leadership(ops, isr, min_in_sync, watermark) -> None:
-    """Brute force keeps what each follower acknowledged in this epoch and what ISRs the quorum may hold."""
+    """Brute force keeps the acknowledgements of each follower in this epoch, and the possible ISRs of the quorum."""
     brokers = {b: Broker(100 + b) for b in (1, 2, 3)}
     state = leader(isr=isr, watermark=watermark, min_in_sync=min_in_sync, brokers=brokers)
     now, end = 0, 10

@@ -1,4 +1,4 @@
-"""Copying a log that goes on growing, being cut and trimmed: the decisions, against whole histories."""
+"""The decisions for copying a log that grows and is truncated and trimmed meanwhile, compared with whole histories."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class ListLog:
 
 
 def take(original: ListLog, copy: ListLog, records_max: int) -> bool:
-    """One step; False if there is none."""
+    """Take one step; return False if there is none."""
     match next_step(original, copy):
         case None:
             return False
@@ -80,7 +80,7 @@ EVENTS = st.lists(
 
 @given(EVENTS)
 def test_the_copy_ends_as_the_original_stands(events: list[tuple[str, int]]) -> None:
-    """Whatever happened in between: a cut comes with a new leader epoch, as truncation by epochs does."""
+    """In between a truncation comes with a new leader epoch, as truncation by epochs does."""
     original, copy = ListLog(), ListLog()
     epoch = mark = 0
     for event, amount in events:

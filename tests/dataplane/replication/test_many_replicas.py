@@ -1,4 +1,4 @@
-"""Thousands of replicas appear at once: the loop gets its turn while their logs are made."""
+"""Thousands of replicas appear at once: the loop has turns while their logs are made."""
 
 from __future__ import annotations
 
@@ -48,8 +48,10 @@ async def test_new_replicas_are_made_in_slices_and_all_come_to_be(tmp_path: Path
 
 
 async def test_pieces_of_the_feed_share_the_replicas_of_a_turn(tmp_path: Path) -> None:
-    """A turn that makes some of thousands also hears of more, and each piece had as many made at once. A topic that is
-    created amid them does not wait for all of these."""
+    """A turn that makes some of thousands of replicas also gets news of more; each piece used to make as many at once.
+
+    A topic that is created meanwhile does not wait for all of these.
+    """
     quorum = Quorum()
     broker = Broker(quorum, 1, 1, tmp_path / "b1", durable=False)
 

@@ -1,4 +1,4 @@
-"""What a log knows of its producers moves with it to another data folder, and outlives the next start there."""
+"""A log's producer state moves with it to another data folder, and survives the next start there."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def _append(log: PartitionLog, producer_id: int, sequence: int) -> None:
 
 
 async def _moved(one: Broker, *, empty: bool) -> PartitionLog:
-    """All that a producer wrote is deleted, and then the log moves: nothing in its batches tells of that producer."""
+    """Delete a producer's records, then move the log: no batch names that producer."""
     one.create(1)
     log = one.replicas.get("t", 0).log
     for sequence in range(3):
@@ -39,7 +39,7 @@ async def _moved(one: Broker, *, empty: bool) -> PartitionLog:
 
 
 def _forget_what_the_stop_knew(path: Path) -> None:
-    """So that the start reads the log's own files."""
+    """Remove the stop's summary, so that the start reads the log's own files."""
     for known in path.glob(f"*/{FILE_NAME}"):
         known.unlink()
 

@@ -1,5 +1,8 @@
-"""Random histories in which replicas come, go and come back, and disks are lost, besides all that happens in
-`test_replication_random`: brokers hear late that they are no replica any more, or only when they are one again."""
+"""Random histories in which replicas come, go and return, and disks are lost, besides the events of
+`test_replication_random`.
+
+Brokers hear late that they are no longer replicas, or only when they are replicas again.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,9 @@ class Moving(History):
         ]
 
     def add_or_remove(self, node: Node) -> None:
-        """As the quorum does: whoever comes is in no ISR, whoever goes is fenced by a new leader epoch."""
+        """Add or remove a replica like the quorum: a new replica is in no ISR, a removed one is fenced by a new leader
+        epoch.
+        """
         cluster, state, broker = self.cluster, self.cluster.state, node.broker_id
         if broker not in state.replicas:
             cluster.state = replace(
@@ -53,7 +58,7 @@ class Moving(History):
             cluster.elect(leader, isr=isr, tell=())
 
     def lose_disk(self, node: Node) -> None:
-        """The folder fails: the replica leaves the ISR, and begins anew when the broker has another."""
+        """Fail the folder: the replica leaves the ISR, and restarts empty when the broker has another folder."""
         if self.cluster.state.isr != {node.broker_id}:
             self.crash(node)
             if node.broker_id not in self.cluster.state.isr:

@@ -1,4 +1,4 @@
-"""Who is offered a place in the ISR, and when: followers that are outside, as soon as they may join."""
+"""Offers of places in the ISR to followers outside it, as soon as they may join."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def partition(index: int, partition_epoch: int, *isr: int) -> Record:
 
 
 class Cluster:
-    """Broker 1 leads two partitions, which broker 2 follows."""
+    """Broker 1, which leads two partitions, and its follower broker 2."""
 
     def __init__(self, replicas: Replicas, image: ClusterImage) -> None:
         self._replicas = replicas
@@ -52,7 +52,7 @@ class Cluster:
         )
 
     def tell(self, *records: Record) -> list[int]:
-        """The partitions of which broker 2 is offered a place thereupon."""
+        """Apply records, and return the partitions of which broker 2 is offered a place."""
         self.offered.reset_mock()
         self._replicas.apply(self._image, fold(self._image, *records))
         self._replicas.check()
@@ -85,7 +85,7 @@ async def test_who_is_in_all_isrs_is_offered_nothing(tmp_path: Path) -> None:
 
 
 class FetchingFollower:
-    """Broker 2 fetches what broker 1 leads, and is in no ISR."""
+    """Broker 2 as a follower of broker 1, in no ISR."""
 
     def __init__(self, replicas: Replicas, image: ClusterImage, partitions: int) -> None:
         self._replicas = replicas
@@ -98,7 +98,7 @@ class FetchingFollower:
         replicas.apply(image, fold(image, *records))
 
     def fetch(self, indexes: Sequence[int] = (), *, waits: bool = False) -> list[int]:
-        """The partitions that it tries to join with a fetch which names these."""
+        """Fetch these partitions, and return those whose ISR the follower tries to join."""
         self.tried.reset_mock()
         session_id = self._answers[-1].session_id if self._answers else 0
         positions = [FetchPosition((NEW_TOPIC, index), 0, 0, -1, 0, 1 << 20) for index in indexes]
@@ -109,7 +109,7 @@ class FetchingFollower:
 
 
 async def test_a_follower_outside_tries_once_to_join_and_not_with_each_fetch(tmp_path: Path) -> None:
-    """With thousands that wait for the quorum's answer each of its fetches took a long turn of the leader's loop."""
+    """With thousands of waiting proposals each fetch took a long turn of the leader's loop."""
     image = ClusterImage()
     async with broker(tmp_path, image) as (_, replicas):
         follower = FetchingFollower(replicas, image, 10)

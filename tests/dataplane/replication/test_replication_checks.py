@@ -1,4 +1,4 @@
-"""Leaderships, replicas and brokers notice when they contradict themselves."""
+"""Leaderships, replicas and brokers detect contradictions in their state."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ TOPIC = bytes(range(16))
 
 
 def advanced() -> LeaderState:
-    """Everything up to 12 is acknowledged by all three; the log ends at 13."""
+    """Return a leadership with everything up to 12 acknowledged by all three; the log ends at 13."""
     state = leader(brokers={b: KnownBroker(100 + b) for b in (1, 2, 3)})
     state.appended(13, 13, 1)
     state.fetched(2, 102, 12, 1)
@@ -114,7 +114,7 @@ def test_a_proposed_member_that_fetches_in_its_next_life_is_waited_for_until_the
     proposal = state.propose_expand(3)
     assert proposal is not None
     assert state.high_watermark == 10
-    # It loses power and registers anew before the quorum has seen the proposal, which names its former life.
+    # It loses power and registers again before the quorum has seen the proposal, which names its former incarnation.
     brokers[3].broker_epoch = 999
     state.fetched(3, 999, 4, 2)
     state.check(0)

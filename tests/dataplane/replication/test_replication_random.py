@@ -1,6 +1,9 @@
-"""Random histories over three replicas: elections, crashes, lost fetches and answers, late metadata, lost
-outcomes of ISR changes, deleted records and retention. After each step: committed records agree. At the end, healed:
-nothing acknowledged is lost, and the logs are byte-identical. A failing seed is printed and reproduces."""
+"""Random histories over three replicas: elections, crashes, lost fetches and answers, late metadata, lost outcomes of
+ISR changes, deleted records and retention.
+
+After each step committed records agree. At the end, after healing, no acknowledged record is lost, and the logs are
+byte-identical. A failing seed is printed and reproduces.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ SEGMENT_BYTES = 700
 
 
 class History:
-    """One run: what was sent, and what the quorum did."""
+    """A run: its sent records, and the quorum's actions."""
 
     def __init__(self, directory: Path, seed: int) -> None:
         self.chance = random.Random(seed)
@@ -53,7 +56,7 @@ class History:
     def actions(
         self, nodes: Sequence[Node], leaders: Sequence[Node], followers: Sequence[Node]
     ) -> list[tuple[Callable[[Node], None], Sequence[Node], float]]:
-        """What may happen, to whom, and how often."""
+        """Return the possible actions, their nodes, and their weights."""
         return [
             (self.produce, leaders, 20),
             (self.fetch, followers, 60),
@@ -74,7 +77,7 @@ class History:
             self.sent.append((value, node.produce(value, count=self.chance.choice([1, 1, 3]))))
 
     def delete_records(self, node: Node) -> None:
-        """Up to anywhere below the high watermark, even within a batch."""
+        """Delete up to any offset below the high watermark, even within a batch."""
         partition = node.partition
         offset = partition.record_deletion.trim(self.chance.randint(0, partition.high_watermark))
         self.trimmed_to = max(self.trimmed_to, offset)
@@ -89,7 +92,7 @@ class History:
         partition.record_deletion.on_low_watermark(offset, done)
 
     def retain(self, node: Node) -> None:
-        """Retention is each replica's own affair."""
+        """Apply retention, which each replica does on its own."""
         offset = self.chance.randint(node.log.log_start_offset, node.partition.high_watermark)
         node.log.advance_log_start_offset(offset)
         self.trimmed_to = max(self.trimmed_to, offset)
@@ -133,7 +136,7 @@ class History:
         node.proposals += self.cluster.settle(node.broker_id, proposal, outcome)
 
     def nap(self, node: Node) -> None:
-        """A follower stops fetching, or goes on."""
+        """Stop a follower's fetches, or resume them."""
         if self.napping:
             self.napping.clear()
         else:
@@ -147,7 +150,7 @@ class History:
         self.cluster.elect(self.chance.choice(sorted(self.cluster.state.isr)), tell=())
 
     def crash(self, node: Node) -> None:
-        """kill -9: the broker leaves the ISR unless it is the last member, and comes back at once."""
+        """Kill by kill -9: the broker leaves the ISR unless it is the last member, and comes back at once."""
         cluster = self.cluster
         isr = cluster.state.isr - {node.broker_id} or cluster.state.isr
         self.checkpoint(node)
@@ -160,7 +163,7 @@ class History:
         self.hear(node)
 
     def checkpoint(self, node: Node) -> None:
-        """What was written down before a crash may be old."""
+        """Checkpoint now, so that a later crash restores an old checkpoint."""
         self.starts[node.broker_id] = max(self.starts.get(node.broker_id, 0), node.log.log_start_offset)
         node.checkpointed_watermark = self.chance.randint(0, node.partition.high_watermark)
         node.checkpointed_log_start = self.chance.randint(
@@ -168,7 +171,7 @@ class History:
         )
 
     def check(self) -> None:
-        """Whatever two replicas know to be committed is the same on both."""
+        """Check that records which two replicas know to be committed are equal."""
         nodes = list(self.cluster.nodes.values())
         logs = {node.broker_id: by_offset(node) for node in nodes}
         for node in nodes:
@@ -195,7 +198,7 @@ class History:
         self.check_all_is_there()
 
     def heal_a_little(self) -> None:
-        """Everybody hears the news, and follows it in one undisturbed fetch."""
+        """Deliver the news to all nodes, and let each fetch once undisturbed."""
         cluster = self.cluster
         leader = cluster.state.leader
         cluster.now_ms += 10

@@ -1,5 +1,4 @@
-"""Scripted histories over several brokers: each is a way in which replicated logs have lost or forked
-records."""
+"""Scripted histories over several brokers: each is a known cause of lost or forked records in replicated logs."""
 
 from __future__ import annotations
 
@@ -51,7 +50,7 @@ def test_acks_all_is_acknowledged_when_the_next_fetch_of_every_member_arrives(tm
 
 
 def test_a_log_start_that_moved_does_not_wait_as_long_as_a_high_watermark(tmp_path: Path) -> None:
-    """Nobody waits for a follower's high watermark; who deletes records waits for the followers."""
+    """No client waits for a follower's high watermark, but DeleteRecords waits for the followers."""
     cluster = ReplicasByHand(tmp_path, brokers=(1, 2))
     cluster.elect(1)
     leader, follower = cluster[1], cluster[2]
@@ -76,8 +75,10 @@ def test_a_log_start_that_moved_does_not_wait_as_long_as_a_high_watermark(tmp_pa
 
 
 def test_what_a_follower_said_on_a_former_connection_changes_nothing(tmp_path: Path) -> None:
-    """It was on its way when the follower gave the connection up. It would open a session in the place of the one that
-    is used, and tell of a log that has grown since (seed 232 of the simulated cluster)."""
+    """The request was in flight when the follower dropped the connection.
+
+    It would replace the current session, and report a log that has grown since (seed 232 of the simulated cluster).
+    """
     cluster = ReplicasByHand(tmp_path, brokers=(1, 2))
     cluster.elect(1)
     leader, follower = cluster[1], cluster[2]
@@ -97,7 +98,7 @@ def test_what_a_follower_said_on_a_former_connection_changes_nothing(tmp_path: P
 
 
 def test_a_fetch_is_parked_for_its_own_time_whatever_was_parked_before(tmp_path: Path) -> None:
-    """One timer serves the requests of a session, of which hardly any waits to its end."""
+    """One timer serves all requests of a session, and hardly any of them waits to its end."""
     cluster = ReplicasByHand(tmp_path, brokers=(1, 2))
     cluster.elect(1)
     leader, follower = cluster[1], cluster[2]
@@ -124,7 +125,7 @@ def test_a_fetch_is_parked_for_its_own_time_whatever_was_parked_before(tmp_path:
 
 
 async def test_followers_of_an_idle_partition_hear_what_retention_dropped(tmp_path: Path) -> None:
-    """Else one of them would lead with records that were gone."""
+    """Otherwise one of them would lead with records that were gone."""
     cluster = ReplicasByHand(tmp_path, brokers=(1, 2), segment_bytes=100)
     cluster.elect(1)
     leader, follower = cluster[1], cluster[2]
@@ -136,7 +137,7 @@ async def test_followers_of_an_idle_partition_hear_what_retention_dropped(tmp_pa
     leader.log.config = replace(leader.log.config, retention_bytes=1)
 
     async def keep() -> None:
-        """Nothing to write down."""
+        """Store nothing."""
 
     await LogUpkeep(Held(leader.partition), keep, 1000, lambda: cluster.now_ms).check()
     assert leader.log.log_start_offset == 2
@@ -169,8 +170,9 @@ def test_a_newer_request_releases_the_parked_one(tmp_path: Path) -> None:
 
 
 def test_kip_101_followers_truncate_by_epoch_not_by_their_high_watermark(tmp_path: Path) -> None:
-    """The follower has the record but not yet the high watermark when it restarts, and then its leader dies:
-    cut at its own high watermark, it would have dropped an acknowledged record and become leader without it.
+    """The follower has the record but not yet the high watermark when it restarts, and then its leader dies.
+
+    Truncated at its own high watermark, it would have dropped an acknowledged record and become leader without it.
     """
     cluster = ReplicasByHand(tmp_path, brokers=(1, 2))
     cluster.elect(1)
@@ -190,7 +192,7 @@ def test_kip_101_followers_truncate_by_epoch_not_by_their_high_watermark(tmp_pat
 
 
 def test_kip_101_second_case_logs_do_not_fork_after_both_crash(tmp_path: Path) -> None:
-    """Both lose power with different tails; whoever leads first writes another record at the same offset."""
+    """Both lose power with different tails; the first to lead writes another record at the same offset."""
     cluster = ReplicasByHand(tmp_path, brokers=(1, 2))
     cluster.elect(1)
     cluster.sync(1, 2)
@@ -232,8 +234,11 @@ def test_kip_279_two_leader_changes_between_two_fetches(tmp_path: Path) -> None:
 
 
 def test_a_follower_that_diverges_hears_of_no_high_watermark_until_the_logs_agree(tmp_path: Path) -> None:
-    """It takes two rounds to find where they do. Between them the answer to another request of its session comes:
-    a high watermark in it would cover, and show to consumers, records that the leader does not have."""
+    """It takes two rounds to find that point.
+
+    Between them an answer to another request of its session comes: a high watermark in it would cover, and show to
+    consumers, records that the leader does not have.
+    """
     cluster = ReplicasByHand(tmp_path)
     cluster.elect(1)
     cluster[1].produce(b"a")
@@ -309,8 +314,10 @@ def test_a_fetch_in_another_epoch_is_refused_and_acknowledges_nothing(tmp_path: 
 
 
 def test_isr_expand_race_a_follower_joins_only_at_the_new_leaders_start(tmp_path: Path) -> None:
-    """A follower reaches the high watermark of a new leader, but not the leader's log end at election: were
-    it let in and then elected, records acknowledged under the old leader would be gone."""
+    """A follower reaches the high watermark of a new leader, but not the leader's log end at election.
+
+    If it joined and were then elected, records acknowledged under the old leader would be gone.
+    """
     cluster = ReplicasByHand(tmp_path, isr=(1, 2))
     cluster.elect(1, isr=(1, 2))
     cluster.sync(1, 2)
@@ -441,7 +448,7 @@ def test_a_batch_in_the_log_is_never_refused_for_want_of_replicas(tmp_path: Path
 
 
 def with_isr(cluster: ReplicasByHand, *isr: int) -> None:
-    """The quorum commits another ISR, and broker 1 hears of it."""
+    """Commit another ISR, and deliver it to broker 1."""
     cluster.state = replace(
         cluster.state, isr=frozenset(isr), partition_epoch=cluster.state.partition_epoch + 1
     )
@@ -449,7 +456,7 @@ def with_isr(cluster: ReplicasByHand, *isr: int) -> None:
 
 
 def test_what_a_producer_sent_behind_its_first_batch_does_not_overtake_it(tmp_path: Path) -> None:
-    """The first is refused while the ISR is too small; the second arrives when it is not any more."""
+    """The first batch is refused while the ISR is too small; the second arrives when it is large enough."""
     cluster = ReplicasByHand(tmp_path, min_in_sync=2)
     cluster.elect(1, isr=(1,))
     leader = cluster[1]
@@ -468,7 +475,7 @@ def test_what_a_producer_sent_behind_its_first_batch_does_not_overtake_it(tmp_pa
 def test_what_a_producer_sent_behind_its_first_batch_does_not_overtake_it_at_a_new_leader(
     tmp_path: Path,
 ) -> None:
-    """The first comes before the broker has heard that it leads, the second after that."""
+    """The first batch comes before the broker has heard that it leads, the second after that."""
     cluster = ReplicasByHand(tmp_path)
     cluster.elect(1)
     new_leader = cluster[2]
@@ -485,7 +492,7 @@ def test_what_a_producer_sent_behind_its_first_batch_does_not_overtake_it_at_a_n
 
 
 def test_a_batch_that_another_leader_has_appended_holds_nothing_back(tmp_path: Path) -> None:
-    """It was sent to a follower first, which leads only after it has copied it."""
+    """The batch was sent to a follower first, which leads only after it has copied it."""
     cluster = ReplicasByHand(tmp_path)
     cluster.elect(1)
     with pytest.raises(KafkaError):
@@ -539,7 +546,7 @@ def test_losing_the_leadership_makes_a_waiting_outcome_unknown(tmp_path: Path) -
 
 
 def test_a_follower_that_starts_anew_acknowledges_that_once_it_is_flushed(tmp_path: Path) -> None:
-    """Power lost before would bring its older log back, which ends below what it has acknowledged."""
+    """An earlier power loss would restore its older log, which ends below its acknowledged offset."""
     cluster = ReplicasByHand(tmp_path, durable=True)
     cluster.elect(1, isr=(1,))
     partition = cluster[2].partition
@@ -618,7 +625,10 @@ def test_a_follower_cut_where_its_leaders_log_starts_within_a_batch_goes_on(tmp_
 
 
 def test_what_diverged_below_the_leaders_log_start_does_not_stay(tmp_path: Path) -> None:
-    """The leader knows no longer where its epoch began. Were the follower's log start lost, its own would show."""
+    """The leader no longer knows where its epoch began.
+
+    Were the follower's log start lost, its own records would show.
+    """
     cluster = ReplicasByHand(tmp_path, brokers=(1, 2))
     cluster.elect(1)
     for _ in range(6):
@@ -720,8 +730,11 @@ def test_flush_messages_one_counts_only_flushed_records(tmp_path: Path) -> None:
 
 
 def test_followers_go_on_behind_a_gap_with_which_their_leaders_log_ends(tmp_path: Path) -> None:
-    """A copy of another cluster leaves out what its source has dropped. Until a record comes behind the gap, nothing
-    but the leader's word tells followers of it; and where the mirror is promoted first, none comes without them."""
+    """A copy of another cluster leaves out the offsets that its source has dropped.
+
+    Until a record follows the gap, followers learn of it only from the leader; if the mirror is promoted first, no
+    record comes without them.
+    """
     cluster = ReplicasByHand(tmp_path, min_in_sync=2)
     cluster.elect(1)
     leader = cluster[1]

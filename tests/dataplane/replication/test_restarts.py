@@ -1,4 +1,4 @@
-"""What a broker does with its logs when it comes back: images of the past, deleted topics, settings, flushes."""
+"""A returning broker's treatment of its logs: old images, deleted topics, settings, flushes."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ async def broker(
     *,
     clean: bool = True,
 ) -> AsyncIterator[tuple[LogStore, Replicas]]:
-    """Broker 1: its logs and replicas, without a server."""
+    """Run broker 1 with its logs and replicas, without a server."""
     settings_of = settings if callable(settings) else lambda _: settings
     logs = LogStore.open([directory], "cluster", 1, wall_ms)
     replicas = Replicas(
@@ -85,7 +85,7 @@ def fold(image: ClusterImage, *records: Record) -> ImageDelta:
 
 
 def topic(topic_id: bytes = NEW_TOPIC, **state: Any) -> list[Record]:
-    """Topic `t` with one partition, led by broker 1 alone."""
+    """Return topic `t` with one partition, led by broker 1 alone."""
     given = {"replicas": [1], "isr": [1], "leader": 1, "leader_epoch": 0} | state
     return [
         TopicRecord(topic_id=topic_id, name="t"),
@@ -103,8 +103,11 @@ def produce(replicas: Replicas, values: int, acks: int = 1) -> None:
 
 
 async def test_images_of_the_past_give_no_roles_and_delete_no_logs(tmp_path: Path) -> None:
-    """The feed is replayed in pushes. None of them may make a broker lead as its predecessor did, rewrite
-    the leader epochs of its logs, or take the log of today's topic for that of an older one."""
+    """The feed is replayed in pushes.
+
+    None of them may make a broker lead like its previous process, rewrite the leader epochs of its logs, or take the
+    current topic's log for an older topic's.
+    """
     history: list[list[Record]] = [
         [registration(BEFORE, 1), *topic(OLD_TOPIC)],
         [TopicRemovedRecord(topic_id=OLD_TOPIC), *topic(leader_epoch=3)],
@@ -145,7 +148,7 @@ async def test_settings_reach_logs_that_an_earlier_process_made(tmp_path: Path) 
 async def test_a_higher_min_insync_replicas_holds_for_the_isr_that_comes_with_it(
     tmp_path: Path, leader_epoch: int
 ) -> None:
-    """Broker 2 left the ISR after the minimum was raised: by the quorum's rules it has all that is acknowledged."""
+    """Broker 2 left the ISR after the minimum was raised: by the quorum's rules it has all acknowledged records."""
     image = ClusterImage()
     minimum = 1
 
@@ -181,7 +184,7 @@ async def test_a_higher_min_insync_replicas_holds_for_the_isr_that_comes_with_it
 
 
 async def test_a_snapshot_of_the_feed_brings_its_brokers_to_leaders_that_stay(tmp_path: Path) -> None:
-    """A leader that went by the brokers of before would keep out every follower that restarted since."""
+    """A leader with outdated brokers would exclude every follower that restarted since."""
     follower = ImageFollower(1)
     records = [registration(NOW, 1), BrokerRecord(broker_id=2, broker_epoch=2), *topic(replicas=[1, 2])]
     async with broker(tmp_path, follower.image) as (_, replicas):
@@ -199,7 +202,7 @@ async def test_a_snapshot_of_the_feed_brings_its_brokers_to_leaders_that_stay(tm
 
 
 async def test_a_follower_flushes_what_was_recovered_and_then_fetches(tmp_path: Path) -> None:
-    """With flush.messages=1 it acknowledges what is flushed; after a crash that is less than its log."""
+    """With flush.messages=1 it acknowledges flushed records; after a crash these are fewer than in its log."""
     durable = TopicSettings(LogConfig(), ReplicationSettings(durable_before_acknowledged=True))
     image = ClusterImage()
     async with broker(tmp_path, image, clean=False) as (_, replicas):
@@ -295,7 +298,7 @@ def test_a_log_is_needed_where_no_other_broker_surely_has_as_much(
 
 
 async def test_high_watermarks_stay_known_until_their_replicas_are_there(tmp_path: Path) -> None:
-    """A broker whose quorum is away checkpoints nothing over what it had."""
+    """A broker without its quorum does not overwrite its checkpoints."""
     image = ClusterImage()
     async with broker(tmp_path, image) as (_, replicas):
         replicas.apply(image, fold(image, *topic()))

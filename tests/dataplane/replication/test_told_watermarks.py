@@ -1,4 +1,4 @@
-"""When a follower of several partitions hears that their high watermarks have moved."""
+"""The times at which a follower of several partitions hears of their new high watermarks."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ LEADER, FOLLOWER = 1, 2
 
 
 class Followed:
-    """Broker 1 leads two partitions, each of a cluster of its own."""
+    """Broker 1 as the leader of two partitions, each in a separate cluster."""
 
     def __init__(self, clusters: Sequence[ReplicasByHand]) -> None:
         self._clusters = clusters
@@ -50,7 +50,7 @@ class Followed:
 
 
 class TwoPartitions:
-    """A leader's session with a follower that asks by hand."""
+    """A leader's session with a follower that fetches by hand."""
 
     def __init__(self, folder: Path, delay_s: float) -> None:
         self._clusters = [ReplicasByHand(folder / name, brokers=(LEADER, FOLLOWER)) for name in ("a", "b")]
@@ -75,7 +75,7 @@ class TwoPartitions:
         self.answers.clear()
 
     def ask(self, offsets: dict[int, int]) -> None:
-        """The follower's next request, with its new offset in each of these partitions."""
+        """Send the follower's next request, with new offsets in these partitions."""
         positions = [FetchPosition((TOPIC_ID, n), 1, offset, 1, 0, 1 << 20) for n, offset in offsets.items()]
         fetch = FollowerFetch(FOLLOWER, self._broker_epoch, 7, self._session_epoch, positions, (), 1 << 20)
         self._session.fetch(fetch, 0.5, lambda answer: self.answers.append(over_the_wire(answer)))
@@ -83,12 +83,14 @@ class TwoPartitions:
         self._session_epoch += 1
 
     def produce(self, index: int) -> None:
-        """One record more in this partition."""
+        """Append one more record to this partition."""
         self._clusters[index][LEADER].produce(b"value")
         self.scheduler.turn()
 
     def take(self) -> dict[int, tuple[bool, int]]:
-        """Of the only answer since the last call, by partition: whether it has records, and the high watermark."""
+        """Return, of the only answer since the last call, whether each partition has records, and
+        its high watermark.
+        """
         (answer,) = self.answers
         self.answers.clear()
         return {part.key[1]: (part.records is not None, part.high_watermark) for part in answer.partitions}
@@ -96,7 +98,9 @@ class TwoPartitions:
 
 @pytest.fixture
 def two(tmp_path: Path) -> TwoPartitions:
-    """A record of partition 0 is committed, which the follower is still to hear; its request is parked."""
+    """Return a session with a committed record of partition 0 that the follower does not know yet; its request is
+    parked.
+    """
     return with_a_moved_watermark(tmp_path, WATERMARK_DELAY_S)
 
 
@@ -111,7 +115,7 @@ def with_a_moved_watermark(folder: Path, delay_s: float) -> TwoPartitions:
 
 
 def test_records_of_one_partition_leave_without_the_watermark_of_another(two: TwoPartitions) -> None:
-    """To tell it costs both brokers as much as the records do."""
+    """An answer with the watermark costs both brokers as much as one with records."""
     two.produce(1)
     assert two.take() == {1: (True, 0)}
     two.ask({1: 1})
@@ -137,7 +141,7 @@ def test_a_watermark_whose_time_came_while_nobody_asked_is_told_with_the_next_re
 
 
 def test_a_follower_that_always_finds_records_hears_of_a_watermark_in_time(two: TwoPartitions) -> None:
-    """So it is while a follower catches up, or while a partition is busy: none of its requests is parked then."""
+    """This happens while a follower catches up, or while a partition is busy: none of its requests is parked then."""
     two.produce(1)
     two.take()
     two.scheduler.fire_timers()

@@ -1,5 +1,7 @@
-"""Who is cancelled while a thread works for it goes on, and lets go of what the thread uses, once the thread has
-ended. And work for many items is spread over threads."""
+"""A cancelled task, while its thread goes on, releases the thread's resources once the thread has ended.
+
+Work for many items is spread over threads.
+"""
 
 from __future__ import annotations
 
@@ -22,7 +24,7 @@ from ottla.protocol.records.record import encode_batch
 
 
 class Gate:
-    """Work passes when it is opened."""
+    """A gate that delays work until it is opened."""
 
     def __init__(self) -> None:
         self.reached = asyncio.Event()

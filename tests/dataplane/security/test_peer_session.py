@@ -1,4 +1,4 @@
-"""What a session says of its peer, and how it is replaced."""
+"""The contents of a session about its peer, and its replacement."""
 
 from __future__ import annotations
 

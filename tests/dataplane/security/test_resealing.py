@@ -1,4 +1,4 @@
-"""What is encrypted under an older cluster secret is encrypted under the first, and no newer value is overwritten."""
+"""Values encrypted under an older cluster secret are encrypted under the first, and no newer value is overwritten."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ KEY = "listener.name.clients.ssl.key.password"
 
 
 class QuorumOfOne:
-    """Applies commands at once, after `fails` failures."""
+    """A quorum that applies commands at once, after `fails` failures."""
 
     def __init__(self, fails: int = 0) -> None:
         self.controller = Controller()
@@ -51,7 +51,7 @@ class QuorumOfOne:
         return self._apply(command)
 
     def resealer(self, *secrets: bytes) -> Resealer:
-        """One that is told of the image as it is, and of every change, as a broker's is."""
+        """Return a resealer that knows the image and gets every change, like a broker's."""
         resealer = Resealer(Sealer(secrets))
         resealer.image_changed(self.image, ImageDelta.between(ClusterImage(), self.image))
         self._told.append(resealer)
@@ -111,7 +111,7 @@ async def test_after_it_the_old_secret_is_not_needed() -> None:
 
 
 async def test_what_is_left_is_counted_as_it_changes() -> None:
-    """A scrape of metrics must not look at all users."""
+    """A scrape of metrics must not scan all users."""
     quorum = QuorumOfOne()
     resealer = quorum.resealer(NEW, OLD)
     counts = []
@@ -124,7 +124,7 @@ async def test_what_is_left_is_counted_as_it_changes() -> None:
 
 
 async def test_what_is_set_meanwhile_stays() -> None:
-    """The change of another broker comes between the look at the image and the command."""
+    """The change of another broker comes between the read of the image and the command."""
     quorum = QuorumOfOne()
     await quorum.set_password(OLD, "ann", b"a")
     await quorum.set_password(OLD, "gone", b"a")

@@ -1,4 +1,4 @@
-"""New keys and certificates take the place of the old while listeners run, or change nothing."""
+"""New keys and certificates replace the old ones while listeners run, or change nothing."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ NAME, HOST = "CLIENTS", "localhost"
 
 
 class Folder:
-    """The files of one listener, and what looks after them."""
+    """The files of one listener, and its reloader."""
 
     def __init__(self, path: Path, *, between_brokers: bool = False, **settings: str) -> None:
         self.authority = Authority()
@@ -93,7 +93,7 @@ async def test_a_file_that_changes_is_used(folder: Folder) -> None:
 
 
 async def test_a_link_that_is_swapped_is_used(tmp_path: Path) -> None:
-    """As Kubernetes swaps the folder of a secret."""
+    """Kubernetes swaps the folder of a secret in this manner."""
     folder = Folder(tmp_path)
     first, second, link = tmp_path / "1.pem", tmp_path / "2.pem", tmp_path / "data"
     folder.keys.rename(first)
@@ -142,7 +142,7 @@ async def test_what_cannot_be_used_changes_nothing_and_is_told_once(
 async def test_what_could_not_be_read_for_a_moment_is_used_later(
     folder: Folder, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
-    """A broker had no descriptor left when it looked. The files do not change any more."""
+    """A broker had no free descriptor at the check. The files do not change any more."""
     refusing = True
 
     def is_short(path: object) -> bool:
@@ -242,7 +242,7 @@ async def test_the_time_that_is_left_is_told(folder: Folder) -> None:
 
 
 async def test_what_has_expired_is_renewed_among_brokers(tmp_path: Path) -> None:
-    """The expired certificate convinces nobody. That is no reason to keep it, and whom brokers trust still is one."""
+    """Every peer rejects the expired certificate, so it is no reason to keep it, but the other brokers' trust is."""
     folder = Folder(tmp_path, between_brokers=True, ssl_client_auth="required")
     reloads = folder.reloads()
     now = datetime.now(UTC)
@@ -266,7 +266,7 @@ async def test_what_has_expired_is_renewed_among_brokers(tmp_path: Path) -> None
 async def test_the_quorums_listener_of_a_broker_is_renewed_under_any_name(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Brokers dial the quorum, and nobody dials them there: which hosts the certificate is for is all the same."""
+    """Brokers dial the quorum, and no one dials them there, so the certificate's hosts are irrelevant."""
     folder = Folder(tmp_path, ssl_allow_san_changes="true")
     folder.issue("of-no-host").pem_file(folder.keys)
     first = load_tls(tls_settings(folder.properties, NAME, between_nodes=True), None, datetime.now(UTC))

@@ -1,4 +1,4 @@
-"""How many connections may be open, and how fast they may come: of all listeners, of one, and of an address."""
+"""Limits on open connections and on their rate: of all listeners, of one listener, and of an address."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Logins over raw sockets: every message in every state, what a stranger may send, and sessions that end."""
+"""Logins over raw sockets: every message in every state, messages of unauthenticated peers, and ends of sessions."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ USERS = ListedUsers(LoginModule("PlainLoginModule", "required", {"user_ann": "se
 
 
 class Handlers:
-    """Two APIs: one that anybody may ask, and one that tells who asks."""
+    """Two APIs: one without a required login, and one that reports the user."""
 
     @handles(ApiVersionsRequest, 0, 5, on_unsupported=lambda _handler: ApiVersionsResponse(error_code=35))
     def api_versions(self, request: ClientRequest, message: ApiVersionsRequest) -> ApiVersionsResponse:
@@ -65,7 +65,7 @@ class Handlers:
 
 
 class Expiring:
-    """A mechanism whose credentials hold for some time: the message is the user's name and the milliseconds."""
+    """A mechanism whose credentials expire: the message is the user's name and the milliseconds."""
 
     name = "EXPIRING"
 
@@ -88,7 +88,7 @@ class ExpiringLogin:
 
 
 class Peer:
-    """A raw client of one connection."""
+    """A raw client with one connection."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.reader, self.writer = reader, writer
@@ -117,11 +117,11 @@ class Peer:
         return (await self.ask(DescribeClusterRequest(), 0)).cluster_id
 
     async def is_closed(self) -> bool:
-        """Whether nothing but the end comes, within some seconds."""
+        """Return whether the connection ends without data within some seconds."""
         try:
             return await asyncio.wait_for(self.reader.read(1), 60) == b""
         except ConnectionResetError:
-            return True  # it had not read all that was sent
+            return True  # the peer had unread data
 
 
 def scram(users: Mapping[str, str]) -> ScramLogins:
@@ -475,7 +475,7 @@ async def test_without_sasl_both_apis_answer_that_it_is_not_their_time() -> None
 
 
 class Faulty:
-    """A mechanism with a fault of its own."""
+    """A mechanism whose implementation fails."""
 
     name = "FAULTY"
 
@@ -500,7 +500,7 @@ async def test_a_fault_of_a_mechanism_refuses_the_login_and_is_logged(
 
 
 class Undecided:
-    """A mechanism that cannot tell now."""
+    """A mechanism that cannot decide now."""
 
     name = "UNDECIDED"
 
@@ -530,7 +530,7 @@ async def test_a_login_that_nobody_can_decide_ends_without_an_answer(
 
 
 class Silent:
-    """A mechanism whose end has no answer."""
+    """A mechanism without a last answer."""
 
     name = "SILENT"
 
@@ -545,7 +545,7 @@ class SilentLogin(ExpiringLogin):
 
 
 async def test_a_mechanism_without_a_last_answer_says_nothing_in_bare_messages() -> None:
-    """As Kafka after GSSAPI: the client sends its first request, and reads the answer to that."""
+    """Kafka does so after GSSAPI: the client sends its first request, and reads the answer to that."""
     async with server() as broker:
         bare = await connect(broker)
         await bare.handshake("SILENT", version=0)

@@ -1,4 +1,6 @@
-"""How old a connection may be: by that the quorum tells a delayed request from one of a client that came back."""
+"""The age limit of a connection, by which the quorum distinguishes a delayed request from one of a
+reconnected client.
+"""
 
 from __future__ import annotations
 

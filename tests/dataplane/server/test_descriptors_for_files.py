@@ -1,4 +1,4 @@
-"""Connections leave descriptors to files: a log may have to be opened for its next record."""
+"""Connections leave descriptors to files, since a log may have to be opened for its next record."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SPARE = 40
 
 @pytest.fixture
 def few_descriptors() -> Iterator[None]:
-    """All numbers below the limit are free from the highest one in use on, and there are not many."""
+    """Lower the limit so that only few descriptors, above the highest used one, are free."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(
         resource.RLIMIT_NOFILE, (max(map(int, os.listdir("/proc/self/fd"))) + 1 + 32 + SPARE, hard)
@@ -35,7 +35,7 @@ def few_descriptors() -> Iterator[None]:
 
 
 async def is_served(server: FrameServer) -> asyncio.StreamWriter | None:
-    """A connection to the server; None if it was closed at once."""
+    """Return a connection to the server; None if it was closed at once."""
     before = len(server.connections)
     reader, writer = await asyncio.open_connection("127.0.0.1", server.listener.port)
     ended = asyncio.create_task(reader.read(1))
@@ -72,7 +72,7 @@ async def test_whoever_comes_when_few_descriptors_are_left_is_closed(
 
 
 class Refusing:
-    """A listening socket whose kernel lets nobody in."""
+    """A listening socket whose kernel refuses every connection."""
 
     def __init__(self, real: socket.socket, error: int) -> None:
         self._real, self._error = real, error
@@ -88,7 +88,7 @@ class Refusing:
 async def test_what_the_kernel_refuses_fails_nobody_who_has_it_accept(
     cleanup: ExitStack, caplog: pytest.LogCaptureFixture, error: int
 ) -> None:
-    """A broker ends that cannot follow its metadata: with each change it accepts whoever waits."""
+    """A broker exits if it cannot apply its metadata; with each change it accepts the waiting connections."""
     caplog.set_level(logging.WARNING)
     server = start(cleanup, FrameServer(echo))
     listener = server.listener

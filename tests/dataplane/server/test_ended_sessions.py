@@ -1,4 +1,4 @@
-"""Sessions that are taken away, and sessions that expire, while requests of theirs are not answered."""
+"""Sessions that are revoked or expire while their requests are not answered."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ANN, BOB = b"ann:60000", b"bob:60000"
 
 
 class Waiting:
-    """A request that waits for others, and one that changes something; both are answered by the test."""
+    """A request that waits for others, and one that changes state; the test answers both."""
 
     def __init__(self) -> None:
         self.fetches: list[ClientRequest] = []

@@ -1,4 +1,4 @@
-"""A large request in small records of TLS does not wake the broker for each of them, and nobody is harmed by that."""
+"""A large request in small TLS records does not wake the broker for each of them, and delays no other client."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ AUTHORITY = Authority()
 OWN, CA = keys_of(AUTHORITY.issue("localhost", "127.0.0.1")), trusting(AUTHORITY.pem)
 FRAME = frame(bytes(range(256)) * 1000)
 BEGUN, SMALL = 20_000, 1_000
-"""So much of the frame comes in the first place; and what comes then, in one record."""
+"""Bytes of the frame that come first, and bytes that come then in one record."""
 
 
 def serving(cleanup: ExitStack) -> FrameServer:
@@ -41,7 +41,7 @@ def dialling() -> TlsPeer:
 
 
 async def begun(server: FrameServer, peer: TlsPeer) -> ClientConnection:
-    """The frame has begun, and the broker has read as much of it as has come."""
+    """Return a connection whose frame has begun, once the broker has read all data sent so far."""
     await peer.connect(server.listener.port)
     await peer.send(FRAME[:BEGUN])
     await until(lambda: [grant.arrived_bytes for grant in server.budget.grants()] != [])
@@ -51,7 +51,7 @@ async def begun(server: FrameServer, peer: TlsPeer) -> ClientConnection:
 
 
 def unread_bytes(connection: ClientConnection) -> int:
-    """What is in its socket."""
+    """Return the number of unread bytes in the connection's socket."""
     (size,) = struct.unpack("i", fcntl.ioctl(connection.fileno(), termios.FIONREAD, b"\0" * 4))
     return int(size)
 
@@ -62,7 +62,7 @@ def mark_of(connection: ClientConnection) -> int:
 
 
 def is_called(connection: ClientConnection) -> bool:
-    """Whether the kernel would call the loop for what the peer has sent."""
+    """Return whether the kernel would wake the loop for the peer's data."""
     poll = select.poll()
     poll.register(connection.fileno(), select.POLLIN)
     return bool(poll.poll(0))
@@ -88,7 +88,7 @@ async def test_small_records_of_a_large_frame_call_nobody(cleanup: ExitStack) ->
 
 
 async def test_a_frame_that_lacks_little_is_read_as_it_comes(cleanup: ExitStack) -> None:
-    """Else its end might be waited for although all of it is there."""
+    """Otherwise the broker might wait for the end although all of it is there."""
     server = serving(cleanup)
     async with dialling() as peer:
         await begun(server, peer)
@@ -134,7 +134,7 @@ async def test_who_looks_finds_what_has_come(cleanup: ExitStack) -> None:
 
 
 async def test_a_slow_peer_is_not_taken_for_one_that_stalls(cleanup: ExitStack) -> None:
-    """Others wait for its memory, so it is judged by what comes. That is not enough to call anybody."""
+    """Others wait for its memory, so it is judged by its progress, for which the kernel would not wake the loop."""
     server = Server(HandlerTable(Handlers()), ServerConfig(receive_budget_bytes=256 * 1024))
     settings = TlsSettings(
         "CLIENTS", TlsRules(), OWN.source, CA.source, "DEFAULT", "ssl.principal.mapping.rules"

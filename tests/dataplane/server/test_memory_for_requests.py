@@ -1,4 +1,4 @@
-"""Clients that claim the memory for requests, whatever they do then, keep it from the others for seconds at most."""
+"""Clients that claim the memory for requests keep it from others for seconds at most, however they behave then."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BUDGET_BYTES = 16 * MB
 
 
 class Handlers:
-    """Answers with the size of what came."""
+    """A handler that answers with the size of the request."""
 
     @handles(SyncGroupRequest, 0, 5)
     def sync(self, request: ClientRequest, message: SyncGroupRequest) -> SyncGroupResponse:
@@ -50,7 +50,7 @@ async def connect(server: Server) -> tuple[asyncio.StreamReader, asyncio.StreamW
 
 
 async def answered(server: Server, size: int) -> bool:
-    """Send one request of `size` and see the answer to it."""
+    """Send one request of `size`, and return whether it is answered."""
     reader, writer = await connect(server)
     try:
         writer.write(request_of(size))
@@ -60,7 +60,7 @@ async def answered(server: Server, size: int) -> bool:
 
 
 async def use_up_the_budget(server: Server, cleanup: ExitStack, count: int) -> list[socket.socket]:
-    """Clients of which each claims 12 MB and sends until nothing more is taken."""
+    """Start clients that each claim 12 MB and send until the server takes no more."""
     hogs = []
     for _ in range(count):
         sock = socket.create_connection(("127.0.0.1", server.listeners[0].port))
@@ -83,7 +83,7 @@ async def use_up_the_budget(server: Server, cleanup: ExitStack, count: int) -> l
 
 
 async def test_many_large_requests_at_once_are_all_answered(server: Server) -> None:
-    """More than there is memory for, and then those of usual size."""
+    """The requests exceed the memory, and are followed by some of usual size."""
     large = [answered(server, 5 * MB) for _ in range(20)]
     assert all(await asyncio.wait_for(asyncio.gather(*large), 60))
     assert all(await asyncio.wait_for(asyncio.gather(*(answered(server, 900_000) for _ in range(20))), 60))

@@ -1,4 +1,4 @@
-"""A connection that went over a quota is left unread, and a server without quotas does not notice them."""
+"""A connection that exceeded a quota is left unread, and a server without quotas ignores them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ THROTTLE_MS = 1_000
 
 
 class Handlers:
-    """One that goes over a quota when told to, one that takes a while."""
+    """A handler that exceeds a quota on request, and a handler that takes a while."""
 
     @handles(HeartbeatRequest, 0, 4)
     def heartbeat(self, request: ClientRequest, message: HeartbeatRequest) -> HeartbeatResponse:

@@ -1,4 +1,6 @@
-"""Who gets memory for requests: nobody waits for ever, nobody is locked out, and nobody keeps what others wait for."""
+"""The distribution of memory for requests: no client waits for ever or is locked out, and none keeps memory that others
+wait for.
+"""
 
 from __future__ import annotations
 
@@ -106,7 +108,7 @@ def test_a_request_beyond_the_whole_budget_is_served_alone() -> None:
 
 
 def test_those_who_hold_and_wait_do_not_wait_for_each_other() -> None:
-    """Readers that guessed too small hold what they guessed until they get the rest."""
+    """Readers with a too small guess keep their part until they get the rest."""
     budget: ReceiveBudget[Receiver] = ReceiveBudget(8 * MB)
     owners = [Receiver() for _ in range(8)]
     held = [budget.take(owner, MB) for owner in owners]

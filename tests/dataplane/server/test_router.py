@@ -1,4 +1,4 @@
-"""Requests through the whole server: headers, versions, errors, and what must never bring it down."""
+"""Requests through the whole server: headers, versions, errors, and input that must never crash it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from .conftest import frame, read_frame, until
 
 
 class Handlers:
-    """Three ways to answer, and ways to fail."""
+    """Three kinds of answers, and kinds of failures."""
 
     def __init__(self) -> None:
         self.parked: list[ClientRequest] = []
@@ -66,7 +66,7 @@ class Handlers:
 
 
 class QuorumOfNothing:
-    """An empty image."""
+    """A quorum with an empty image."""
 
     image = ClusterImage()
     broker_epoch = 1
@@ -87,7 +87,7 @@ def serve(cleanup: ExitStack, config: ServerConfig | None = None) -> tuple[Serve
 
 
 async def ask(port: int, *frames: bytes) -> list[bytes]:
-    """The replies to some frames, in order; fewer if the server closes the connection."""
+    """Return the replies to some frames, in order; fewer if the server closes the connection."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     replies = []
     try:
@@ -182,7 +182,9 @@ async def test_plain_parked_and_coroutine_handlers_answer_in_order(cleanup: Exit
 async def test_a_short_cut_that_fails_ends_its_connection_and_no_other(
     cleanup: ExitStack, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Its client waited until its own timeout: nobody owed it an answer, and what it sent later was held up, too."""
+    """Its client waited until its own timeout: no handler owed it an answer, and its later requests
+    were delayed, too.
+    """
     _, port, _ = serve(cleanup)
     first = encode_request(HeartbeatRequest(group_id="shortcut"), 4, 1, "c")
     second = encode_request(HeartbeatRequest(), 4, 2, "c")

@@ -1,4 +1,4 @@
-"""A login that goes on, while others of its address connect again and again and say nothing."""
+"""A login goes on while other clients of its address connect repeatedly and stay silent."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.dataplane.server.conftest import until
 from tests.dataplane.server.test_authentication import connect, server
 
 FLOOD = 120
-"""More than an address may have of them."""
+"""Number of connections that exceeds the limit of an address."""
 
 
 async def test_a_login_is_not_pushed_out_by_peers_that_only_connect() -> None:

@@ -1,4 +1,4 @@
-"""Connections over TLS: records that are cut anywhere, peers that take nothing, new keys, and every kind of end."""
+"""TLS connections: records split anywhere, peers that do not read, new keys, and every kind of end."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ async def test_one_byte_at_a_time(cleanup: ExitStack) -> None:
 
 
 async def test_what_is_decrypted_and_not_taken_never_stalls(cleanup: ExitStack) -> None:
-    """All of it stands in the last records that come: the kernel never tells of it again."""
+    """All of it is in the last records: the kernel never reports it again."""
     waiting: list[tuple[ClientRequest, bytes]] = []
 
     def keep(request: ClientRequest, body: memoryview) -> None:
@@ -130,7 +130,7 @@ async def test_many_small_frames_in_one_record(cleanup: ExitStack) -> None:
 
 
 async def test_a_peer_that_takes_little_gets_every_byte_once(cleanup: ExitStack, tmp_path: Path) -> None:
-    """Sends stop in the middle of records over and over; what was handed to OpenSSL has to come again as it was."""
+    """Sends stop within records repeatedly; data that was passed to OpenSSL must be passed again unchanged."""
     path = tmp_path / "log"
     path.write_bytes(random.Random(1).randbytes(400_000))
     data, fd, released = path.read_bytes(), os.open(path, os.O_RDONLY), []
@@ -191,7 +191,7 @@ async def test_slices_are_released_when_the_client_goes_away(cleanup: ExitStack,
 
 
 async def test_a_peer_asks_for_new_keys(cleanup: ExitStack) -> None:
-    """`openssl s_client` does so at a line that is K; the broker has to write in order to read."""
+    """`openssl s_client` does so for a line `K`; the broker has to write in order to read."""
     server = start(cleanup, FrameServer(echo, tls=serving()))
     client = await asyncio.create_subprocess_exec(
         "openssl", "s_client", "-connect", f"127.0.0.1:{server.listener.port}", "-tls1_3", "-brief",
@@ -229,7 +229,7 @@ async def test_who_has_said_its_last_word_gets_its_replies(cleanup: ExitStack) -
 
 
 async def test_who_is_cut_off_is_gone(cleanup: ExitStack) -> None:
-    """The end of TCP without the end of TLS may be somebody else's doing."""
+    """The end of TCP without the end of TLS may be an attacker's doing."""
     server = start(cleanup, FrameServer(lambda request, body: None, tls=serving()))
     async with TlsPeer(dialling()) as peer:
         await peer.connect(server.listener.port)
@@ -269,7 +269,7 @@ async def test_bytes_that_are_damaged_close_the_connection(cleanup: ExitStack, s
 
 
 class Handlers:
-    """One that tells who asked."""
+    """A handler that reports the user."""
 
     def __init__(self) -> None:
         self.seen: list[ClientRequest] = []
@@ -372,7 +372,7 @@ async def test_handshakes_are_bounded_and_count_as_connections(cleanup: ExitStac
 
 
 def with_login(server: Server, timeout_ms: int) -> None:
-    """Its listener asks for a login, too."""
+    """Make the listener require a login, too."""
     server.authentication = {"CLIENTS": AuthenticationSettings({}, timeout_ms=timeout_ms)}
 
 
@@ -399,7 +399,7 @@ async def test_the_time_for_a_login_includes_the_handshake(cleanup: ExitStack) -
 
 
 async def test_who_has_shaken_hands_is_a_stranger_until_the_login(cleanup: ExitStack) -> None:
-    """It counts, and newcomers push out each other before it: but not for ever, if it goes no step further."""
+    """It counts, and new connections replace each other before it, but not for ever if it makes no progress."""
     server, _, port = whole_server(cleanup, listener_tls(), max_unauthenticated_per_ip=2)
     with_login(server, timeout_ms=600_000)
     async with TlsPeer(dialling()) as shaken, TlsPeer(dialling()) as second:
@@ -448,7 +448,7 @@ async def test_handshakes_leave_the_loop_to_others(
 async def test_a_handshake_goes_on_when_the_socket_takes_what_there_is_to_say(
     cleanup: ExitStack, monkeypatch: pytest.MonkeyPatch, version: str
 ) -> None:
-    """In TLS 1.2 the server speaks last, in TLS 1.3 the client."""
+    """In TLS 1.2 the server sends last, in TLS 1.3 the client."""
     flush, calls, late = TlsStream.flush, 0, []
 
     def two_of_three_fail(stream: TlsStream) -> bool:
@@ -536,7 +536,7 @@ async def test_a_handshake_that_fails_says_why(cleanup: ExitStack, caplog: pytes
 
 
 async def test_a_last_request_that_waits_for_memory_is_not_taken_for_cut_off(cleanup: ExitStack) -> None:
-    """Its end is decrypted and not in the buffer, and the kernel has nothing left of it."""
+    """Its end is decrypted and not in the buffer, and the kernel has no more of it."""
     held: list[tuple[ClientRequest, bytes]] = []
     server = start(
         cleanup,

@@ -1,4 +1,4 @@
-"""Clients that do not read their answers: the broker keeps so many bytes for them, and no more."""
+"""Clients that do not read their answers: the broker keeps a bounded number of bytes for them."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_who_reads_again_is_not_counted() -> None:
 async def test_connections_that_read_no_answers_are_closed_when_there_are_too_many(
     cleanup: ExitStack, order: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Four hundred connections kept 240 MB, and there was no bound on their number."""
+    """Four hundred connections kept 240 MB, and their number was not bounded."""
     caplog.set_level(logging.INFO)
 
     def answer(request: ClientRequest, body: memoryview) -> None:

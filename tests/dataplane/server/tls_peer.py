@@ -1,4 +1,4 @@
-"""A client whose TLS is made by hand, so that tests decide how its records are cut, and what the network holds back."""
+"""A client with hand-made TLS, so that tests decide how its records are split, and what the network delays."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from types import TracebackType
 
 
 class TlsPeer:
-    """Encrypts and decrypts in memory; the bytes on the wire are the test's."""
+    """A peer that encrypts and decrypts in memory; the test moves the bytes on the wire."""
 
     def __init__(self, context: ssl.SSLContext, *, receive_buffer: int = 0) -> None:
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -55,13 +55,13 @@ class TlsPeer:
         return bool(data)
 
     def encrypted(self, data: bytes, record: int = 16384) -> bytes:
-        """The records that hold the data, at most so much in each."""
+        """Return the records that hold the data, with at most `record` bytes in each."""
         for at in range(0, len(data), record):
             self._tls.write(data[at : at + record])
         return self._outgoing.read()
 
     async def flush(self, piece: int = 1 << 20, data: bytes = b"") -> None:
-        """Send what is encrypted, in pieces of that size."""
+        """Send the encrypted data, in pieces of that size."""
         data += self._outgoing.read()
         for at in range(0, len(data), piece):
             await self._loop.sock_sendall(self.sock, data[at : at + piece])
@@ -70,7 +70,7 @@ class TlsPeer:
         await self.flush(piece, self.encrypted(data, record))
 
     async def read(self, size: int) -> bytes:
-        """Exactly so many bytes. Raises EOFError at TLS's end, ConnectionError at any other."""
+        """Read exactly `size` bytes. Raises EOFError at TLS's end, ConnectionError at any other."""
         found = bytearray()
         while len(found) < size:
             try:
@@ -91,7 +91,7 @@ class TlsPeer:
         return await self.read(int.from_bytes(await self.read(4), "big"))
 
     async def say_end(self) -> None:
-        """TLS's own end: nothing more comes from here."""
+        """Send TLS's own end, after which no more data comes from here."""
         try:
             self._tls.unwrap()
         except ssl.SSLWantReadError:

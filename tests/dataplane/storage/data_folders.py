@@ -1,4 +1,4 @@
-"""Data folders with logs of many kinds, for tests of how they are closed and opened."""
+"""Data folders with logs of many kinds, for tests of closing and opening."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ TRANSACTIONAL = 1 << 4
 
 
 def open_folder(path: Path) -> LogDirectory:
-    """Its logs are open."""
+    """Open a folder with all its logs."""
     directory = LogDirectory.open(path, "ottla-1", 2, new_directory_id=b"d" * 16)
     directory.load({}, CONFIG, now_ms=NOW_MS, threads=1)
     return directory
 
 
 def new_log(directory: LogDirectory, index: int, batches: int = 0) -> PartitionLog:
-    """A log with so many batches."""
+    """Make a log with a number of batches."""
     log = directory.create(TOPIC, index, TOPIC_ID, CONFIG, now_ms=NOW_MS)
     for number in range(batches):
         append(log, b"%d" % number * 20)
@@ -49,7 +49,7 @@ def end_transaction(log: PartitionLog, producer_id: int, number: int, *, commit:
 
 
 def fill(directory: LogDirectory) -> None:
-    """Logs of every kind: each by what was done to it."""
+    """Make logs of every kind, each named after its history."""
     new_log(directory, 0)
     new_log(directory, 1, 1)
     new_log(directory, 2, 60)
@@ -81,7 +81,7 @@ def fill(directory: LogDirectory) -> None:
 
 
 def state(log: PartitionLog) -> dict[str, object]:
-    """All that opening a log finds out."""
+    """Return all state that opening a log determines."""
     log.check()
     return {
         "ends": (log.log_start_offset, log.log_end_offset, log.recovery_point),

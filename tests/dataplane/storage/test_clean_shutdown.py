@@ -1,4 +1,4 @@
-"""After a clean stop logs are opened without a look into them, unless anybody else has touched their files."""
+"""After a clean stop logs are opened without reading them, unless another program has touched their files."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ FEW_PRODUCERS = [index for index in range(12) if index != 10]
 
 
 def _stop(path: Path, batches: int = 3) -> None:
-    """A folder with one log, closed cleanly."""
+    """Make a folder with one log, closed cleanly."""
     directory = open_folder(path)
     new_log(directory, 0, batches)
     directory.close(clean=True, broker_epoch=5)
 
 
 def _is_known(path: Path) -> bool:
-    """Whether the start opened the log without a look into it. What it finds is the same."""
+    """Return whether the start opened the log without reading it; check that its state is the same."""
     directory = open_folder(path)
     log = directory.logs[TOPIC, 0]
     assert directory.last_clean_broker_epoch == 5
@@ -103,7 +103,7 @@ def _cut(path: Path) -> None:
 
 
 def _overwrite(path: Path) -> None:
-    """By what is there."""
+    """Overwrite the file with its own content."""
     with open(path, "r+b") as file:
         data = file.read()
         file.seek(0)
@@ -113,7 +113,7 @@ def _overwrite(path: Path) -> None:
 
 
 def _replace(path: Path) -> None:
-    """By the same bytes at the same time of change."""
+    """Replace the file by one with the same bytes and modification time."""
     status = path.stat()
     new = path.with_suffix(".new")
     shutil.copy2(path, new)
@@ -122,7 +122,7 @@ def _replace(path: Path) -> None:
 
 
 def _touch_back(path: Path) -> None:
-    """Change it, and put its time back."""
+    """Change the file, and restore its modification time."""
     status = path.stat()
     _overwrite(path)
     os.utime(path, ns=(status.st_atime_ns, status.st_mtime_ns))

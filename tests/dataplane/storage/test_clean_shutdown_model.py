@@ -1,5 +1,6 @@
-"""Whatever was done to a log, a start that knows it from the stop before finds what its files say, and what recovery
-finds in them."""
+"""A start that knows a log from the previous stop finds the same state as in its files, and as recovery does, after any
+history.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +33,7 @@ RESTART_MS = 45
 
 
 class Broker:
-    """One data folder with one log, and a clock that each step moves."""
+    """A data folder with one log, and a clock that each step moves."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -64,7 +65,7 @@ class Broker:
     # What is done to the log
 
     def write(self, producer_id: int, count: int, size: int, transactional: bool, gap: int) -> None:
-        """As a follower; some offsets are left out before it."""
+        """Append as a follower, with some offsets left out before."""
         log, base_sequence, epoch = self.log, -1, -1
         transactional &= producer_id >= 0
         if producer_id >= 0:
@@ -162,7 +163,7 @@ class Broker:
         self.directory = self.open(self.path)
 
     def stop(self) -> None:
-        """Three starts: by what the stop knew, by the files, and by recovery of all that is in them."""
+        """Start three times: from the stop's summary, from the files, and by recovery of their content."""
         self.directory.close(clean=True)
         self.now_ms += RESTART_MS
         self.starts += 1
@@ -187,7 +188,7 @@ class Broker:
 
 
 def _told(log: PartitionLog) -> dict[str, object]:
-    """What clients and other replicas can find out, and what does not depend on when something was flushed."""
+    """Return the state visible to clients and other replicas, as far as it does not depend on flushes."""
     found = state(log)
     segments = log.segments
     return {
@@ -238,7 +239,7 @@ _OTHER = st.one_of(
 @given(st.lists(st.one_of(_WRITE, _END, _WRITE, _OTHER), min_size=5, max_size=40))
 @example([("write", 1, 2, 3, False, 0), ("stop",), ("lead",)])
 def test_what_a_stop_knew_is_what_is_there(steps: list[tuple[Any, ...]]) -> None:
-    """No power fails here, so that nothing needs to be flushed."""
+    """No power fails here, so no flush is needed."""
     root = Path(tempfile.mkdtemp(prefix="ottla-settled-"))
     with mock.patch.multiple(os, fsync=mock.DEFAULT, fdatasync=mock.DEFAULT):
         broker = Broker(root)

@@ -1,4 +1,4 @@
-"""A clean stop flushes many logs together, and trusts nothing that the disk refused."""
+"""A clean stop flushes many logs together, and trusts no data that the disk refused."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ pytestmark = pytest.mark.skipif(not _is_supported(), reason="no call flushes thi
 
 
 class Flushes:
-    """What is flushed; `refused` says with which error a call fails from now on."""
+    """Counts of flushes; `refused` holds the errno of calls that fail from now on."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.counts: Counter[str] = Counter()
@@ -72,7 +72,7 @@ def _together(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
 
 
 def _folder_of(path: Path, logs: int) -> LogDirectory:
-    """Each with two batches that were not flushed."""
+    """Return logs with two unflushed batches each."""
     directory = open_folder(path)
     for index in range(logs):
         new_log(directory, index, 2)
@@ -159,7 +159,7 @@ def test_a_log_that_refuses_to_be_written_does_not_keep_the_others_from_being_fl
 def test_a_log_on_another_disk_is_flushed_by_itself(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flushes: Flushes
 ) -> None:
-    """Its folder leads elsewhere, so that a flush of this file system does nothing for it."""
+    """Its folder is a link to elsewhere, so a flush of this file system does not cover it."""
     directory = _folder_of(tmp_path, 3)
     real = os.stat(tmp_path).st_dev
 
@@ -178,7 +178,7 @@ def test_a_log_on_another_disk_is_flushed_by_itself(
 def test_where_the_kind_of_file_system_is_not_known_to_flush_each_log_is(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, flushes: Flushes
 ) -> None:
-    """On FUSE the call does nothing, and says that all is well."""
+    """On FUSE the call does nothing, and reports success."""
     directory = _folder_of(tmp_path, 3)
     _together(monkeypatch, 1)
     monkeypatch.setattr(filesystem_sync, "_file_system", lambda fd: 0x65735546)
@@ -212,8 +212,9 @@ def test_kernels_that_hide_failures_are_known(release: str, is_recent: bool) -> 
 
 
 def test_a_log_that_moves_here_and_has_its_lasting_name_is_closed_as_the_others(tmp_path: Path) -> None:
-    """The next start finds it under that name, and trusts it after a clean stop: also its aborted transactions, which
-    are in memory alone until it is closed."""
+    """The next start finds it under that name, and trusts it after a clean stop, also its aborted transactions, which
+    are only in memory until it is closed.
+    """
     directory = open_folder(tmp_path)
     append(directory.create_future(TOPIC, 0, TOPIC_ID, CONFIG, now_ms=NOW_MS))
     settled = directory.settle_future(TOPIC, 0, CONFIG, now_ms=NOW_MS)
@@ -244,8 +245,10 @@ def _refuse(self: Path, target: Path) -> Path:
 def test_a_log_that_keeps_its_name_although_nobody_uses_it_leaves_no_mark(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_moved: bool
 ) -> None:
-    """It was moved away or deleted, and could not be renamed. The next start finds it, and would trust files that were
-    never finished."""
+    """The log was moved away or deleted, and could not be renamed.
+
+    The next start finds it, and would trust unfinished files.
+    """
     directory = open_folder(tmp_path)
     log = new_log(directory, 0)
     produce(log, 7, 0, transactional=True)

@@ -1,4 +1,4 @@
-"""Closed segments that rot where nobody reads them are found, and nothing else is taken for damage."""
+"""Rotten bytes in closed segments that no client reads are found, and no intact data is taken for damage."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Replica:
 
 @pytest.fixture
 def replica(tmp_path: Path) -> Replica:
-    """Ten records, a few to a segment."""
+    """Return a replica of ten records, a few to a segment."""
     log = PartitionLog.open(
         tmp_path / "t-0", LogConfig(segment_bytes=300), clean_shutdown=False, recovery_point=0, now_ms=0
     )
@@ -31,7 +31,7 @@ def replica(tmp_path: Path) -> Replica:
 
 
 async def verified(replica: Replica) -> list[str]:
-    """What one round says."""
+    """Return the findings of one round."""
     found: list[str] = []
 
     def condemn(_: Any, error: KafkaError) -> None:

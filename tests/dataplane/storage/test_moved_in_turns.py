@@ -1,5 +1,6 @@
-"""Where a broker starts, or another dies, tens of thousands of replicas have moved: whoever looks at them lets others
-have turns meanwhile."""
+"""When a broker starts, or another dies, tens of thousands of replicas change: their observers give the loop turns
+meanwhile.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +20,7 @@ COUNT = 2 * MOVED_PER_TURN + 7
 
 
 class Replica:
-    """One of a topic that is not compacted. It counts how often it is looked at."""
+    """A replica of a topic without compaction. It counts its checks."""
 
     topic, index, high_watermark = "t", 0, 0
 
@@ -33,11 +34,11 @@ class Replica:
         return self._log
 
     def log_start_moved(self) -> None:
-        """Nobody waits for it."""
+        """Do nothing, since no request waits for it."""
 
 
 class Replicas:
-    """All of a broker."""
+    """All replicas of a broker."""
 
     def __init__(self, log: mock.Mock) -> None:
         self.all = [Replica(log) for _ in range(COUNT)]
@@ -48,16 +49,16 @@ class Replicas:
         return (one for one in self.all if one not in self.gone)
 
     def holds(self, replica: Replica, /) -> bool:
-        """Whether it is here."""
+        """Return whether the replica is present."""
         return replica not in self.gone
 
     def looked_at(self) -> int:
-        """How many have been looked at by now."""
+        """Return the number of replicas checked so far."""
         return sum(one.looked > 0 for one in self.all)
 
 
 def plain_log() -> mock.Mock:
-    """No segment of it is to be deleted or cleaned."""
+    """Return a log without segments to delete or clean."""
     log = mock.Mock(start_moved=False, doomed=[], failure=None, segments=[1])
     log.config.compacted = False
     return log

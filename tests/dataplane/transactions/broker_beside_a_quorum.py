@@ -1,5 +1,7 @@
-"""Broker 1 with real logs and replicas, and its part in transactions, beside the controller's real state machine. What
-the controller decides reaches the broker when the test, or a command of the broker's own, lets the feed catch up."""
+"""Broker 1 with real logs and replicas, and its part in transactions, beside the controller's real state machine.
+
+The controller's decisions reach the broker when the test, or a command of the broker, delivers the feed.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,7 @@ from tests.metadata_quorum.state.transactional import Identity, Transactions, pu
 
 
 class Quorum(Transactions):
-    """The controller, and what broker 1 has not been told yet."""
+    """The controller, and the feed that broker 1 has not received yet."""
 
     def __init__(self) -> None:
         self.untold: list[FeedRecords] = []
@@ -59,7 +61,7 @@ class Beside:
         self.gate = PendingTransactionWrites(
             lambda: image.transactions, self, SharedCatchUp(1, self), lambda: 7
         )
-        #: what groups were told: partition, producer id, end offset, whether it was committed
+        # : notifications to groups: partition, producer id, end offset, whether it was committed
         self.ended: list[tuple[int, int, int, bool]] = []
         self.markers = Markers(1, replicas, lambda: image, self, self.offsets_ended)
         self.completion_waits = CompletionWaits(lambda: image)
@@ -85,7 +87,7 @@ class Beside:
         return accepted(q.decode_result(command, applied.result))
 
     def catch_up(self) -> None:
-        """The feed brings what there is."""
+        """Deliver the pending feed."""
         told = self.quorum.untold
         delta = self._follower.records(
             FeedRecords(
@@ -129,7 +131,7 @@ class Beside:
     async def produce(
         self, who: Identity, sequence: int, *, topic: str = "solo", index: int = 0, adds: str | None = None
     ) -> int:
-        """The offset of a transactional batch. KafkaError if it is refused."""
+        """Produce a transactional batch, and return its offset. Raises KafkaError if it is refused."""
         partition = self.partition(topic, index)
         producer_id, epoch = who
         records = memoryview(
@@ -166,7 +168,7 @@ class Beside:
 
 @contextlib.asynccontextmanager
 async def beside_a_quorum(directory: Path) -> AsyncIterator[Beside]:
-    """Started, with its logs in `directory`; to be entered again for a restart with another quorum only."""
+    """Run the broker with its logs in `directory`; a restart needs another quorum."""
     quorum, follower = Quorum(), ImageFollower(1)
     async with broker(directory, follower.image) as (_, replicas):
         one = Beside(quorum, replicas, follower)

@@ -1,4 +1,4 @@
-"""A gate for transactional batches where no transaction is known to anybody."""
+"""A gate for transactional batches without any known transaction."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ class _Quorum:
 
 
 def no_transactional_ids() -> Quorum:
-    """Nobody gets one."""
+    """Return a quorum that assigns no transactional ids."""
     return _Quorum(ErrorCode.UNSUPPORTED_VERSION)
 
 
 def closed_gate(table: TransactionTable | None = None) -> PendingTransactionWrites:
-    """Every batch is refused that is of no transaction of the table; without one all are."""
+    """Return a gate that refuses every batch without a transaction in the table; without a table, all batches."""
     known = table or TransactionTable()
     quorum = _Quorum(ErrorCode.INVALID_TXN_STATE)
     return PendingTransactionWrites(lambda: known, quorum, SharedCatchUp(1, quorum), lambda: 0)

@@ -15,7 +15,7 @@ SILENCE_S = 0.1
 
 
 class FakeConnection:
-    """What is asked of a connection."""
+    """The part of a connection that is used here."""
 
     def __init__(self) -> None:
         self.closed = False

@@ -1,4 +1,4 @@
-"""Which transactional batches belong to the open transaction, by what a broker knows (rule T2)."""
+"""The transactional batches that belong to the open transaction, by a broker's knowledge (rule T2)."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ HERE = [WriterPartitions(topic_id=PLACE[0], partitions=[0])]
 
 
 def table(phase: Phase = Phase.ONGOING, *, epoch: int = 3, number: int = 5) -> TransactionTable:
-    """Producer 9 writes to `PLACE` under epoch 3 in transaction 5."""
+    """Return a table in which producer 9 writes to `PLACE` under epoch 3 in transaction 5."""
     made = TransactionTable()
     state = TransactionRecord(
         transactional_id="x",
@@ -73,7 +73,7 @@ def test_what_may_become_known_is_waited_for() -> None:
 
 
 def test_an_image_that_is_behind_the_log_accepts_nothing() -> None:
-    """The log has the marker already: behind that the batch would be in no transaction."""
+    """The log has the marker already: after it the batch would be in no transaction."""
     assert verdict(table(), log=entry(3, marker=5)) is BatchCheck.WAIT
     assert verdict(table(), log=entry(3, marker=6)) is BatchCheck.WAIT
 

@@ -1,4 +1,4 @@
-"""Which broker is named for a transactional id."""
+"""The broker that coordinates a transactional id."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Cuts against a look at everything: what the quorum has decided, and each batch of the logs."""
+"""Cuts compared with a complete scan of the quorum's decisions and of each batch in the logs."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ NAMES = ("a", "b", "c")
 
 
 class Finder:
-    """The quorum's leader, at hand."""
+    """A local quorum leader."""
 
     def __init__(self, one: Beside) -> None:
         self.one = one
@@ -101,7 +101,7 @@ class Marker(NamedTuple):
 
 
 class ReadLogs:
-    """What stands in the logs of a broker. They only grow here, so each batch is read once."""
+    """The content of a broker's logs. They only grow here, so each batch is read once."""
 
     def __init__(self, one: Beside) -> None:
         self._one = one
@@ -111,7 +111,7 @@ class ReadLogs:
         return [marker for _, marker in self._batches(place) if marker is not None]
 
     def first_open_at(self, place: Place, below: int) -> int:
-        """Where the first transaction begins of those that are open at an offset, or that offset."""
+        """Return the beginning of the first transaction that is open at an offset, or that offset."""
         open_: dict[int, int] = {}
         for header, marker in self._batches(place):
             if header.base_offset >= below:
@@ -141,8 +141,9 @@ class ReadLogs:
 
 
 class Everything:
-    """Random transactions of three producers, and of others that produce without, in all partitions; every cut that was
-    ever found must be one, at any later time."""
+    """Random transactions of three producers, and non-transactional producers, in all partitions; every cut that was
+    ever found must stay one.
+    """
 
     def __init__(self, cutting: Cutting, rng: Random) -> None:
         self.cutting, self.one, self.rng = cutting, cutting.one, rng
@@ -208,7 +209,7 @@ class Everything:
         partition.append(memoryview(bytearray(encode_batch([(None, b"x", 0)]))), required_acks=-1)
 
     def replicate(self) -> None:
-        """Broker 2 has fetched some of what there is."""
+        """Let broker 2 fetch some of the records."""
         for place in self.places:
             partition = self.one.replicas.get_by_id(*place)
             if 2 in self.one.image.topics_by_id[place[0]].partitions[place[1]].replicas:
@@ -395,7 +396,7 @@ async def test_requests_and_their_errors(tmp_path: Path) -> None:
 
 
 class Rights:
-    """Of somebody who may describe some topics."""
+    """The rights of a user who may describe some topics."""
 
     def __init__(self, *topics: str) -> None:
         index = Authorizer()
@@ -439,7 +440,7 @@ async def test_whoever_may_read_a_topic_is_told_of_it(tmp_path: Path) -> None:
 
 
 async def test_requests_that_come_together_ask_the_quorum_once_or_twice(tmp_path: Path) -> None:
-    """Once more than the question that was under way, as that may not cover what they ask for."""
+    """The question in progress may not cover the later requests, so one more follows."""
     async with cutting(tmp_path) as one:
         questions = 0
         submit = one.one.submit

@@ -98,7 +98,7 @@ async def begun(client: Connection, name: str = "x") -> Identity:
 async def added(
     client: Connection, who: Identity, *indexes: int, topic: str = "solo", name: str = "x"
 ) -> list[int]:
-    """The error codes."""
+    """Return the error codes."""
     answer = await client.request(
         AddPartitionsToTxnRequest(
             v3_and_below_transactional_id=name,
@@ -244,7 +244,7 @@ async def test_without_a_quorum_clients_look_for_another_coordinator(tmp_path: P
 async def test_an_end_of_which_the_outcome_is_unknown_is_asked_for_again(
     tmp_path: Path, code: ErrorCode, version: int
 ) -> None:
-    """A client that is refused a commit does the work again, and that may have been committed all the same."""
+    """A client that is refused a commit repeats its work, which may have been committed already."""
     async with served(tmp_path) as (one, address):
         client = await connect(address)
         who = await begun(client)
@@ -316,7 +316,7 @@ async def test_partitions_of_several_transactions_are_added_and_verified_togethe
 async def test_who_may_write_under_another_id_does_not_write_in_this_ones_transaction(
     tmp_path: Path, name: str
 ) -> None:
-    """Not even with a batch that comes before this broker has heard whose the producer id is."""
+    """This holds even for a batch that comes before this broker knows the producer id's owner."""
     async with served(tmp_path) as here:
         quorum = here.broker.quorum
         who = quorum.begin("x", broker=2)

@@ -1,4 +1,4 @@
-"""Markers: written in the order of the quorum, once, by whoever leads; reported when nothing can take them back."""
+"""Markers: written in the quorum's order, once, by the current leader; reported when they cannot be lost any more."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def until(holds: Callable[[], bool]) -> None:
 
 
 async def written(one: Beside, name: str, *indexes: int) -> tuple[int, int]:
-    """A transaction with a record in each of these partitions, not ended."""
+    """Return a transaction with a record in each of these partitions, not ended."""
     who = one.quorum.begin(name)
     one.quorum.add(who, one.solo(*indexes), name)
     one.catch_up()
@@ -49,7 +49,7 @@ async def written(one: Beside, name: str, *indexes: int) -> tuple[int, int]:
 
 
 def decided(one: Beside) -> int:
-    """The number of a transaction in a partition that another broker leads: its marker is not written."""
+    """Return the number of a transaction in a partition of another leader: its marker is not written."""
     who = one.quorum.begin()
     one.quorum.add(who, one.quorum.places(0, topic="pair"))
     one.catch_up()
@@ -59,7 +59,7 @@ def decided(one: Beside) -> int:
 
 
 def markers_of(one: Beside) -> list[int]:
-    """Producer ids of the markers in partition 0, in the order of the log."""
+    """Return the producer ids of the markers in partition 0, in the order of the log."""
     log = one.partition().log
     offset, found = 0, []
     while offset < log.log_end_offset:
@@ -109,7 +109,7 @@ async def test_nothing_is_reported_that_could_still_be_lost(tmp_path: Path) -> N
 
 
 async def test_a_marker_outlives_a_shortage_of_replicas(tmp_path: Path) -> None:
-    """Producers are told that the outcome is unknown; whoever owes the marker goes on waiting."""
+    """Producers are answered that the outcome is unknown; the marker's writer goes on waiting."""
     async with beside_a_quorum(tmp_path) as one:
         who = one.quorum.begin()
         one.quorum.add(who, one.quorum.places(0, topic="pair"))
@@ -177,8 +177,10 @@ async def test_a_marker_that_is_there_is_not_written_again(tmp_path: Path) -> No
 async def test_a_marker_that_was_deleted_is_not_written_behind_later_ones(
     tmp_path: Path, *, left: int
 ) -> None:
-    """A replica began anew behind the first of two markers, or behind both, which the quorum has not heard of yet. As
-    leader it does not know the producer of the first, but that later ones are there."""
+    """A replica restarted after the first of two markers, or after both, which the quorum has not heard of yet.
+
+    As leader it does not know the first one's producer, but that later ones exist.
+    """
     async with beside_a_quorum(tmp_path) as one:
         owners = {name: await written(one, name, 0) for name in "xy"}
         one.quorum.answers = False
@@ -231,7 +233,7 @@ async def test_what_is_decided_later_does_not_overtake_a_marker_for_which_there_
 
 
 async def test_a_marker_is_reported_once(tmp_path: Path) -> None:
-    """However often the image tells that it is owed."""
+    """The image repeats that the marker is owed."""
     async with beside_a_quorum(tmp_path) as one:
         who = await written(one, "x", 0)
         told = []
@@ -267,8 +269,9 @@ async def test_thousands_of_markers_do_not_hold_up_the_loop(
 async def test_markers_of_many_writers_are_not_owed_anew_with_each_report(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """There were as many as writers times partitions, with each report of a few: ten thousand markers became half a
-    million, which other transactions waited for."""
+    """Each report of a few used to create as many as writers times partitions: ten thousand markers became half a
+    million, for which other transactions waited.
+    """
     monkeypatch.setattr(markers, "MARKERS_PER_TURN", 2)
     writers, turns = 30, 2000
     async with beside_a_quorum(tmp_path) as one:
@@ -291,7 +294,7 @@ async def test_markers_of_many_writers_are_not_owed_anew_with_each_report(
 async def test_a_marker_is_reported_that_comes_as_all_reports_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing else may come for long that would be reported with it."""
+    """There may be no other report for long that would include it."""
     async with beside_a_quorum(tmp_path) as one:
         answered, submit = asyncio.Event(), one.submit
 
@@ -333,7 +336,7 @@ async def test_an_ending_is_told_when_readers_see_it(tmp_path: Path) -> None:
 async def test_who_waits_for_an_end_looks_at_partitions_however_many_have_written_there(
     tmp_path: Path,
 ) -> None:
-    """With each report of some markers it looked at every one that was missing, which costs the square of them."""
+    """With each report of some markers it scanned every missing one, at quadratic cost."""
     async with beside_a_quorum(tmp_path) as one:
         number = decided(one)
         waiting = asyncio.create_task(one.completion_waits.over("x", number, 10.0))
@@ -365,7 +368,7 @@ async def test_a_partition_without_a_leader_is_not_waited_for(tmp_path: Path) ->
 
 
 async def committed_offsets(one: Beside, *replicas: int) -> tuple[int, int]:
-    """An open transaction with something in the log of `__consumer_offsets`-0."""
+    """Return an open transaction with a record in the log of `__consumer_offsets`-0."""
     one.quorum.create(assigned(OFFSETS_TOPIC, list(replicas)))
     who = one.quorum.begin()
     one.quorum.add(who, one.quorum.places(0, topic=OFFSETS_TOPIC))
@@ -376,7 +379,7 @@ async def committed_offsets(one: Beside, *replicas: int) -> tuple[int, int]:
 
 @pytest.mark.parametrize("commits", [True, False])
 async def test_groups_are_told_before_the_quorum_is(tmp_path: Path, *, commits: bool) -> None:
-    """KAFKA-17507: else a client that was told of the end reads the offsets from before."""
+    """KAFKA-17507: otherwise a client that knows of the end would read the old offsets."""
     async with beside_a_quorum(tmp_path) as one:
         who = await committed_offsets(one, 1)
         one.quorum.answers = False
@@ -428,7 +431,7 @@ async def test_of_other_topics_groups_are_told_nothing(tmp_path: Path) -> None:
 async def test_after_an_unclean_election_a_commit_keeps_what_is_its_own(
     tmp_path: Path, *, bumps: bool, before: str
 ) -> None:
-    """Whatever its producer has done before, elsewhere or here: this log has the marker of it."""
+    """The producer's earlier transactions, there or elsewhere, do not matter: this log has their marker."""
     async with beside_a_quorum(tmp_path) as one:
         who = one.quorum.begin()
         places = one.quorum.places(0, topic="pair") if before == "aborted here" else one.solo(0)
@@ -461,7 +464,8 @@ async def test_after_an_unclean_election_the_next_commit_leaves_out_what_was_abo
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, bumps: bool, full: bool
 ) -> None:
     """The marker of the abort was lost with the former leader, and so was all of the next transaction, which is
-    committed. On a full disk it is written later."""
+    committed. On a full disk it is written later.
+    """
     monkeypatch.setattr(markers, "RETRY_S", 0.01)
     async with beside_a_quorum(tmp_path) as one:
         who, place = one.quorum.begin(), one.quorum.places(0, topic="pair")
@@ -495,7 +499,7 @@ async def test_after_an_unclean_election_the_next_commit_leaves_out_what_was_abo
 async def test_what_waited_for_room_before_an_unclean_election_does_not_go_before_what_that_aborts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of the commit that waited behind it the aborted record would have become a part."""
+    """The aborted record would have become a part of the commit that waited after it."""
     no_room = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     told: list[object] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
@@ -562,7 +566,7 @@ async def test_after_an_unclean_election_what_nobody_knows_is_aborted(
             assert partition.log.transactions.open
             one.quorum.unfence(2)
             one.catch_up()
-            # Whoever joined now could lead cleanly after this one, and would look for nothing that is to be aborted.
+            # A replica that joined now could lead cleanly later, and would search for no transaction to abort.
             assert not joins(partition, 2, partition.log.log_end_offset)
         await until(lambda: not partition.log.transactions.open)
         assert not joins(partition, 2, partition.log.log_end_offset - 1), "without the marker"

@@ -1,4 +1,4 @@
-"""WriteTxnMarkers, as `kafka-transactions.sh abort` sends it: what it ends, and what only the quorum does."""
+"""WriteTxnMarkers, as `kafka-transactions.sh abort` sends it: its effects, and the cases left to the quorum."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from tests.metadata_quorum.state.transactional import Identity
 from .broker_beside_a_quorum import Beside, beside_a_quorum
 
 HANGING = (77, 3)
-"""A producer that the quorum has never heard of."""
+"""A producer that is unknown to the quorum."""
 
 
 async def open_in_solo(one: Beside) -> Identity:
@@ -42,7 +42,7 @@ async def open_in_solo(one: Beside) -> Identity:
 
 
 def hang(one: Beside) -> None:
-    """What no leader accepts (rule T2): so it is put into the log by hand."""
+    """Append a batch that no leader accepts (rule T2) to the log by hand."""
     batch = encode_batch(
         [(None, b"", 0)],
         producer_id=HANGING[0],
@@ -62,7 +62,7 @@ async def abort(
     commits: bool = False,
     coordinator_epoch: int = 0,
 ) -> int:
-    """The error code."""
+    """Send the marker, and return the error code."""
     handlers = WriteTxnMarkersHandlers(one.replicas, one, one.markers, one.completion_waits)
     marker = WritableTxnMarker(
         producer_id=who[0],
@@ -135,7 +135,7 @@ async def test_what_is_being_aborted_is_waited_for(tmp_path: Path, monkeypatch: 
 
 
 async def test_of_other_brokers_partitions_nothing_is_waited_for(tmp_path: Path) -> None:
-    """This one does not hear when those have their markers, unless the client speaks through it."""
+    """This broker does not hear when those have their markers, unless the client uses it."""
     async with asyncio.timeout(20), beside_a_quorum(tmp_path) as one:
         one.quorum.create(assigned("away", [2]))
         who = one.quorum.begin(broker=2)

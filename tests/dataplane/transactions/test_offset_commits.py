@@ -1,4 +1,6 @@
-"""TxnOffsetCommit over sockets, to a broker with real logs: who may, when it counts, what it waits for."""
+"""TxnOffsetCommit over sockets, to a broker with real logs: permitted clients, the time from which it counts, and its
+waits.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,10 @@ VERSIONS = (0, 3, 4, 5, 6)
 
 
 class Served(NamedTuple):
-    """`__consumer_offsets` has two partitions: broker 1 leads the one of `GROUP` alone, the other is on broker 2."""
+    """A broker and client.
+
+    `__consumer_offsets` has two partitions: broker 1 leads the one of `GROUP` alone, the other is on broker 2.
+    """
 
     broker: Beside
     client: Connection
@@ -63,7 +68,7 @@ class Served(NamedTuple):
         metadata: str | None = None,
         generation: int = -1,
     ) -> int:
-        """The error code."""
+        """Commit, and return the error code."""
         image = self.broker.image
         topic_id = image.topics[topic].id if topic in image.topics else bytes(range(16))
         asked = TxnOffsetCommitRequest(
@@ -89,7 +94,7 @@ class Served(NamedTuple):
         return answer.topics[0].partitions[0].error_code
 
     async def fetched(self, *, stable: bool = False) -> tuple[int, int]:
-        """Error code and offset of solo-0."""
+        """Return error code and offset of solo-0."""
         asked = OffsetFetchRequestGroup(
             group_id=GROUP, topics=[OffsetFetchRequestTopics(name="solo", partition_indexes=[0])]
         )
@@ -100,7 +105,7 @@ class Served(NamedTuple):
         return found.error_code, found.committed_offset
 
     def begin(self, *, adds: bool = True) -> Identity:
-        """A producer; AddOffsetsToTxn has been answered by another broker, the feed has not been here yet."""
+        """Return a producer. Another broker has answered AddOffsetsToTxn, and the feed has not arrived yet."""
         who = self.broker.quorum.begin()
         if adds:
             self.broker.quorum.add(who, self.place())
@@ -110,7 +115,7 @@ class Served(NamedTuple):
         return self.broker.quorum.places(partition_for(GROUP, 2), topic=OFFSETS_TOPIC)
 
     async def end(self, who: Identity, *, commits: bool = True) -> None:
-        """As EndTxn is answered."""
+        """End the transaction, and return when EndTxn would be answered."""
         number = self.broker.quorum.end(who, commits=commits).number
         self.broker.catch_up()
         await self.broker.completion_waits.over("x", number, 10)

@@ -1,5 +1,8 @@
-"""Producers commit offsets of their groups at random, while the feed lags, the quorum falls silent and the broker is
-elected anew: whoever is told of an end finds its offsets, or those from before, and nothing in between (rule T14)."""
+"""Producers commit their groups' offsets at random, while the feed lags, the quorum falls silent and the broker is
+elected again.
+
+A client that is answered finds the new offsets, or the earlier ones, and never a mix (rule T14).
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,7 @@ PLACE = ("solo", 0)
 
 
 class Run:
-    """Three clients, each with a group of its own, which it asks for its offsets whenever a transaction is over."""
+    """Three clients, each with a separate group, whose offsets it fetches after each transaction."""
 
     def __init__(self, one: Beside, seed: int) -> None:
         self.one, self.random = one, random.Random(seed)
@@ -69,7 +72,7 @@ class Run:
         self.one.quorum.answers = not self.one.quorum.answers
 
     async def elect(self) -> None:
-        """This broker again: what it has not told yet it learns from its log."""
+        """Elect this broker again: it learns unreported markers from its log."""
         self.one.quorum.fence(1)
         if self.random.random() < 0.5:
             self.one.catch_up()
@@ -78,7 +81,7 @@ class Run:
 
 
 class CommittingClient:
-    """Does one thing after the other, as clients do; what fails makes it abort."""
+    """A client that does one step after the other; any failure makes it abort."""
 
     def __init__(self, run: Run, name: str) -> None:
         self.run, self.name = run, name
@@ -128,7 +131,7 @@ class CommittingClient:
             self.must_abort = True
 
     async def end(self) -> None:
-        """As EndTxn is asked for until it is answered, by way of another broker."""
+        """Repeat EndTxn by another broker until it is answered."""
         one = self.run.one
         commits = not self.must_abort and self.run.random.random() < 0.6
         while True:
@@ -153,7 +156,7 @@ class CommittingClient:
             self.check()
 
     def check(self) -> None:
-        """In the turn in which the end is told."""
+        """Check the offsets in the turn in which the end is answered."""
         try:
             shard = self.run.one.groups.shard_for(self.name)
         except KafkaError as error:

@@ -1,4 +1,4 @@
-"""Transactional batches that are ahead of what is known here, or will never be part of anything (rule T3)."""
+"""Transactional batches that are ahead of this broker's knowledge, or will never belong to a transaction (rule T3)."""
 
 from __future__ import annotations
 
@@ -80,7 +80,9 @@ async def test_what_a_deleted_id_wrote_under_is_in_no_transaction(
 
 
 async def test_a_batch_of_the_transaction_before_is_not_taken_for_one_of_the_next(tmp_path: Path) -> None:
-    """The client keeps its epoch (Produce below 12): nothing in the batch tells, its partition must have been added."""
+    """The client keeps its epoch (Produce below 12): the batch does not identify its transaction, so its partition must
+    have been added.
+    """
     async with beside_a_quorum(tmp_path) as one:
         who = begun(one, 0)
         one.catch_up()
@@ -121,7 +123,7 @@ async def test_the_next_transaction_begins_while_markers_are_written(tmp_path: P
 
 
 async def test_writing_to_a_partition_adds_it(tmp_path: Path) -> None:
-    """KIP-890: clients of Produce 12 and above do not add by themselves."""
+    """KIP-890: clients of Produce 12 and above do not add partitions themselves."""
     async with beside_a_quorum(tmp_path) as one:
         who = one.quorum.begin()
         sent = await asyncio.gather(*(one.produce(who, number, adds="x") for number in range(3)))
@@ -134,7 +136,7 @@ async def test_writing_to_a_partition_adds_it(tmp_path: Path) -> None:
 async def test_what_waits_for_a_partition_that_has_moved_away_is_sent_to_its_leader(
     tmp_path: Path, adds: str | None
 ) -> None:
-    """This broker is not told of the transaction, and asked the quorum again and again to add the partition."""
+    """This broker is not notified of the transaction, and repeatedly asked the quorum to add the partition."""
     async with beside_a_quorum(tmp_path) as one:
         who = one.quorum.begin(broker=2)
         one.catch_up()
@@ -190,7 +192,7 @@ async def test_those_behind_a_refused_batch_are_refused_with_it(tmp_path: Path) 
 async def test_a_write_that_cannot_be_answered_does_not_take_those_behind_it_with_it(
     tmp_path: Path, *, is_refused: bool
 ) -> None:
-    """Nobody would release them any more."""
+    """Otherwise the later writes would never be released."""
     async with beside_a_quorum(tmp_path) as one:
         who = begun(one, 0)
         released: asyncio.Future[KafkaError | None] = asyncio.get_running_loop().create_future()
@@ -204,7 +206,7 @@ async def test_a_write_that_cannot_be_answered_does_not_take_those_behind_it_wit
 
 
 async def test_a_fenced_instance_does_not_take_its_successor_with_it(tmp_path: Path) -> None:
-    """Both wait in one queue: the old epoch is refused for good, and that says nothing about the new one."""
+    """Both wait in one queue: the old epoch is refused for good, which says nothing about the new one."""
     async with beside_a_quorum(tmp_path) as one:
         old = one.quorum.begin()
         late = asyncio.create_task(one.produce(old, 0))
@@ -234,7 +236,10 @@ async def test_a_batch_that_is_sent_again_is_a_duplicate_while_its_transaction_i
 
 
 async def test_a_leader_that_is_behind_acknowledges_no_batch_of_an_ended_transaction(tmp_path: Path) -> None:
-    """Its log lacks the marker yet. Its image shows the next transaction as little: it may lead no more."""
+    """The marker is still missing in its log.
+
+    Its image does not show the next transaction either: it may have been deposed.
+    """
     async with beside_a_quorum(tmp_path) as one:
         who = begun(one, 0)
         one.catch_up()
@@ -248,7 +253,7 @@ async def test_a_leader_that_is_behind_acknowledges_no_batch_of_an_ended_transac
 
 
 async def test_batches_that_wait_together_share_a_question(tmp_path: Path) -> None:
-    """The question that is under way when they come does not cover them: the next one does."""
+    """The question in progress when they come does not cover them; the next one does."""
     async with beside_a_quorum(tmp_path) as one:
         names = [f"x{number}" for number in range(30)]
         producers = [one.quorum.begin(name) for name in names]

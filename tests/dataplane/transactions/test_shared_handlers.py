@@ -1,4 +1,4 @@
-"""One transaction, many writers: requests over sockets, decided by the controller's real state machine."""
+"""One transaction with many writers: requests over sockets, decided by the controller's real state machine."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ async def test_whoever_comes_first_begins_and_all_others_find_it(tmp_path: Path)
         writers = [await joined(elsewhere, opened.token) for _ in range(2)]
         for writer in writers:
             await one.produce(writer, 0, adds="x")
-        third = await here.client()  # it neither began it nor joined
+        third = await here.client()  # it neither began the transaction nor joined
         ended = await commit(third, owner, writers[:1], number=opened.number, version=3)
         assert (ended.error_code, ended.was_committed, ended.commit_index) == (ErrorCode.NONE, False, 0)
         again = await commit(elsewhere, owner, writers[1:], number=opened.number, version=3)
@@ -303,7 +303,7 @@ async def test_the_producer_id_of_a_writer_serves_again_under_the_next_epoch(tmp
 
 
 async def test_a_commit_that_was_delayed_ends_no_other_transaction(tmp_path: Path) -> None:
-    """On whatever connection it comes: each transaction has an epoch of its own."""
+    """This holds on every connection, since each transaction has a separate epoch."""
     async with served(tmp_path) as here:
         old = await here.client()
         former = await begun(old)

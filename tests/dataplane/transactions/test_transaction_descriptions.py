@@ -1,5 +1,6 @@
-"""What DescribeTransactions, ListTransactions, AbortTransaction and DeleteTransactionalId answer, of the controller's
-real state machine."""
+"""The answers of DescribeTransactions, ListTransactions, AbortTransaction and DeleteTransactionalId, from the
+controller's real state machine.
+"""
 
 from __future__ import annotations
 
@@ -47,7 +48,7 @@ M = TypeVar("M", bound=Message)
 
 
 class Asked:
-    """Three brokers that ask one controller."""
+    """Three brokers that query one controller."""
 
     def __init__(self) -> None:
         self.quorum = Transactions()
@@ -105,7 +106,7 @@ class Asked:
         return self.handle(ListTransactionsRequest(**filters), broker_id, 2)
 
     def everywhere(self, **filters: Any) -> dict[str, str]:
-        """State by id, as a client puts it together."""
+        """Return the state by id, combined as a client does."""
         states: dict[str, str] = {}
         for broker_id in (1, 2, 3):
             for one in self.list(broker_id, **filters).transaction_states:
@@ -181,7 +182,7 @@ def test_clients_try_again_while_the_quorum_does_not_answer() -> None:
 
 
 def some_of_each() -> Asked:
-    """empty never began; open began at 5 s or later; over is complete."""
+    """Return brokers with three ids: empty never began; open began at 5 s or later; over is complete."""
     asked = Asked()
     asked.quorum.begin("empty")
     over = asked.opened("over", 0)

@@ -29,7 +29,7 @@ RETENTION_MS = 500
 
 
 class Producer(NamedTuple):
-    """Who writes a batch."""
+    """The writer of a batch."""
 
     id: int
     epoch: int
@@ -38,7 +38,7 @@ class Producer(NamedTuple):
 
 @dataclass
 class History:
-    """A log under construction; sequences and offsets are given out as a broker would."""
+    """A log under construction, with sequences and offsets as a broker assigns them."""
 
     directory: Path
     segment_bytes: int = 600
@@ -60,7 +60,7 @@ class History:
         compression: Compression = Compression.NONE,
         timestamp_ms: int = NOW_MS,
     ) -> int:
-        """One batch; its base offset."""
+        """Write one batch, and return its base offset."""
         stamped = [(key, value, timestamp_ms + number) for number, (key, value) in enumerate(records)]
         if producer is None:
             return self._append(encode_batch(stamped, compression=compression))
@@ -78,7 +78,7 @@ class History:
         )
 
     def end(self, producer: Producer, how: ControlType) -> int:
-        """A transaction marker; its offset."""
+        """Write a transaction marker, and return its offset."""
         return self._append(
             encode_control_batch(
                 ControlRecord(how, 0),
@@ -100,7 +100,7 @@ class History:
 def job_for(
     log: PartitionLog, first_dirty: int, *, now_ms: int = NOW_MS, dedupe_bytes: int = 1 << 20, upper: int = -1
 ) -> CleaningJob:
-    """All inactive segments, without the help of the broker's shell."""
+    """Return a job for all inactive segments, without the broker's cleaner."""
     segments = log.segments
     return CleaningJob(
         directory=log.directory,
@@ -124,7 +124,7 @@ def job_for(
 
 
 def swap(log: PartitionLog, done: GroupCleaned) -> None:
-    """Put one cleaned group in its place."""
+    """Replace segments by one cleaned group."""
     old = [segment for segment in log.segments if segment.base_offset in done.segments]
     log.old_segments.replace(old, [done.file])
 
@@ -135,7 +135,7 @@ def clean(log: PartitionLog, job: CleaningJob) -> LogCleaned:
 
 
 def batches(log: PartitionLog) -> Iterator[tuple[BatchHeader, bytes]]:
-    """Every batch as a reader from the start gets them; sizes, order and CRCs are checked on the way."""
+    """Yield every batch as a reader from the start gets it; sizes, order and CRCs are checked."""
     offset, end = log.log_start_offset, log.log_end_offset
     while offset < end:
         piece = log.read(offset, 1, end, at_least_one=True)
@@ -151,12 +151,12 @@ def batches(log: PartitionLog) -> Iterator[tuple[BatchHeader, bytes]]:
 
 
 class Seen(NamedTuple):
-    """What stands in a log."""
+    """The content of a log."""
 
     records: dict[int, Record]
     """All data records by offset."""
     committed: dict[int, Record]
-    """Those that a read-committed consumer sees."""
+    """Data records for a read-committed consumer, by offset."""
     markers: dict[int, tuple[int, ControlType]]
 
     @property
@@ -170,7 +170,7 @@ class Seen(NamedTuple):
 
 
 def look(log: PartitionLog) -> Seen:
-    """Read the whole log; transactions that have no marker count as aborted."""
+    """Read the whole log; transactions without a marker count as aborted."""
     seen = Seen({}, {}, {})
     pending: dict[int, list[Record]] = {}
     outcomes: dict[int, bool] = {}

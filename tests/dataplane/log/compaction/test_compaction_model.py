@@ -1,4 +1,4 @@
-"""Random logs, cleaned round after round, against what a consumer saw before."""
+"""Random logs, cleaned round after round, compared with a consumer's previous view."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def _first_unstable(log: PartitionLog) -> int:
 
 
 def _upper_bound(log: PartitionLog) -> int:
-    """The base of the first segment that may not be cleaned."""
+    """Return the base offset of the first segment that may not be cleaned."""
     limit = min(_first_unstable(log), log.segments[-1].base_offset)
     return max(segment.base_offset for segment in log.segments if segment.base_offset <= limit)
 
@@ -68,7 +68,7 @@ def _check_nothing_changed(before: Seen, after: Seen) -> None:
 
 
 def _check_compact(before: Seen, after: Seen, upto: int) -> None:
-    """Below `upto` only the last record of each key is left, and nothing that was aborted."""
+    """Check that below `upto` only the last record of each key is left, and no aborted record."""
     latest: dict[bytes, int] = {}
     for offset, record in before.committed.items():
         assert record.key is not None
@@ -126,8 +126,10 @@ def test_a_reader_from_the_start_sees_the_same(first: list, second: list, dedupe
 @settings(max_examples=60)
 @given(_HISTORY)
 def test_what_is_dead_goes_in_the_end(steps: list) -> None:  # type: ignore[type-arg]
-    """After the horizons have passed no tombstone is left below the bound, and no marker of a transaction that has no
-    data left. Those of a producer that never wrote any stay, as in Kafka."""
+    """After the horizons no tombstone is left below the bound, and no marker of a transaction without data.
+
+    Markers of producers that never wrote stay, as in Kafka.
+    """
     with tempfile.TemporaryDirectory() as folder:
         history = History(Path(folder) / "t-0")
         log = history.log
@@ -162,8 +164,10 @@ def test_what_is_dead_goes_in_the_end(steps: list) -> None:  # type: ignore[type
 
 
 def _clean_until_nothing_goes(log: PartitionLog, upper: int) -> None:
-    """The horizon of one round has passed in the next. The last batch of a segment stays until that is merged with the
-    one behind it, and its marker longer than it."""
+    """Clean until nothing changes; one round's horizon has passed in the next.
+
+    The last batch of a segment stays until the segment is merged with the next one, and its marker stays longer.
+    """
     left: list[list[bytes]] = [[], []]
     for round_ in range(ROUNDS_MAX):
         clean(log, job_for(log, 0, now_ms=NOW_MS + round_ * RETENTION_MS, upper=upper))

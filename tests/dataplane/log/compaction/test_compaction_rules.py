@@ -1,4 +1,4 @@
-"""What may be cleaned, which segments join, what a map holds, and reading over the gaps that are left."""
+"""Rules of compaction: cleanable segments, merged segments, the map's capacity, and reads across the remaining gaps."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def facts(
     min_lag_ms: int = 0,
     max_lag_ms: int = LONG_MAX,
 ) -> LogFacts:
-    """Segments of 100 offsets and 10 bytes; the record at offset n is of time n. The active one starts at 300."""
+    """Return segments of 100 offsets and 10 bytes; the record at offset n has time n. The active one starts at 300."""
     return LogFacts(
         segments=[SegmentFacts(base, 10, base, base + 99) for base in (0, 100, 200, 300)],
         log_start_offset=start,
@@ -199,7 +199,7 @@ def test_a_compacted_topic_takes_no_record_without_a_key(tmp_path: Path, codec: 
 
 
 def _with_gaps(folder: Path) -> History:
-    """Keys of which most records are gone, a tombstone, an aborted transaction, two producers."""
+    """Return a log of keys with few remaining records, a tombstone, an aborted transaction, and two producers."""
     history = History(folder)
     aborting = Producer(5, 0, transactional=True)
     for number in range(60):

@@ -1,4 +1,4 @@
-"""The cleaner's shell with a real child process: what it picks, swaps in, remembers, and survives."""
+"""The cleaner with a real child process: its choices, swaps, memory, and survival of failures."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ SLOW = Limits(io_bytes_per_second=15_000, io_buffer_bytes=512)
 
 @dataclass(eq=False)
 class Replica:
-    """A partition as the cleaner sees it."""
+    """A partition, as the cleaner sees it."""
 
     topic: str
     log: PartitionLog
@@ -67,7 +67,7 @@ async def wait_until(condition: Callable[[], object], timeout_s: float = 20) -> 
 
 
 class Bench:
-    """Logs in one data folder, and a cleaner that is told when to look."""
+    """Logs in one data folder, and a cleaner that checks on request."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -92,12 +92,12 @@ class Bench:
 
     @staticmethod
     def configure(log: PartitionLog, config: LogConfig) -> None:
-        """As a broker does that hears of a topic's settings."""
+        """Change a log's settings, as a broker does."""
         log.config = config
         log.on_move()
 
     def lose_log(self) -> None:
-        """The only log is deleted."""
+        """Delete the only log."""
         (replica,) = self.replicas
         self.replicas.drop(replica)
         replica.log.close(clean=False)
@@ -152,7 +152,7 @@ async def test_the_dirtiest_log_first_and_each_once(bench: Bench) -> None:
 
 
 async def deleted_key_comes_back(bench: Bench, history: History) -> bool:
-    """Write a key and delete it, and have its tombstone go in time."""
+    """Write a key and delete it, let its tombstone expire, and return whether the value comes back."""
     history.write([(b"gone", b"value")])
     history.write([(b"gone", None)])
     for _ in range(3):
@@ -163,8 +163,11 @@ async def deleted_key_comes_back(bench: Bench, history: History) -> bool:
 
 
 async def test_what_a_log_was_cleaned_up_to_does_not_count_for_one_that_takes_its_name(bench: Bench) -> None:
-    """Not even after a start. A key that is deleted below would come back: its tombstone goes, and its value stays, as
-    every key is taken to occur once there."""
+    """This holds across a restart, too.
+
+    A deleted key below that offset would come back: its tombstone goes, and its value stays, since keys are taken to be
+    unique there.
+    """
     fill(bench.add("t"))
     await clean_all(bench)
     bench.lose_log()
@@ -190,7 +193,7 @@ async def test_a_process_that_ends_before_it_knows_of_a_lost_log_leaves_nothing_
 
 
 async def test_what_comes_behind_a_cut_was_not_cleaned(bench: Bench) -> None:
-    """The log may reach behind where it was clean again before the cleaner looks."""
+    """The log may exceed its old clean end again before the cleaner checks."""
     history = bench.add("t")
     fill(history)
     await clean_all(bench)
@@ -199,7 +202,7 @@ async def test_what_comes_behind_a_cut_was_not_cleaned(bench: Bench) -> None:
 
 
 async def test_a_process_that_ends_after_a_cut_has_written_down_how_little_is_clean(bench: Bench) -> None:
-    """The next one would take what came behind the cut for clean, if the log was long again by then."""
+    """The next process would consider the new records clean if the log had grown long again by then."""
     history = bench.add("t")
 
     def written_down() -> int:
@@ -218,7 +221,10 @@ async def test_a_process_that_ends_after_a_cut_has_written_down_how_little_is_cl
 
 
 async def test_what_is_lost_is_written_once_the_disk_takes_it(bench: Bench) -> None:
-    """It was written once. While the disk was full the row stayed, and counted after a start for a log of that name."""
+    """The row was written once.
+
+    While the disk was full the old row stayed, and counted after a restart for a log of that name.
+    """
     fill(bench.add("t"))
     await clean_all(bench)
     bench.lose_log()
@@ -233,7 +239,7 @@ async def test_what_is_lost_is_written_once_the_disk_takes_it(bench: Bench) -> N
 async def test_a_log_is_not_clean_before_its_new_names_are_flushed(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Power that fails would bring the old segments back."""
+    """A power failure would bring the old segments back."""
     fill(bench.add("t"))
     (replica,) = bench.replicas
     inode, fsync, refuses = replica.log.directory.stat().st_ino, os.fsync, True

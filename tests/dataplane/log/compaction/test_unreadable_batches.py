@@ -1,4 +1,4 @@
-"""Batches whose records cannot be read: compaction copies them as they are, and goes on with the rest."""
+"""Batches with unreadable records: compaction copies them unchanged, and goes on with the rest."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def fill(history: History) -> None:
 
 
 def deltas_that_lie() -> bytes:
-    """The framing is right: the offsets within the batch are not."""
+    """Return a batch with right framing and wrong offsets within."""
     batch = bytearray(encode_batch([(b"k0", b"v", NOW_MS), (b"k1", b"v", NOW_MS)]))
     at = 61
     assert batch[at + 3] == 0  # offset delta of the first record
@@ -32,7 +32,7 @@ def deltas_that_lie() -> bytes:
 
 
 def a_bomb_of_claims() -> bytes:
-    """Compressed, so that nobody can tell from its size that there are not so many records."""
+    """Return a compressed batch, whose size does not disprove its claimed number of records."""
     batch = bytearray(encode_batch([(b"k0", b"v" * 100, NOW_MS)] * 3, compression=Compression.LZ4))
     struct.pack_into(">i", batch, 57, 2_000_000_000)
     return sealed(batch)
@@ -61,7 +61,7 @@ def test_it_is_copied_as_it_is_and_the_rest_is_cleaned(tmp_path: Path, kind: str
 
 
 def test_keys_that_stand_before_the_damage_are_not_taken_for_newer(tmp_path: Path) -> None:
-    """Nobody can read those records: the older ones must stay."""
+    """Those records cannot be read, so the older ones must stay."""
     history = History(tmp_path)
     kept = history.write([(b"only here", b"v")])
     batch = encode_batch([(b"only here", b"w", NOW_MS), (b"other", b"w" * 50, NOW_MS)])

@@ -1,4 +1,4 @@
-"""Access: what is logged and counted, and what handlers that declare nothing are."""
+"""Access checks: logged and counted decisions, and handlers that declare no rights."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ def test_a_node_may_do_what_following_takes_and_nothing_else() -> None:
 
 
 class Handlers:
-    """One handler that says what it needs; another class has one that does not."""
+    """A handler that declares its rights; another class has one that does not."""
 
     @handles(HeartbeatRequest, 0, 4, needs=group(READ))
     def heartbeat(self, request: Any, message: HeartbeatRequest) -> None: ...

@@ -1,4 +1,6 @@
-"""Tokens as strangers make them: every check of form, of signature and of claims, and each way around one."""
+"""Tokens as attackers make them: every check of form, of signature and of claims, and each attempt
+to circumvent one.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +55,7 @@ def check(rules: TokenRules = RULES, **changes: Any) -> Bearer:
         {"exp": NOW_S + 0.5},
         {"exp": NOW_S - 29},  # within the clock's skew
         {"nbf": NOW_S + 30},
-        {"iat": NOW_S + 50},  # as in Kafka: it is there, and that is all
+        {"iat": NOW_S + 50},  # as in Kafka, only its presence is required
         {"scope": None},
         {"scope": ""},
         {"scope": 7},
@@ -272,7 +274,7 @@ def test_what_is_no_set_of_keys(content: bytes) -> None:
 
 @given(st.integers(0, len(signed(GOOD, KEYS["P-256"], "ES256")) - 1), st.text(max_size=5), st.integers(0, 40))
 def test_a_damaged_token_is_refused(at: int, put: str, less: int) -> None:
-    """Whatever is cut out of a good token and put in its place."""
+    """Any part of a valid token may be cut out or replaced."""
     good = signed(GOOD, KEYS["P-256"], "ES256")
     damaged = good[:at] + put + good[at + less :]
     try:

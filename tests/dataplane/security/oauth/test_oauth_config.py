@@ -1,4 +1,4 @@
-"""What a broker's file says about tokens: what is read, and what ends the start."""
+"""Token settings in a broker's file: accepted settings, and errors that prevent the start."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_kafkas_defaults(tmp_path: Path) -> None:
 
 
 def test_all_keys_and_options(tmp_path: Path) -> None:
-    """As a file of Kafka has them, with those for a broker's own token."""
+    """The file is a typical one of Kafka, plus the options for a broker's own token."""
     authority = Authority(tmp_path)
     given = {
         **SIGNED,

@@ -1,4 +1,4 @@
-"""The keys of an authorization server: rotation, keys that nobody has, and a server that is down."""
+"""The keys of an authorization server: rotation, unknown keys, and a server that is down."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def token(key: str = "first") -> Token:
 
 
 class Provider:
-    """What an authorization server answers, and a clock that stands still."""
+    """The answers of an authorization server, and a clock that stands still."""
 
     def __init__(self, source: KeySource = SOURCE) -> None:
         self.content: bytes | None = key_set(FIRST)

@@ -1,4 +1,4 @@
-"""Logins by Kerberos, message by message: the order, the layer, the name, and who is refused."""
+"""Kerberos logins, message by message: the order, the layer, the name, and refusals."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NOW_MS = 1_000_000
 
 
 class Library:
-    """A context that is complete after so many tokens; what it signs is in brackets."""
+    """A context that is complete after a number of tokens; its signed messages are in brackets."""
 
     def __init__(self, answers: list[bytes], principal: str = "ann@R", seconds: int | None = 60) -> None:
         self._answers = answers
@@ -78,7 +78,7 @@ async def test_a_login_without_it_has_the_offer_at_once(threads: KerberosThreads
 
 
 async def test_whoever_wants_to_act_as_another_acts_as_itself(threads: KerberosThreads) -> None:
-    """kafka-python names the service there; Kafka takes no notice."""
+    """kafka-python names the service there, and Kafka ignores it."""
     one = login(threads, Library([b""]))
     await one.receive(b"token")
     await one.receive(b"[" + NO_LAYER + b"admin]")

@@ -1,4 +1,4 @@
-"""PLAIN: one message, and all that it may not be."""
+"""PLAIN: one message, and all its invalid forms."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a broker's file says about logins: which form of a key counts, and what ends the start."""
+"""Login settings in a broker's file: the effective form of a key, and errors that prevent the start."""
 
 from __future__ import annotations
 

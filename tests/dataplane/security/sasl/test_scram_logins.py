@@ -1,4 +1,6 @@
-"""Logins by SCRAM against sealed credentials: what cannot be opened refuses the login, and says why to the log."""
+"""SCRAM logins with sealed credentials: a credential that cannot be opened refuses the login, and the log states the
+reason.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ STAND_INS = UnknownUsers(b"key", lambda: {ANN: SEALED})
 
 
 def credentials(*secrets: bytes) -> ScramCredentials:
-    """As a broker reads them that has these cluster secrets."""
+    """Return credentials as a broker with these cluster secrets reads them."""
     return ScramCredentials(Sealer(secrets), lambda: {ANN: SEALED})
 
 
@@ -55,7 +57,7 @@ async def test_so_does_a_password_in_the_clear() -> None:
 async def test_a_credential_that_is_changed_or_deleted_during_a_login_refuses_it(
     password: str | None,
 ) -> None:
-    """Also where the same password is set again: the proof is about the credential that was shown."""
+    """This holds even if the same password is set again: the proof is about the credential at the challenge."""
     sealer, users = Sealer([b"old secret"]), {ANN: SEALED}
     logins = ScramLogins(SCRAM_SHA_256, ScramCredentials(sealer, lambda: users), STAND_INS)
     login, client = logins.begin(), ScramClient(SCRAM_SHA_256, "ann", "pw", "nonce")
@@ -109,7 +111,7 @@ class TokenLogins:
         return login
 
     def challenged(self) -> None:
-        """Between the two messages of a client."""
+        """Step between the two messages of a client."""
 
 
 @pytest.mark.parametrize("told", ["true", "TRUE"])

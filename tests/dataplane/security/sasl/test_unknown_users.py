@@ -1,4 +1,4 @@
-"""Users who do not exist, among those who do: what a login tells about them, and how it changes with the others."""
+"""Unknown users besides existing ones: the information that a login discloses, and its changes with the other users."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ KEYS = bytes(32)
 
 
 class Users:
-    """The credentials of an image, and what stands in for others."""
+    """The credentials of an image, and the substitutes for unknown users."""
 
     def __init__(self) -> None:
         self.sealed: dict[ScramKey, SealedCredential] = {}
@@ -31,13 +31,13 @@ class Users:
     def set(
         self, name: str, iterations: int, salt: bytes = b"salt", mechanism: ScramMechanism = SCRAM_SHA_256
     ) -> None:
-        """As an image does it."""
+        """Set a credential like an image."""
         key = (name, mechanism.code)
         self.sealed.pop(key, None)
         self.sealed[key] = sealed_credential(SEALER, key, ScramCredential(salt, KEYS, KEYS, iterations))
 
     def iterations(self, names: int, mechanism: ScramMechanism = SCRAM_SHA_256) -> Counter[int]:
-        """How often each number is told of so many users who do not exist."""
+        """Return how often each iteration count is reported for `names` unknown users."""
         return Counter(
             self.unknown_users.credential(mechanism, f"nobody-{number}").iterations for number in range(names)
         )
