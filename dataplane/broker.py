@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from ..protocol.exposition import Family
 from ..protocol.session.node_proof import INCARNATION_BYTES
 from .assembly.foundation import StorageUnusable, lay_foundation
+from .assembly.lifecycle import close_all
 from .assembly.parts import BrokerParts
 from .configuration.config import BrokerConfig
 from .mirroring.source import Sources
@@ -51,10 +52,8 @@ class Broker:
         self.parts = parts = BrokerParts(
             self.config, self._incarnation, foundation, _end_process, self._sources
         )
-        parts.upkeep.start()
-        parts.tls_reloads.start()
-        parts.logins.by_token.start()
-        parts.replicas.start()
+        for part in parts.started:
+            part.start()
         await parts.session.start()
         await parts.session.registered()
         # Report before unfencing: an unfenced broker would be elected for replicas that it has lost.
@@ -78,22 +77,10 @@ class Broker:
         if parts is None:
             return
         clean_epoch = await self._leave(parts)
-        await parts.upkeep.close()
-        await parts.tls_reloads.close()
-        await parts.logins.by_token.close()
-        await parts.resealing.close()
-        parts.lost.close()
-        parts.server.close()
-        parts.logins.close()
-        parts.fetches.close()
-        parts.produces.close()
-        parts.transactions.close()
-        parts.groups.close()
-        await parts.mirrors.close()
-        await parts.moves.close()
-        await parts.room.close()
-        await parts.replicas.close()
+        await close_all(parts.closed)
+        # After the replicas, since they report their last changes through the session.
         await parts.session.stop()
+        # After the session, which no longer moves the position, and before the logs, whose folders hold it.
         await parts.upkeep.write_position()
         failure = parts.storage_failures.fatal
         await asyncio.to_thread(parts.logs.close, clean=failure is None, broker_epoch=clean_epoch)

@@ -80,6 +80,7 @@ from ..replication.replicas.rebuilding import rebuild_with
 from ..replication.replicas.replicas import Replicas, ReplicasConfig
 from ..replication.replicas.unwritable import report_writability_to
 from ..runtime.clocks import monotonic_ms, wall_ms
+from ..runtime.periodic import PeriodicRunner
 from ..security.authorization.metrics import AuthorizationMetrics
 from ..security.delegation_tokens import DelegationTokens
 from ..security.listener_tls import ReloadedListener, reached_by_clients
@@ -94,8 +95,10 @@ from ..storage.metrics import CleanerMetrics
 from ..transactions.participant import TransactionParticipant
 from .catch_up import CatchUp
 from .foundation import Foundation
+from .group_expiry import GroupExpiry
 from .image_changes import FollowersBehindGate, FollowingPart, ImageChanges
 from .leaderships import Leaderships
+from .lifecycle import ClosedPart, StartedPart
 from .logins import EndedCredentials, EndedTokens, Logins
 from .own_logs import LogsAtStart
 from .resealing import Resealing
@@ -213,7 +216,7 @@ class BrokerParts:
         self.produces = ProduceHandlers(
             self.replicas, self.server.purgatory, self.transactions.gate, self.server.quotas
         )
-        self.upkeep = Upkeep(config, self.settings, self.session, self.logs, self.replicas, self.groups)
+        self.upkeep = Upkeep(config, self.settings, self.session, self.logs, self.replicas)
         listed = ListedBrokers(config.fenced_linger_ms, monotonic_ms)
         resealer = Resealer(self.logins.sealer)
         self.resealing = Resealing(self.session, resealer)
@@ -224,6 +227,19 @@ class BrokerParts:
         self._register_handlers(credentials, secrets, listed, chance, creator, trial)
         self.metrics = self._make_metrics()
         self.catch_up = CatchUp(config.node_id, self.image)
+        self.periodic = PeriodicRunner(
+            (self.upkeep, GroupExpiry(self.groups, config.offsets_retention_check_interval_ms))
+        )
+        self.started: tuple[StartedPart, ...] = (
+            self.periodic,
+            self.upkeep,
+            self.tls_reloads,
+            self.logins.by_token,
+            self.replicas,
+        )
+        """Parts that begin to work before the session with the quorum, in their order."""
+        self.closed = tuple(self._closed())
+        """Parts that are closed before the session with the quorum, in their order."""
 
     def image(self) -> ClusterImage:
         """Return the cluster image as this broker knows it now."""
@@ -272,6 +288,32 @@ class BrokerParts:
         yield self.mirrors
         # Last: it serves connections that waited for this image, whose requests must find all parts up to date.
         yield self.server
+
+    def _closed(self) -> Iterator[ClosedPart]:
+        """Yield the parts to close, in their order: upkeep first, then requests, then the parts that serve them, and
+        last the replicas that all of them use."""
+        # Before all else, so that no check begins on a part that is closed.
+        yield self.periodic
+        yield self.upkeep
+        yield self.tls_reloads
+        yield self.logins.by_token
+        yield self.resealing
+        # Before the server, which cancels the requests that wait for news of lost brokers.
+        yield self.lost
+        # Before the parts that serve requests: none of them gets a new request after it is closed.
+        yield self.server
+        yield self.logins
+        yield self.fetches
+        yield self.produces
+        # Before the replicas, to which these parts append.
+        yield self.transactions
+        yield self.groups
+        yield self.mirrors
+        # Before the replicas, whose logs these parts move or mark as unwritable.
+        yield self.moves
+        yield self.room
+        # After all parts that read or append. The session with the quorum, which replicas report to, ends afterwards.
+        yield self.replicas
 
     def _make_replicas(self, credentials: NodeCredentials, topic_settings: TopicSettingsView) -> Replicas:
         config, replication, session = self._config, self._config.replication, self.session

@@ -1,18 +1,19 @@
-"""Periodic work of a broker, independent of requests: checkpoints, retention, verification, compaction."""
+"""Work on a broker's logs, independent of requests: checkpoints, retention, verification, compaction."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 
 from ..broker_settings import BrokerSettings
 from ..configuration.config import BrokerConfig
-from ..groups.coordinator import GroupCoordinator
 from ..mirroring.compaction_hold import held_from
 from ..quorum.config import MetadataPosition
 from ..quorum.session import QuorumSession
 from ..replication.replica.partition import Partition
 from ..replication.replicas.replicas import Replicas
 from ..runtime.clocks import wall_ms
+from ..runtime.periodic import PeriodicWork
 from ..storage import metadata_position
 from ..storage.log_cleaner import CleanerSettings, LogCleaner
 from ..storage.log_store import LogStore
@@ -23,7 +24,7 @@ _CHECKPOINT_INTERVAL_S = 60.0
 
 
 class Upkeep:
-    """Six tasks of the event loop. Each does its blocking work in threads or in a child process."""
+    """The upkeep of all logs. Blocking work is done in threads or in a child process."""
 
     def __init__(
         self,
@@ -32,7 +33,6 @@ class Upkeep:
         session: QuorumSession,
         logs: LogStore,
         replicas: Replicas,
-        groups: GroupCoordinator,
     ) -> None:
         self.cleaner = LogCleaner(CleanerSettings.of(settings), replicas, wall_ms, self._held_from)
         self._replicas = replicas
@@ -47,27 +47,22 @@ class Upkeep:
         )
         self._session = session
         self._logs = logs
-        self._groups = groups
         self._producers_expire_s = config.producer_id_expiration_check_interval_ms / 1000
-        self._groups_expire_s = config.offsets_retention_check_interval_ms / 1000
-        self._tasks: list[asyncio.Task[None]] = []
         self._written_position: MetadataPosition | None = None
 
+    def periodic_work(self) -> Iterator[PeriodicWork]:
+        """Yield the checkpoints, and the expiry of producers."""
+        yield PeriodicWork("log checkpoints", _CHECKPOINT_INTERVAL_S, self._checkpoint)
+        yield PeriodicWork("expiry of producers", self._producers_expire_s, self._logs.expire_producers)
+
     def start(self) -> None:
-        """Start all tasks."""
-        self._tasks = [
-            asyncio.create_task(self._checkpoint_for_ever(), name="log checkpoints"),
-            asyncio.create_task(self._expire_producers_for_ever(), name="expiry of producers"),
-            asyncio.create_task(self._expire_groups_for_ever(), name="expiry of groups"),
-        ]
+        """Start retention, verification and compaction."""
         self._log_upkeep.start()
         self._verifier.start()
         self.cleaner.start()
 
     async def close(self) -> None:
-        """Stop all tasks, once the disk has answered."""
-        for task in self._tasks:
-            task.cancel()
+        """Stop retention, verification and compaction, once the disk has answered."""
         await self._log_upkeep.close()
         await self._verifier.close()
         await self.cleaner.close()
@@ -88,18 +83,6 @@ class Upkeep:
             folders = [directory.path for directory in self._logs.usable]
             await asyncio.to_thread(metadata_position.write, folders, position)
 
-    async def _checkpoint_for_ever(self) -> None:
-        while True:
-            await asyncio.sleep(_CHECKPOINT_INTERVAL_S)
-            await asyncio.wrap_future(self._logs.checkpoint())
-            await self.write_position()
-
-    async def _expire_producers_for_ever(self) -> None:
-        while True:
-            await asyncio.sleep(self._producers_expire_s)
-            await self._logs.expire_producers()
-
-    async def _expire_groups_for_ever(self) -> None:
-        while True:
-            await asyncio.sleep(self._groups_expire_s)
-            self._groups.expire()
+    async def _checkpoint(self) -> None:
+        await asyncio.wrap_future(self._logs.checkpoint())
+        await self.write_position()

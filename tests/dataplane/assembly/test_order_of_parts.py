@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from ottla.dataplane.assembly.foundation import lay_foundation
 from ottla.dataplane.assembly.image_changes import FollowersBehindGate, ImageChanges
+from ottla.dataplane.assembly.lifecycle import close_all
 from ottla.dataplane.assembly.parts import BrokerParts
 from ottla.dataplane.configuration.config import BrokerConfig
 from ottla.dataplane.quorum.image_gate import ImageGate
@@ -54,6 +56,25 @@ MEASURED = [
     "MirrorMetrics",
     "AuthorizationMetrics",
 ]
+STARTED = ["PeriodicRunner", "Upkeep", "TlsReloads", "BearerLogins", "Replicas"]
+CLOSED = [
+    "PeriodicRunner",
+    "Upkeep",
+    "TlsReloads",
+    "BearerLogins",
+    "Resealing",
+    "LostBrokers",
+    "Server",
+    "Logins",
+    "FetchHandlers",
+    "ProduceHandlers",
+    "TransactionParticipant",
+    "GroupCoordinator",
+    "Mirrors",
+    "FolderMoves",
+    "RoomWatch",
+    "Replicas",
+]
 
 
 @pytest.fixture
@@ -94,6 +115,31 @@ async def test_parts_follow_the_image_in_this_order(parts: BrokerParts) -> None:
 
 async def test_parts_are_measured_in_this_order(parts: BrokerParts) -> None:
     assert kinds(parts.metrics.parts) == MEASURED
+
+
+async def test_parts_are_started_and_closed_in_this_order(parts: BrokerParts) -> None:
+    assert kinds(parts.started) == STARTED
+    assert kinds(parts.closed) == CLOSED
+    assert kinds(parts.periodic.parts) == ["Upkeep", "GroupExpiry"]
+    works = [work.name for part in parts.periodic.parts for work in part.periodic_work()]
+    assert works == ["log checkpoints", "expiry of producers", "expiry of groups"]
+
+
+async def test_each_part_is_closed_once_the_part_before_it_is() -> None:
+    noted: list[str] = []
+
+    class Slow:
+        async def close(self) -> None:
+            noted.append("begins")
+            await asyncio.sleep(0)
+            noted.append("ends")
+
+    class Quick:
+        def close(self) -> None:
+            noted.append("quick")
+
+    await close_all([Slow(), Quick(), Slow()])
+    assert noted == ["begins", "ends", "quick", "begins", "ends"]
 
 
 class Followers:

@@ -1,0 +1,30 @@
+"""The start and the end of a broker's parts, in a fixed order."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Sequence
+from typing import Protocol
+
+
+class StartedPart(Protocol):
+    """A part of the broker that does nothing before its start."""
+
+    def start(self) -> object:
+        """Begin to work."""
+        ...
+
+
+class ClosedPart(Protocol):
+    """A part of the broker that has to be stopped."""
+
+    def close(self) -> Awaitable[None] | None:
+        """Stop working; return an awaitable if that takes time."""
+        ...
+
+
+async def close_all(parts: Sequence[ClosedPart]) -> None:
+    """Close each part once the part before it is closed."""
+    for part in parts:
+        closing = part.close()
+        if closing is not None:
+            await closing
