@@ -4,12 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
+from typing import TYPE_CHECKING, TypeVar
 
 from ..protocol.cluster.cluster_image import ClusterImage
 from ..protocol.messages.config_commands import ResourceType
 from ..protocol.settings.config_chain import ConfigSource, Layer, links
+from ..protocol.settings.config_fields import from_settings, keys_of_fields
 from ..protocol.settings.config_keys import NODE_KEYS
 from ..protocol.settings.config_listeners import LISTENER_PREFIX, listener_of
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+    _C = TypeVar("_C", bound=DataclassInstance)
 
 
 class BrokerSettings:
@@ -71,23 +78,15 @@ class BrokerSettings:
         found = links((name,), self.layers())
         return found[0].value if found else NODE_KEYS[name].default
 
+    def read(self, cls: type[_C]) -> _C:
+        """Return a dataclass of settings with the values in force."""
+        texts = {key.name: self.text(key.name) for key in keys_of_fields(cls).values()}
+        return from_settings(cls, {name: text for name, text in texts.items() if text is not None})
+
     def number(self, name: str) -> int:
         """Return the value of a declared key that is a whole number and has a default."""
-        value = self._value(name)
-        assert isinstance(value, int), f"{name} is no whole number by its type"
-        return value
-
-    def real(self, name: str) -> float:
-        """Return the value of a declared key that is a number and has a default."""
-        value = self._value(name)
-        assert isinstance(value, int | float), f"{name} is no number by its type"
-        return value
-
-    def truth(self, name: str) -> bool:
-        """Return the value of a declared key that is true or false and has a default."""
-        return self._value(name) is True
-
-    def _value(self, name: str) -> object:
         text = self.text(name)
         assert text is not None, f"{name} has no default"
-        return NODE_KEYS[name].parse(text)
+        value = NODE_KEYS[name].parse(text)
+        assert isinstance(value, int), f"{name} is no whole number by its type"
+        return value

@@ -14,6 +14,7 @@ from typing import Final
 
 from ...protocol.credentials.jaas import JaasMalformed, LoginModule, parse_jaas
 from ...protocol.credentials.scram import SCRAM_MECHANISMS
+from ...protocol.settings.config_fields import default_text, setting
 from ...protocol.settings.config_keys import NODE_KEYS, ConfigError
 from ..security.oauth.settings import OAUTHBEARER, BearerSettings
 from ..security.sasl import plain, scram
@@ -56,7 +57,7 @@ class MechanismConfig:
     reauthentication_max_ms: int
     module: LoginModule | None = field(default=None, repr=False)
     """The mechanism's JAAS entry; SCRAM needs none."""
-    verify: str = VERIFY_BY_LIST
+    verify: str = setting("sasl.plain.verify", str)
     """Source of PLAIN's passwords: the JAAS entry, or the users in the quorum's metadata."""
     bearer: BearerSettings | None = None
     """Token checks of OAUTHBEARER."""
@@ -110,7 +111,7 @@ class _Listener:
     def _mechanism(self, name: str) -> MechanismConfig:
         module = self._module(name)
         key, verify = self._find("sasl.plain.verify", name)
-        verify = verify or VERIFY_BY_LIST
+        verify = verify or default_text("sasl.plain.verify")
         if verify not in (VERIFY_BY_LIST, VERIFY_BY_SCRAM):
             raise ConfigError(f"{key} is {verify!r}: allowed are {VERIFY_BY_LIST}, {VERIFY_BY_SCRAM}")
         if name == plain.PLAIN and verify == VERIFY_BY_LIST and module is None:

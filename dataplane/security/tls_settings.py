@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from ...network.tls.settings import PROTOCOLS, ClientAuth, StoreSource, StoreType, TlsRules
+from ...protocol.settings.config_fields import default_text
 from ...protocol.settings.config_key import ConfigError
 from ...protocol.settings.config_keys import NODE_KEYS
 from ...protocol.settings.config_listeners import LISTENER_PREFIX
@@ -74,7 +75,7 @@ def tls_settings(
         rules=rules,
         keys=_key_store(keys),
         trusted=_trust_store(keys),
-        mapping_rules=mapping or "DEFAULT",
+        mapping_rules=mapping or default_text("ssl.principal.mapping.rules"),
         mapping_option=mapping_option,
         allows_name_changes=keys.value("ssl.allow.dn.changes")[1] is True,
         allows_alternative_name_changes=keys.value("ssl.allow.san.changes")[1] is True,

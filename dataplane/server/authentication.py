@@ -28,6 +28,7 @@ from ...protocol.messages.sasl import (
     SaslHandshakeRequest,
     SaslHandshakeResponse,
 )
+from ...protocol.settings.config_fields import setting
 from ...protocol.wire.codec import MalformedMessage, decode
 from ...protocol.wire.schema import Request as RequestMessage
 from ..security.principal import USER, Principal
@@ -79,12 +80,12 @@ class AuthenticationSettings:
     mechanisms: Mapping[str, Mechanism]
     reauthentication_max_ms: Mapping[str, int] = field(default_factory=dict)
     """Time in ms after which a client must re-authenticate, by mechanism (connections.max.reauth.ms); 0 means never."""
-    failure_delay_ms: int = 100
+    failure_delay_ms: int = setting("connection.failed.authentication.delay.ms")
     """Time in ms before a connection with a failed login is closed."""
-    timeout_ms: int = 10_000
+    timeout_ms: int = setting("connection.authentication.timeout.ms")
     """Maximum time in ms for a login, including the TLS handshake."""
-    request_max_bytes: int = 524_288
-    """Maximum size of a client's message to its mechanism (sasl.server.max.receive.size)."""
+    request_max_bytes: int = setting("sasl.server.max.receive.size")
+    """Maximum size of a client's message to its mechanism."""
     counts: AuthenticationCounts = field(default_factory=AuthenticationCounts)
 
 

@@ -12,12 +12,13 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
 from typing import Generic, Self, TypeVar
 
 from ...protocol.errors import KafkaError
+from ...protocol.settings.config_fields import setting
 from ..broker_settings import BrokerSettings
 from ..log import PartitionLog
 from ..log.compaction.job import CleaningJob, GroupCleaned, Limits, LogCleaned
@@ -45,23 +46,14 @@ logger = logging.getLogger(__name__)
 class CleanerSettings:
     """The broker's log.cleaner settings."""
 
-    enabled: bool = True
-    backoff_ms: int = 15_000
+    enabled: bool = setting("log.cleaner.enable", bool)
+    backoff_ms: int = setting("log.cleaner.backoff.ms")
     limits: Limits = field(default_factory=Limits)
 
     @classmethod
     def of(cls, broker: BrokerSettings) -> Self:
         """Return the settings that are in force now."""
-        return cls(
-            enabled=broker.truth("log.cleaner.enable"),
-            backoff_ms=broker.number("log.cleaner.backoff.ms"),
-            limits=Limits(
-                dedupe_bytes=broker.number("log.cleaner.dedupe.buffer.size"),
-                load_factor=broker.real("log.cleaner.io.buffer.load.factor"),
-                io_bytes_per_second=broker.real("log.cleaner.io.max.bytes.per.second"),
-                io_buffer_bytes=broker.number("log.cleaner.io.buffer.size"),
-            ),
-        )
+        return replace(broker.read(cls), limits=broker.read(Limits))
 
 
 class _Aborted(Exception):

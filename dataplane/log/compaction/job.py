@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO
 
+from ....protocol.settings.config_fields import setting
 from .keeping import LastRecord
 
 LINE_BYTES_MAX = 64 << 20
@@ -22,10 +23,10 @@ class MalformedLine(ValueError):
 class Limits:
     """Limits of one round of cleaning, from the broker's log.cleaner settings."""
 
-    dedupe_bytes: int = 128 << 20
-    load_factor: float = 0.9
-    io_bytes_per_second: float = float("inf")
-    io_buffer_bytes: int = 512 << 10
+    dedupe_bytes: int = setting("log.cleaner.dedupe.buffer.size")
+    load_factor: float = setting("log.cleaner.io.buffer.load.factor", float)
+    io_bytes_per_second: float = setting("log.cleaner.io.max.bytes.per.second", float)
+    io_buffer_bytes: int = setting("log.cleaner.io.buffer.size")
 
 
 @dataclass(frozen=True, slots=True)

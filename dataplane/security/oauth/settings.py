@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ....network.tls.settings import StoreSource
+from ....protocol.settings.config_fields import ms_of_seconds, setting
 
 OAUTHBEARER = "OAUTHBEARER"
 
@@ -17,9 +18,9 @@ class KeySource:
     """Address with the scheme https, http or file."""
     trusted: StoreSource | None = None
     """Certificates that may sign the server's; None for the system's."""
-    refresh_ms: int = 3_600_000
-    backoff_ms: int = 100
-    backoff_max_ms: int = 10_000
+    refresh_ms: int = setting("sasl.oauthbearer.jwks.endpoint.refresh.ms")
+    backoff_ms: int = setting("sasl.oauthbearer.jwks.endpoint.retry.backoff.ms")
+    backoff_max_ms: int = setting("sasl.oauthbearer.jwks.endpoint.retry.backoff.max.ms")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,9 +31,9 @@ class TokenRules:
     """The required issuer; None accepts any issuer, or none at all."""
     audiences: frozenset[str] = frozenset()
     """The accepted audiences; empty accepts any audience, or none at all."""
-    skew_ms: int = 30_000
-    user_claim: str = "sub"
-    scope_claim: str = "scope"
+    skew_ms: int = setting("sasl.oauthbearer.clock.skew.seconds", ms_of_seconds)
+    user_claim: str = setting("sasl.oauthbearer.sub.claim.name", str)
+    scope_claim: str = setting("sasl.oauthbearer.scope.claim.name", str)
     required_scopes: frozenset[str] = frozenset()
     needs_issue_time: bool = True
 
