@@ -26,6 +26,7 @@ from ...protocol.messages.configs import DescribeConfigsRequest, DescribeConfigs
 from ...protocol.messages.metadata import MetadataResponse, MetadataResponseTopic
 from ...protocol.messages.mirror_commands import FollowTopics, MirroredTopic
 from ...protocol.messages.topic_commands import NewTopicConfig
+from ...protocol.settings.config_fields import default_text
 from ...protocol.wire.schema import ZERO_UUID
 from ..cluster.internal_topics import OFFSETS_TOPIC
 from ..patterns import Pattern
@@ -39,6 +40,7 @@ from .topic_history import copies_of_cluster, is_ottla
 TOPICS_AT_ONCE: Final = 100
 OFFSETS_STAY_MS: Final = 3_600_000
 """Minimum time for which an offset remains in the copy of the offsets topic after a newer one was committed."""
+_LAG: Final = "min.compaction.lag.ms"
 _DEFAULT_CONFIG: Final = 5
 """DescribeConfigs' code for a value that no user has set."""
 _NEEDS_SETTINGS: Final = (
@@ -217,8 +219,8 @@ class TopicList:
 def _offsets_settings(settings: Mapping[str, str]) -> dict[str, str]:
     """Return the settings of the copy of committed offsets that differ from the source's. Compaction must not remove an
     offset before a cut in favour of a newer one after the cut."""
-    lag_ms = max(OFFSETS_STAY_MS, int(settings.get("min.compaction.lag.ms", 0)))
-    return {"cleanup.policy": "compact", "min.compaction.lag.ms": str(lag_ms)}
+    lag_ms = max(OFFSETS_STAY_MS, int(settings.get(_LAG, default_text(_LAG))))
+    return {"cleanup.policy": "compact", _LAG: str(lag_ms)}
 
 
 def _settings_here(image: ClusterImage, topic: str) -> dict[str, str]:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from ..errors import KafkaError
+from ..settings.config_fields import default_text
 from ..settings.config_key import ConfigError
 from .acls import check_principal
 
@@ -37,7 +38,7 @@ class AuthorizerSettings:
         if name not in ("", STANDARD_AUTHORIZER):
             raise ConfigError(f"{_CLASS} is {name!r}: it must be {STANDARD_AUTHORIZER}, or empty for none")
         super_users = listed_principals(properties, _SUPER_USERS)
-        is_open = properties.get(_OPEN, "").strip().lower() or "false"
+        is_open = properties.get(_OPEN, "").strip().lower() or default_text(_OPEN)
         if is_open not in ("true", "false"):
             raise ConfigError(f"{_OPEN} is {is_open!r}: it must be true or false")
         return cls(super_users, is_open == "true") if name else None
