@@ -8,7 +8,7 @@ import importlib
 import pkgutil
 import re
 import shlex
-from dataclasses import fields, replace
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from ottla.cli.nodes.settings import parse_yaml
 from ottla.dataplane import handlers
 from ottla.dataplane.assembly import parts, transaction_apis
 from ottla.dataplane.configuration.config import BrokerConfig
-from ottla.dataplane.log import LogConfig
+from ottla.dataplane.mirroring import metrics as mirror_metrics
 from ottla.dataplane.server import HandlerTable
 from ottla.metadata_quorum.config import QuorumNodeConfig
 from ottla.protocol.cluster.mirror_table import MIRRORED_SETTINGS
@@ -157,8 +157,7 @@ def test_no_key_is_declared_and_silently_ignored() -> None:
     files = [ROOT / path for path in CONFIG_FILES] + [*(ROOT / "dataplane").rglob("*.py")]
     files += [*(ROOT / "metadata_quorum").rglob("*.py")]
     sources = "".join(path.read_text() for path in files)
-    of_logs = {field.name.replace("_", ".") for field in fields(LogConfig)}
-    topics = {name for name in TOPIC_KEYS if name in of_logs or f'"{name}"' in sources}
+    topics = {name for name in TOPIC_KEYS if f'"{name}"' in sources}
     behind = {name for key in TOPIC_KEYS.values() if key.name in topics for name in key.synonyms}
     silent = {
         name
@@ -184,12 +183,6 @@ def node(tmp_path: Path) -> dict[str, str]:
         "controller.quorum.voters": "1@127.0.0.1:9093",
         "log.dirs": str(tmp_path / "data"),
     }
-
-
-def test_the_defaults_of_a_log_are_those_of_the_table() -> None:
-    assert (
-        LogConfig.from_properties({name: str(key.default) for name, key in TOPIC_KEYS.items()}) == LogConfig()
-    )
 
 
 def test_the_page_of_mirrors_lists_the_settings_that_a_copy_takes_over() -> None:
