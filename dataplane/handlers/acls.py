@@ -37,16 +37,6 @@ from ..server.handler import ClientRequest, handles
 _TEXT_BYTES_MAX = 8 << 20
 
 
-def _create_error(message: CreateAclsRequest, error: KafkaError) -> CreateAclsResponse:
-    result = AclCreationResult(error_code=error.code, error_message=error.message)
-    return CreateAclsResponse(results=[result] * len(message.creations))
-
-
-def _delete_error(message: DeleteAclsRequest, error: KafkaError) -> DeleteAclsResponse:
-    result = DeleteAclsFilterResult(error_code=error.code, error_message=error.message)
-    return DeleteAclsResponse(filter_results=[result] * len(message.filters))
-
-
 class AclHandlers:
     """Shows ACLs, and passes changes to the quorum."""
 
@@ -84,7 +74,6 @@ class AclHandlers:
         CreateAclsRequest,
         1,
         3,
-        on_error=_create_error,
         errors=ErrorAnswers(arrays={"creations": "results"}),
         needs=cluster(AclOperation.ALTER),
     )
@@ -122,7 +111,6 @@ class AclHandlers:
         DeleteAclsRequest,
         1,
         3,
-        on_error=_delete_error,
         errors=ErrorAnswers(arrays={"filters": "filter_results"}),
         needs=cluster(AclOperation.ALTER),
     )

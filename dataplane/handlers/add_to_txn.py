@@ -50,21 +50,6 @@ class TransactionalProducer(NamedTuple):
     producer_epoch: int
 
 
-def _refused(message: AddPartitionsToTxnRequest, error: KafkaError) -> AddPartitionsToTxnResponse:
-    """Return a response with the same error for every partition, in either form of the request."""
-    return AddPartitionsToTxnResponse(
-        error_code=error.code,
-        results_by_topic_v3_and_below=_results(message.v3_and_below_topics, lambda _: error.code),
-        results_by_transaction=[
-            AddPartitionsToTxnResult(
-                transactional_id=transaction.transactional_id,
-                topic_results=_results(transaction.topics, lambda _: error.code),
-            )
-            for transaction in message.transactions
-        ],
-    )
-
-
 class AddToTxnHandlers:
     """Has the quorum add partitions to transactions."""
 
@@ -85,7 +70,6 @@ class AddToTxnHandlers:
         AddPartitionsToTxnRequest,
         0,
         5,
-        on_error=_refused,
         errors=ErrorAnswers(
             arrays={
                 "transactions": "results_by_transaction",

@@ -58,18 +58,6 @@ class _Config(Protocol):
     value: str | None
 
 
-def _incremental_error(
-    message: IncrementalAlterConfigsRequest, error: KafkaError
-) -> IncrementalAlterConfigsResponse:
-    return IncrementalAlterConfigsResponse(
-        responses=_responses(message.resources, [error] * len(message.resources))
-    )
-
-
-def _replace_error(message: AlterConfigsRequest, error: KafkaError) -> AlterConfigsResponse:
-    return AlterConfigsResponse(responses=_responses(message.resources, [error] * len(message.resources)))
-
-
 def _responses(
     resources: Sequence[_Resource], errors: Iterable[KafkaError | None]
 ) -> list[AlterConfigsResourceResponse]:
@@ -106,7 +94,6 @@ class AlterConfigsHandlers:
         IncrementalAlterConfigsRequest,
         0,
         1,
-        on_error=_incremental_error,
         errors=ErrorAnswers(arrays={"resources": "responses"}),
         needs=_NEEDS,
     )
@@ -136,7 +123,6 @@ class AlterConfigsHandlers:
         AlterConfigsRequest,
         0,
         2,
-        on_error=_replace_error,
         errors=ErrorAnswers(arrays={"resources": "responses"}),
         needs=_NEEDS,
     )

@@ -45,11 +45,8 @@ class MatchType(IntEnum):
     SPECIFIED = 2
 
 
-def _describe_error(message: DescribeClientQuotasRequest, error: KafkaError) -> DescribeClientQuotasResponse:
-    return DescribeClientQuotasResponse(error_code=error.code, error_message=error.message, entries=None)
-
-
 def _alter_error(message: AlterClientQuotasRequest, error: KafkaError) -> AlterClientQuotasResponse:
+    """Return the error for each entry. It is not derived, since entries repeat their entities sorted."""
     return AlterClientQuotasResponse(entries=[_altered(entry, error) for entry in message.entries])
 
 
@@ -93,7 +90,6 @@ class ClientQuotaHandlers:
         DescribeClientQuotasRequest,
         0,
         1,
-        on_error=_describe_error,
         errors=ErrorAnswers(values={"entries": None}),
         needs=cluster(AclOperation.DESCRIBE_CONFIGS),
     )

@@ -31,6 +31,7 @@ from ..groups.coordinator import GroupCoordinator
 from ..runtime.time_slices import in_time_slices
 from ..security.authorization.access import Access, denial
 from ..security.authorization.needs import group, handler_asks
+from ..server.error_answers import ErrorAnswers
 from ..server.handler import ClientRequest, handles
 
 CLIENT_MAKES_MEMBER_ID_VERSION = 1
@@ -134,6 +135,7 @@ class ConsumerGroupHandlers:
         described.ConsumerGroupDescribeRequest,
         0,
         1,
+        errors=ErrorAnswers(arrays={"group_ids": "groups"}),
         needs=handler_asks("DESCRIBE Group; DESCRIBE Topic for all of its members"),
     )
     async def describe(

@@ -57,20 +57,6 @@ class CutFinder(Protocol):
         """
 
 
-def _refused(message: ListCutOffsetsRequest, error: KafkaError) -> ListCutOffsetsResponse:
-    return ListCutOffsetsResponse(
-        topics=[
-            CutOffsetsTopic(
-                topic_id=topic.topic_id,
-                partitions=[
-                    CutOffset(partition_index=index, error_code=error.code) for index in topic.partitions
-                ],
-            )
-            for topic in message.topics
-        ]
-    )
-
-
 class CutHandlers:
     """Answers readers that read transactions as a whole."""
 
@@ -104,7 +90,7 @@ class CutHandlers:
             )
         return FindCutResponse(cut=cut.commit_index, metadata_offset=cut.metadata_offset)
 
-    @handles(ListCutOffsetsRequest, 0, 0, on_error=_refused, needs=handler_asks("DESCRIBE Topic"))
+    @handles(ListCutOffsetsRequest, 0, 0, needs=handler_asks("DESCRIBE Topic"))
     async def list_offsets(
         self, request: ClientRequest, message: ListCutOffsetsRequest
     ) -> ListCutOffsetsResponse:

@@ -26,6 +26,7 @@ from ..replication.replicas.replicas import Replicas
 from ..runtime.time_slices import in_time_slices, pieces
 from ..security.authorization.access import Access
 from ..security.authorization.needs import handler_asks
+from ..server.error_answers import ErrorAnswers
 from ..server.handler import WHOLE_CLUSTER_ELEMENTS, ClientRequest, as_kafka_error, handles
 
 _HIGH_WATERMARK = -1
@@ -53,7 +54,12 @@ class DeleteRecordsHandlers:
         self._keep_log_starts = keep_log_starts
 
     @handles(
-        DeleteRecordsRequest, 0, 2, elements_max=WHOLE_CLUSTER_ELEMENTS, needs=handler_asks("DELETE Topic")
+        DeleteRecordsRequest,
+        0,
+        2,
+        errors=ErrorAnswers(values={"low_watermark": _UNKNOWN}),
+        elements_max=WHOLE_CLUSTER_ELEMENTS,
+        needs=handler_asks("DELETE Topic"),
     )
     async def delete_records(
         self, request: ClientRequest, message: DeleteRecordsRequest

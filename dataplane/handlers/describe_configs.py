@@ -44,10 +44,6 @@ class Described(IntEnum):
     GROUP = 32
 
 
-def _describe_error(message: DescribeConfigsRequest, error: KafkaError) -> DescribeConfigsResponse:
-    return DescribeConfigsResponse(results=[_undescribed(resource, error) for resource in message.resources])
-
-
 def _undescribed(resource: DescribeConfigsResource, error: KafkaError) -> DescribeConfigsResult:
     return DescribeConfigsResult(
         error_code=error.code,
@@ -103,7 +99,6 @@ class DescribeConfigsHandlers:
         DescribeConfigsRequest,
         1,
         4,
-        on_error=_describe_error,
         errors=ErrorAnswers(arrays={"resources": "results"}),
         elements_max=WHOLE_CLUSTER_ELEMENTS,
         needs=handler_asks("DESCRIBE_CONFIGS Topic, Group or Cluster"),

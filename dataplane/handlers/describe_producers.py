@@ -16,6 +16,7 @@ from ..replication.replicas.replicas import Replicas
 from ..runtime.time_slices import MOVED_PER_TURN, in_time_slices
 from ..security.authorization.access import Access
 from ..security.authorization.needs import handler_asks
+from ..server.error_answers import ErrorAnswers
 from ..server.handler import ClientRequest, handles
 
 
@@ -25,7 +26,13 @@ class DescribeProducersHandlers:
     def __init__(self, replicas: Replicas) -> None:
         self._replicas = replicas
 
-    @handles(DescribeProducersRequest, 0, 0, needs=handler_asks("READ Topic"))
+    @handles(
+        DescribeProducersRequest,
+        0,
+        0,
+        errors=ErrorAnswers(arrays={"partition_indexes": "partitions"}),
+        needs=handler_asks("READ Topic"),
+    )
     async def describe(
         self, request: ClientRequest, message: DescribeProducersRequest
     ) -> DescribeProducersResponse:

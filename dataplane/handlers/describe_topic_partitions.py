@@ -27,22 +27,13 @@ PARTITIONS_MAX = 2000
 """Maximum number of partitions of one page: Kafka's default of max.request.partition.size.limit."""
 
 
-def _error(message: DescribeTopicPartitionsRequest, error: KafkaError) -> DescribeTopicPartitionsResponse:
-    return DescribeTopicPartitionsResponse(
-        topics=[
-            DescribeTopicPartitionsResponseTopic(name=topic.name, error_code=error.code)
-            for topic in message.topics
-        ]
-    )
-
-
 class DescribeTopicPartitionsHandlers:
     """Describes topics from the image."""
 
     def __init__(self, quorum: Quorum) -> None:
         self._quorum = quorum
 
-    @handles(DescribeTopicPartitionsRequest, 0, 0, on_error=_error, needs=handler_asks("DESCRIBE Topic"))
+    @handles(DescribeTopicPartitionsRequest, 0, 0, needs=handler_asks("DESCRIBE Topic"))
     def describe(
         self, request: ClientRequest, message: DescribeTopicPartitionsRequest
     ) -> DescribeTopicPartitionsResponse:

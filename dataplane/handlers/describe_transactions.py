@@ -29,6 +29,7 @@ from ..runtime.matching import matching
 from ..runtime.time_slices import in_time_slices
 from ..security.authorization.access import Access
 from ..security.authorization.needs import handler_asks
+from ..server.error_answers import ErrorAnswers
 from ..server.handler import ClientRequest, handles
 from ..transactions.coordinator import coordinator_of
 
@@ -67,6 +68,7 @@ class DescribeTransactionsHandlers:
         DescribeTransactionsRequest,
         0,
         0,
+        errors=ErrorAnswers(arrays={"transactional_ids": "transaction_states"}),
         needs=handler_asks("DESCRIBE TransactionalId; DESCRIBE Topic for each that is shown"),
     )
     async def describe(

@@ -27,23 +27,6 @@ _OVERTAKEN = (ErrorCode.ELECTION_NOT_NEEDED, ErrorCode.UNKNOWN_TOPIC_OR_PARTITIO
 """Errors that are left out for unnamed partitions: the partition has changed between its selection and the election."""
 
 
-def _refused(message: ElectLeadersRequest, error: KafkaError) -> ElectLeadersResponse:
-    """Return a response with the error in every partition, since version 0 has no error for the whole request."""
-    return ElectLeadersResponse(
-        error_code=error.code,
-        replica_election_results=[
-            ReplicaElectionResult(
-                topic=topic.topic,
-                partition_result=[
-                    PartitionResult(partition_id=index, error_code=error.code, error_message=error.message)
-                    for index in topic.partitions
-                ],
-            )
-            for topic in message.topic_partitions or ()
-        ],
-    )
-
-
 class ElectLeadersHandlers:
     """Has the quorum elect leaders."""
 
@@ -54,7 +37,6 @@ class ElectLeadersHandlers:
         ElectLeadersRequest,
         0,
         2,
-        on_error=_refused,
         errors=ErrorAnswers(
             arrays={"topic_partitions": "replica_election_results", "partitions": "partition_result"},
             in_elements_too=True,

@@ -38,14 +38,6 @@ from ..server.handler import ClientRequest, as_kafka_error, handles
 _NAMED_MAX: Final = 20
 
 
-def _describe_error(message: DescribeLineagesRequest, error: KafkaError) -> DescribeLineagesResponse:
-    return DescribeLineagesResponse(error_code=error.code, error_message=error.message)
-
-
-def _fail_back_error(message: FailBackMirrorRequest, error: KafkaError) -> FailBackMirrorResponse:
-    return FailBackMirrorResponse(error_code=error.code, error_message=error.message)
-
-
 class FailbackHandlers:
     """Describes the lineages of this broker's logs, and compares them with those of another cluster."""
 
@@ -58,7 +50,6 @@ class FailbackHandlers:
         DescribeLineagesRequest,
         0,
         0,
-        on_error=_describe_error,
         needs=handler_asks("DESCRIBE Topic for each topic that is told"),
     )
     async def describe(
@@ -100,7 +91,7 @@ class FailbackHandlers:
             ],
         )
 
-    @handles(FailBackMirrorRequest, 0, 0, on_error=_fail_back_error, needs=cluster(AclOperation.ALTER))
+    @handles(FailBackMirrorRequest, 0, 0, needs=cluster(AclOperation.ALTER))
     async def fail_back(
         self, request: ClientRequest, message: FailBackMirrorRequest
     ) -> FailBackMirrorResponse:

@@ -31,14 +31,6 @@ _RESOURCES = {_GROUP: AclResourceType.GROUP, _TRANSACTION: AclResourceType.TRANS
 _FIRST_WITH_MANY = 4
 
 
-def _error(message: FindCoordinatorRequest, error: KafkaError) -> FindCoordinatorResponse:
-    if message.coordinator_keys:
-        return FindCoordinatorResponse(
-            coordinators=[_unknown(key, error) for key in message.coordinator_keys]
-        )
-    return FindCoordinatorResponse(error_code=error.code, error_message=error.message, node_id=-1, port=-1)
-
-
 def _unknown(key: str, error: KafkaError) -> Coordinator:
     return Coordinator(key=key, node_id=-1, port=-1, error_code=error.code, error_message=error.message)
 
@@ -58,7 +50,6 @@ class FindCoordinatorHandlers:
         FindCoordinatorRequest,
         0,
         6,
-        on_error=_error,
         errors=ErrorAnswers(arrays={"coordinator_keys": "coordinators"}, values={"node_id": -1, "port": -1}),
         needs=handler_asks("DESCRIBE Group or DESCRIBE TransactionalId"),
     )
@@ -89,7 +80,7 @@ class FindCoordinatorHandlers:
             )
         found = self._find(message.key, message.key_type, request.listener)
         if found is None:
-            return _error(message, KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+            raise KafkaError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         return FindCoordinatorResponse(node_id=found.broker_id, host=found.host, port=found.port)
 
     def _coordinator(self, access: Access, key: str, key_type: int, listener: str) -> Coordinator:

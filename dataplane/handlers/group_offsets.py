@@ -37,6 +37,7 @@ from ..groups.shard import Shard
 from ..runtime.time_slices import in_time_slices
 from ..security.authorization.access import Access
 from ..security.authorization.needs import group, handler_asks
+from ..server.error_answers import ErrorAnswers
 from ..server.handler import WHOLE_CLUSTER_ELEMENTS, ClientRequest, handles
 
 EPOCHS_VERSION = 9
@@ -92,10 +93,6 @@ _UNSTABLE = _Found(None, ErrorCode.UNSTABLE_OFFSET_COMMIT)
 _DENIED = _Found(None, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 
 
-def _commit_refused(message: OffsetCommitRequest, error: KafkaError) -> OffsetCommitResponse:
-    return _committed_as(message, {}, error.code)
-
-
 def _committed_as(
     message: OffsetCommitRequest, errors: Mapping[tuple[str | bytes, int], ErrorCode], outcome: ErrorCode
 ) -> OffsetCommitResponse:
@@ -135,7 +132,6 @@ class GroupOffsetHandlers:
         OffsetCommitRequest,
         1,
         10,
-        on_error=_commit_refused,
         elements_max=WHOLE_CLUSTER_ELEMENTS,
         needs=group(AclOperation.READ) & handler_asks("READ Topic"),
     )
@@ -174,6 +170,7 @@ class GroupOffsetHandlers:
         OffsetFetchRequest,
         1,
         10,
+        errors=ErrorAnswers(arrays={"partition_indexes": "partitions"}, values={"committed_offset": UNSET}),
         elements_max=WHOLE_CLUSTER_ELEMENTS,
         needs=handler_asks("DESCRIBE Group; DESCRIBE Topic"),
     )

@@ -41,6 +41,7 @@ from ..groups.coordinator import GroupCoordinator
 from ..runtime.time_slices import in_time_slices
 from ..security.authorization.access import Access
 from ..security.authorization.needs import group, handler_asks
+from ..server.error_answers import ErrorAnswers
 from ..server.handler import ClientRequest, handles
 
 REQUIRE_MEMBER_ID_VERSION = 4
@@ -251,7 +252,13 @@ class GroupHandlers:
                 )
         return ListGroupsResponse(groups=listed)
 
-    @handles(DeleteGroupsRequest, 0, 2, needs=handler_asks("DELETE Group"))
+    @handles(
+        DeleteGroupsRequest,
+        0,
+        2,
+        errors=ErrorAnswers(arrays={"groups_names": "results"}),
+        needs=handler_asks("DELETE Group"),
+    )
     async def delete_groups(
         self, request: ClientRequest, message: DeleteGroupsRequest
     ) -> DeleteGroupsResponse:

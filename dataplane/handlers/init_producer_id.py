@@ -26,10 +26,6 @@ _FIRST_THAT_RECOVERS = 3
 _FIRST_WITH_PRODUCER_FENCED = 4
 
 
-def _refused(_: InitProducerIdRequest, error: KafkaError) -> InitProducerIdResponse:
-    return InitProducerIdResponse(error_code=error.code, producer_id=-1, producer_epoch=-1)
-
-
 def _check_access(access: Access, message: InitProducerIdRequest) -> None:
     if message.transactional_id is not None:
         access.check(AclOperation.WRITE, AclResourceType.TRANSACTIONAL_ID, message.transactional_id)
@@ -52,7 +48,6 @@ class InitProducerIdHandlers:
         InitProducerIdRequest,
         0,
         5,
-        on_error=_refused,
         errors=ErrorAnswers(values={"producer_epoch": -1}),
         needs=handler_asks(
             "WRITE TransactionalId; without an id IDEMPOTENT_WRITE Cluster, or WRITE on some Topic"

@@ -32,7 +32,8 @@ _LOGS_PER_TURN = 200
 
 
 def _alter_error(message: AlterReplicaLogDirsRequest, error: KafkaError) -> AlterReplicaLogDirsResponse:
-    """Return a response with the same error for every partition."""
+    """Return the same error for every partition. It is not derived, since a topic of several folders has one
+    result."""
     partitions: dict[str, dict[int, None]] = {}
     for directory in message.dirs:
         for topic in directory.topics:

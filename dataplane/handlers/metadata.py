@@ -37,6 +37,8 @@ _BYTES_OF_ITEM = 200
 
 
 def _metadata_error(message: MetadataRequest, error: KafkaError) -> MetadataResponse:
+    """Return the error for each topic. It is not derived, since no version has it at the top, and a topic that is named
+    by its id has an empty name."""
     topics = [
         MetadataResponseTopic(error_code=int(error.code), name=topic.name or "", topic_id=topic.topic_id)
         for topic in message.topics or ()

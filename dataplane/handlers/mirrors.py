@@ -64,18 +64,6 @@ _PHASES: Mapping[int, MirrorPhase] = {
 }
 
 
-def _create_error(message: CreateMirrorRequest, error: KafkaError) -> CreateMirrorResponse:
-    return CreateMirrorResponse(error_code=error.code, error_message=error.message)
-
-
-def _alter_error(message: AlterMirrorRequest, error: KafkaError) -> AlterMirrorResponse:
-    return AlterMirrorResponse(error_code=error.code, error_message=error.message)
-
-
-def _describe_error(message: DescribeMirrorsRequest, error: KafkaError) -> DescribeMirrorsResponse:
-    return DescribeMirrorsResponse(error_code=error.code, error_message=error.message)
-
-
 class MirrorHandlers:
     """Passes changes to the quorum. Describes mirrors from the image, and from this broker's links."""
 
@@ -84,7 +72,7 @@ class MirrorHandlers:
         self._mirrors = mirrors
         self._trial = trial
 
-    @handles(CreateMirrorRequest, 0, 0, on_error=_create_error, needs=cluster(AclOperation.ALTER))
+    @handles(CreateMirrorRequest, 0, 0, needs=cluster(AclOperation.ALTER))
     async def create(self, request: ClientRequest, message: CreateMirrorRequest) -> CreateMirrorResponse:
         """Create a mirror. The source is contacted once, so that the operator learns of a mistake at once."""
         compile_pattern(message.topics, "the pattern of topics")
@@ -124,7 +112,7 @@ class MirrorHandlers:
                 "other topics alone, or promote that mirror first",
             )
 
-    @handles(AlterMirrorRequest, 0, 0, on_error=_alter_error, needs=cluster(AclOperation.ALTER))
+    @handles(AlterMirrorRequest, 0, 0, needs=cluster(AclOperation.ALTER))
     async def alter(self, request: ClientRequest, message: AlterMirrorRequest) -> AlterMirrorResponse:
         """Have the quorum change a mirror's phase, source or limit, forget it, or go on after lost records."""
         command: Command[Any]
@@ -168,7 +156,7 @@ class MirrorHandlers:
             )
         return ReconnectMirror(name=mirror.name, bootstrap_servers=servers, options=reached.options)
 
-    @handles(DescribeMirrorsRequest, 0, 0, on_error=_describe_error, needs=cluster(AclOperation.DESCRIBE))
+    @handles(DescribeMirrorsRequest, 0, 0, needs=cluster(AclOperation.DESCRIBE))
     def describe(self, request: ClientRequest, message: DescribeMirrorsRequest) -> DescribeMirrorsResponse:
         """Describe mirrors. Their progress is included as far as this broker knows it."""
         known = self._quorum.image.mirrors.by_name

@@ -52,10 +52,6 @@ _PARTITIONS_MAX = 10_000
 _STRICT_CREATION, _STRICT_DELETION, _STRICT_PARTITIONS = 6, 5, 3
 
 
-def _create_error(message: CreateTopicsRequest, error: KafkaError) -> CreateTopicsResponse:
-    return CreateTopicsResponse(topics=[_refused_creation(topic.name, error) for topic in message.topics])
-
-
 def _refused_creation(name: str, error: KafkaError) -> CreatableTopicResult:
     return CreatableTopicResult(
         name=name,
@@ -64,10 +60,6 @@ def _refused_creation(name: str, error: KafkaError) -> CreatableTopicResult:
         num_partitions=-1,
         replication_factor=-1,
     )
-
-
-def _delete_error(message: DeleteTopicsRequest, error: KafkaError) -> DeleteTopicsResponse:
-    return DeleteTopicsResponse(responses=[_refused_deletion(topic, error) for topic in _deletions(message)])
 
 
 def _refused_deletion(topic: DeleteTopicState, error: KafkaError) -> DeletableTopicResult:
@@ -79,12 +71,6 @@ def _refused_deletion(topic: DeleteTopicState, error: KafkaError) -> DeletableTo
 def _deletions(message: DeleteTopicsRequest) -> list[DeleteTopicState]:
     """Return the topics to delete, from either field of the request."""
     return message.topics or [DeleteTopicState(name=name) for name in message.topic_names]
-
-
-def _partitions_error(message: CreatePartitionsRequest, error: KafkaError) -> CreatePartitionsResponse:
-    return CreatePartitionsResponse(
-        results=[_refused_partitions(topic.name, error) for topic in message.topics]
-    )
 
 
 def _refused_partitions(name: str, error: KafkaError) -> CreatePartitionsTopicResult:
@@ -129,7 +115,6 @@ class TopicHandlers:
         CreateTopicsRequest,
         2,
         7,
-        on_error=_create_error,
         elements_max=WHOLE_CLUSTER_ELEMENTS,
         needs=handler_asks("CREATE Cluster, or CREATE Topic; DESCRIBE_CONFIGS Topic for its settings"),
     )
@@ -256,7 +241,6 @@ class TopicHandlers:
         DeleteTopicsRequest,
         1,
         6,
-        on_error=_delete_error,
         errors=ErrorAnswers(arrays={"topics": "responses", "topic_names": "responses"}),
         elements_max=WHOLE_CLUSTER_ELEMENTS,
         needs=handler_asks("DELETE Cluster, or DELETE Topic; DESCRIBE Topic to be told of it"),
@@ -303,7 +287,6 @@ class TopicHandlers:
         CreatePartitionsRequest,
         0,
         3,
-        on_error=_partitions_error,
         errors=ErrorAnswers(arrays={"topics": "results"}),
         needs=handler_asks("ALTER Topic"),
     )

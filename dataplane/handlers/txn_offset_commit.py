@@ -51,10 +51,6 @@ The first error makes them ask this broker again, the others make them look for 
 """
 
 
-def _refused(message: TxnOffsetCommitRequest, error: KafkaError) -> TxnOffsetCommitResponse:
-    return _answer(message, SortedCommit({}, {}), error.code)
-
-
 class TxnOffsetCommitHandlers:
     """Commits offsets to the coordinator's shards, after `PendingTransactionWrites` has admitted them."""
 
@@ -76,7 +72,6 @@ class TxnOffsetCommitHandlers:
         TxnOffsetCommitRequest,
         0,
         6,
-        on_error=_refused,
         elements_max=WHOLE_CLUSTER_ELEMENTS,
         needs=transactional_id(AclOperation.WRITE) & group(AclOperation.READ) & handler_asks("READ Topic"),
     )

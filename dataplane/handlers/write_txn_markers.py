@@ -50,10 +50,6 @@ from ..transactions.markers import Markers
 logger = logging.getLogger(__name__)
 
 
-def _refused(message: WriteTxnMarkersRequest, error: KafkaError) -> WriteTxnMarkersResponse:
-    return _answer(message, error.code)
-
-
 def _answer(message: WriteTxnMarkersRequest, code: ErrorCode) -> WriteTxnMarkersResponse:
     """Return a response with the same error for every partition."""
     return WriteTxnMarkersResponse(
@@ -95,7 +91,6 @@ class WriteTxnMarkersHandlers:
         WriteTxnMarkersRequest,
         1,
         2,
-        on_error=_refused,
         errors=ErrorAnswers(arrays={"partition_indexes": "partitions"}),
         needs=handler_asks("a node of the cluster, or an operator with its secret"),
     )

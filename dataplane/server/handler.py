@@ -164,6 +164,17 @@ class Handler:
             )
         self.needs.check(access, message)
 
+    def error_answer(self, message: Any, error: KafkaError, version: int) -> Message | None:
+        """Return the response to a message that carries an error; None if the response has no place for it."""
+        if self.on_error is None:
+            return self.errors.answer(message, error, version)
+        response = self.on_error(message, error)
+        blank = type(response)()
+        for field in response.schema.fields:
+            if version not in field.versions:
+                setattr(response, field.name, getattr(blank, field.name))
+        return response
+
 
 @functools.cache
 def _registered(handlers: type) -> tuple[tuple[str, _Registration], ...]:

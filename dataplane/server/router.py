@@ -206,7 +206,7 @@ class Router:
         if request.parts is not None:
             return
         try:
-            response = _error_response(handler, message, known, request.api_version)
+            response = handler.error_answer(message, known, request.api_version)
         except Exception:
             logger.exception("the error response to %s could not be made", handler.request_class.__name__)
             response = None
@@ -223,7 +223,7 @@ class Router:
         if request.parts is not None:
             return
         try:
-            response = await asyncio.to_thread(_error_response, handler, message, known, request.api_version)
+            response = await asyncio.to_thread(handler.error_answer, message, known, request.api_version)
             if response is not None:
                 await request.reply_when_encoded(response)
                 return
@@ -271,20 +271,3 @@ def _known(handler: Handler, request: ClientRequest, error: Exception) -> KafkaE
     return as_kafka_error(
         error, f"{handler.request_class.__name__} version {request.api_version} of {request.connection}"
     )
-
-
-def _error_response(handler: Handler, message: Any, error: KafkaError, version: int) -> Message | None:
-    """Return the response that carries an error; None if the response has no place for it."""
-    if handler.on_error is None:
-        return handler.errors.answer(message, error, version)
-    response = handler.on_error(message, error)
-    _leave_out_unknown(response, version)
-    return response
-
-
-def _leave_out_unknown(response: Message, version: int) -> None:
-    """Reset the fields that this version does not have, since error responses are built without regard to versions."""
-    blank = type(response)()
-    for field in response.schema.fields:
-        if version not in field.versions:
-            setattr(response, field.name, getattr(blank, field.name))

@@ -344,17 +344,19 @@ async def test_find_coordinator_creates_the_offsets_topic_and_names_the_leader(
         ]
 
 
-@pytest.mark.parametrize("version", [0, 1, 4])
-async def test_without_an_offsets_topic_the_coordinator_is_not_available(version: int) -> None:
+async def test_without_an_offsets_topic_the_coordinator_is_not_available() -> None:
     quorum = StubQuorum(refusal=ErrorCode.INVALID_REPLICATION_FACTOR)
     handlers = FindCoordinatorHandlers(quorum, creator(quorum))
-    message = FindCoordinatorRequest(key="group")
-    if version >= 4:
-        message = FindCoordinatorRequest(coordinator_keys=["group"])
-    response = await handlers.find_coordinator(cast(ClientRequest, Replies(version)), message)
-    response = decode(FindCoordinatorResponse, encode(response, version), version)
-    errors = [response.error_code] if version < 4 else [c.error_code for c in response.coordinators]
-    assert errors == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+    for version in (0, 1):
+        with pytest.raises(KafkaError) as refused:
+            await handlers.find_coordinator(
+                cast(ClientRequest, Replies(version)), FindCoordinatorRequest(key="group")
+            )
+        assert refused.value.code is ErrorCode.COORDINATOR_NOT_AVAILABLE
+    message = FindCoordinatorRequest(coordinator_keys=["group"])
+    response = await handlers.find_coordinator(cast(ClientRequest, Replies(4)), message)
+    response = decode(FindCoordinatorResponse, encode(response, 4), 4)
+    assert [c.error_code for c in response.coordinators] == [ErrorCode.COORDINATOR_NOT_AVAILABLE]
 
 
 def test_a_replica_lost_by_a_live_broker_is_shown_as_offline(quorum: StubQuorum) -> None:
