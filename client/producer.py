@@ -13,14 +13,14 @@ from .consuming.group_metadata import ConsumerGroupMetadata
 from .failures import OutOfTurn
 from .options import checks_options
 from .producing.accumulator import ProducerIdentity
+from .producing.options import WRITER_GROUPS, WriterOptions
+from .producing.record_writer import RecordWriter
 from .producing.transaction_state import TransactionState
 from .records import Committable, OffsetAndMetadata, TopicPartition
 from .spool.spool import RECORDS_PER_LIMIT, Spool, Spooled
 from .spool.spool_steps import SpoolSteps
 from .transactions.transaction import Transaction
 from .transactions.transactions import TransactionOptions, Transactions
-from .writing.options import WRITER_GROUPS, WriterOptions
-from .writing.record_writer import RecordWriter
 
 
 class GroupConsumer(Protocol):

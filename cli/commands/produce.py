@@ -12,7 +12,7 @@ from typing import BinaryIO
 
 from ...client.producer import Producer
 from ...client.producing.deliveries import RecordDelivery
-from ...client.writing.options import Acks
+from ...client.producing.options import Acks
 from ..arguments.options import CommandParser, add_connection, command_parser, key_value_pairs
 from ..connection.precedence import connection_of
 from ..failures import CommandFailed, UsageError

@@ -7,7 +7,7 @@ from typing import Any
 
 from ..consuming.options import CONSUMER_GROUPS, ReadingOptions
 from ..options import names_of
-from ..writing.options import WRITER_GROUPS, WriterOptions
+from ..producing.options import WRITER_GROUPS, WriterOptions
 
 
 class ExactlyOnceOptions(WriterOptions, ReadingOptions, total=False):

@@ -30,9 +30,9 @@ from ..failures import (
     TransactionFailed,
 )
 from ..producing.deliveries import RecordDelivery
+from ..producing.record_writer import WriterParts
+from ..producing.send_steps import SendSteps
 from ..records import OffsetAndMetadata, TopicPartition
-from ..writing.record_writer import WriterParts
-from ..writing.send_steps import SendSteps
 from .error_classes import ErrorClass, verdict
 from .folder import Checkpoint, Folder
 from .frames import SpooledRecord

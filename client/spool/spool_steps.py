@@ -7,7 +7,7 @@ from dataclasses import replace
 from ..producing.columns.sending import ColumnsDelivery
 from ..producing.columns.source import ColumnSource
 from ..producing.pending import PendingRecord
-from ..writing.send_steps import SendSteps
+from ..producing.send_steps import SendSteps
 from .futures import SpooledFuture
 from .spool import Spool
 

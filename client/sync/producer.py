@@ -21,14 +21,14 @@ from ..producer import GroupConsumer, who_and_where
 from ..producing.accumulator import ProducerIdentity
 from ..producing.appending import FOR_ALL_THREADS
 from ..producing.columns.sending import ColumnsSent
+from ..producing.options import WRITER_GROUPS, WriterOptions
 from ..producing.record_metadata import RecordMetadata
+from ..producing.record_writer import RecordWriter
 from ..records import Committable, TopicPartition
 from ..spool.spool import Spooled
 from ..transactions import transaction, writer
 from ..transactions.transaction import Receipt, WriterReceipt
 from ..transactions.transactions import CommitResult
-from ..writing.options import WRITER_GROUPS, WriterOptions
-from ..writing.record_writer import RecordWriter
 from .facade import Facade, blocking
 from .handover import Delivery, Handover, Sent, SpooledDelivery
 from .loop_thread import shared_loop

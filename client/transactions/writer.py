@@ -11,9 +11,9 @@ from ..backoff import Backoff
 from ..failures import OutOfTurn, RequestTimedOut, TransactionAborted, TransactionFailed, cluster_error
 from ..options import checks_options
 from ..producing.accumulator import ProducerIdentity
+from ..producing.options import WRITER_GROUPS, WriterOptions
+from ..producing.record_writer import RecordWriter
 from ..producing.transaction_state import ProducerPhase, TransactionState
-from ..writing.options import WRITER_GROUPS, WriterOptions
-from ..writing.record_writer import RecordWriter
 from .transaction import WriterReceipt
 
 

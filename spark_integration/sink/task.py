@@ -22,8 +22,8 @@ from ...client.admin import Admin, BegunTransaction, TransactionDescription
 from ...client.failures import VersionUnsupported
 from ...client.producer import Producer
 from ...client.producing.columns.sending import ColumnsDelivery
+from ...client.producing.record_writer import RecordWriter
 from ...client.transactions.writer import TransactionWriter
-from ...client.writing.record_writer import RecordWriter
 from ...protocol.errors import KafkaError
 from ..options import WrongOption, admin_options
 from .options import SinkOptions

@@ -35,7 +35,7 @@ from ottla.client.consuming.membership.group import Group
 from ottla.client.consuming.options import ConsumerOptions
 from ottla.client.exactly_once.options import ExactlyOnceOptions
 from ottla.client.producing.large_messages.splitter import Splitter
-from ottla.client.writing.options import WriterOptions
+from ottla.client.producing.options import WriterOptions
 from ottla.testing import LocalCluster
 
 pytestmark = pytest.mark.cluster

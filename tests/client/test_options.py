@@ -13,8 +13,8 @@ from ottla.client.consumer import Consumer
 from ottla.client.consuming.options import CONSUMER_GROUPS, ConsumerOptions
 from ottla.client.options import group_of
 from ottla.client.producer import Producer
+from ottla.client.producing.options import WRITER_GROUPS, BufferOptions, WriterOptions
 from ottla.client.transactions.writer import TransactionWriter
-from ottla.client.writing.options import WRITER_GROUPS, BufferOptions, WriterOptions
 
 
 @pytest.mark.parametrize(

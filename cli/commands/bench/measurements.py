@@ -14,7 +14,7 @@ from ....client.admin import Admin, NewTopic
 from ....client.consumer import Consumer
 from ....client.producer import Producer
 from ....client.producing.deliveries import RecordDelivery
-from ....client.writing.options import Acks
+from ....client.producing.options import Acks
 from ....protocol.errors import KafkaError
 from ...failures import CommandFailed
 from ...run_client import run_client

@@ -9,9 +9,9 @@ from random import Random
 from ottla.client.failures import ProducerFenced, RequestTimedOut
 from ottla.client.producer import Producer
 from ottla.client.producing.deliveries import RecordMetadata
+from ottla.client.producing.options import WriterOptions
+from ottla.client.producing.record_writer import RecordWriter
 from ottla.client.records import TopicPartition
-from ottla.client.writing.options import WriterOptions
-from ottla.client.writing.record_writer import RecordWriter
 from ottla.protocol.errors import KafkaError
 from tests.histories.operations import ALL_IN_SYNC, Commit, ProducerIdentity, Send, Transaction
 from tests.simulation.cluster.workload import (

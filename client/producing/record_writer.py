@@ -14,18 +14,18 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 from ...protocol.errors import KafkaError
 from ..connections.cluster import Cluster
 from ..lifecycle import Lifecycle
-from ..producing.appending import TURN_RECORDS, Appender
-from ..producing.audit import WritingAuditor
-from ..producing.columns.sending import ColumnsDelivery
-from ..producing.columns.source import ColumnSource
-from ..producing.deliveries import RecordDelivery
-from ..producing.partitioner import murmur2_partition
-from ..producing.record_metadata import RecordMetadata
-from ..producing.report_sender import ReportSender
-from ..producing.sender import Sender
-from ..producing.transaction_state import ProducerPhase, TransactionState
+from .appending import TURN_RECORDS, Appender
+from .audit import WritingAuditor
+from .columns.sending import ColumnsDelivery
+from .columns.source import ColumnSource
+from .deliveries import RecordDelivery
 from .options import WriterOptions, WriterSettings
+from .partitioner import murmur2_partition
+from .record_metadata import RecordMetadata
+from .report_sender import ReportSender
 from .send_steps import SendLimits, SendParts, SendSteps
+from .sender import Sender
+from .transaction_state import ProducerPhase, TransactionState
 
 if TYPE_CHECKING:
     import pyarrow

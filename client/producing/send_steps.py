@@ -18,18 +18,18 @@ from ...protocol.errors import ErrorCode, KafkaError
 from ..arguments import topic_name
 from ..connections.cluster import Cluster
 from ..failures import ClientError, TransactionAborted
-from ..producing.appending import Appender
-from ..producing.columns.sending import ColumnsDelivery, RowPlacement, batches, place
-from ..producing.columns.source import ColumnSource
-from ..producing.deliveries import BatchResult, RecordDelivery
-from ..producing.large_messages.split_message import SplitMessage
-from ..producing.large_messages.splitter import Splitter
-from ..producing.partitioner import Partitioner, StickyChoice, murmur2_partition
-from ..producing.pending import BATCH_OVERHEAD, PendingRecord, estimated_bytes
-from ..producing.sender import Sender
-from ..producing.serialization import Intake
-from ..producing.transaction_state import ProducerPhase, TransactionState
 from ..segment_header import MESSAGE_ID_BYTES
+from .appending import Appender
+from .columns.sending import ColumnsDelivery, RowPlacement, batches, place
+from .columns.source import ColumnSource
+from .deliveries import BatchResult, RecordDelivery
+from .large_messages.split_message import SplitMessage
+from .large_messages.splitter import Splitter
+from .partitioner import Partitioner, StickyChoice, murmur2_partition
+from .pending import BATCH_OVERHEAD, PendingRecord, estimated_bytes
+from .sender import Sender
+from .serialization import Intake
+from .transaction_state import ProducerPhase, TransactionState
 
 
 @dataclass(frozen=True, slots=True)

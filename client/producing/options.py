@@ -9,12 +9,12 @@ from typing import Any, Literal
 from ..auditing.settings import AuditOptions
 from ..connections.options import ConnectionOptions
 from ..options import group_of
-from ..producing.batches import compression_named
-from ..producing.large_messages.splitter import Splitter
-from ..producing.partitioner import Partitioner, murmur2_partition
-from ..producing.sender_options import SenderOptions
-from ..producing.serialization import Intake, Serializer
 from ..security.options import SecurityKeywords, SecurityOptions
+from .batches import compression_named
+from .large_messages.splitter import Splitter
+from .partitioner import Partitioner, murmur2_partition
+from .sender_options import SenderOptions
+from .serialization import Intake, Serializer
 
 Acks = Literal[0, 1, -1, "all"]
 
