@@ -10,6 +10,7 @@ from typing import Any, Final, Literal
 
 from ...protocol.cluster.mirror_table import NO_EPOCH, FaultKind, MirrorFault, MirrorPhase, is_offsets_copy
 from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages.list_offsets import EARLIEST, LATEST
 from ...protocol.messages.mirror_records import MirrorOption
 from ...protocol.messages.mirrors import (
     AlterMirrorRequest,
@@ -30,8 +31,6 @@ from ..security.foreign_options import of_java, of_librdkafka
 from .admin_base import AdminBase
 from .session import check
 
-_EARLIEST: Final = -2
-_LATEST: Final = -1
 _NOT_ABOUT_SECURITY: Final = ("bootstrap_servers", "client_id")
 Start = Literal["earliest", "latest"] | datetime | int
 Progress = Callable[["MirrorDescription"], None]
@@ -394,7 +393,7 @@ def _text(name: str, value: Any) -> str:
 
 def _start(start: Start) -> int:
     if start in ("earliest", "latest"):
-        return _EARLIEST if start == "earliest" else _LATEST
+        return EARLIEST if start == "earliest" else LATEST
     milliseconds = int(start.timestamp() * 1000) if isinstance(start, datetime) else start
     if not isinstance(milliseconds, int) or milliseconds < 0:
         raise ValueError(

@@ -10,14 +10,14 @@ from ...protocol.messages.delete_records import (
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
+from ...protocol.messages.list_offsets import EARLIEST as EARLIEST
+from ...protocol.messages.list_offsets import LATEST as LATEST
 from ...protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
 from ..records import TopicPartition
 from .admin_base import AdminBase
 from .leader_requests import ask_leaders
 from .session import error_of
 
-EARLIEST, LATEST = -2, -1
-"""Timestamps that stand for the log start offset and the high watermark."""
 TO_THE_END = -1
 Found = dict[TopicPartition, int | KafkaError]
 

@@ -7,8 +7,6 @@ from dataclasses import dataclass, field
 from ..records import TopicPartition
 from .fetched import FetchedRecords
 
-EARLIEST, LATEST = -2, -1
-"""Special timestamps of ListOffsets: the log start and the log end."""
 CHUNKS_AHEAD = 2
 
 

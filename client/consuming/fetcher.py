@@ -12,12 +12,13 @@ from functools import cache, partial
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic, PartitionData
+from ...protocol.messages.list_offsets import EARLIEST, LATEST
 from ...protocol.wire.schema import ZERO_UUID
 from ..backoff import Backoff
 from ..connections.cluster import Cluster
 from ..failures import ConnectionLost, NoBrokerReachable, RequestTimedOut
 from ..records import TopicPartition
-from .assigned import EARLIEST, LATEST, AssignedPartition, FetchOptions
+from .assigned import AssignedPartition, FetchOptions
 from .fetched import FetchedRecords
 from .offset_lookups import OffsetLookups
 from .topic_notices import TopicNotices

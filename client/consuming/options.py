@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypedDict
 
+from ...protocol.messages.list_offsets import EARLIEST, LATEST
 from ..arguments import topic_name
 from ..auditing.settings import AuditOptions, AuditSettings, tier_of_readers
 from ..connections.options import ConnectionOptions
 from ..options import group_of
 from ..security.options import SecurityKeywords, SecurityOptions
-from .assigned import EARLIEST, LATEST, FetchOptions
+from .assigned import FetchOptions
 from .deserialization import Deserialization, Deserializer, deserialization
 from .large_messages.assemblies import Assemblies
 

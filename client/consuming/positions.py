@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+from ...protocol.messages.list_offsets import EARLIEST, LATEST
 from ..arguments import topic_partition, whole_number
 from ..backoff import Backoff
 from ..lifecycle import Lifecycle
 from ..records import Committable, OffsetAndMetadata, TopicPartition
-from .assigned import EARLIEST, LATEST, AssignedPartition
+from .assigned import AssignedPartition
 from .fetcher import Fetcher
 from .inbox import Inbox
 

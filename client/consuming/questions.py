@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from ...protocol.messages.list_offsets import EARLIEST, LATEST
 from ..arguments import by_partition, topic_name, topic_partitions, whole_number
 from ..connections.cluster import Cluster
 from ..lifecycle import Lifecycle
 from ..records import TopicPartition
-from .assigned import EARLIEST, LATEST, FetchOptions
+from .assigned import FetchOptions
 from .fetcher import Fetcher
 from .outcome_reader import read_outcomes
 from .outcomes import TransactionOutcome

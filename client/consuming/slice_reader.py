@@ -8,11 +8,12 @@ from dataclasses import replace
 from typing import Self
 
 from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages.list_offsets import EARLIEST
 from ...protocol.wire.schema import ZERO_UUID
 from ..connections.cluster import Cluster
 from ..failures import RequestTimedOut
 from ..records import TopicPartition
-from .assigned import EARLIEST, AssignedPartition, FetchOptions
+from .assigned import AssignedPartition, FetchOptions
 from .fetched import FetchedRecords
 from .fetcher import Fetcher
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass, replace
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.cuts import FindCutRequest, ListCutOffsetsRequest
+from ...protocol.messages.list_offsets import EARLIEST, LATEST
 from ...protocol.records.record_batch import BatchHeader
-from ..backoff import Backoff
-from ..connections.cluster import Cluster
-from ..consuming.assigned import EARLIEST, LATEST, FetchOptions
+from ..connections.cluster import Backoff, Cluster
+from ..consuming.assigned import FetchOptions
 from ..consuming.fetcher import Fetcher
 from ..failures import ClientClosed, ClientError, ConnectionLost, RequestTimedOut
 from ..producing.leaders import LEADER_MOVED

@@ -12,7 +12,13 @@ from ...protocol.cluster.cluster_image import ClusterImage
 from ...protocol.cluster.mirror_table import NO_EPOCH, FaultKind, Mirror, MirrorFault, is_offsets_copy
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.fetch import FetchResponse, PartitionData
-from ...protocol.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from ...protocol.messages.list_offsets import (
+    EARLIEST,
+    LATEST,
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsTopic,
+)
 from ...protocol.messages.mirror_commands import MirrorPartitionReport
 from ...protocol.messages.mirror_records import SourceEpoch
 from ...protocol.messages.offset_for_leader_epoch import (
@@ -38,7 +44,6 @@ SHORT_WAIT_MS = 50
 RETRY_S = 0.1
 BY_NAME_ONLY = 12
 """Last version of Fetch that identifies topics by name."""
-EARLIEST, LATEST = -2, -1
 
 _LOOK_AGAIN = frozenset(
     {

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from ..wire.schema import Message, Request, array, data, int8, int16, int32, int64, request, response, string
+
+EARLIEST: Final = -2
+LATEST: Final = -1
+"""Timestamps of requests that stand for the log start and the log end."""
 
 
 @data()

@@ -14,9 +14,10 @@ from ...client.connections.metadata import TopicInfo
 from ...client.failures import VersionUnsupported
 from ...client.records import TopicPartition
 from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages.list_offsets import EARLIEST, LATEST
 from ...protocol.nearest import nearest
 from ..options import WrongOption, admin_options
-from .settings import ATOMIC, EARLIEST, LATEST, READ_COMMITTED, SourceSettings, Topics
+from .settings import ATOMIC, READ_COMMITTED, SourceSettings, Topics
 
 CLIENT_ID = "ottla-spark"
 RETRY_MAX_MS = 1000

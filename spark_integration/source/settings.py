@@ -10,11 +10,10 @@ from typing import Any, Literal, TypeVar
 
 from ...client.arguments import topic_name
 from ...client.records import TopicPartition
+from ...protocol.messages.list_offsets import EARLIEST, LATEST
 from ..options import WrongOption, boolean, client_options, known_only, whole_number
 from .rows import INCLUDE_HEADERS
 
-EARLIEST, LATEST = -2, -1
-"""Offsets that stand for the ends of a partition, as in Spark's own source."""
 ISOLATION = "isolation"
 ATOMIC, READ_COMMITTED, READ_UNCOMMITTED = "atomic", "read_committed", "read_uncommitted"
 ISOLATIONS = (ATOMIC, READ_COMMITTED, READ_UNCOMMITTED)

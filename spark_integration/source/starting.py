@@ -7,10 +7,11 @@ from dataclasses import replace
 
 from ...client.admin import CutOffset
 from ...client.records import TopicPartition
+from ...protocol.messages.list_offsets import EARLIEST, LATEST
 from ..options import WrongOption
 from .cluster_view import ClusterView, Found
 from .position import NO_CUT, PartitionPosition, Position
-from .settings import ATOMIC, EARLIEST, LATEST, Bound
+from .settings import ATOMIC, Bound
 
 
 async def first_position(view: ClusterView, found: Found, bound: Bound, *, late: str) -> Position:

@@ -9,9 +9,8 @@ from typing import Any
 
 import pytest
 
-from ottla.client.backoff import Backoff
-from ottla.client.connections.cluster import Cluster
-from ottla.client.consuming.assigned import EARLIEST, FetchOptions
+from ottla.client.connections.cluster import Backoff, Cluster
+from ottla.client.consuming.assigned import FetchOptions
 from ottla.client.consuming.fetcher import Fetcher
 from ottla.client.consuming.inbox import Inbox
 from ottla.client.failures import ConnectionLost
@@ -24,6 +23,7 @@ from ottla.protocol.messages.fetch import (
     LeaderIdAndEpoch,
     PartitionData,
 )
+from ottla.protocol.messages.list_offsets import EARLIEST
 from ottla.protocol.messages.metadata import (
     MetadataResponse,
     MetadataResponseBroker,

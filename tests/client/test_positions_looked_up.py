@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from ottla.client.connections.cluster import Cluster
-from ottla.client.consuming.assigned import EARLIEST
 from ottla.client.consuming.fetcher import Fetcher
 from ottla.client.failures import ClientError, RequestTimedOut
 from ottla.protocol.messages.list_offsets import (
+    EARLIEST,
     ListOffsetsPartitionResponse,
     ListOffsetsResponse,
     ListOffsetsTopicResponse,

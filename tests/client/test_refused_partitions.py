@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 
-from ottla.client.backoff import Backoff
-from ottla.client.consuming.assigned import EARLIEST
+from ottla.client.connections.cluster import Backoff
 from ottla.client.consuming.fetcher import Fetcher
 from ottla.client.consuming.inbox import Inbox
 from ottla.client.failures import ClientError
@@ -24,6 +23,7 @@ from ottla.protocol.messages.fetch import (
     PartitionData,
 )
 from ottla.protocol.messages.list_offsets import (
+    EARLIEST,
     ListOffsetsPartitionResponse,
     ListOffsetsRequest,
     ListOffsetsResponse,

@@ -16,7 +16,7 @@ import pytest
 
 from ottla.client.consuming.fetched import FetchedRecords
 from ottla.client.records import TopicPartition
-from ottla.dataplane.handlers.list_offsets import LATEST, MAX_TIMESTAMP, ListOffsetsHandlers
+from ottla.dataplane.handlers.list_offsets import MAX_TIMESTAMP, ListOffsetsHandlers
 from ottla.dataplane.replication.replica.partition import Partition
 from ottla.dataplane.runtime.clocks import wall_ms
 from ottla.dataplane.security.authorization.access import EVERYTHING
@@ -26,6 +26,7 @@ from ottla.dataplane.server.handler import ClientRequest
 from ottla.protocol.errors import ErrorCode
 from ottla.protocol.messages.fetch import PartitionData
 from ottla.protocol.messages.list_offsets import (
+    LATEST,
     ListOffsetsPartition,
     ListOffsetsRequest,
     ListOffsetsTopic,

@@ -16,7 +16,7 @@ from ottla.dataplane.log.producers.producer_state import ProducerStates
 from ottla.dataplane.mirroring import common_point, topic_list
 from ottla.dataplane.mirroring.copies import Copy, SourceLeadership
 from ottla.dataplane.mirroring.fetch_outcome import arrived
-from ottla.dataplane.mirroring.fetching import EARLIEST, SourceFetcher, _report_of
+from ottla.dataplane.mirroring.fetching import SourceFetcher, _report_of
 from ottla.dataplane.mirroring.mirror_link import MirrorLink
 from ottla.dataplane.mirroring.mirrors import Mirrors
 from ottla.dataplane.mirroring.offset_commits import OwnGroups
@@ -37,6 +37,7 @@ from ottla.protocol.cluster.mirror_table import (
 )
 from ottla.protocol.cluster.transaction_table import Place
 from ottla.protocol.messages.command import PlainResult
+from ottla.protocol.messages.list_offsets import EARLIEST
 from ottla.protocol.messages.mirror_commands import ReachedCut, ReportMirrorCuts, ReportMirrorPartitions
 from ottla.protocol.messages.mirror_records import MirrorTopicRecord
 from ottla.protocol.records.record_batch import parse_header, patch_offset_and_epoch, walk_batches

@@ -19,9 +19,10 @@ from pyspark.sql.datasource import (
 )
 
 from ottla import TopicPartition
+from ottla.protocol.messages.list_offsets import EARLIEST, LATEST
 from ottla.spark_integration.options import WrongOption
 from ottla.spark_integration.source.pushed_filters import Pushed
-from ottla.spark_integration.source.settings import EARLIEST, LATEST, SourceSettings, Topics, read_settings
+from ottla.spark_integration.source.settings import SourceSettings, Topics, read_settings
 from ottla.spark_integration.source.slices import Range
 
 ADDRESS = {"kafka.bootstrap.servers": "localhost:9092"}
