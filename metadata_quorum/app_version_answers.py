@@ -7,11 +7,9 @@ from itertools import islice
 
 from ..protocol.messages.app_version_questions import AppVersionsTold, AppVersionTold, AskAppVersions
 from .state.app_version_history import AppVersionHistory, VersionsAtCut
+from .transaction_questions import ANSWER_BYTES_MAX, CHARACTER_BYTES_MAX, LISTED_MAX
 
-ANSWER_BYTES_MAX = 256 * 1024
-LISTED_MAX = 1_000
 _FIXED_BYTES = 16
-_CHARACTER_BYTES_MAX = 4
 
 
 @dataclass(slots=True)
@@ -56,7 +54,7 @@ def _page(question: AskAppVersions, listing: _Listing) -> AppVersionsTold:
     )
     room = ANSWER_BYTES_MAX
     for name, version in islice(listing.versions, first, first + LISTED_MAX):
-        room -= _FIXED_BYTES + _CHARACTER_BYTES_MAX * len(name)
+        room -= _FIXED_BYTES + CHARACTER_BYTES_MAX * len(name)
         if page.versions and room < 0:
             break
         page.versions.append(AppVersionTold(transactional_id=name, app_version=version))

@@ -5,6 +5,7 @@ import logging
 import time
 from collections.abc import Iterator
 
+from ..network.tcp_timeout import UNACKNOWLEDGED_MS_LEAST
 from ..protocol.cluster.cluster_image import ClusterImage
 from ..protocol.exposition import Family
 from ..protocol.messages.broker_commands import FenceBroker
@@ -39,8 +40,6 @@ logger = logging.getLogger(__name__)
 
 MACHINE_FACTORY = "ottla.metadata_quorum.state.controller:Controller"
 _TICKS_PER_TIMEOUT = 20
-_UNACKNOWLEDGED_MS_LEAST = 1000
-"""Least time limit. TCP retransmits a lost segment after 200 ms or more, and needs a few attempts."""
 _LEADER_SILENCE_MAX_S = 3.0
 """Limit for the leader's silence, after which a node is not ready; elections take a small part of it."""
 _NEEDED_AT_ONCE = (FenceBroker, BrokerRecord, PartitionRecord, FeedRecords, LeaderChanged, CommandReply)
@@ -232,7 +231,7 @@ class QuorumNode:
                 submitted=intake.submitted,
                 ended=self._session_ended,
             ),
-            unacknowledged_ms_max=max(self.config.broker_session_timeout_ms, _UNACKNOWLEDGED_MS_LEAST),
+            unacknowledged_ms_max=max(self.config.broker_session_timeout_ms, UNACKNOWLEDGED_MS_LEAST),
         )
 
     def _session_ended(self, session: BrokerSession) -> None:

@@ -41,7 +41,7 @@ _FIXED_BYTES = 128
 _WRITER_BYTES = 16
 _PLACE_BYTES = 22
 """Size of a partition that is the only one of its topic."""
-_CHARACTER_BYTES_MAX = 4
+CHARACTER_BYTES_MAX = 4
 
 
 def largest_cut(table: TransactionTable, places: Iterable[Place]) -> int:
@@ -172,7 +172,7 @@ class _Page:
 
 def _room_for(transaction: TransactionMetadata) -> int:
     """Return the upper bound of a transaction's size in bytes, without its writers."""
-    return _FIXED_BYTES + _CHARACTER_BYTES_MAX * len(transaction.transactional_id)
+    return _FIXED_BYTES + CHARACTER_BYTES_MAX * len(transaction.transactional_id)
 
 
 # ------------------------------------------------------------ descriptions

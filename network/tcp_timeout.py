@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 import socket
+from typing import Final
+
+UNACKNOWLEDGED_MS_LEAST: Final = 1000
+"""The shortest useful limit in milliseconds. TCP resends a lost segment after 200 ms or more, and needs a few
+attempts."""
 
 
 def set_tcp_timeout(sock: socket.socket, unacknowledged_ms_max: int, *, probe: bool = False) -> None:

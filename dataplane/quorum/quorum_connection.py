@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Protocol, cast
 
 from ...network.dialing import connected_socket
-from ...network.tcp_timeout import set_tcp_timeout
+from ...network.tcp_timeout import UNACKNOWLEDGED_MS_LEAST, set_tcp_timeout
 from ...network.tls.nodes import CLOSED_EARLY, NodeRefused, NodeTls, check_certificate, tls_problem
 from ...protocol.session.frames import Channel, FrameError
 from ...protocol.session.handshake import CHANCE_BYTES, ClientHandshake, HandshakeError, Identity, Role
@@ -23,9 +23,6 @@ logger = logging.getLogger(__name__)
 
 _NO_ANSWER = "no answer: is its machine gone, or does it expect TLS?"
 _SEND_BUFFER_BYTES_MAX = 64 << 20
-_UNACKNOWLEDGED_MS_LEAST = 1000
-"""The shortest time in milliseconds that sent data may stay unacknowledged. TCP resends a lost segment after 200 ms or
-more, and needs a few attempts."""
 
 
 class QuorumConnectionUser(Protocol):
@@ -123,7 +120,7 @@ class QuorumConnection:
                 os.urandom(CHANCE_BYTES),
             ),
             lambda payload: self._user.payload_received(self, payload),
-            max(config.session_timeout_ms, _UNACKNOWLEDGED_MS_LEAST),
+            max(config.session_timeout_ms, UNACKNOWLEDGED_MS_LEAST),
             config.tls,
         )
         loop = asyncio.get_running_loop()

@@ -11,6 +11,7 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from ...protocol.cluster.mirror_versions import NO_VERSION
 from ...protocol.cluster.transaction_table import TransactionTable
 from ...protocol.messages.metadata_records import Record
 from ...protocol.messages.transaction_records import (
@@ -22,7 +23,6 @@ from ...protocol.messages.transaction_records import (
 CHANGES_MAX: Final = 20_000
 """Limit for the number of changes, of some hundred bytes each. At 2,000 such commits a second a cut may be ten seconds
 old."""
-NO_VERSION: Final = -1
 
 
 class _Change(NamedTuple):

@@ -19,10 +19,8 @@ from ...protocol.messages.broker_commands import (
 from ...protocol.messages.command import PlainResult
 from ...protocol.messages.metadata_records import BrokerRemovedRecord
 from . import election
-from .election import Leave, Progress
+from .election import NO_PROGRESS, Leave
 from .workspace import ProgressByPartition, Workspace
-
-_NO_PROGRESS: Progress = {}
 
 
 def register(work: Workspace, command: RegisterBroker) -> RegisterBrokerResult:
@@ -141,5 +139,5 @@ def _leave_partitions(work: Workspace, broker_id: int, leave: Leave, progress: P
     leaving = election.LeavingBroker(broker_id, leave)
     for topic_id, index, state in work.partitions():
         if broker_id in state.isr or broker_id in state.elr:
-            known = progress.get((topic_id, index), _NO_PROGRESS)
+            known = progress.get((topic_id, index), NO_PROGRESS)
             work.set_partition(topic_id, index, leaving.after(state, work.electorate(topic_id), known))

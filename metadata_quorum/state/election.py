@@ -28,7 +28,7 @@ Progress = Mapping[int, LogEnd]
 """Known positions of the replicas of one partition, by broker id."""
 
 _NOTHING_KNOWN: LogEnd = (-1, -1)
-_NO_PROGRESS: Progress = {}
+NO_PROGRESS: Progress = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,7 +152,7 @@ def _comparable(last_known: tuple[int, ...], electorate: Electorate, progress: P
     return bool(last_known) and back and (len(last_known) == 1 or progress.keys() >= set(last_known))
 
 
-def elect(state: PartitionState, electorate: Electorate, progress: Progress = _NO_PROGRESS) -> PartitionState:
+def elect(state: PartitionState, electorate: Electorate, progress: Progress = NO_PROGRESS) -> PartitionState:
     """Return the state after an election, if it is needed and possible."""
     was = _membership(state)
     return _successor(state, was, _elected(state.replicas, was, electorate.of(state), progress))
@@ -172,7 +172,7 @@ def elect_preferred(state: PartitionState, electorate: Electorate) -> PartitionS
 
 
 def without(
-    state: PartitionState, broker_id: int, electorate: Electorate, progress: Progress = _NO_PROGRESS
+    state: PartitionState, broker_id: int, electorate: Electorate, progress: Progress = NO_PROGRESS
 ) -> PartitionState:
     """Return the state after a broker was fenced or began to shut down; `electorate` must not count it as usable.
 
@@ -187,7 +187,7 @@ def without(
 
 
 def after_unclean_stop(
-    state: PartitionState, broker_id: int, electorate: Electorate, progress: Progress = _NO_PROGRESS
+    state: PartitionState, broker_id: int, electorate: Electorate, progress: Progress = NO_PROGRESS
 ) -> PartitionState:
     """Return the state after a broker returned from an unclean stop, which may have lost acknowledged records.
 
@@ -224,7 +224,7 @@ class LeavingBroker:
         self._here: dict[_Alike, PartitionState | None] = {}
 
     def after(
-        self, state: PartitionState, electorate: Electorate, progress: Progress = _NO_PROGRESS
+        self, state: PartitionState, electorate: Electorate, progress: Progress = NO_PROGRESS
     ) -> PartitionState:
         """Return the state of a partition after the broker has left."""
         if progress:
@@ -259,7 +259,7 @@ def reassigned(
     state: PartitionState,
     replicas: tuple[int, ...],
     electorate: Electorate,
-    progress: Progress = _NO_PROGRESS,
+    progress: Progress = NO_PROGRESS,
 ) -> PartitionState:
     """Return the state with other replicas. This adds no replica to the ISR.
 

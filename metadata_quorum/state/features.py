@@ -20,11 +20,10 @@ from ...protocol.features import (
     SECURITY_WITH_TOKENS,
     finalized,
 )
+from ...protocol.messages.features import UNSAFE_DOWNGRADE, UPGRADE
 from ...protocol.messages.metadata_records import FeatureLevelRecord
 from ...protocol.messages.quota_commands import FeatureLevel, UpdateFeatures, UpdateFeaturesResult
 from .workspace import Workspace
-
-_UPGRADE, _UNSAFE_DOWNGRADE = 1, 3
 
 
 def update_features(work: Workspace, command: UpdateFeatures) -> UpdateFeaturesResult:
@@ -57,16 +56,16 @@ def _check(update: FeatureLevel, levels: dict[str, int]) -> None:
     feature = FEATURES.get(name)
     if feature is None:
         raise _refusal(f"{wrong} Brokers do not support this feature.")
-    if not _UPGRADE <= update.upgrade_type <= _UNSAFE_DOWNGRADE:
+    if not UPGRADE <= update.upgrade_type <= UNSAFE_DOWNGRADE:
         raise _refusal(f"{wrong} The controller does not support the given upgrade type.")
     if not feature.least <= level <= feature.most:
         raise _refusal(f"{wrong} Brokers only support versions {feature.least}-{feature.most}.")
-    if level < levels[name] and update.upgrade_type == _UPGRADE:
+    if level < levels[name] and update.upgrade_type == UPGRADE:
         raise _refusal(
             f"{wrong} Can't downgrade the version of this feature without setting the upgrade type to "
             "either safe or unsafe downgrade."
         )
-    if level > levels[name] and update.upgrade_type != _UPGRADE:
+    if level > levels[name] and update.upgrade_type != UPGRADE:
         raise _refusal(f"{wrong} Can't downgrade to a newer version.")
 
 

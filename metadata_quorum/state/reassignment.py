@@ -18,9 +18,7 @@ from dataclasses import replace
 from ...protocol.cluster.cluster_image import NO_LEADER, PartitionState
 from ...protocol.errors import ErrorCode, KafkaError
 from . import election
-from .election import Electorate, Progress
-
-_NO_PROGRESS: Progress = {}
+from .election import NO_PROGRESS, Electorate, Progress
 
 
 def _without(replicas: Iterable[int], gone: Iterable[int]) -> tuple[int, ...]:
@@ -29,7 +27,7 @@ def _without(replicas: Iterable[int], gone: Iterable[int]) -> tuple[int, ...]:
 
 
 def begun(
-    state: PartitionState, target: tuple[int, ...], electorate: Electorate, progress: Progress = _NO_PROGRESS
+    state: PartitionState, target: tuple[int, ...], electorate: Electorate, progress: Progress = NO_PROGRESS
 ) -> PartitionState:
     """Return the state in which the move to `target` has begun, or is complete already."""
     original = _without(state.replicas, state.adding_replicas)
@@ -54,7 +52,7 @@ def _would_lead(state: PartitionState, replicas: Iterable[int], electorate: Elec
 
 
 def cancelled(
-    state: PartitionState, electorate: Electorate, progress: Progress = _NO_PROGRESS
+    state: PartitionState, electorate: Electorate, progress: Progress = NO_PROGRESS
 ) -> PartitionState:
     """Return the state before the reassignment.
 
@@ -85,7 +83,7 @@ def _may_go_on_with(state: PartitionState, replicas: Iterable[int]) -> bool:
 
 
 def completed(
-    state: PartitionState, electorate: Electorate, progress: Progress = _NO_PROGRESS
+    state: PartitionState, electorate: Electorate, progress: Progress = NO_PROGRESS
 ) -> PartitionState:
     """Return the state with its reassignment completed, if that is possible now. The partition epoch is unchanged."""
     if not state.is_moving:
@@ -105,7 +103,7 @@ def settled(
     before: PartitionState | None,
     after: PartitionState,
     electorate: Electorate,
-    progress: Progress = _NO_PROGRESS,
+    progress: Progress = NO_PROGRESS,
 ) -> PartitionState:
     """Return the state after a change from `before` to `after`, which may complete the reassignment. If the change has
     begun a leader epoch, the completion begins no further one."""

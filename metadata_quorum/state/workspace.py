@@ -19,14 +19,12 @@ from ...protocol.messages.metadata_records import (
     Record,
 )
 from ...protocol.messages.partition_commands import ReplicaLogEnd
-from ...protocol.settings.config_fields import default_text
-from .election import Electorate, LogEnd, Progress
+from .election import NO_PROGRESS, Electorate, LogEnd, Progress
 from .reassignment import settled
 
 Scope = frozenset[int] | None
 """Brokers that a record is for; None stands for all."""
 
-_NO_PROGRESS: Progress = {}
 
 ProgressByPartition = Mapping[tuple[bytes, int], Progress]
 PartitionChanged = Callable[["Workspace", tuple[bytes, int], PartitionState | None, PartitionState], None]
@@ -74,7 +72,7 @@ class Workspace:
             self.emit(broker_record(state))
 
     def set_partition(
-        self, topic_id: bytes, index: int, state: PartitionState, progress: Progress = _NO_PROGRESS
+        self, topic_id: bytes, index: int, state: PartitionState, progress: Progress = NO_PROGRESS
     ) -> PartitionState:
         """Emit the new state of a partition, if it differs, and complete its reassignment if possible. Return the
         resulting state."""

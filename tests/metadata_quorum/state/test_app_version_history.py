@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ottla.metadata_quorum.app_version_answers import LISTED_MAX, AppVersionAnswers
+from ottla.metadata_quorum.app_version_answers import AppVersionAnswers
 from ottla.metadata_quorum.state.app_version_history import AppVersionHistory, VersionsAtCut
 from ottla.metadata_quorum.state.controller import Controller
+from ottla.metadata_quorum.transaction_questions import LISTED_MAX
 from ottla.protocol.cluster.transaction_table import TransactionTable
 from ottla.protocol.messages.app_version_questions import AppVersionsTold, AskAppVersions
 from ottla.protocol.messages.transaction_commands import DeleteTransactionalId
