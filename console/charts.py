@@ -8,11 +8,16 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 from markupsafe import Markup, escape
 
 from .formats import UNKNOWN, duration
 from .formats import count as plain
+
+CHART_S: Final = 600.0
+"""Seconds that a chart of live values shows."""
+
 
 COLOURS = 6
 """The number of lines that the style sheet distinguishes."""

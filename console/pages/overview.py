@@ -15,7 +15,7 @@ from ...client.connections.metadata import NO_LEADER, PartitionInfo
 from ...client.records import TopicPartition
 from ..area import Area, Rendered, View, Visit
 from ..bounds import ROWS_MAX
-from ..charts import Series, legend, line_chart
+from ..charts import CHART_S, Series, legend, line_chart
 from ..formats import UNKNOWN, count, milliseconds, numbers, rate, size
 from ..live.counters import Rates, TopicTraffic
 from ..live.happenings import Happening
@@ -23,7 +23,6 @@ from ..live.node_readings import CommitReading
 from ..live.sampler import COMMIT_MS, LEADERLESS, UNDER_REPLICATED, Sampler
 from ..live.snapshots import ClusterSnapshot
 
-CHART_S: Final = 600.0
 HAPPENINGS_SHOWN: Final = 30
 
 

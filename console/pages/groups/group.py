@@ -15,12 +15,11 @@ from ....client.admin import GroupMember
 from ....client.admin.group_lag import GroupReport, PartitionLag, report
 from ...area import Paged, Rendered, Visit
 from ...bounds import SAMPLES_MAX
-from ...charts import Series, legend, line_chart
+from ...charts import CHART_S, Series, legend, line_chart
 from ...formats import numbers
 from ...live.sampler import Sampler
 from .listing import lag_text
 
-CHART_S: Final = 600.0
 REMEMBERED_MAX: Final = 100
 """The most groups whose lag is remembered: those shown most recently."""
 TOPICS_DRAWN_MAX: Final = 6
