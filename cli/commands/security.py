@@ -9,13 +9,14 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+from ...protocol.credentials.scram import DEFAULT_ITERATIONS, DEFAULT_MECHANISM, SALT_BYTES
 from ..arguments.options import Actions, CommandParser, add_output, add_yes, carry_out, command_parser
 from ..connection.passwords import password_of
 from ..failures import CommandFailed, UsageError
 from ..terminal.confirmation import confirm
 from ..terminal.output import print_json, print_table
 from .acl import acls_of, add_resource, filter_of, print_acls
-from .user import DEFAULT_ITERATIONS, DEFAULT_MECHANISM, MECHANISMS, NEW_PASSWORD_VARIABLE
+from .user import MECHANISMS, NEW_PASSWORD_VARIABLE
 
 if TYPE_CHECKING:
     from ...network.tls.nodes import NodeTls
@@ -26,7 +27,6 @@ if TYPE_CHECKING:
 WAIT_S = 30.0
 _LINK_TIMEOUT_S = 5.0
 _PAUSE_S = 0.1
-_SALT_BYTES = 24
 ResultT = TypeVar("ResultT", bound="CommandResult")
 
 
@@ -112,7 +112,7 @@ def _set_password(arguments: argparse.Namespace, quorum: _Quorum) -> None:
     changes = []
     for mechanism in (SCRAM_MECHANISMS[name] for name in names):
         credential = ScramCredential.of_password(
-            mechanism, password, os.urandom(_SALT_BYTES), DEFAULT_ITERATIONS
+            mechanism, password, os.urandom(SALT_BYTES), DEFAULT_ITERATIONS
         )
         changes.append(sealed_change(quorum.secrets, arguments.name, mechanism, credential))
     result = quorum.submit(AlterScramCredentials(changes=changes))

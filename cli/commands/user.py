@@ -6,6 +6,7 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from ...protocol.credentials.scram import DEFAULT_ITERATIONS, DEFAULT_MECHANISM
 from ..arguments.options import (
     Actions,
     CommandParser,
@@ -26,8 +27,6 @@ if TYPE_CHECKING:
     from ...client.admin import UserLogin, UserPassword
 
 MECHANISMS = ("SCRAM-SHA-256", "SCRAM-SHA-512")
-DEFAULT_MECHANISM = "SCRAM-SHA-512"
-DEFAULT_ITERATIONS = 8192
 NEW_PASSWORD_VARIABLE = "OTTLA_NEW_PASSWORD"
 
 

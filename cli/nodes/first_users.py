@@ -11,8 +11,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from ...protocol.credentials.scram import (
+    DEFAULT_ITERATIONS,
     ITERATIONS_MAX,
     ITERATIONS_MIN,
+    SALT_BYTES,
     SCRAM_MECHANISMS,
     ScramCredential,
     ScramMechanism,
@@ -27,8 +29,6 @@ if TYPE_CHECKING:
 
 EXAMPLE: Final = "SCRAM-SHA-512=[name=admin,password-file=FILE]"
 _OPTION: Final = "--add-scram"
-_ITERATIONS: Final = 8192
-_SALT_BYTES: Final = 24
 _FORM: Final = re.compile(r"([^=\[\]]+)=\[(.*)\]")
 _PART: Final = re.compile(r'([a-z-]+)=("[^"]*"|[^,"]*)(?:,|$)')
 _PARTS: Final = ("name", "password-file", "iterations", "salt", "saltedpassword")
@@ -82,12 +82,12 @@ def parse_first_user(word: str) -> tuple[str, ScramMechanism, ScramCredential]:
     name = parts.get("name", "")
     if not name:
         raise UsageError(f"{_OPTION} needs name=NAME, as in {EXAMPLE}")
-    iterations = _iterations(parts.get("iterations", str(_ITERATIONS)))
+    iterations = _iterations(parts.get("iterations", str(DEFAULT_ITERATIONS)))
     given = [one for one in ("password-file", "saltedpassword") if one in parts]
     if len(given) != 1:
         what = "both of them are given" if given else "neither is given"
         raise UsageError(f"{_OPTION} of {name} needs password-file or saltedpassword; {what}")
-    salt = _decoded(parts, "salt") if "salt" in parts else os.urandom(_SALT_BYTES)
+    salt = _decoded(parts, "salt") if "salt" in parts else os.urandom(SALT_BYTES)
     if "password-file" in parts:
         password = password_in(Path(parts["password-file"]), _OPTION)
         return name, mechanism, ScramCredential.of_password(mechanism, password, salt, iterations)

@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from ...dataplane.mirroring.source import UNREACHABLE
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
+from ...protocol.messages.sasl import GSSAPI
 from ...protocol.nearest import nearest
 from ...protocol.wire.schema import Message, Request
 
@@ -166,7 +167,7 @@ class ClientSources:
 
 def _options(options: Mapping[str, str]) -> SecurityOptions:
     """Return the options of connections. Raises ValueError for unknown options and for invalid combinations."""
-    from ...client.security.options import GSSAPI, SecurityOptions
+    from ...client.security.options import SecurityOptions
 
     known = [one.name for one in fields(SecurityOptions) if one.name not in FOR_PROGRAMS]
     given: dict[str, Any] = {}

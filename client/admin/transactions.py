@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from ...protocol.errors import KafkaError
 from ...protocol.messages.aborts import AbortTransactionRequest
 from ...protocol.messages.describe_producers import DescribeProducersRequest, ProducerState, TopicRequest
-from ...protocol.messages.find_coordinator import FindCoordinatorRequest
+from ...protocol.messages.find_coordinator import TRANSACTION_KEY, FindCoordinatorRequest
 from ...protocol.messages.transaction_descriptions import (
     DescribedTransaction,
     DescribeTransactionsRequest,
@@ -30,7 +30,6 @@ from .values import HangingTransaction, ProducerDescription, TransactionDescript
 
 MAX_TRANSACTION_TIMEOUT_MS = 15 * 60 * 1000
 """Default of transaction.max.timeout.ms; a transaction open for longer should have been aborted."""
-_TRANSACTION = 1
 _ANY_DURATION = -1
 _OPERATOR_LANE = "operator"
 """The name of a dedicated connection, since a connection is authorized once by proof of the cluster secret."""
@@ -269,7 +268,7 @@ class TransactionAdmin(AdminBase):
 
     async def _speakers(self, names: Collection[str]) -> dict[int, list[str]]:
         """Return the transactional ids by their coordinator's broker id."""
-        request = FindCoordinatorRequest(key_type=_TRANSACTION, coordinator_keys=list(names))
+        request = FindCoordinatorRequest(key_type=TRANSACTION_KEY, coordinator_keys=list(names))
         response = await self.session.cluster.ask_any(request)
         found: dict[int, list[str]] = {}
         for coordinator in response.coordinators:

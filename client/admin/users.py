@@ -5,12 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Final
 
 from ...network.threads import in_thread
 from ...protocol.credentials.scram import (
+    DEFAULT_ITERATIONS,
+    DEFAULT_MECHANISM,
     ITERATIONS_MAX,
     ITERATIONS_MIN,
+    SALT_BYTES,
     SCRAM_MECHANISMS,
     SCRAM_MECHANISMS_BY_CODE,
     ScramMechanism,
@@ -30,9 +32,6 @@ from ..failures import cluster_error
 from .admin_base import AdminBase
 from .session import check
 
-DEFAULT_MECHANISM: Final = "SCRAM-SHA-512"
-DEFAULT_ITERATIONS: Final = 8192
-_SALT_BYTES: Final = 24
 _Change = CredentialUpsertion | CredentialDeletion
 
 
@@ -142,7 +141,7 @@ async def _hashed(given: UserPassword) -> CredentialUpsertion:
         raise ValueError(
             f"iterations are {ITERATIONS_MIN} to {ITERATIONS_MAX} for {given.user!r}, not {given.iterations}"
         )
-    salt = os.urandom(_SALT_BYTES)
+    salt = os.urandom(SALT_BYTES)
     return CredentialUpsertion(
         name=given.user,
         mechanism=mechanism.code,

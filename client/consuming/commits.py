@@ -6,8 +6,9 @@ import asyncio
 from collections.abc import Iterable, Mapping
 
 from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages.offsets import NO_GENERATION
 from ..records import OffsetAndMetadata, TopicPartition
-from .group_metadata import NO_GENERATION, ConsumerGroupMetadata
+from .group_metadata import ConsumerGroupMetadata
 from .membership.attendance import Attendance
 from .membership.consumer_group import ConsumerGroupMember
 from .membership.subscriber import Subscriber

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-NO_GENERATION = -1
-"""The generation of a client that is not a member of the group."""
+from ...protocol.messages.offsets import NO_GENERATION
 
 
 class ConsumerGroupMetadata(NamedTuple):

@@ -7,8 +7,9 @@ from collections import deque
 from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages.offsets import NO_GENERATION
 from ..consumer import Consumer
-from ..consuming.group_metadata import NO_GENERATION, ConsumerGroupMetadata
+from ..consuming.group_metadata import ConsumerGroupMetadata
 from ..consuming.membership.listener import RebalanceListener
 from ..records import ConsumerRecord, OffsetAndMetadata, TopicPartition
 

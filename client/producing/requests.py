@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ...protocol.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from ...protocol.messages.produce import (
+    FIRST_THAT_ADDS,
+    PartitionProduceData,
+    ProduceRequest,
+    TopicProduceData,
+)
 from ...protocol.records.compression import Compression
 from ..connections.connection import Connection
 from ..failures import VersionUnsupported
@@ -15,8 +20,6 @@ from .transaction_state import TransactionState
 
 BY_NAME = 12
 """The last Produce version that names topics; later ones go by topic id."""
-FIRST_THAT_ADDS = 12
-"""The first Produce version that adds a partition to the transaction by a write to it (KIP-890)."""
 
 
 def produce_request(

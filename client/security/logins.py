@@ -11,7 +11,13 @@ from functools import partial
 from typing import Any, Protocol
 
 from ...network.threads import in_thread
-from ...protocol.credentials.scram import TOKEN_AUTH_EXTENSION, ScramClient, ScramMechanism, ScramRefused
+from ...protocol.credentials.scram import (
+    NONCE_BYTES,
+    TOKEN_AUTH_EXTENSION,
+    ScramClient,
+    ScramMechanism,
+    ScramRefused,
+)
 from ..failures import AuthenticationFailed
 from .called_for import CalledFor, CredentialsUnavailable, Given
 from .oauth import BearerToken, BearerTokens
@@ -21,7 +27,6 @@ Ask = Callable[[bytes], Awaitable[bytes]]
 LoginAttempt = Callable[[Ask], Awaitable[None]]
 """A function that exchanges the mechanism's messages with the broker. It raises ClientLoginRefused,
 ClientLoginUndecided, CredentialsUnavailable, and the errors of `ask`."""
-_NONCE_BYTES = 24
 _SEPARATOR = "\x01"
 
 
@@ -91,7 +96,7 @@ class ScramClientLogin:
 
     async def _run(self, password: str, ask: Ask) -> None:
         client = ScramClient(
-            self._scram, self._name, password, secrets.token_urlsafe(_NONCE_BYTES), self._extensions
+            self._scram, self._name, password, secrets.token_urlsafe(NONCE_BYTES), self._extensions
         )
         with self._passwords.tried(password):
             try:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Final, Literal, Protocol, TypedDict
 
 from ...protocol.credentials.scram import SCRAM_MECHANISMS
+from ...protocol.messages.sasl import GSSAPI, OAUTHBEARER
 from ...protocol.nearest import nearest
 
 SecurityProtocol = Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]
@@ -38,8 +39,6 @@ class TokenProvider(Protocol):
 
 
 _PROTOCOLS = ("PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL")
-OAUTHBEARER: Final = "OAUTHBEARER"
-GSSAPI: Final = "GSSAPI"
 _MECHANISMS = ("PLAIN", *SCRAM_MECHANISMS, OAUTHBEARER, GSSAPI)
 _BY_PASSWORD: Final = "PLAIN and SCRAM"
 _OWNERS: Final = {"sasl_oauth": OAUTHBEARER, "sasl_kerberos": GSSAPI}

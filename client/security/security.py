@@ -7,10 +7,11 @@ import logging
 import os
 
 from ...protocol.credentials.scram import SCRAM_MECHANISMS
+from ...protocol.messages.sasl import GSSAPI, OAUTHBEARER
 from .kerberos import KerberosClientLogin
 from .logins import BearerClientLogin, ClientLogin, PlainClientLogin, ScramClientLogin
 from .oauth import BearerTokens, ClientCredentials
-from .options import GSSAPI, OAUTHBEARER, SecurityOptions
+from .options import SecurityOptions
 from .tls import ClientTls, TlsFiles
 
 logger = logging.getLogger(__name__)

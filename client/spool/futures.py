@@ -11,9 +11,7 @@ from weakref import WeakValueDictionary
 from ...protocol.errors import KafkaError
 from ..producing.deliveries import BatchResult, RecordDelivery
 from ..producing.record_metadata import RecordMetadata
-
-ANY_PARTITION = -1
-"""The partition of a record whose partition is chosen on delivery."""
+from .readiness import ANY_PARTITION
 
 
 class SpooledFuture(RecordDelivery):

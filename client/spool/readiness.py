@@ -15,6 +15,7 @@ from .frames import SpooledRecord
 Place = tuple[str, int]
 """A topic's name and a partition's number."""
 ANY_PARTITION = -1
+"""The partition of a record whose partition is chosen on delivery."""
 
 
 class Placed(NamedTuple):

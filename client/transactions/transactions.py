@@ -23,6 +23,7 @@ from ...protocol.messages.shared_transactions import (
     CommitTransactionResponse,
 )
 from ...protocol.messages.transactions import (
+    FIRST_THAT_BUMPS,
     AddOffsetsToTxnRequest,
     EndTxnRequest,
     EndTxnResponse,
@@ -55,7 +56,6 @@ sooner or later."""
 
 _LAST_FOR_ONE_PRODUCER: Final = 3
 _FIRST_OFFSETS_THAT_ADD: Final = 5
-_FIRST_THAT_BUMPS: Final = 5
 _WITHOUT_TWO_PHASES: Final = 5
 
 ResponseT = TypeVar("ResponseT", bound=Message)
@@ -332,7 +332,7 @@ class Transactions:
             request,
             lambda answer: failure_of(answer.error_code),
             "commit" if committed else "abort",
-            at_most=_FIRST_THAT_BUMPS if self._state.adds_by_writing else _FIRST_THAT_BUMPS - 1,
+            at_most=FIRST_THAT_BUMPS if self._state.adds_by_writing else FIRST_THAT_BUMPS - 1,
             useful=useful,
         )
 

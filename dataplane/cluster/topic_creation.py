@@ -19,7 +19,7 @@ from .internal_topics import OFFSETS_TOPIC
 logger = logging.getLogger(__name__)
 
 
-_TOPICS_PER_COMMAND = 250
+TOPICS_PER_COMMAND = 250
 _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 
 
@@ -69,7 +69,7 @@ class TopicCreator:
         """Create the topics of these names that do not exist. Returns the outcome of each."""
         outcomes: dict[str, ErrorCode] = {}
         wanted = list(dict.fromkeys(names))
-        for some in pieces(wanted, _TOPICS_PER_COMMAND):
+        for some in pieces(wanted, TOPICS_PER_COMMAND):
             self._begin([name for name in some if name not in self._creating])
             tasks = {name: self._creating[name] for name in some}
             await asyncio.wait(set(tasks.values()))

@@ -11,8 +11,9 @@ from ...network.loopback import is_loopback
 from ...network.tls.failures import TlsUnusable
 from ...network.tls.settings import StoreSource, StoreType
 from ...protocol.credentials.jaas import LoginModule
+from ...protocol.messages.sasl import OAUTHBEARER
 from ...protocol.settings.config_keys import NODE_KEYS, ConfigError
-from ..security.oauth.settings import OAUTHBEARER, BearerSettings, KeySource, TokenRules
+from ..security.oauth.settings import BearerSettings, KeySource, TokenRules
 
 MODULE: Final = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
 JWKS_URL: Final = "sasl.oauthbearer.jwks.endpoint.url"

@@ -10,6 +10,7 @@ from typing import cast
 from ...protocol.cluster.acls import AclOperation
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.fetch import (
+    FIRST_WITH_ZSTD,
     AbortedTransaction,
     EpochEndOffset,
     FetchRequest,
@@ -20,9 +21,10 @@ from ...protocol.records.compression import Compression
 from ...protocol.records.record_batch import HEADER_SIZE, parse_header
 from ..cluster.endpoints import LEADERSHIP_ERRORS, endpoint, leader_of
 from ..log import LogSlice, is_damage
+from ..log.leader_epochs import UNDEFINED_EPOCH
 from ..replication.replica.partition import Partition
 from ..replication.replicas.replicas import Replicas
-from ..replication.roles.follower import UNDEFINED_EPOCH, diverges
+from ..replication.roles.follower import diverges
 from ..replication.roles.leader import LeaderState
 from ..runtime.time_slices import pieces
 from ..server.handler import ClientRequest, as_kafka_error
@@ -31,7 +33,6 @@ from .sessions import FetchSession, SessionPartition
 
 READ_COMMITTED = 1
 """The isolation level of consumers that must not see records of open and aborted transactions."""
-_FIRST_WITH_ZSTD = 10
 FIRST_FROM_FOLLOWERS = 11
 """First Fetch version whose clients can read from followers."""
 _FIRST_WITH_LEADERS = 12
@@ -221,11 +222,11 @@ class FetchReader:
         except KafkaError:
             self._replicas.doubted(replica, offset, most)
             raise
-        if version < _FIRST_WITH_ZSTD and _holds_zstd(records):
+        if version < FIRST_WITH_ZSTD and _holds_zstd(records):
             records.release()
             raise KafkaError(
                 ErrorCode.UNSUPPORTED_COMPRESSION_TYPE,
-                f"records compressed with zstd need Fetch version {_FIRST_WITH_ZSTD} or above",
+                f"records compressed with zstd need Fetch version {FIRST_WITH_ZSTD} or above",
             )
         if records.size == 0:
             return outcome

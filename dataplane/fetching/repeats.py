@@ -20,7 +20,14 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from ...protocol.errors import KafkaError
-from ...protocol.messages.fetch import FetchableTopicResponse, FetchRequest, FetchResponse, PartitionData
+from ...protocol.messages.fetch import (
+    FIRST_WITH_TOPIC_IDS,
+    FIRST_WITH_ZSTD,
+    FetchableTopicResponse,
+    FetchRequest,
+    FetchResponse,
+    PartitionData,
+)
 from ...protocol.messages.headers import response_header
 from ...protocol.wire.codec import encode_parts
 from ..server.handler import ClientRequest
@@ -36,9 +43,7 @@ if TYPE_CHECKING:
     from .cold_reads import ColdReads
     from .sessions import SessionPartition
 
-_FIRST_WITH_ZSTD: Final = 10
 _FIRST_FLEXIBLE: Final = 12
-_FIRST_WITH_TOPIC_IDS: Final = 13
 _AFTER_CORRELATION: Final = 8
 _OFFSET = struct.Struct(">q")
 _INDEX = struct.Struct(">i")
@@ -285,7 +290,7 @@ class FetchRepeats:
         examined.
         """
         frame, version = request.frame, request.api_version
-        if frame is None or version < _FIRST_WITH_ZSTD or wanted.part.last_fetched_epoch >= 0:
+        if frame is None or version < FIRST_WITH_ZSTD or wanted.part.last_fetched_epoch >= 0:
             return
         known = request.connection.shortcut
         if isinstance(known, Repeat) and known.is_of(request.session, replica) and known.is_like(frame):
@@ -308,7 +313,7 @@ def _offset_position(frame: memoryview, version: int, wanted: SessionPartition) 
     at += 13 if version >= 15 else 17
     at += 8  # Session id and epoch
     at += 1 if version >= _FIRST_FLEXIBLE else 4
-    if version >= _FIRST_WITH_TOPIC_IDS:
+    if version >= FIRST_WITH_TOPIC_IDS:
         at += 16
     else:
         at += (1 if version >= _FIRST_FLEXIBLE else 2) + len(wanted.topic.encode())

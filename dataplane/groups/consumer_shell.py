@@ -10,13 +10,14 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages.consumer_groups import JOIN_EPOCH
 from ..runtime.retained_bytes import RetainedClaim
 from .classic.group import ClassicGroup
 from .classic.membership import Effect, JoinReply, JoinRequest, SyncReply
 from .classic.states import GroupState
 from .consumer import classic_members
 from .consumer.group import Change, ConsumerGroup, RecordKind
-from .consumer.member import JOIN_EPOCH, HeartbeatReply, MemberHeartbeat
+from .consumer.member import HeartbeatReply, MemberHeartbeat
 from .consumer.migration import downgrade, must_downgrade, upgrade
 from .consumer.records import consumer_record
 from .consumer.subscriptions import PatternOf

@@ -10,6 +10,9 @@ from ...protocol.cluster.acls import AclOperation, AclResourceType
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages import consumer_group_description as described
 from ...protocol.messages.consumer_groups import (
+    JOIN_EPOCH,
+    LEAVE_EPOCH,
+    LEAVE_STATIC_EPOCH,
     Assignment,
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
@@ -17,16 +20,7 @@ from ...protocol.messages.consumer_groups import (
 )
 from ..cluster.authorized_operations import GROUP_OPERATIONS
 from ..groups.consumer.group import ConsumerGroup
-from ..groups.consumer.member import (
-    JOIN_EPOCH,
-    LEAVE_EPOCH,
-    LEAVE_STATIC_EPOCH,
-    ConsumerMember,
-    HeartbeatReply,
-    MemberHeartbeat,
-    Partitions,
-    by_topic,
-)
+from ..groups.consumer.member import ConsumerMember, HeartbeatReply, MemberHeartbeat, Partitions, by_topic
 from ..groups.coordinator import GroupCoordinator
 from ..runtime.time_slices import in_time_slices
 from ..security.authorization.access import Access, denial

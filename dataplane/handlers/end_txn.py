@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from ...protocol.cluster.acls import AclOperation
 from ...protocol.messages.transaction_commands import EndTransaction
-from ...protocol.messages.transactions import EndTxnRequest, EndTxnResponse
+from ...protocol.messages.transactions import FIRST_THAT_BUMPS, EndTxnRequest, EndTxnResponse
 from ..quorum.access import Quorum
 from ..security.authorization.needs import transactional_id
 from ..server.handler import ClientRequest, handles
@@ -28,7 +28,6 @@ from ..transactions.completion_waits import CompletionWaits
 
 _FIRST_WITH_PRODUCER_FENCED = 2
 _FIRST_THAT_RECOVERS = 2
-_FIRST_THAT_BUMPS = 5
 
 
 class EndTxnHandlers:
@@ -56,7 +55,7 @@ class EndTxnHandlers:
             producer_id=message.producer_id,
             producer_epoch=message.producer_epoch,
             commits=message.committed,
-            bumps_epoch=request.api_version >= _FIRST_THAT_BUMPS,
+            bumps_epoch=request.api_version >= FIRST_THAT_BUMPS,
             origin=self._origins.of(request),
         )
         bumps = command.bumps_epoch

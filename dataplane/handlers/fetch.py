@@ -15,6 +15,8 @@ from dataclasses import dataclass
 
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.fetch import (
+    CONSUMER_REPLICA_ID,
+    FIRST_WITH_TOPIC_IDS,
     FetchableTopicResponse,
     FetchRequest,
     FetchResponse,
@@ -48,12 +50,9 @@ from ..server.handler import WHOLE_CLUSTER_ELEMENTS, ClientRequest, as_kafka_err
 from ..server.purgatory import Parked, Purgatory
 
 _UNKNOWN = -1
-_CONSUMER = -1
-"""The replica id of consumers. Smaller numbers are consumers, too: Kafka's tools that debug send -2."""
 _WAITING_UNCLAIMED_MAX = 100
 """Maximum number of partitions of a fetch that may wait without a memory claim. The number of connections is
 bounded."""
-_FIRST_WITH_TOPIC_IDS = 13
 _FIRST_WITH_REPLICA_STATE = 15
 _FIRST_WITH_ENDPOINTS = 16
 
@@ -147,7 +146,7 @@ class FetchHandlers:
         version = request.api_version
         state = message.replica_state
         replica_id = state.replica_id if version >= _FIRST_WITH_REPLICA_STATE else message.replica_id
-        if replica_id > _CONSUMER:
+        if replica_id > CONSUMER_REPLICA_ID:
             if not request.connection.is_broker(replica_id):
                 raise KafkaError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
             self._follower(request, message, replica_id, state.replica_epoch)
@@ -196,7 +195,7 @@ class FetchHandlers:
     def _in_session(self, request: ClientRequest, message: FetchRequest) -> ClientFetch:
         """Return the fetch with its session: a new session, an existing session, or a temporary session for one
         fetch."""
-        by_id = request.api_version >= _FIRST_WITH_TOPIC_IDS
+        by_id = request.api_version >= FIRST_WITH_TOPIC_IDS
         session_id, epoch, owner = message.session_id, message.session_epoch, request.session.principal
         if epoch in (FINAL_EPOCH, FIRST_EPOCH):
             if session_id != NO_SESSION_ID:

@@ -10,6 +10,8 @@ from ...protocol.cluster.acls import AclOperation, AclResourceType
 from ...protocol.cluster.cluster_image import BrokerState
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.find_coordinator import (
+    GROUP_KEY,
+    TRANSACTION_KEY,
     Coordinator,
     FindCoordinatorRequest,
     FindCoordinatorResponse,
@@ -26,8 +28,7 @@ from ..server.error_answers import ErrorAnswers
 from ..server.handler import ClientRequest, handles
 from ..transactions.coordinator import coordinator_of
 
-_GROUP, _TRANSACTION = 0, 1
-_RESOURCES = {_GROUP: AclResourceType.GROUP, _TRANSACTION: AclResourceType.TRANSACTIONAL_ID}
+_RESOURCES = {GROUP_KEY: AclResourceType.GROUP, TRANSACTION_KEY: AclResourceType.TRANSACTIONAL_ID}
 _FIRST_WITH_MANY = 4
 
 
@@ -57,7 +58,7 @@ class FindCoordinatorHandlers:
         self, request: ClientRequest, message: FindCoordinatorRequest
     ) -> FindCoordinatorResponse:
         """Name the coordinator of one key up to version 3, of many keys from version 4 on."""
-        if message.key_type not in (_GROUP, _TRANSACTION):
+        if message.key_type not in (GROUP_KEY, TRANSACTION_KEY):
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST,
                 f"key type {message.key_type}: allowed are 0, a group, and 1, a transactional id",
@@ -66,7 +67,7 @@ class FindCoordinatorHandlers:
         if request.api_version < _FIRST_WITH_MANY:
             access.check(AclOperation.DESCRIBE, _RESOURCES[message.key_type], message.key)
         if (
-            message.key_type == _GROUP
+            message.key_type == GROUP_KEY
             and OFFSETS_TOPIC not in self._quorum.image.topics
             and any(_may_find(access, key) for key in message.coordinator_keys or [message.key])
         ):
@@ -94,7 +95,7 @@ class FindCoordinatorHandlers:
         return Coordinator(key=key, node_id=found.broker_id, host=found.host, port=found.port)
 
     def _find(self, key: str, key_type: int, listener: str) -> Endpoint | None:
-        found = self._leader_of(key) if key_type == _GROUP else self._speaker_for(key)
+        found = self._leader_of(key) if key_type == GROUP_KEY else self._speaker_for(key)
         return endpoint(found, listener) if found is not None else None
 
     def _leader_of(self, group: str) -> BrokerState | None:

@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from ...protocol.cluster.acls import AclOperation
 from ...protocol.errors import ErrorCode, KafkaError
+from ...protocol.messages.fetch import CONSUMER_REPLICA_ID
 from ...protocol.messages.list_offsets import (
     EARLIEST,
     LATEST,
@@ -35,7 +36,6 @@ EARLIEST_LOCAL = -4
 LATEST_TIERED = -5
 EARLIEST_PENDING_UPLOAD = -6
 
-_CONSUMER = -1
 _FIRST_WITH_EPOCHS = 4
 _FIRST_WITH_NOT_AVAILABLE = 5
 _FIRST_WITH_MAX_TIMESTAMP = 7
@@ -173,7 +173,7 @@ class ListOffsetsHandlers:
 def _seen_by(request: ClientRequest, message: ListOffsetsRequest) -> _Seen:
     """Return the part of a log that the client may see. An unproven replica id may be a consumer's: kafka-python 3
     sends 0."""
-    if message.replica_id < _CONSUMER or request.session.is_broker(message.replica_id):
+    if message.replica_id < CONSUMER_REPLICA_ID or request.session.is_broker(message.replica_id):
         return _Seen.ALL
     return _Seen.STABLE if message.isolation_level == READ_COMMITTED else _Seen.REPLICATED
 

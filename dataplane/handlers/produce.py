@@ -25,7 +25,7 @@ from ...protocol.direct_codecs.produce_frames import (
     write_produced,
 )
 from ...protocol.errors import ErrorCode, KafkaError
-from ...protocol.messages.produce import NodeEndpoint, ProduceRequest, ProduceResponse
+from ...protocol.messages.produce import FIRST_WITH_TOPIC_IDS, NodeEndpoint, ProduceRequest, ProduceResponse
 from ...protocol.records.record_batch import is_transactional
 from ..cluster.endpoints import LEADERSHIP_ERRORS, endpoints_of, leader_of
 from ..log import AppendResult, TakesLong
@@ -46,7 +46,6 @@ from ..transactions.pending_writes import PendingTransactionWrites
 logger = logging.getLogger(__name__)
 
 _FIRST_WITH_ENDPOINTS = 10
-_FIRST_WITH_TOPIC_IDS = 13
 
 
 def refused(message: ProduceRequest | SentProduce, error: KafkaError) -> ProduceResponse:
@@ -101,7 +100,7 @@ class ProduceHandlers:
         transactional_id, acks, timeout_ms, batches = sent
         if acks != ALL and acks != 1 and acks != 0:
             raise KafkaError(ErrorCode.INVALID_REQUIRED_ACKS, f"acks must be -1, 0 or 1, not {acks}")
-        by_id = request.api_version >= _FIRST_WITH_TOPIC_IDS
+        by_id = request.api_version >= FIRST_WITH_TOPIC_IDS
         find = self._replicas.find_by_id if by_id else self._replicas.find
         denied = (
             () if request.access.grants is None else self._denied(request.access, transactional_id, batches)

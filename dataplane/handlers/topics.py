@@ -30,7 +30,7 @@ from ...protocol.messages.topics import (
     DeleteTopicState,
 )
 from ...protocol.wire.schema import ZERO_UUID
-from ..cluster.topic_creation import TopicDefaults
+from ..cluster.topic_creation import TOPICS_PER_COMMAND, TopicDefaults
 from ..quorum.access import Quorum
 from ..quotas import ClientQuotas
 from ..runtime.time_slices import in_time_slices, pieces
@@ -45,7 +45,6 @@ _T = TypeVar("_T")
 
 _TOPIC = AclResourceType.TOPIC
 _DEFAULT = -1
-_TOPICS_PER_COMMAND = 250
 # The maximum of one request, as in Kafka.
 _PARTITIONS_MAX = 10_000
 # From these versions on clients understand that single topics are refused for a quota (KIP-599).
@@ -194,7 +193,7 @@ class TopicHandlers:
         """
         deadline_s = time.monotonic() + timeout_ms / 1000
         refused: KafkaError | None = None
-        for some in pieces(wanted, _TOPICS_PER_COMMAND):
+        for some in pieces(wanted, TOPICS_PER_COMMAND):
             results: Iterable[Any] = itertools.repeat(refused, len(some))
             if refused is None:
                 try:

@@ -6,6 +6,8 @@ from ...protocol.cluster.acls import AclOperation
 from ...protocol.messages import quota_commands as commands
 from ...protocol.messages.command import CommandRefused
 from ...protocol.messages.features import (
+    SAFE_DOWNGRADE,
+    UPGRADE,
     UpdatableFeatureResult,
     UpdateFeaturesRequest,
     UpdateFeaturesResponse,
@@ -16,7 +18,6 @@ from ..server.handler import ClientRequest, handles
 
 _FIRST_WITH_TYPES = 1
 _LAST_WITH_RESULTS = 1
-_UPGRADE, _SAFE_DOWNGRADE = 1, 2
 
 
 class UpdateFeaturesHandlers:
@@ -37,7 +38,7 @@ class UpdateFeaturesHandlers:
                     level=update.max_version_level,
                     upgrade_type=update.upgrade_type
                     if request.api_version >= _FIRST_WITH_TYPES
-                    else (_SAFE_DOWNGRADE if update.allow_downgrade else _UPGRADE),
+                    else (SAFE_DOWNGRADE if update.allow_downgrade else UPGRADE),
                 )
                 for update in message.feature_updates
             ],

@@ -6,12 +6,11 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Final
 
-from ...protocol.messages.fetch import FetchPartition, FetchRequest, FetchTopic
+from ...protocol.messages.fetch import CONSUMER_REPLICA_ID, FetchPartition, FetchRequest, FetchTopic
 from .copies import Copy
 
 PARTITION_MAX_BYTES: Final = 4 << 20
 ANSWER_MAX_BYTES: Final = 32 << 20
-CONSUMER: Final = -1
 READ_UNCOMMITTED: Final = 0
 
 
@@ -29,7 +28,7 @@ def fetch_request(wanted: Sequence[tuple[Copy, int]], allowance: int, wait_ms: i
             )
         )
     return FetchRequest(
-        replica_id=CONSUMER,
+        replica_id=CONSUMER_REPLICA_ID,
         max_wait_ms=wait_ms,
         min_bytes=1,
         max_bytes=min(ANSWER_MAX_BYTES, allowance),

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from ...protocol.cluster.cluster_image import ClusterImage
 from ...protocol.cluster.mirror_table import NO_EPOCH, FaultKind, Mirror, MirrorFault, is_offsets_copy
 from ...protocol.errors import ErrorCode, KafkaError
-from ...protocol.messages.fetch import FetchResponse, PartitionData
+from ...protocol.messages.fetch import CONSUMER_REPLICA_ID, FetchResponse, PartitionData
 from ...protocol.messages.list_offsets import (
     EARLIEST,
     LATEST,
@@ -31,7 +31,7 @@ from ..replication.throttle import Throttle
 from ..runtime.clocks import monotonic_ms
 from .copies import Copy, SourceLeadership
 from .fetch_outcome import Begin, agrees_to, arrived, asked_next, epoch_end, kept, out_of_range
-from .fetch_request import CONSUMER, READ_UNCOMMITTED, fetch_request
+from .fetch_request import READ_UNCOMMITTED, fetch_request
 from .source import SourceCluster
 
 logger = logging.getLogger(__name__)
@@ -245,7 +245,7 @@ class SourceFetcher:
                 OffsetForLeaderPartition(partition=index, current_leader_epoch=led.epoch, leader_epoch=epoch)
             )
         request = OffsetForLeaderEpochRequest(
-            replica_id=CONSUMER,
+            replica_id=CONSUMER_REPLICA_ID,
             topics=[OffsetForLeaderTopic(topic=topic, partitions=parts) for topic, parts in by_topic.items()],
         )
         answer = await self._source.ask(self._broker_id, request, lane=self._lane)
@@ -452,7 +452,7 @@ class SourceFetcher:
                 )
             )
         request = ListOffsetsRequest(
-            replica_id=CONSUMER,
+            replica_id=CONSUMER_REPLICA_ID,
             isolation_level=READ_UNCOMMITTED,
             topics=[ListOffsetsTopic(name=topic, partitions=parts) for topic, parts in by_topic.items()],
         )

@@ -26,6 +26,7 @@ from ...protocol.wire.schema import ZERO_UUID
 from ..quorum.access import Quorum
 from ..runtime.clocks import monotonic_ms, wall_ms
 from .copies import Copy, ReportedCut
+from .first_cut import ANSWER_TIMEOUT_MS
 from .source import SourceCluster
 from .source_versions import SourceVersions, versions_at
 from .topic_list import TopicList
@@ -35,7 +36,6 @@ ROUND_EVERY_S: Final = 1.0
 SHARE_MAX: Final = 10
 """Minimum ratio of the interval between rounds to their duration. A round makes the source examine its topics, so slow
 rounds are begun less often."""
-ANSWER_TIMEOUT_MS: Final = 2000
 RETRY_MS: Final = 200
 HAS_NO_CUTS: Final = "the source tells no cuts of its transactions: it is no cluster of Ottla"
 

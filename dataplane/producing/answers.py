@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from ...protocol.direct_codecs.produce_frames import Appended
 from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.produce import (
+    FIRST_THAT_ADDS,
     BatchIndexAndErrorMessage,
     PartitionProduceResponse,
     ProduceResponse,
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 
 ALL: Final = -1
 """acks=all."""
-_FIRST_THAT_ADDS: Final = 12
 
 
 class ProduceAnswer:
@@ -120,6 +120,6 @@ def in_version(error: KafkaError, version: int) -> KafkaError:
     Below version 12, clients such as librdkafka take INVALID_PRODUCER_EPOCH as fatal. Upon UNKNOWN_PRODUCER_ID they
     abort and ask for the next epoch (KIP-360).
     """
-    if isinstance(error, TransactionGone) and version < _FIRST_THAT_ADDS:
+    if isinstance(error, TransactionGone) and version < FIRST_THAT_ADDS:
         return KafkaError(ErrorCode.UNKNOWN_PRODUCER_ID, error.message)
     return error

@@ -11,7 +11,7 @@ from functools import partial
 from typing import NamedTuple, Protocol
 
 from ...protocol.errors import ErrorCode, KafkaError
-from ...protocol.messages.produce import ProduceResponse
+from ...protocol.messages.produce import FIRST_THAT_ADDS, ProduceResponse
 from ...protocol.records.record_batch import parse_header
 from ..log import AppendResult, TakesLong
 from ..replication.replica.partition import Partition
@@ -21,7 +21,6 @@ from .answers import ProduceAnswer
 from .validation_queue import Outcome, ValidatedBatch, ValidationQueue
 
 _FIRST_WITH_ABORTABLE = 11
-_FIRST_THAT_ADDS = 12
 
 
 class DeferredBatch(NamedTuple):
@@ -67,7 +66,7 @@ class Deferred:
         self._answer = answer
         self._name = transactional_id or ""
         self._left = 0
-        adds = answer.request.api_version >= _FIRST_THAT_ADDS and transactional_id is not None
+        adds = answer.request.api_version >= FIRST_THAT_ADDS and transactional_id is not None
         self._adding = Adding(self._name) if adds else None
 
     def run(self, batches: Sequence[DeferredBatch], queue: ValidationQueue) -> None:

@@ -18,9 +18,10 @@ from ...protocol.messages.fetch import (
 from ...protocol.messages.headers import decode_response
 from ...protocol.wire.codec import encode_parts
 from ..log import LogSlice
+from ..log.leader_epochs import UNDEFINED_EPOCH
 from .fetch_layout import VERSION, by_topic, read_answer, write_answer
 from .fetch_values import FetchPosition, FollowerFetch, PartitionAnswer, PartitionKey, SessionAnswer
-from .roles.follower import UNDEFINED_EPOCH, EpochEnd
+from .roles.follower import EpochEnd
 
 _EMPTY = b""
 _READ_BYTES_MAX = 32 * 1024

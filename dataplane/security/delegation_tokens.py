@@ -10,17 +10,20 @@ import asyncio
 import hmac
 import logging
 from collections.abc import Callable, Iterable, Mapping
-from typing import Final
 
 from ...protocol.cluster.cluster_image import ClusterImage
 from ...protocol.cluster.image_delta import ImageDelta
 from ...protocol.credentials.delegation_tokens import TokenState, token_hmac, token_key_id, token_password
-from ...protocol.credentials.scram import ITERATIONS_MIN, SCRAM_MECHANISMS, ScramCredential, ScramMechanism
+from ...protocol.credentials.scram import (
+    ITERATIONS_MIN,
+    SALT_BYTES,
+    SCRAM_MECHANISMS,
+    ScramCredential,
+    ScramMechanism,
+)
 from ...protocol.session.node_secrets import Secrets
 
 logger = logging.getLogger(__name__)
-
-_SALT_BYTES: Final = 24
 
 
 class DelegationTokens:
@@ -128,5 +131,5 @@ class DelegationTokens:
 
 def _credential(mechanism: ScramMechanism, secret: bytes) -> ScramCredential:
     # No random salt is needed, since the secret cannot be guessed. So each broker sends a client the same salt.
-    salt = hmac.digest(secret, b"salt\0" + mechanism.name.encode(), "sha256")[:_SALT_BYTES]
+    salt = hmac.digest(secret, b"salt\0" + mechanism.name.encode(), "sha256")[:SALT_BYTES]
     return ScramCredential.of_password(mechanism, token_password(secret), salt, ITERATIONS_MIN)

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import Enum, auto
@@ -20,7 +19,7 @@ from typing import Any, Final, TypeVar
 
 from ...protocol.errors import ErrorCode
 from ...protocol.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from ...protocol.messages.headers import decode_client_id
+from ...protocol.messages.headers import FRAME_SIZE, KEY_VERSION_CORRELATION, decode_client_id
 from ...protocol.messages.node_authentication import AuthenticateNodeRequest
 from ...protocol.messages.sasl import (
     SaslAuthenticateRequest,
@@ -38,8 +37,6 @@ from .handler import ClientRequest
 
 logger = logging.getLogger(__name__)
 
-_KEY_VERSION_CORRELATION = struct.Struct(">hhi")
-_SIZE = struct.Struct(">i")
 _HANDSHAKE = SaslHandshakeRequest.api_key
 _AUTHENTICATE = SaslAuthenticateRequest.api_key
 _API_VERSIONS = ApiVersionsRequest.api_key
@@ -158,10 +155,10 @@ class ConnectionAuthentication:
         if self._state is _State.BARE_TOKENS:
             self._take_bare_token(frame)
             return
-        if len(frame) < _KEY_VERSION_CORRELATION.size:
+        if len(frame) < KEY_VERSION_CORRELATION.size:
             self._close(f"a frame of {len(frame)} bytes")
             return
-        api_key, version, _ = _KEY_VERSION_CORRELATION.unpack_from(frame)
+        api_key, version, _ = KEY_VERSION_CORRELATION.unpack_from(frame)
         try:
             if api_key == _HANDSHAKE and self._state in (_State.INITIAL, _State.VERSIONS_ANSWERED):
                 self._take_handshake(*self._read(SaslHandshakeRequest, frame, 1))
@@ -181,7 +178,7 @@ class ConnectionAuthentication:
     def _read(
         self, request_class: type[_RequestT], frame: memoryview, last_version: int
     ) -> tuple[ClientRequest, _RequestT]:
-        api_key, version, correlation_id = _KEY_VERSION_CORRELATION.unpack_from(frame)
+        api_key, version, correlation_id = KEY_VERSION_CORRELATION.unpack_from(frame)
         if not 0 <= version <= last_version:
             raise MalformedMessage(f"supported are versions 0 to {last_version}")
         client_id, offset = decode_client_id(frame, api_key, version)
@@ -302,7 +299,7 @@ class ConnectionAuthentication:
         elif answer is None:
             request.no_reply()
         else:
-            self._connection.answer(request, (_SIZE.pack(len(answer)) + answer,))
+            self._connection.answer(request, (FRAME_SIZE.pack(len(answer)) + answer,))
 
     def _tell_failure(self, request: ClientRequest, told: str | None) -> None:
         if request.api_key == BARE_KEY:
@@ -386,7 +383,7 @@ class ConnectionAuthentication:
 
     def _after_expiry(self, connection: ClientConnection, frame: memoryview) -> None:
         session = connection.session
-        if _KEY_VERSION_CORRELATION.unpack_from(frame)[0] == _HANDSHAKE:
+        if KEY_VERSION_CORRELATION.unpack_from(frame)[0] == _HANDSHAKE:
             self._dispatch(connection, frame)
             return
         self._settings.counts.expired += 1

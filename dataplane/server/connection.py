@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import struct
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -12,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 from ...network.tls.handshake import HANDSHAKE_FAILURE
+from ...protocol.messages.headers import FRAME_SIZE
 from ...protocol.session.node_proof import ServerProof
 from ...protocol.settings.config_fields import setting
 from ..security.peer_session import PeerSession
@@ -26,7 +26,6 @@ from .unread_answers import UnreadAnswers
 logger = logging.getLogger(__name__)
 
 
-_SIZE = struct.Struct(">i")
 # Limits of one connection's work per wake-up; then other connections have their turn.
 _RECEIVE_BYTES = 512 * 1024
 _FRAMES = 32
@@ -279,7 +278,7 @@ class ClientConnection:
         in this turn."""
         buffer = self._received
         while (held := buffer.end - buffer.start) >= 4 and not self._is_over_limits():
-            size: int = _SIZE.unpack_from(buffer.view, buffer.start)[0]
+            size: int = FRAME_SIZE.unpack_from(buffer.view, buffer.start)[0]
             if not self._limits.request_min_bytes <= size <= self._limits.request_max_bytes:
                 self._refuse_size(size)
                 return 0

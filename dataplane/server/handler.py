@@ -6,14 +6,13 @@ import asyncio
 import functools
 import inspect
 import logging
-import struct
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from ...protocol.errors import ErrorCode, KafkaError
-from ...protocol.messages.headers import response_header
+from ...protocol.messages.headers import FRAME_SIZE, response_header
 from ...protocol.wire.codec import encode_into
 from ...protocol.wire.schema import Message
 from ...protocol.wire.schema import Request as RequestMessage
@@ -43,8 +42,6 @@ WHOLE_CLUSTER_ELEMENTS = 21_000
 """The maximum for requests about each of a cluster's ten thousand partitions at once, with its topic."""
 
 _REGISTRATION = "__ottla_handles__"
-_SIZE = struct.Struct(">i")
-_DERIVED = ErrorAnswers()
 
 
 def as_kafka_error(error: Exception, subject: object) -> KafkaError:
@@ -357,7 +354,7 @@ class ClientRequest:
         frame = bytearray(4)
         frame += response_header(self.api_key, self.api_version, self.correlation_id)
         encode_into(message, self.api_version, frame)
-        _SIZE.pack_into(frame, 0, len(frame) - _SIZE.size)
+        FRAME_SIZE.pack_into(frame, 0, len(frame) - FRAME_SIZE.size)
         return frame
 
     def reply_parts(self, parts: Sequence[Part]) -> None:
@@ -375,7 +372,7 @@ class ClientRequest:
                 size += part_size
             elif not isinstance(part, IN_MEMORY):
                 part.release()
-        frame[0] = _SIZE.pack(size) + header
+        frame[0] = FRAME_SIZE.pack(size) + header
         self.connection.answer(self, frame)
 
     def no_reply(self) -> None:

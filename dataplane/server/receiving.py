@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import struct
 from typing import Generic, TypeVar
 
+from ...protocol.messages.headers import FRAME_SIZE
 from .buffers import SMALLEST_BYTES, Buffer, BufferPool
 from .receive_budget import MEDIUM_BYTES, Grant, ReceiveBudget, Receiver
 
-_SIZE = struct.Struct(">i")
 # The first bytes of a frame are received into a buffer of the last frame's size, up to this limit.
 _LARGEST_GUESS_BYTES = MEDIUM_BYTES
 
@@ -51,7 +50,7 @@ class ReceiveBuffer(Generic[_Owner]):
         """Return the size of the frame at `start`, with its length field, as far as it is known."""
         if self.end - self.start < 4:
             return 4
-        return 4 + int(_SIZE.unpack_from(self.view, self.start)[0])
+        return 4 + int(FRAME_SIZE.unpack_from(self.view, self.start)[0])
 
     def missing(self) -> int:
         """Return the minimum number of missing bytes of the frame at `start`; 0 or less if it is complete, or there is

@@ -5,13 +5,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import struct
 from collections.abc import Coroutine
 from time import perf_counter
 from typing import Any
 
 from ...protocol.errors import ErrorCode, KafkaError
-from ...protocol.messages.headers import decode_client_id
+from ...protocol.messages.headers import KEY_VERSION_CORRELATION, decode_client_id
 from ...protocol.wire.codec import MalformedMessage, decode, decode_at_most, decode_stepwise
 from ...protocol.wire.schema import Message
 from ..quotas import ClientQuotas, RequestMeter, Stepwise
@@ -28,8 +27,6 @@ from .long_requests import (
 )
 
 logger = logging.getLogger(__name__)
-
-_KEY_VERSION_CORRELATION = struct.Struct(">hhi")
 
 
 class Router:
@@ -68,7 +65,7 @@ class Router:
                 as_kafka_error(error, f"a request like those before it of {connection}")
                 connection.close()
                 return
-        api_key, api_version, correlation_id = _KEY_VERSION_CORRELATION.unpack_from(frame)
+        api_key, api_version, correlation_id = KEY_VERSION_CORRELATION.unpack_from(frame)
         handler = self._table.get(api_key)
         if handler is None:
             logger.warning("closing the connection of %s: API key %d is not supported", connection, api_key)

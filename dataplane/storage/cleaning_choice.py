@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-LONG_MAX = 2**63 - 1
+from ...protocol.settings.config_key import LONG_MAX
 
 
 class SegmentFacts(NamedTuple):

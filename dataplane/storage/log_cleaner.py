@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Generic, Self, TypeVar
 
 from ...protocol.errors import KafkaError
-from ...protocol.settings.config_fields import setting
+from ...protocol.settings.config_key import LONG_MAX
 from ..broker_settings import BrokerSettings
 from ..log import PartitionLog
 from ..log.compaction.job import CleaningJob, GroupCleaned, Limits, LogCleaned
@@ -30,7 +30,7 @@ from ..log.storage_errors import BrokenBatch
 from ..runtime.threads import in_thread
 from ..runtime.time_slices import MOVED_PER_TURN, in_time_slices
 from .cleaner_checkpoints import CleanerCheckpoints
-from .cleaning_choice import LONG_MAX, DirtyRange, LogFacts, SegmentFacts, dirty_range, filthiest, rests
+from .cleaning_choice import DirtyRange, LogFacts, SegmentFacts, dirty_range, filthiest, rests
 from .cleaning_process import CleaningProcess, CleaningProcessDied
 from .replica import StoredReplica, StoredReplicas
 

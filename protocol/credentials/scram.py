@@ -25,6 +25,12 @@ ITERATIONS_MAX: Final = 16384
 CLIENT_ITERATIONS_MAX: Final = 1_000_000
 """Highest number of iterations that a client accepts from a server: a hostile server could demand hours of
 computation."""
+DEFAULT_MECHANISM: Final = "SCRAM-SHA-512"
+DEFAULT_ITERATIONS: Final = 8192
+"""Mechanism and number of iterations of a new password for which none are named."""
+SALT_BYTES: Final = 24
+NONCE_BYTES: Final = 24
+"""Number of random bytes in a new salt, and in the nonce of either end of a login."""
 TOKEN_AUTH_EXTENSION: Final = "tokenauth"
 MESSAGE_BYTES_MAX: Final = 16 * 1024
 

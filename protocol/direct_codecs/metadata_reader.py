@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Final, Self
 
 from ..messages.metadata import MetadataResponse, MetadataResponseBroker, MetadataResponsePartition
-from ..wire.codec import reader
+from ..wire.codec import UNREADABLE, reader
 from ..wire.codec_source import ReaderKind
 from ..wire.primitives import (
     ARRAY_ELEMENTS_MAX,
@@ -27,7 +27,6 @@ from ..wire.primitives import (
 
 _INT16: Final = struct.Struct(">h").unpack_from
 _INT32: Final = struct.Struct(">i").unpack_from
-_UNREADABLE: Final = (struct.error, IndexError, UnicodeDecodeError)
 
 _INDEX_AT: Final = 2
 _ALIKE_FROM: Final = 6
@@ -93,7 +92,7 @@ class MetadataReader:
         self._partition_bytes = 0
         try:
             self._position = self._head(position)
-        except _UNREADABLE as error:
+        except UNREADABLE as error:
             raise self._malformed(error) from None
 
     def topics(self, known: Callable[[str], bytes]) -> Iterator[ToldTopic]:
@@ -108,7 +107,7 @@ class MetadataReader:
                 topic, position = self._topic(position, known)
                 yield topic
             self._tail(position)
-        except _UNREADABLE as error:
+        except UNREADABLE as error:
             raise self._malformed(error) from None
 
     def _head(self, position: int) -> int:

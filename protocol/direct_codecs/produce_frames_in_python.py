@@ -5,12 +5,11 @@ from __future__ import annotations
 
 from typing import Final, TypeAlias
 
-from ..messages.produce import ProduceRequest
+from ..messages.produce import FIRST_WITH_TOPIC_IDS, ProduceRequest
 from ..wire.codec import decode_at_most
 from ..wire.primitives import MalformedMessage
 
 FIRST_WITH_TRANSACTIONAL_ID: Final = 3
-FIRST_WITH_TOPIC_IDS: Final = 13
 BATCHES_MAX: Final = 64
 """Highest number of batches of a usual request."""
 

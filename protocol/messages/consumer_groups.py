@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from ..wire.schema import Message, Request, array, data, int16, int32, nested, request, response, string, uuid
+
+JOIN_EPOCH: Final = 0
+LEAVE_EPOCH: Final = -1
+LEAVE_STATIC_EPOCH: Final = -2
+"""Epochs in the heartbeats of a member that joins, of a member that leaves, and of a static member that leaves and will
+come back (KIP-848). The last one is also its epoch while it is away."""
 
 
 @data()

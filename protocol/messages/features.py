@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from ..wire.schema import (
     Message,
     Request,
@@ -15,6 +17,11 @@ from ..wire.schema import (
     response,
     string,
 )
+
+UPGRADE: Final = 1
+SAFE_DOWNGRADE: Final = 2
+UNSAFE_DOWNGRADE: Final = 3
+"""Kinds of changes of a feature's level (KIP-584)."""
 
 
 @data()

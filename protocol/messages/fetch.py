@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from ..wire.schema import (
     Message,
     Request,
@@ -18,6 +20,14 @@ from ..wire.schema import (
     string,
     uuid,
 )
+
+CONSUMER_REPLICA_ID: Final = -1
+"""The replica id of consumers, here and in ListOffsets. Smaller numbers are consumers, too: Kafka's tools that debug
+send -2."""
+FIRST_WITH_ZSTD: Final = 10
+"""First version whose clients read Zstandard (KIP-110)."""
+FIRST_WITH_TOPIC_IDS: Final = 13
+"""First version that names topics by id (KIP-516)."""
 
 
 @data()

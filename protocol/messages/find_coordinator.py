@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from ..wire.schema import Message, Request, array, data, int8, int16, int32, request, response, string
+
+GROUP_KEY: Final = 0
+TRANSACTION_KEY: Final = 1
+"""Types of keys that brokers coordinate."""
 
 
 @data()

@@ -29,7 +29,10 @@ FIRST_FLEXIBLE: Final = {
 _FIXED = struct.Struct(">hhih")
 _CLIENT_ID_LENGTH = struct.Struct(">h")
 _CORRELATION_ID = struct.Struct(">i")
-_SIZE = struct.Struct(">i")
+FRAME_SIZE = struct.Struct(">i")
+"""The size before each request and response."""
+KEY_VERSION_CORRELATION = struct.Struct(">hhi")
+"""The first fields of a request, which have this form in every version."""
 
 
 class RequestHeader(NamedTuple):
@@ -87,7 +90,7 @@ def encode_request(message: Message, version: int, correlation_id: int, client_i
     out = bytearray()
     _begin_request(out, message, version, correlation_id, client_id)
     encode_into(message, version, out)
-    _SIZE.pack_into(out, 0, len(out) - _SIZE.size)
+    FRAME_SIZE.pack_into(out, 0, len(out) - FRAME_SIZE.size)
     return bytes(out)
 
 
@@ -103,7 +106,7 @@ def request_pieces(
     _begin_request(out, message, version, correlation_id, client_id)
     encode_into(message, version, out)
     apart_bytes = sum(batch.size for _, batch in out.holes)
-    _SIZE.pack_into(out, 0, len(out) + apart_bytes - _SIZE.size)
+    FRAME_SIZE.pack_into(out, 0, len(out) + apart_bytes - FRAME_SIZE.size)
     if not apart_bytes:
         return [out]
     pieces: list[bytes | bytearray | memoryview] = []
@@ -128,7 +131,7 @@ def _begin_request(
     """Append room for the size, and the header."""
     schema = message.schema
     name = None if client_id is None else client_id.encode()
-    out += bytes(_SIZE.size)
+    out += bytes(FRAME_SIZE.size)
     out += _FIXED.pack(schema.api_key, version, correlation_id, -1 if name is None else len(name))
     if name:
         out += name

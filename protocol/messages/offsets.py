@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from ..wire.schema import (
     Message,
     Request,
@@ -16,6 +18,9 @@ from ..wire.schema import (
     string,
     uuid,
 )
+
+NO_GENERATION: Final = -1
+"""The generation of a client that is not a member of the group."""
 
 
 @data()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from ..wire.schema import (
     Message,
     Request,
@@ -17,6 +19,11 @@ from ..wire.schema import (
     string,
     uuid,
 )
+
+FIRST_THAT_ADDS: Final = 12
+"""First version that adds a partition to the transaction by a write to it (KIP-890)."""
+FIRST_WITH_TOPIC_IDS: Final = 13
+"""First version that names topics by id (KIP-516)."""
 
 
 @data()

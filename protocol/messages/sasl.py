@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from ..wire.schema import Message, Request, array, bytes_, int16, int64, request, response, string
+
+OAUTHBEARER: Final = "OAUTHBEARER"
+GSSAPI: Final = "GSSAPI"
+"""Names of mechanisms (KIP-255, RFC 4752)."""
 
 
 @response(17, "0-1", flexible="none")

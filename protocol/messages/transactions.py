@@ -5,6 +5,8 @@ AddPartitionsToTxn (24), AddOffsetsToTxn (25), EndTxn (26), WriteTxnMarkers (27)
 
 from __future__ import annotations
 
+from typing import Final
+
 from ..wire.schema import (
     Message,
     Request,
@@ -20,6 +22,9 @@ from ..wire.schema import (
     string,
     uuid,
 )
+
+FIRST_THAT_BUMPS: Final = 5
+"""First EndTxn version that raises the producer's epoch (KIP-890)."""
 
 
 @data()

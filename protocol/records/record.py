@@ -56,8 +56,8 @@ NO_COMMIT_INDEX: Final = -1
 CONTROL_BATCH_BYTES_MAX: Final = 64 << 10
 """Highest size of a control batch; a marker is much smaller."""
 
-_HEAD: Final = struct.Struct(">qiibI")
-_BODY: Final = struct.Struct(">hiqqqhii")
+BATCH_HEAD: Final = struct.Struct(">qiibI")
+BATCH_BODY: Final = struct.Struct(">hiqqqhii")
 _CONTROL_KEY: Final = struct.Struct(">hh")
 _CONTROL_VALUE: Final = struct.Struct(">hi")
 _COMMIT_INDEX: Final = struct.Struct(">q")
@@ -163,10 +163,10 @@ def recompressed(
 ) -> bytearray:
     """Return the batch of `header`, with its expanded records `records` compressed by `codec`, and a new CRC."""
     body = compress(codec, records, level)
-    fields = _BODY.pack(header.attributes & ~COMPRESSION_MASK | codec, *header[6:])
+    fields = BATCH_BODY.pack(header.attributes & ~COMPRESSION_MASK | codec, *header[6:])
     crc = crc32c(body, crc32c(fields))
     length = HEADER_SIZE - LOG_OVERHEAD + len(body)
-    head = _HEAD.pack(header.base_offset, length, header.partition_leader_epoch, MAGIC, crc)
+    head = BATCH_HEAD.pack(header.base_offset, length, header.partition_leader_epoch, MAGIC, crc)
     return bytearray().join((head, fields, body))
 
 
@@ -274,9 +274,9 @@ def _seal(
     body: bytes,
 ) -> SealedBatch:
     """Build the header with its CRC."""
-    fields = _BODY.pack(
+    fields = BATCH_BODY.pack(
         attributes, count - 1, first_ms, last_ms, producer_id, producer_epoch, base_sequence, count
     )
     crc = crc32c(body, crc32c(fields))
-    head = _HEAD.pack(0, HEADER_SIZE - LOG_OVERHEAD + len(body), -1, MAGIC, crc)
+    head = BATCH_HEAD.pack(0, HEADER_SIZE - LOG_OVERHEAD + len(body), -1, MAGIC, crc)
     return SealedBatch(head + fields, body)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final, Generic, TypeVar
 
 from ..errors import ErrorCode, KafkaError
-from ..wire.primitives import Buffer, MalformedMessage, read_varlong, zigzag
+from ..wire.primitives import INT64_END, ONE_BYTE_VALUES, Buffer, MalformedMessage, read_varlong, zigzag
 from .record_columns import Columns as Columns
 
 Header = tuple[str, bytes | None]
@@ -23,13 +23,10 @@ Row = TypeVar("Row", bound=tuple[Any, ...])
 _NULL: Final = zigzag(-1)
 _ZIGZAG: Final = tuple(zigzag(value) for value in range(4096))
 _TABLE_SIZE: Final = len(_ZIGZAG)
-_VALUES: Final = tuple((byte >> 1) ^ -(byte & 1) for byte in range(0x80))
-"""Values of varints of one byte."""
-_INT64_END: Final = 1 << 63
 _FIELDS: Final = 5
 """Number of a record's fields: offset, timestamp, key, value, headers."""
 _DELTA_END: Final = 1 << 31
-_OFFSET_MAX: Final = _INT64_END - 1 - (1 << 32)
+_OFFSET_MAX: Final = INT64_END - 1 - (1 << 32)
 
 
 def encode_records(records: Iterable[NewRecord]) -> tuple[bytes, int, int, int]:
@@ -80,7 +77,7 @@ def encode_records(records: Iterable[NewRecord]) -> tuple[bytes, int, int, int]:
         parts += (prefix, b"\0", time, offset, key_size, key, value_size, value, headers)
     if not parts:
         raise ValueError("a batch holds one record or more")
-    if not -_INT64_END <= first_ms <= last_ms < _INT64_END:
+    if not -INT64_END <= first_ms <= last_ms < INT64_END:
         raise OverflowError(f"the timestamps {first_ms} to {last_ms} do not fit into 64 bits")
     return b"".join(parts), delta + 1, first_ms, last_ms
 
@@ -140,7 +137,7 @@ class RecordCursor(Generic[Row]):
         self._before = before
         self._after = after
         self._rising = from_offset is not None
-        self._from_offset = -_INT64_END if from_offset is None else from_offset
+        self._from_offset = -INT64_END if from_offset is None else from_offset
         self._stamp_ms = stamp_ms
 
     def take(self, count: int) -> list[Row]:
@@ -169,7 +166,7 @@ class RecordCursor(Generic[Row]):
         began = self._position, self._left, self._from_offset
         first = len(self._before)
         rows = [row[first : first + _FIELDS] for row in self.take(count)]
-        whole = next((at for at, row in enumerate(rows) if not -_INT64_END <= row[1] < _INT64_END), len(rows))
+        whole = next((at for at, row in enumerate(rows) if not -INT64_END <= row[1] < INT64_END), len(rows))
         if whole < len(rows):
             self._position, self._left, self._from_offset = began
             if not whole:
@@ -183,7 +180,7 @@ class RecordCursor(Generic[Row]):
         """Decode `count` records into `rows`. Raises the errors of damaged bytes, with the records before the damage in
         `rows`."""
         make, row, before, after, append = tuple.__new__, self._row, self._before, self._after, rows.append
-        data, end, values = self._body, len(self._body), _VALUES
+        data, end, values = self._body, len(self._body), ONE_BYTE_VALUES
         base_offset, base_ms, stamp_ms = self._base_offset, self._base_ms, self._stamp_ms
         rising, lowest = self._rising, self._from_offset
         next_position, left = self._position, self._left
@@ -273,7 +270,7 @@ def encode_record(key: bytes | None, value: bytes | None, headers: bytes, later_
 
 
 def _encode_time(later_ms: int) -> bytes:
-    if not -_INT64_END <= later_ms < _INT64_END:
+    if not -INT64_END <= later_ms < INT64_END:
         raise OverflowError("the timestamps of a batch lie within 64 bits of each other")
     return zigzag(later_ms)
 
@@ -302,7 +299,7 @@ def _beyond(size: int, left: int) -> MalformedMessage:
 def _read_bytes(data: bytes, position: int, end: int) -> tuple[bytes | None, int]:
     size = data[position]
     if size < 0x80:
-        size, position = _VALUES[size], position + 1
+        size, position = ONE_BYTE_VALUES[size], position + 1
     else:
         size, position = read_varlong(data, position)
     if size < 0:

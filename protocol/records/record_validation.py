@@ -13,18 +13,22 @@ from enum import IntEnum
 from typing import Final
 
 from ..errors import ErrorCode, KafkaError
-from ..wire.primitives import Buffer
-from .record_batch import COMPRESSION_MASK, HEADER_SIZE, MAGIC, BatchHeader, check_produced, parse_header
+from ..wire.primitives import INT64_END, ONE_BYTE_VALUES, Buffer
+from .record_batch import (
+    COMPRESSION_MASK,
+    HEADER_SIZE,
+    MAGIC,
+    NO_TIMESTAMP,
+    BatchHeader,
+    check_produced,
+    parse_header,
+)
 
 REFUSED_MAX: Final = 1000
 """Highest number of records in `refused`; a batch may contain millions."""
 
-_NO_TIMESTAMP: Final = -1
-_INT64_END: Final = 1 << 63
 _LENGTH_BITS: Final = 32
 _TIME_BITS: Final = 64
-_VALUES: Final = tuple((byte >> 1) ^ -(byte & 1) for byte in range(0x80))
-"""Values of varints of one byte."""
 
 
 class Fault(IntEnum):
@@ -124,7 +128,7 @@ class RecordValidator:
         self._latest_ms = latest_ms
         self._keyed = keyed
         self._number = 0
-        self._max_ms = _NO_TIMESTAMP
+        self._max_ms = NO_TIMESTAMP
         self._error: tuple[int, int, int, int, int] | None = None
         # The next step, and state of the current record: its timestamp, and its bytes and headers that are still to
         # come.
@@ -179,7 +183,12 @@ class RecordValidator:
         of the fields, which find the fault."""
         data, position, end = self._piece, self._at, len(self._piece)
         number, count, base_ms, max_ms = self._number, self._count, self._base_ms, self._max_ms
-        earliest_ms, latest_ms, keyed, values = self._earliest_ms, self._latest_ms, self._keyed, _VALUES
+        earliest_ms, latest_ms, keyed, values = (
+            self._earliest_ms,
+            self._latest_ms,
+            self._keyed,
+            ONE_BYTE_VALUES,
+        )
         begin = position
         try:
             while number < count:
@@ -236,7 +245,7 @@ class RecordValidator:
     def _time(self) -> None:
         later_ms = self._varint(_TIME_BITS)
         self._timestamp = self._base_ms + later_ms
-        if not -_INT64_END <= self._timestamp < _INT64_END:
+        if not -INT64_END <= self._timestamp < INT64_END:
             raise self._fault(Fault.TIME_OVERFLOW, self._base_ms, later_ms)
         self._next = RecordValidator._offset_delta
 
@@ -301,7 +310,7 @@ class RecordValidator:
         timestamp = self._timestamp
         if self._keyed and not has_key:
             self._refuse(None)
-        elif timestamp > self._latest_ms or self._earliest_ms > timestamp != _NO_TIMESTAMP:
+        elif timestamp > self._latest_ms or self._earliest_ms > timestamp != NO_TIMESTAMP:
             self._refuse(timestamp)
         self._max_ms = max(self._max_ms, timestamp)
 
@@ -353,7 +362,7 @@ def _short_varint(data: Buffer, position: int) -> tuple[int, int]:
     """Decode a varint of up to three bytes. Returns (value, next position); raises IndexError for longer varints."""
     value = data[position]
     if value < 0x80:
-        return _VALUES[value], position + 1
+        return ONE_BYTE_VALUES[value], position + 1
     high = data[position + 1]
     value = value & 0x7F | (high & 0x7F) << 7
     if high >= 0x80:

@@ -135,7 +135,7 @@ def decode_from(cls: type[_M], buffer: Buffer, version: int, offset: int = 0) ->
     read = _top_readers.get((cls, version)) or _top_reader(cls, version)
     try:
         message, position = read(buffer, offset, len(buffer))
-    except _UNREADABLE as error:
+    except UNREADABLE as error:
         raise _malformed(cls, version, error) from None
     return message, position
 
@@ -148,7 +148,7 @@ def decode_at_most(
     read = _top_bounded_readers.get((cls, version)) or _top_bounded_reader(cls, version)
     try:
         message: _M = read(buffer, offset, len(buffer), [elements_max])[0]
-    except _UNREADABLE as error:
+    except UNREADABLE as error:
         raise _malformed(cls, version, error) from None
     except TooManyElements:
         return None
@@ -166,12 +166,12 @@ def decode_stepwise(cls: type[_M], buffer: Buffer, version: int, offset: int = 0
     read: StepwiseReader = reader(ReaderKind.STEPWISE, cls, version, _check(cls, version))
     try:
         message: _M = (yield from read(buffer, offset, len(buffer)))[0]
-    except _UNREADABLE as error:
+    except UNREADABLE as error:
         raise _malformed(cls, version, error) from None
     return message
 
 
-_UNREADABLE = (struct.error, IndexError, UnicodeDecodeError)
+UNREADABLE = (struct.error, IndexError, UnicodeDecodeError)
 
 
 def _malformed(cls: type[Message], version: int, error: Exception) -> MalformedMessage:

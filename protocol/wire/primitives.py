@@ -4,6 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
+INT64_END: Final = 1 << 63
+ONE_BYTE_VALUES: Final = tuple((byte >> 1) ^ -(byte & 1) for byte in range(0x80))
+"""Values of varints of one byte."""
+
+
 Buffer = bytes | bytearray | memoryview
 
 ARRAY_ELEMENTS_MAX: Final = 1_000_000

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 NONE_YET: Final = -1
 """Stored number before the first batch is committed: Spark numbers batches from 0."""
-_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
+QUERY_NAME: Final = re.compile(r"[A-Za-z0-9._-]{1,100}")
 _taking: Final = threading.Lock()
 
 
@@ -88,7 +88,7 @@ class Numbering:
     """The batches of a `foreachBatch` function: the current batch, and the run that it has begun."""
 
     def __init__(self, name: str | None = None) -> None:
-        if name is not None and not _NAME.fullmatch(name):
+        if name is not None and not QUERY_NAME.fullmatch(name):
             raise ValueError(
                 f"a query's name is 1 to 100 of the letters A-Z and a-z, digits, '.', '_' and '-', not {name!r}"
             )

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from ...protocol.nearest import nearest
 from ..options import BOOTSTRAP, WrongOption
+from ..outside.numbering import QUERY_NAME
 from ..outside.parquet_sink import COMPRESSIONS, parquet_sink
 from ..sink.options import TOPIC, of_stream
 from ..source.settings import read_settings
@@ -23,7 +24,6 @@ SAID_BY_PIPELINES = {
     "delivery": "a pipeline delivers exactly once",
 }
 """Sink options that a pipeline sets itself, with the reason why a file must not."""
-_NAME = re.compile(r"[A-Za-z0-9._-]{1,100}")
 _INTERVAL = re.compile(r"\d+ (millisecond|second|minute|hour|day)s?")
 
 
@@ -81,7 +81,7 @@ def read_pipeline(given: Mapping[str, str], folder: Path, bootstrap: str) -> Pip
     """
     plain, sections = _sorted_out(given)
     name = plain.get("name", "")
-    if not _NAME.fullmatch(name):
+    if not QUERY_NAME.fullmatch(name):
         raise WrongPipeline(f"name is 1 to 100 letters, digits, dots, dashes and underscores, not {name!r}")
     parameters = dict(sections["steps"])
     settings = PipelineSettings(

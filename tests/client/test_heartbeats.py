@@ -6,12 +6,13 @@ from __future__ import annotations
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from ottla.client.consuming.membership.heartbeats import JOIN_EPOCH, NOTHING, HandoverStep, Membership, Wanted
+from ottla.client.consuming.membership.heartbeats import NOTHING, HandoverStep, Membership, Wanted
 from ottla.dataplane.groups.consumer.group import ConsumerGroup, ConsumerGroupState
 from ottla.dataplane.groups.consumer.member import MemberHeartbeat
 from ottla.dataplane.groups.consumer.subscriptions import TopicCatalog
 from ottla.dataplane.groups.limits import ConsumerLimits
 from ottla.protocol.errors import ErrorCode, KafkaError
+from ottla.protocol.messages.consumer_groups import JOIN_EPOCH
 
 TOPICS = {b"a" * 16: ("a", 3), b"b" * 16: ("b", 4)}
 WANTED = [Wanted(("a",)), Wanted(("b",)), Wanted(("a", "b")), Wanted((), "[ab]")]

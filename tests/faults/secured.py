@@ -20,9 +20,9 @@ from typing import Any, Self
 from ottla import Acl, Admin, UserPassword
 from ottla.cli.local_cluster.layout import ClusterLayout, Member
 from ottla.cli.local_cluster.ports import free_ports
-from ottla.client.admin.users import DEFAULT_MECHANISM
 from ottla.protocol.cluster.acls import AclOperation, AclPermission, AclResourceType, PatternType
 from ottla.protocol.cluster.authorizer_settings import STANDARD_AUTHORIZER
+from ottla.protocol.credentials.scram import DEFAULT_MECHANISM
 from ottla.testing.nodes import Node
 from tests.certificates import Authority, Issued
 from tests.faults.node_cluster import NodeCluster, node_cluster

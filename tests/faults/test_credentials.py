@@ -26,7 +26,7 @@ from ottla import (
     TopicPartition,
     UserPassword,
 )
-from ottla.client.admin.users import DEFAULT_MECHANISM
+from ottla.protocol.credentials.scram import DEFAULT_MECHANISM
 from ottla.protocol.session.handshake import Role
 from tests.cluster import wait_until
 from tests.faults.own_load import OwnLoad

@@ -14,12 +14,11 @@ from ....client.admin import Admin, NewTopic
 from ....client.consumer import Consumer
 from ....client.producer import Producer
 from ....client.producing.deliveries import RecordDelivery
-from ....client.producing.options import Acks
 from ....protocol.errors import KafkaError
 from ...failures import CommandFailed
 from ...run_client import run_client
+from ..produce import ACKS
 
-_ACKS: dict[str, Acks] = {"all": "all", "1": 1, "0": 0}
 SILENCE_S = 30.0
 """Seconds without a record after which a phase has failed."""
 Progress = Callable[[int], None]
@@ -135,7 +134,7 @@ async def _phase(phase: str, topic: str, options: BenchOptions) -> PhaseResult:
 def _producer(options: BenchOptions, linger_ms: float) -> Producer:
     return Producer(
         **options.connection,
-        acks=_ACKS[options.acks],
+        acks=ACKS[options.acks],
         compression_type=options.compression,
         linger_ms=linger_ms,
         batch_size=options.batch_bytes,

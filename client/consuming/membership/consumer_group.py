@@ -16,25 +16,25 @@ from typing import Final
 
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.messages.consumer_groups import (
+    LEAVE_EPOCH,
+    LEAVE_STATIC_EPOCH,
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
     TopicPartitions,
 )
 from ....protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
-from ...backoff import Backoff
-from ...connections.cluster import Cluster
+from ....protocol.messages.offsets import NO_GENERATION
+from ...connections.cluster import Backoff, Cluster
 from ...connections.coordinator import OF_GROUP, Coordinator
 from ...failures import cluster_error, restated
 from ...records import TopicPartition
-from ..group_metadata import NO_GENERATION, ConsumerGroupMetadata
+from ..group_metadata import ConsumerGroupMetadata
 from ..offsets import coordinator_moved
 from .attendance import Attendance
 from .handover import Handover
 from .heartbeats import Beat, Membership, TopicIdPartitions, Wanted
 
 LANE: Final = "group"
-LEAVE_EPOCH: Final = -1
-LEAVE_FOR_A_WHILE_EPOCH: Final = -2
 LEAVE_TIMEOUT_MS: Final = 2_000
 FIRST_INTERVAL_S: Final = 1.0
 """The heartbeat interval until the coordinator has sent one."""
@@ -232,7 +232,7 @@ class ConsumerGroupMember:
         request = ConsumerGroupHeartbeatRequest(
             group_id=self._options.group_id,
             member_id=self.member_id,
-            member_epoch=LEAVE_FOR_A_WHILE_EPOCH if static else LEAVE_EPOCH,
+            member_epoch=LEAVE_STATIC_EPOCH if static else LEAVE_EPOCH,
             instance_id=self._options.group_instance_id,
         )
         with suppress(KafkaError):  # Without it, the session expires.

@@ -31,13 +31,14 @@ from ....protocol.messages.groups import (
     SyncGroupRequest,
     SyncGroupRequestAssignment,
 )
+from ....protocol.messages.offsets import NO_GENERATION
 from ....protocol.wire.schema import Message, Request
 from ...backoff import Backoff
 from ...connections.cluster import Cluster
 from ...connections.coordinator import OF_GROUP, Coordinator
 from ...failures import cluster_error
 from ...records import TopicPartition
-from ..group_metadata import NO_GENERATION, ConsumerGroupMetadata
+from ..group_metadata import ConsumerGroupMetadata
 from ..offsets import coordinator_moved
 from .assignors import ASSIGNORS
 from .attendance import Attendance

@@ -19,11 +19,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+from ....protocol.messages.consumer_groups import JOIN_EPOCH
+
 TopicIdPartition = tuple[bytes, int]
 """A partition: the id of its topic, 16 bytes, and its number."""
 TopicIdPartitions = frozenset[TopicIdPartition]
 NOTHING: Final[TopicIdPartitions] = frozenset()
-JOIN_EPOCH: Final = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,9 +21,9 @@ from ....protocol.messages.consumer_protocol import (
     encode_payload,
 )
 from ....protocol.messages.consumer_protocol import TopicPartition as Listed
+from ....protocol.messages.offsets import NO_GENERATION
 from ....protocol.wire.codec import MalformedMessage, decode, encode
 from ...records import TopicPartition
-from ..group_metadata import NO_GENERATION
 
 _VERSION = 3
 _WITHOUT_GENERATION, _WITH_GENERATION = 0, 1

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from sys import getsizeof
 
 from ....protocol.errors import ErrorCode
+from ....protocol.messages.offsets import NO_GENERATION
 from ...runtime.retained_bytes import RetainedClaim
 
-NO_GENERATION = -1
 _PENDING_ID_BYTES = 300
 
 

@@ -27,20 +27,11 @@ from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 
 from ....protocol.errors import ErrorCode, KafkaError
+from ....protocol.messages.consumer_groups import JOIN_EPOCH, LEAVE_EPOCH, LEAVE_STATIC_EPOCH
 from ...runtime.retained_bytes import RetainedClaim
 from ..limits import ConsumerLimits
 from .assignors import ASSIGNORS, SubscribedMember
-from .member import (
-    JOIN_EPOCH,
-    LEAVE_EPOCH,
-    LEAVE_STATIC_EPOCH,
-    ConsumerMember,
-    HeartbeatReply,
-    MemberHeartbeat,
-    MemberState,
-    Partitions,
-    TopicPartition,
-)
+from .member import ConsumerMember, HeartbeatReply, MemberHeartbeat, MemberState, Partitions, TopicPartition
 from .reconciliation import ReconciliationStep, reconcile
 from .subscriptions import TopicCatalog
 

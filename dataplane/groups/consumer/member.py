@@ -8,17 +8,13 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from ....protocol.errors import ErrorCode, KafkaError
+from ....protocol.messages.consumer_groups import LEAVE_EPOCH
 from ...runtime.retained_bytes import RetainedClaim
 from .subscriptions import PatternOf
 
 TopicPartition = tuple[bytes, int]
 """Topic id and partition index."""
 Partitions = frozenset[TopicPartition]
-
-JOIN_EPOCH = 0
-LEAVE_EPOCH = -1
-LEAVE_STATIC_EPOCH = -2
-"""The epoch in the heartbeat of a static member that leaves and will come back, and its epoch while it is away."""
 
 
 class MemberState(IntEnum):

@@ -11,9 +11,8 @@ from collections.abc import Iterator
 from ....protocol.errors import ErrorCode, KafkaError
 from ....protocol.records.compression import DECOMPRESSED_BYTES_MAX, decompress
 from ....protocol.records.record_batch import HEADER_SIZE, BatchHeader
-from ....protocol.wire.primitives import Buffer, MalformedMessage, read_varlong
+from ....protocol.wire.primitives import INT64_END, Buffer, MalformedMessage, read_varlong
 
-_INT64_END = 1 << 63
 Span = tuple[int, int, int, int, int, bytes | None, bool]
 """A record's start (at its length), the start of its fields after the length, its end, timestamp delta in ms, offset
 delta, key, and whether it has a value."""
@@ -82,7 +81,7 @@ def readable_records(batch: Buffer, header: BatchHeader) -> tuple[bytes, list[Sp
     spans = list(scan(body, header.record_count))
     below, last, base_ms = -1, header.last_offset_delta, header.base_timestamp
     for _, _, _, later_ms, delta, _, _ in spans:
-        if not below < delta <= last or not -_INT64_END <= base_ms + later_ms < _INT64_END:
+        if not below < delta <= last or not -INT64_END <= base_ms + later_ms < INT64_END:
             raise KafkaError(
                 ErrorCode.CORRUPT_MESSAGE, f"a record is {delta} offsets and {later_ms} ms from its batch's"
             )

@@ -7,11 +7,11 @@ the base timestamp stays.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Sequence
 
 from ....protocol.checksum import crc32c
 from ....protocol.records.compression import Compression, compress
+from ....protocol.records.record import BATCH_BODY, BATCH_HEAD
 from ....protocol.records.record_batch import (
     CONTROL_FLAG,
     DELETE_HORIZON_FLAG,
@@ -25,8 +25,6 @@ from ....protocol.records.record_batch import (
 from ....protocol.wire.primitives import read_varlong, zigzag
 from .record_scan import Span
 
-_HEAD = struct.Struct(">qiibI")
-_BODY = struct.Struct(">hiqqqhii")
 _FLAGS_OF_EMPTY = LOG_APPEND_TIME_FLAG | TRANSACTIONAL_FLAG | CONTROL_FLAG
 
 
@@ -69,7 +67,7 @@ def _restamped(body: bytes, span: Span, shift: int) -> bytes:
 
 
 def _seal(header: BatchHeader, attributes: int, base_ms: int, max_ms: int, count: int, body: bytes) -> bytes:
-    fields = _BODY.pack(
+    fields = BATCH_BODY.pack(
         attributes,
         header.last_offset_delta,
         base_ms,
@@ -79,7 +77,7 @@ def _seal(header: BatchHeader, attributes: int, base_ms: int, max_ms: int, count
         header.base_sequence,
         count,
     )
-    head = _HEAD.pack(
+    head = BATCH_HEAD.pack(
         header.base_offset,
         HEADER_SIZE - LOG_OVERHEAD + len(body),
         header.partition_leader_epoch,

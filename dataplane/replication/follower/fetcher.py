@@ -12,7 +12,6 @@ import logging
 import os
 import socket
 import ssl
-import struct
 from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -21,7 +20,7 @@ from ....network.dialing import connected_socket
 from ....network.tcp_timeout import set_tcp_timeout
 from ....network.tls.handshake import dial_tls, reason_of
 from ....network.tls.transport import TlsTransport
-from ....protocol.messages.headers import decode_response, encode_request
+from ....protocol.messages.headers import FRAME_SIZE, decode_response, encode_request
 from ....protocol.messages.node_authentication import AuthenticateNodeRequest
 from ....protocol.session.node_proof import NONCE_BYTES, ClientProof, NodeCredentials, ProofRefused
 from ....protocol.settings.config_fields import s_of_ms, setting
@@ -34,7 +33,6 @@ from .fetching import NO_THROTTLE, FetchLimits, FetchThrottle, LeaderSession
 
 logger = logging.getLogger(__name__)
 
-_SIZE = struct.Struct(">i")
 _BUFFER_BYTES = 64 * 1024
 _BUFFER_KEPT_BYTES = 4 * 1024 * 1024
 _READS_PER_WAKEUP = 16
@@ -356,7 +354,7 @@ class LeaderLink:
     def _take_frames(self) -> None:
         buffer, end, start = self._buffer, self._end, 0
         while end - start >= 4:
-            (size,) = _SIZE.unpack_from(buffer, start)
+            (size,) = FRAME_SIZE.unpack_from(buffer, start)
             allowed = self._settings.frame_max_bytes if self._proof is None else _PROOF_ANSWER_BYTES_MAX
             if not 0 <= size <= allowed:
                 raise MalformedMessage(f"an answer of {size} bytes, {allowed} are allowed")
@@ -379,7 +377,7 @@ class LeaderLink:
         afterwards."""
         needed = _BUFFER_BYTES
         if self._end >= 4:
-            needed = max(needed, 4 + int(_SIZE.unpack_from(self._buffer)[0]))
+            needed = max(needed, 4 + int(FRAME_SIZE.unpack_from(self._buffer)[0]))
         if needed > len(self._buffer) or (
             len(self._buffer) > _BUFFER_KEPT_BYTES and needed <= _BUFFER_KEPT_BYTES
         ):

@@ -9,7 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from ..roles.follower import UNDEFINED_OFFSET, EpochEnd, diverges, truncation_offset
+from ...log.leader_epochs import UNDEFINED_OFFSET
+from ..roles.follower import EpochEnd, diverges, truncation_offset
 
 
 class Epochs(Protocol):

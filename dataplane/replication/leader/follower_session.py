@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Protocol
 
 from ....protocol.errors import ErrorCode, KafkaError
+from ...log.leader_epochs import UNDEFINED_EPOCH
 from ..fetch_values import (
     FIRST_EPOCH,
     FetchPosition,
@@ -24,7 +25,7 @@ from ..fetch_values import (
     SessionAnswer,
     next_epoch,
 )
-from ..roles.follower import UNDEFINED_EPOCH, diverges
+from ..roles.follower import diverges
 from ..throttle import Throttle, is_held
 
 if TYPE_CHECKING:

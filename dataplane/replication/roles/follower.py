@@ -14,8 +14,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
-UNDEFINED_EPOCH = -1
-UNDEFINED_OFFSET = -1
+from ...log.leader_epochs import UNDEFINED_OFFSET
 
 
 class EpochEnd(NamedTuple):

@@ -7,8 +7,6 @@ from dataclasses import dataclass
 from ....network.tls.settings import StoreSource
 from ....protocol.settings.config_fields import ms_of_seconds, setting
 
-OAUTHBEARER = "OAUTHBEARER"
-
 
 @dataclass(frozen=True, slots=True)
 class KeySource:

@@ -17,13 +17,13 @@ from enum import Enum, auto
 from typing import Any, Final, Protocol, TypeVar
 
 from ....protocol.credentials.gssapi_layers import MESSAGE_BYTES_MAX, OFFER, LayersRefused, check_choice
+from ....protocol.messages.sasl import GSSAPI
 from ..kerberos_mapping import KerberosMapping
 from ..principal_mapping import NoMatchingRule
 from .login import LoggedIn, LoginRefused, LoginUndecided
 
 logger = logging.getLogger(__name__)
 
-GSSAPI: Final = "GSSAPI"
 THREADS: Final = 2
 WAITING_MAX: Final = 256
 """The maximum number of messages that wait for a thread. Further clients are disconnected, and may try again."""

@@ -11,8 +11,9 @@ import re
 from collections.abc import Awaitable, Callable
 from typing import Final
 
+from ....protocol.messages.sasl import OAUTHBEARER
 from ..oauth.provider_keys import NoKeysYet, ProviderKeys
-from ..oauth.settings import OAUTHBEARER, TokenRules
+from ..oauth.settings import TokenRules
 from ..oauth.tokens import Bearer, Token, TokenRefused, check_claims, check_unsigned, read_token
 from .login import LoggedIn, LoginRefused, LoginUndecided
 

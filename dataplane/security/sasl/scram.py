@@ -13,6 +13,7 @@ from typing import Final
 
 from ....protocol.cluster.cluster_image import ScramKey, SealedCredential
 from ....protocol.credentials.scram import (
+    NONCE_BYTES,
     SCRAM_MECHANISMS,
     TOKEN_AUTH_EXTENSION,
     ScramCredential,
@@ -28,7 +29,6 @@ from .login import LoggedIn, LoginRefused
 from .unknown_users import UnknownUsers
 
 MODULE: Final = "org.apache.kafka.common.security.scram.ScramLoginModule"
-_NONCE_BYTES: Final = 24
 _NOBODY: Final = b"nobody"
 
 
@@ -89,7 +89,7 @@ class ScramLogins:
 
     def begin(self) -> ScramLogin:
         """Return a new attempt."""
-        nonce = base64.b64encode(os.urandom(_NONCE_BYTES)).decode()
+        nonce = base64.b64encode(os.urandom(NONCE_BYTES)).decode()
         return ScramLogin(self, ScramServer(self._mechanism, nonce))
 
     async def credential(self, user: ScramUser, *, is_token: bool) -> ScramCredential:

@@ -17,6 +17,7 @@ from typing import Final, NamedTuple
 from ....protocol.cluster.cluster_image import ScramKey, SealedCredential
 from ....protocol.credentials.scram import (
     ITERATIONS_MIN,
+    SALT_BYTES,
     SCRAM_MECHANISMS_BY_CODE,
     SCRAM_SHA_256,
     ScramCredential,
@@ -24,7 +25,6 @@ from ....protocol.credentials.scram import (
     unknown_user_credential,
 )
 
-_SALT_BYTES: Final = 24
 _DRAW_BYTES: Final = 8
 _DRAWS: Final = 256**_DRAW_BYTES
 
@@ -76,7 +76,7 @@ class UnknownUsers:
             left -= shapes[shape]
             if left < 0:
                 return shape
-        return Shape(mechanism.code, ITERATIONS_MIN, _SALT_BYTES)
+        return Shape(mechanism.code, ITERATIONS_MIN, SALT_BYTES)
 
     def _count(self) -> None:
         sealed = self._sealed()

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from unittest.mock import patch
 
+from ottla.dataplane.log.leader_epochs import UNDEFINED_EPOCH
 from ottla.dataplane.replication.fetch_values import FetchPosition, PartitionKey
 from ottla.dataplane.replication.follower import fetching
 from ottla.dataplane.replication.follower.fetching import LeaderSession
 from ottla.dataplane.replication.leader import follower_session
 from ottla.dataplane.replication.replica import following
 from ottla.dataplane.replication.replica.partition import Partition
-from ottla.dataplane.replication.roles.follower import UNDEFINED_EPOCH, EpochEnd
+from ottla.dataplane.replication.roles.follower import EpochEnd
 from ottla.dataplane.replication.roles.leader import LeaderState
 from ottla.protocol.cluster.cluster_image import PartitionState
 from tests.simulation.cluster.planting import mutant

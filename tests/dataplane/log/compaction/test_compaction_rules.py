@@ -14,7 +14,6 @@ from ottla.dataplane.log.compaction.offset_map import SLOT_BYTES, OffsetMap
 from ottla.dataplane.log.compaction.throttle import CompactionThrottle
 from ottla.dataplane.log.timestamps import offset_for_timestamp
 from ottla.dataplane.storage.cleaning_choice import (
-    LONG_MAX,
     LogFacts,
     SegmentFacts,
     dirty_range,
@@ -25,6 +24,7 @@ from ottla.dataplane.storage.cleaning_choice import (
 from ottla.protocol.errors import ErrorCode, KafkaError
 from ottla.protocol.records.compression import Compression
 from ottla.protocol.records.record import ControlType, encode_batch
+from ottla.protocol.settings.config_key import LONG_MAX
 from tests import java
 
 from .histories import NOW_MS, RETENTION_MS, History, Producer, clean, job_for, look
