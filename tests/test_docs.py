@@ -19,7 +19,6 @@ from ottla.cli.nodes.settings import parse_yaml
 from ottla.dataplane import handlers
 from ottla.dataplane.assembly import parts, transaction_apis
 from ottla.dataplane.configuration.config import BrokerConfig
-from ottla.dataplane.mirroring import metrics as mirror_metrics
 from ottla.dataplane.server import HandlerTable
 from ottla.metadata_quorum.config import QuorumNodeConfig
 from ottla.protocol.cluster.mirror_table import MIRRORED_SETTINGS

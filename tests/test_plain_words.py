@@ -17,7 +17,8 @@ from tests.imports import FOLDERS, ROOT
 QUESTION = re.compile(r"^(What|Who|Whether|How|Where|Whose|When|Which|That|Those|Whoever)\b")
 FRAGMENT = re.compile(r"^(Of|From|In|By|With|Behind|Instead|As|The same)\b")
 PRONOUNS = re.compile(
-    r"\b(who|what|whoever|whatever|that|those|one|ones|others|it|which|whose|these|them|there|so|as)\b", re.IGNORECASE
+    r"\b(who|what|whoever|whatever|that|those|one|ones|others|it|which|whose|these|them|there|so|as)\b",
+    re.IGNORECASE,
 )
 PRIVATE = re.compile(r"\b(whoever|nobody|anew|of ours|of its own|so many|for so long)\b", re.IGNORECASE)
 SENTENCE_WORDS_MIN = 6
@@ -62,7 +63,9 @@ def is_a_fragment(text: str) -> bool:
 
 
 @pytest.mark.parametrize(
-    ("fault", "limit"), [(begins_with_a_question, 0.01), (is_a_fragment, 0.005)], ids=lambda value: str(value)[:30]
+    ("fault", "limit"),
+    [(begins_with_a_question, 0.01), (is_a_fragment, 0.005)],
+    ids=lambda value: str(value)[:30],
 )
 def test_docstrings_name_their_subject(
     texts: list[tuple[str, str]], fault: Callable[[str], bool], limit: float

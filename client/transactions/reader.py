@@ -14,7 +14,8 @@ from ...protocol.errors import ErrorCode, KafkaError
 from ...protocol.messages.cuts import FindCutRequest, ListCutOffsetsRequest
 from ...protocol.messages.list_offsets import EARLIEST, LATEST
 from ...protocol.records.record_batch import BatchHeader
-from ..connections.cluster import Backoff, Cluster
+from ..backoff import Backoff
+from ..connections.cluster import Cluster
 from ..consuming.assigned import FetchOptions
 from ..consuming.fetcher import Fetcher
 from ..failures import ClientClosed, ClientError, ConnectionLost, RequestTimedOut

@@ -15,6 +15,7 @@ from typing import Final
 from ...protocol.credentials.jaas import JaasMalformed, LoginModule, parse_jaas
 from ...protocol.credentials.scram import SCRAM_MECHANISMS
 from ...protocol.messages.sasl import GSSAPI, OAUTHBEARER
+from ...protocol.settings.config_fields import default_text, setting
 from ...protocol.settings.config_keys import NODE_KEYS, ConfigError
 from ..security.oauth.settings import BearerSettings
 from ..security.sasl import plain, scram

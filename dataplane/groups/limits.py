@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 
-from ...protocol.settings.config_key import INT_MAX
+from ...protocol.settings.config_fields import ms_of_minutes, setting
 
 
 class MigrationPolicy(Enum):
@@ -33,15 +33,15 @@ class ConsumerLimits:
     """Settings `group.consumer.*`; times in milliseconds. Settings of single groups stay within the minimum and
     maximum."""
 
-    session_timeout_ms: int = 45_000
-    min_session_timeout_ms: int = 45_000
-    max_session_timeout_ms: int = 60_000
-    heartbeat_interval_ms: int = 5_000
-    min_heartbeat_interval_ms: int = 5_000
-    max_heartbeat_interval_ms: int = 15_000
-    max_size: int = INT_MAX
-    assignors: tuple[str, ...] = ("uniform", "range")
-    migration: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
+    session_timeout_ms: int = setting("group.consumer.session.timeout.ms")
+    min_session_timeout_ms: int = setting("group.consumer.min.session.timeout.ms")
+    max_session_timeout_ms: int = setting("group.consumer.max.session.timeout.ms")
+    heartbeat_interval_ms: int = setting("group.consumer.heartbeat.interval.ms")
+    min_heartbeat_interval_ms: int = setting("group.consumer.min.heartbeat.interval.ms")
+    max_heartbeat_interval_ms: int = setting("group.consumer.max.heartbeat.interval.ms")
+    max_size: int = setting("group.consumer.max.size")
+    assignors: tuple[str, ...] = setting("group.consumer.assignors", tuple)
+    migration: MigrationPolicy = setting("group.consumer.migration.policy", MigrationPolicy)
 
     def session_timeout_of(self, settings: Mapping[str, str]) -> int:
         """Return the session timeout of a group that has these settings (`consumer.session.timeout.ms`)."""
@@ -62,12 +62,12 @@ class GroupLimits:
     `commit_timeout_ms` is how long a write of a group may take.
     """
 
-    min_session_timeout_ms: int = 6_000
-    max_session_timeout_ms: int = 1_800_000
-    max_size: int = INT_MAX
-    initial_rebalance_delay_ms: int = 3_000
-    offsets_retention_ms: int = 7 * 24 * 3_600_000
-    commit_timeout_ms: int = 5_000
+    min_session_timeout_ms: int = setting("group.min.session.timeout.ms")
+    max_session_timeout_ms: int = setting("group.max.session.timeout.ms")
+    max_size: int = setting("group.max.size")
+    initial_rebalance_delay_ms: int = setting("group.initial.rebalance.delay.ms")
+    offsets_retention_ms: int = setting("offsets.retention.minutes", ms_of_minutes)
+    commit_timeout_ms: int = setting("offsets.commit.timeout.ms")
     consumer: ConsumerLimits = field(default_factory=ConsumerLimits)
 
     def allows_session(self, timeout_ms: int) -> bool:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple, Self
 
 from ...protocol.records.compression import DECOMPRESSED_BYTES_MAX, Compression
-from ...protocol.settings.config_key import LONG_MAX
+from ...protocol.settings.config_fields import from_settings, setting
 
 _EXPANSION_MAX = 64
 _EXPANDED_BYTES_MIN = 16 << 20
@@ -27,29 +27,29 @@ class StoredCompression(NamedTuple):
 class LogConfig:
     """Topic settings under Kafka's names (dots become underscores)."""
 
-    segment_bytes: int = 1 << 30
-    segment_ms: int = 7 * 24 * 3600 * 1000
-    segment_jitter_ms: int = 0
-    segment_index_bytes: int = 10 << 20
-    index_interval_bytes: int = 4096
-    max_message_bytes: int = 1048588
-    message_timestamp_type: str = "CreateTime"
-    message_timestamp_before_max_ms: int = LONG_MAX
-    message_timestamp_after_max_ms: int = 3600 * 1000
-    cleanup_policy: str = "delete"
-    retention_ms: int = 7 * 24 * 3600 * 1000
+    segment_bytes: int = setting("segment.bytes")
+    segment_ms: int = setting("segment.ms")
+    segment_jitter_ms: int = setting("segment.jitter.ms")
+    segment_index_bytes: int = setting("segment.index.bytes")
+    index_interval_bytes: int = setting("index.interval.bytes")
+    max_message_bytes: int = setting("max.message.bytes")
+    message_timestamp_type: str = setting("message.timestamp.type", str)
+    message_timestamp_before_max_ms: int = setting("message.timestamp.before.max.ms")
+    message_timestamp_after_max_ms: int = setting("message.timestamp.after.max.ms")
+    cleanup_policy: str = setting("cleanup.policy", ",".join)
+    retention_ms: int = setting("retention.ms")
     """The age in ms at which records are deleted; -1 for no limit."""
     retention_bytes: int = setting("retention.bytes")
     """The size from which a log's old segments are deleted; -1 for no limit."""
     file_delete_delay_ms: int = setting("file.delete.delay.ms")
     delete_retention_ms: int = setting("delete.retention.ms")
     """The time in ms for which a tombstone stays after compaction first met it."""
-    min_cleanable_dirty_ratio: float = 0.5
-    min_compaction_lag_ms: int = 0
-    max_compaction_lag_ms: int = LONG_MAX
-    flush_messages: int = LONG_MAX
+    min_cleanable_dirty_ratio: float = setting("min.cleanable.dirty.ratio", float)
+    min_compaction_lag_ms: int = setting("min.compaction.lag.ms")
+    max_compaction_lag_ms: int = setting("max.compaction.lag.ms")
+    flush_messages: int = setting("flush.messages")
     """Records between flushes; 1 makes records durable before they are acknowledged."""
-    flush_ms: int = LONG_MAX
+    flush_ms: int = setting("flush.ms")
     """The longest time in ms that a record may wait for a flush."""
     producer_id_expiration_ms: int = setting("producer.id.expiration.ms")
     compression_type: str = setting("compression.type", str)

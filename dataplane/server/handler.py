@@ -42,6 +42,7 @@ WHOLE_CLUSTER_ELEMENTS = 21_000
 """The maximum for requests about each of a cluster's ten thousand partitions at once, with its topic."""
 
 _REGISTRATION = "__ottla_handles__"
+_DERIVED = ErrorAnswers()
 
 
 def as_kafka_error(error: Exception, subject: object) -> KafkaError:

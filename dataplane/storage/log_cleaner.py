@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Generic, Self, TypeVar
 
 from ...protocol.errors import KafkaError
+from ...protocol.settings.config_fields import setting
 from ...protocol.settings.config_key import LONG_MAX
 from ..broker_settings import BrokerSettings
 from ..log import PartitionLog

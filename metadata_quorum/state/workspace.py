@@ -19,6 +19,7 @@ from ...protocol.messages.metadata_records import (
     Record,
 )
 from ...protocol.messages.partition_commands import ReplicaLogEnd
+from ...protocol.settings.config_fields import default_text
 from .election import NO_PROGRESS, Electorate, LogEnd, Progress
 from .reassignment import settled
 

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from ottla.client.connections.cluster import Backoff, Cluster
+from ottla.client.backoff import Backoff
+from ottla.client.connections.cluster import Cluster
 from ottla.client.consuming.assigned import FetchOptions
 from ottla.client.consuming.fetcher import Fetcher
 from ottla.client.consuming.inbox import Inbox

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ottla.client.connections.cluster import Backoff
+from ottla.client.backoff import Backoff
 from ottla.client.consuming.fetcher import Fetcher
 from ottla.client.consuming.inbox import Inbox
 from ottla.client.failures import ClientError

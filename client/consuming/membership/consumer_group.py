@@ -24,7 +24,8 @@ from ....protocol.messages.consumer_groups import (
 )
 from ....protocol.messages.metadata import MetadataRequest, MetadataRequestTopic
 from ....protocol.messages.offsets import NO_GENERATION
-from ...connections.cluster import Backoff, Cluster
+from ...backoff import Backoff
+from ...connections.cluster import Cluster
 from ...connections.coordinator import OF_GROUP, Coordinator
 from ...failures import cluster_error, restated
 from ...records import TopicPartition
