@@ -28,7 +28,7 @@ class DutySettings:
     """Settings of the actions that the leader takes on its own."""
 
     imbalance_percentage: int = setting("leader.imbalance.per.broker.percentage")
-    """Percentage of the partitions that prefer a broker. If other brokers lead more of them, it gets them back."""
+    """Percentage of the partitions that prefer a broker, above which partitions led by other brokers return to it."""
     transactional_id_expiration_ms: int = setting("transactional.id.expiration.ms")
     unused_ids_check_interval_s: float = setting(
         "transaction.remove.expired.transaction.cleanup.interval.ms", s_of_ms
