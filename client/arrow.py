@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def need_pyarrow() -> Any:
-    """Return the package pyarrow. Raises ModuleNotFoundError that says how to install it."""
+    """Return the package pyarrow. Raises ModuleNotFoundError with the command that installs it."""
     try:
         import pyarrow
         import pyarrow.compute
