@@ -1,4 +1,4 @@
-"""What several tests of the client begin with."""
+"""Fixtures that several tests of the client share."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.client.fake_coordinator import Coordinator
 
 @pytest.fixture
 def coordinator(monkeypatch: pytest.MonkeyPatch) -> Coordinator:
-    """The only broker that a consumer made in the test meets."""
+    """Return the only broker of a consumer made in the test."""
     made = Coordinator()
     monkeypatch.setattr("ottla.client.consuming.options.ConsumerConnection.cluster", lambda *_: made)
     return made

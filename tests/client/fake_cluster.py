@@ -1,8 +1,7 @@
-"""Brokers inside the test's own loop that do what the protocol says, and misbehave when a script tells them
-to.
+"""Brokers in the test's event loop that follow the protocol, and misbehave when a script asks for it.
 
-They keep produced batches in lists and check producer ids, epochs and sequences as a real broker does, so
-that a client that loses order, repeats or skips is found out.
+They keep produced batches in lists and check producer ids, epochs and sequences like a real broker, so that a client
+that reorders, repeats or skips records is detected.
 """
 
 from __future__ import annotations
@@ -47,31 +46,31 @@ WINDOW = 5
 
 
 class Fault(Enum):
-    """What may happen to one produce request."""
+    """A fault of one produce request."""
 
     NONE = auto()
     DROP_BEFORE = auto()
-    """The connection breaks and nothing was appended."""
+    """The connection breaks before anything was appended."""
     DROP_AFTER = auto()
     """The batches are appended and the answer is lost."""
     NOT_LEADER = auto()
     MOVE_LEADER = auto()
-    """Refused, and from now on another broker leads every partition."""
+    """The request is refused, and from now on another broker leads every partition."""
     HANG = auto()
     """The broker falls silent on this connection, and another one leads from now on."""
     NOT_ENOUGH_REPLICAS = auto()
-    """Refused: nothing was appended."""
+    """The request is refused, and nothing was appended."""
     INVALID_TIMESTAMP = auto()
-    """Refused for good, and the broker forgets all producers."""
+    """The request is refused for good, and the broker forgets all producers."""
     REFUSED = auto()
-    """Refused for good, and nothing else happens."""
+    """The request is refused for good, without other effects."""
     TIMED_OUT_AFTER = auto()
-    """Appended; the answer says that replicas were too slow."""
+    """The batches are appended; the answer says that replicas were too slow."""
 
 
 @dataclass
 class PartitionLog:
-    """One partition: its values in order, and what a broker remembers of producers."""
+    """A partition: its values in order, and a broker's state of its producers."""
 
     values: list[bytes] = field(default_factory=list)
     leader: int = 0
@@ -79,9 +78,9 @@ class PartitionLog:
     producers: dict[int, tuple[int, list[tuple[int, int, int]]]] = field(default_factory=dict)
 
     def append(self, header: BatchHeader, values: list[bytes]) -> tuple[ErrorCode, int]:
-        """Append as a broker would; returns the error and the base offset."""
+        """Append like a broker, and return the error and the base offset."""
         if header.producer_id >= 0:
-            # Whoever is not known may start with any sequence (KIP-360).
+            # An unknown producer may start with any sequence (KIP-360).
             epoch, window = self.producers.get(header.producer_id, (header.producer_epoch, []))
             if header.producer_epoch < epoch:
                 return ErrorCode.INVALID_PRODUCER_EPOCH, -1
@@ -102,7 +101,7 @@ class PartitionLog:
 
 
 class FakeCluster:
-    """Some brokers on free ports. `fault` is asked before every produce request."""
+    """Some brokers on free ports. `fault` is called before every produce request."""
 
     def __init__(self, topic: str, partitions: int, fault: Callable[[], Fault]) -> None:
         self.topic = topic
@@ -111,17 +110,17 @@ class FakeCluster:
         self.produce_requests = 0
         self.metadata_requests = 0
         self.names_leaders = False
-        """Whether refusals tell of the leader, and where it listens (KIP-951)."""
+        """True if refusals name the leader and its address (KIP-951)."""
         self.told_leader: tuple[int, int] | None = None
-        """Broker and epoch that refusals tell instead, as a broker does that is behind the others."""
+        """Broker and epoch that refusals name instead, as an outdated broker does."""
         self.hidden: set[int] = set()
-        """Brokers that metadata leave out."""
+        """Brokers that are missing in metadata."""
         self.batches_at_once = 0
-        """The most that one request had."""
+        """Largest number of batches in a request."""
         self.batch_bytes_max: int | None = None
-        """Larger batches are refused, before anything else is looked at."""
+        """Size above which batches are refused before any other check."""
         self.too_large = ErrorCode.MESSAGE_TOO_LARGE
-        """What they are refused with."""
+        """Error for batches that are too large."""
         self.refused_sizes: list[int] = []
         self.hangs = False
         self.ports: list[int] = []
@@ -156,7 +155,7 @@ class FakeCluster:
         await asyncio.gather(*(server.wait_closed() for server in self._servers))
 
     async def restart(self) -> None:
-        """After `stop`: at the same addresses again."""
+        """Start again at the same addresses, after `stop`."""
         self._servers = [
             await asyncio.start_server(self._serving(broker), "127.0.0.1", port)
             for broker, port in enumerate(self.ports)
@@ -221,18 +220,18 @@ class FakeCluster:
         )
 
     async def before_answer(self, api_key: int) -> None:
-        """A broker may take its time."""
+        """Wait before an answer, if the test's broker is slow."""
 
     def next_producer_id(self) -> int:
         self._next_producer_id += 1
         return self._next_producer_id
 
     def answer_other(self, broker: int, request: Request[Message], version: int) -> Message | None:
-        """What more a test's cluster can do; None breaks the connection."""
+        """Answer a request of an API that only a test's cluster has; None breaks the connection."""
         raise AssertionError(request)
 
     def admits(self, request: ProduceRequest, version: int, index: int, header: BatchHeader) -> ErrorCode:
-        """Whether a batch may be appended to a partition."""
+        """Return the error for appending a batch to a partition."""
         return ErrorCode.NONE
 
     def _judged(self, request: ProduceRequest, version: int, index: int, header: BatchHeader) -> ErrorCode:
@@ -242,7 +241,7 @@ class FakeCluster:
         return self.admits(request, version, index, header)
 
     def appended(self, index: int, header: BatchHeader, values: list[bytes]) -> None:
-        """A batch was appended, and not for the second time."""
+        """Note that a batch was appended for the first time."""
 
     def _metadata(self, asked: Sequence[str | None]) -> MetadataResponse:
         partitions = [
@@ -325,7 +324,7 @@ class FakeCluster:
 async def fake_cluster(
     *, brokers: int = 1, partitions: int = 1, fault: Callable[[], Fault] = lambda: Fault.NONE
 ) -> AsyncIterator[FakeCluster]:
-    """Brokers that serve topic `t` until the block ends."""
+    """Run brokers that serve topic `t` until the block ends."""
     cluster = FakeCluster("t", partitions, fault)
     await cluster.start(brokers)
     try:

@@ -1,4 +1,4 @@
-"""The one broker of a cluster, as far as a group member asks it."""
+"""The only broker of a cluster, as a group member sees it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ Answer = Callable[[Any], Awaitable[Message]]
 
 
 class Coordinator:
-    """The one broker of a cluster, as far as a group member asks it. `answers` replaces what it says."""
+    """The only broker of a cluster, as a group member sees it. `answers` replaces its answers."""
 
     def __init__(self) -> None:
         self.metadata = ClusterMetadata()
@@ -51,7 +51,7 @@ class Coordinator:
         self.generation = 0
         self.commits: list[OffsetCommitRequest] = []
         self.asked: list[str] = []
-        """Requests and, where a test adds them, what listeners were told, in order."""
+        """Requests and, where a test adds them, the listeners' notifications, in order."""
         self.given = [0]
         """Partitions that the next generation assigns to the member."""
         self.answers: dict[type, Answer] = {}

@@ -1,4 +1,4 @@
-"""A cluster that tells of mirrors what a test says."""
+"""A cluster whose mirrors a test describes."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ Described = list[DescribedMirror] | None
 
 
 class Mirroring(FakeCluster):
-    """Brokers that tell of mirrors what a test says: `describe` of a broker's number, None breaks the connection."""
+    """Brokers whose mirrors a test describes. `describe` gets a broker's number; None breaks the connection."""
 
     def __init__(self) -> None:
         super().__init__("t", 1, lambda: Fault.NONE)
@@ -45,7 +45,7 @@ class Mirroring(FakeCluster):
         self.lineages: dict[int, list[LineageTopic]] = {}
         self.failed_back: list[FailedBackTopic] = []
         self.describe: Callable[[int], Described] = lambda broker: []
-        #: what so many changes are refused with, the last one first
+        # : errors of the next changes, in reverse order
         self.refusals: list[ErrorCode] = []
 
     def answer_other(self, broker: int, request: Request[Message], version: int) -> Message | None:
@@ -89,7 +89,7 @@ def partition(index: int, leader: int, **told: Any) -> DescribedMirrorPartition:
 
 
 def described(*partitions: DescribedMirrorPartition, name: str = "m", **told: Any) -> DescribedMirror:
-    """A mirror with topic `t`, if there are partitions."""
+    """Return a mirror, with topic `t` if there are partitions."""
     topics = [DescribedMirrorTopic(name="t", topic_id=b"t" * 16, partitions=list(partitions))]
     values: dict[str, Any] = {"phase": MirrorPhase.ACTIVE, **told}
     return DescribedMirror(name=name, topics=topics if partitions else [], **values)

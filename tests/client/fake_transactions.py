@@ -1,5 +1,7 @@
-"""Brokers in the test's own loop that keep transactions as the protocol says, in version 1 or 2, and misbehave as a
-script tells them to. Every value's fate is known in the end: committed, aborted, or left hanging.
+"""Brokers in the test's event loop that run transactions by the protocol, in version 1 or 2, and misbehave as a script
+asks for.
+
+Every value's fate is known at the end: committed, aborted, or left hanging.
 """
 
 from __future__ import annotations
@@ -43,24 +45,24 @@ from tests.client.fake_cluster import FakeCluster, Fault
 
 
 class Trouble(Enum):
-    """What may happen to one question to a coordinator."""
+    """A fault of one request to a coordinator."""
 
     NONE = auto()
     DROP_BEFORE = auto()
-    """The connection breaks and nothing was done."""
+    """The connection breaks before the request had an effect."""
     DROP_AFTER = auto()
-    """It was done and the answer is lost."""
+    """The request took effect, and the answer is lost."""
     BUSY = auto()
-    """CONCURRENT_TRANSACTIONS."""
+    """The answer is CONCURRENT_TRANSACTIONS."""
     MOVED = auto()
-    """NOT_COORDINATOR, and from now on another broker is."""
+    """The answer is NOT_COORDINATOR, and another broker coordinates from now on."""
     ABORTABLE = auto()
-    """TRANSACTION_ABORTABLE, where that can be answered."""
+    """The answer is TRANSACTION_ABORTABLE, if the request permits it."""
 
 
 @dataclass
 class Fate:
-    """A value in a log."""
+    """A value in a log, and its fate."""
 
     value: bytes
     producer_id: int
@@ -69,7 +71,7 @@ class Fate:
 
 @dataclass
 class Owned:
-    """One transactional id."""
+    """The state of one transactional id."""
 
     producer_id: int
     epoch: int = 0
@@ -77,18 +79,18 @@ class Owned:
     number: int = 0
     is_open: bool = False
     committed: bool = False
-    """How the last one ended."""
+    """True if the last transaction was committed."""
     partitions: set[tuple[int, int]] = field(default_factory=set)
-    """(producer id, partition)."""
+    """Written partitions as (producer id, partition)."""
     writers: dict[int, int] = field(default_factory=dict)
-    """Epochs of those that joined, by producer id."""
+    """Epochs of joined writers, by producer id."""
     offsets: dict[tuple[str, int], int] = field(default_factory=dict)
     app_version: int = -1
     was_committed: bool = False
 
 
 class TransactionalCluster(FakeCluster):
-    """Topic `t`. `trouble` is asked before every question to a coordinator."""
+    """A cluster with topic `t`. `trouble` is called before every request to a coordinator."""
 
     def __init__(self, partitions: int, version: int, fault: Callable[[], Fault]) -> None:
         super().__init__("t", partitions, fault)
@@ -102,9 +104,9 @@ class TransactionalCluster(FakeCluster):
         self.refuse_offsets = ErrorCode.NONE
         self.asked: list[str] = []
         self.held: dict[int, asyncio.Event] = {}
-        """Requests that are not even read before these are set, by API key."""
+        """Events, by API key, that requests wait for before they are read."""
         self.waiting = 0
-        """How many are held."""
+        """Number of requests that are held."""
         self.served += [
             FindCoordinatorRequest,
             AddPartitionsToTxnRequest,
@@ -123,7 +125,7 @@ class TransactionalCluster(FakeCluster):
         return [one.value for fates in self.fates for one in fates if one.committed is None]
 
     def time_out(self, name: str) -> None:
-        """Abort the open transaction as a coordinator does after its timeout (KIP-890)."""
+        """Abort the open transaction like a coordinator after its timeout (KIP-890)."""
         owned = self.ids[name]
         owned.epoch, owned.last_epoch = owned.epoch + 1, owned.epoch
         self._settle(owned, set())
@@ -176,7 +178,7 @@ class TransactionalCluster(FakeCluster):
         return None if trouble is Trouble.DROP_AFTER else answer
 
     def _may_be_refused(self, request: Any) -> bool:
-        """Not what is done already, nor what would repair it."""
+        """Return whether the request may fail: not if its work is done already, nor if it would repair the state."""
         ends = isinstance(request, (EndTxnRequest, CommitTransactionRequest))
         if ends and (not request.committed or not self.ids[request.transactional_id].is_open):
             return False
@@ -370,7 +372,7 @@ async def transactional_cluster(
     partitions: int = 1,
     fault: Callable[[], Fault] = lambda: Fault.NONE,
 ) -> AsyncIterator[TransactionalCluster]:
-    """Brokers that serve topic `t` until the block ends."""
+    """Run brokers that serve topic `t` until the block ends."""
     cluster = TransactionalCluster(partitions, version, fault)
     await cluster.start(brokers)
     try:

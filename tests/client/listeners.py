@@ -1,4 +1,4 @@
-"""A listener of a consumer's group that keeps what it is told."""
+"""A rebalance listener that keeps its notifications."""
 
 from __future__ import annotations
 
@@ -6,7 +6,9 @@ from ottla import RebalanceListener, TopicPartition
 
 
 class KeptEvents(RebalanceListener):
-    """All that it was told, in order, with the numbers of the partitions: for groups that read one topic."""
+    """A listener that keeps all its notifications in order, with the numbers of the partitions, for groups that read
+    one topic.
+    """
 
     def __init__(self) -> None:
         self.events: list[tuple[str, set[int]]] = []
@@ -21,7 +23,7 @@ class KeptEvents(RebalanceListener):
         self._keep("lost", partitions)
 
     def all(self, *kinds: str) -> set[int]:
-        """The partitions of which it was told one of these."""
+        """Return the partitions in notifications of these kinds."""
         return {one for kind, partitions in self.events if kind in kinds for one in partitions}
 
     def _keep(self, kind: str, partitions: set[TopicPartition]) -> None:

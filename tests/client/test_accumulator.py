@@ -1,4 +1,4 @@
-"""Which batch of a partition may leave when, and under which number."""
+"""The batches of a partition that may be sent at a time, and their sequences."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LIMIT = 5
 
 
 def queue_of(batches: int) -> PartitionQueue[int]:
-    """Each batch holds one record; results are numbered."""
+    """Return a queue whose batches hold one record each; results are numbered."""
     numbers = count()
     queue = PartitionQueue[int]("t", 0, BatchLimit(1), result=lambda *_: next(numbers))
     for number in range(batches):
@@ -40,7 +40,7 @@ def test_nothing_follows_the_first_batch_until_its_leader_has_taken_it() -> None
 
 
 def test_nothing_goes_to_another_leader_while_something_is_under_way() -> None:
-    """The next leader may know nothing of the producer, and what is under way may not have reached it."""
+    """The next leader may not know the producer, and the batches in flight may not have reached it."""
     queue = queue_of(4)
     queue.acknowledged(taken(queue, FIRST, "broker 1"))
     late = taken(queue, FIRST, "broker 1")
@@ -124,7 +124,7 @@ def test_the_parts_of_a_batch_share_its_place_and_its_numbers() -> None:
     queue.acknowledged(first)
     behind = taken(queue, FIRST, "broker 1")
     first.base_sequence = SEQUENCES - 2
-    queue._under_way.append(first)  # as if it were on its way again
+    queue._under_way.append(first)  # as if it were in flight again
     queue.limit.refused(61 + 22 * 9, 7.0)
     queue.give_back(first)
     parts = queue.split(first)

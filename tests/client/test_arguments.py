@@ -1,4 +1,6 @@
-"""What is no topic, partition, offset or time is refused where it is handed over, in words that say what is allowed."""
+"""Invalid topics, partitions, offsets and times are refused at the call, with an error that states
+the allowed values.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Questions that any broker can answer: a silent one is not waited for, and changes are made once."""
+"""Requests that any broker can answer: the client does not wait for a silent one, and sends changes once."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.client.test_connection import Serve, metadata_answer, peer
 
 
 class Peers:
-    """Brokers that count what they are asked and answer while they are not paused."""
+    """Brokers that count their requests, and answer while they are not paused."""
 
     def __init__(self) -> None:
         self.asked: list[int] = []
@@ -64,7 +64,7 @@ async def test_a_broker_that_answers_is_asked_alone() -> None:
 
 
 async def test_a_broker_is_not_asked_twice_at_once_under_two_names() -> None:
-    """It has none yet as a bootstrap server, and one in the metadata that it sends."""
+    """The broker has no name yet as a bootstrap server, and has one in its own metadata."""
     async with Peers().running(1) as peers, Cluster(peers.addresses) as cluster:
         host, _, port = peers.addresses[0].rpartition(":")
         cluster.metadata.learn_broker(BrokerAddress(1, host, int(port)))
@@ -81,8 +81,11 @@ async def test_when_all_are_silent_the_timeout_is_told() -> None:
 
 
 async def test_who_asks_over_a_connection_waits_as_long_as_the_client_was_told_to() -> None:
-    """And not the 30 s of those who were told nothing. Seeds 5641 and 9109 of the simulation: members of a group, and
-    one who deleted a topic, waited half a minute for a broker that had lost its power."""
+    """The timeout is not the default of 30 s.
+
+    Seeds 5641 and 9109 of the simulation: group members, and a client that deleted a topic, waited half a minute for a
+    broker that had lost its power.
+    """
     async with Peers().running(1) as peers, Cluster(peers.addresses, request_timeout_ms=300) as cluster:
         connection = await cluster.any_connection()
         peers.paused = {0}

@@ -1,4 +1,4 @@
-"""Members whose program does not come back for records: what the group is told, what the program is, and when."""
+"""Members whose program does not come back for records: the notifications to group and program, and their times."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ from tests.client.fake_coordinator import PLACE, Coordinator, assigned, member
 
 
 class PausingListener(RebalanceListener):
-    """Notes what it is told between what the coordinator is asked, and pauses all that it gets: nothing could be read,
-    but who does not ask is away all the same."""
+    """A listener that notes notifications among the coordinator's requests, and pauses all partitions: none could be
+    read, but a program that does not poll still counts as absent.
+    """
 
     def __init__(self, coordinator: Coordinator, consumer: Consumer) -> None:
         self._asked = coordinator.asked
@@ -74,7 +75,7 @@ async def test_the_partitions_are_lost_and_the_group_is_joined_again_by_the_next
 async def test_what_it_would_commit_is_refused_and_what_it_is_taken_for_is_fenced(
     coordinator: Coordinator,
 ) -> None:
-    """As nobody, the offsets that it gives to a transaction would count."""
+    """Without a member id, offsets that it commits in a transaction would take effect."""
     async with impatient(coordinator) as consumer:
         await until(lambda: "lost" in coordinator.asked)
         with pytest.raises(

@@ -1,4 +1,4 @@
-"""Counting and reporting without a cluster: nothing counted is lost or counted twice, and nonsense is no report."""
+"""Counting and reporting without a cluster: no count is lost or doubled, and invalid data is no report."""
 
 from __future__ import annotations
 
@@ -164,8 +164,10 @@ def test_every_field_is_needed(name: str) -> None:
 
 @given(st.data())
 def test_whatever_fails_each_record_is_reported_once(data: st.DataObject) -> None:
-    """Reports may fail though the topic has them, and may come twice. What is known to have arrived, in the end, is
-    what was counted, less what transactions aborted."""
+    """Reports may fail although the topic has them, and may come twice.
+
+    The final total is the counted records without those of aborted transactions.
+    """
     ledger, tally = Ledger(ReportSource("producer", "c", "i"), MINUTE), Tally()
     expected: Counter[Bucket] = Counter()
     pending: Counter[Bucket] = Counter()
@@ -232,13 +234,13 @@ def record(offset: int) -> ConsumerRecord:
 
 
 def readable(start: int, end: int) -> list[ConsumerRecord]:
-    """A log with holes where markers are."""
+    """Return a log with gaps in place of markers."""
     return [record(offset) for offset in range(start, end) if offset % 3]
 
 
 @given(st.data())
 def test_each_offset_counts_once_and_only_if_it_was_given(data: st.DataObject) -> None:
-    """A program that reads many at a time or one by one, seeks, and leaves some of what was taken for it unread."""
+    """The program reads many records at a time or one by one, seeks, and leaves some of the taken records unread."""
     counted: list[int] = []
     handed_out = HandedOut(lambda _, records: counted.extend(stamp for stamp, _ in records))
     given_to_program: set[int] = set()
@@ -255,7 +257,7 @@ def test_each_offset_counts_once_and_only_if_it_was_given(data: st.DataObject) -
             unread, position = [], data.draw(st.integers(0, 60))
         elif step == "many" or not unread:
             if unread:
-                continue  # who reads one by one finishes those first
+                continue  # a program that reads one by one finishes those first
             handed_out.settle({})
             end = position + data.draw(st.integers(0, 12))
             records = readable(position, end)

@@ -1,4 +1,4 @@
-"""Auditing with a real cluster: counts are exact, whatever dies, and what a consumer leaves out is named."""
+"""Auditing with a real cluster: counts are exact despite failures, and omitted records of a consumer are named."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ async def create(cluster: RunningCluster, *names: str, **configs: str) -> None:
 
 
 async def compared(cluster: RunningCluster, of: str, *tiers: str, log: bool = False) -> Audit:
-    """The audit of topic `of`, whose reports are in the topic `of`-audit."""
+    """Return the audit of topic `of`, whose reports are in the topic `of`-audit."""
     return await audit(
         AuditQuestion({"bootstrap_servers": cluster.bootstrap}, f"{of}-audit", [of], tiers, log, EVERYTHING)
     )
 
 
 def records(found: Audit) -> dict[str, list[int]]:
-    """Of each tier what it has in one bucket after the other."""
+    """Return the record counts of each tier, one for each bucket."""
     tiers = found.rows[0].amounts
     return {tier: [row.amounts[tier].records for row in found.rows] for tier in tiers}
 
@@ -66,7 +66,7 @@ def records(found: Audit) -> dict[str, list[int]]:
 async def produce(
     cluster: RunningCluster, topic: str, count: int, partition: int | None = None, **options: object
 ) -> None:
-    """Six records a minute from noon on, so 60 in a bucket."""
+    """Produce six records a minute from noon on, so 60 in a bucket."""
     auditing = {"audit_topic": f"{topic}-audit", **options}
     async with Producer(bootstrap_servers=cluster.bootstrap, **auditing) as producer:  # type: ignore[arg-type]
         for number in range(count):
@@ -169,7 +169,7 @@ async def test_each_record_counts_once_and_only_once_it_was_given(cluster: Runni
 
 
 async def test_rows_of_columns_count_as_records_do(cluster: RunningCluster) -> None:
-    """By bucket and bytes, once however often they are read, beside what is read one by one."""
+    """They count by bucket and bytes, once however often they are read, besides single reads."""
     pytest.importorskip("pyarrow")
     await create(cluster, "columns")
     here = TopicPartition("columns", 0)
@@ -273,7 +273,7 @@ async def test_counts_are_exact_while_brokers_die(cluster: RunningCluster) -> No
                 stamp = NOON_MS + number * 1_000
                 await producer.send("survived", b"%d" % number, partition=number % 3, timestamp_ms=stamp)
                 if number % 100 == 0:
-                    await asyncio.sleep(0.02)  # so that reports are under way as well
+                    await asyncio.sleep(0.02)  # so that reports are in progress as well
                 if number in (1_000, 2_000):
                     topic = "survived" if number == 1_000 else "survived-audit"
                     leader = await asyncio.to_thread(cluster.leader, topic, 0)

@@ -1,4 +1,4 @@
-"""Transactions that no producer owns, on a real cluster: tasks that begin, join and crash, and who decides them."""
+"""Ownerless transactions on a real cluster: tasks that begin, join and crash, and the process that decides."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ async def test_tasks_that_know_no_more_than_a_name_write_in_one_transaction(clus
 
 
 async def test_who_commits_what_was_committed_is_told_so(cluster: LocalCluster) -> None:
-    """Two drivers at once, and one whose answer was lost until the next transaction had begun."""
+    """Two drivers commit at once, and another lost the answer until the next transaction had begun."""
     cluster.create_topic("drivers")
     async with admin(cluster) as one:
         begun = await one.begin_transaction("drivers", app_version=5)
@@ -123,7 +123,7 @@ async def test_a_transaction_ends_when_nobody_has_asked_for_it_for_its_time(clus
 
 
 async def test_a_transaction_that_the_cluster_has_aborted_is_over(cluster: LocalCluster) -> None:
-    """Its id had an owner before, who might go on after an abort (KIP-588): nobody here does."""
+    """Its id had an owner before, who might go on after an abort (KIP-588), unlike the writers here."""
     async with Producer(bootstrap_servers=cluster.bootstrap_servers, transactional_id="owned"):
         pass
     async with admin(cluster) as one:

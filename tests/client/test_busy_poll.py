@@ -1,4 +1,4 @@
-"""When a producer polls for an answer, and when it lets the processor sleep."""
+"""The times at which a producer polls for an answer, and at which it lets the processor sleep."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.client.fake_cluster import fake_cluster
 
 
 class Selector(selectors.DefaultSelector):
-    """Notes for how long the loop was ready to sleep, each time it looked for news; None: until there are any."""
+    """A selector that notes the loop's permitted sleep at each poll; None: until an event."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -27,7 +27,7 @@ class Selector(selectors.DefaultSelector):
         return super().select(timeout)
 
     async def slept_within(self, awaited_s: float) -> bool:
-        """Whether the loop slept at any time while it waited for what comes in so many seconds."""
+        """Return whether the loop slept while it waited for an event after `awaited_s` seconds."""
         self.waits_s.clear()
         news = asyncio.Event()
         asyncio.get_running_loop().call_later(awaited_s, news.set)
@@ -102,7 +102,7 @@ def test_who_wants_none_gets_none() -> None:
 
 
 class SlowBroker:
-    """A fake cluster's `before_answer` that, once told so, keeps Produce requests until it is to go on."""
+    """A `before_answer` of a fake cluster that can hold Produce requests until they are released."""
 
     def __init__(self) -> None:
         self.asked = asyncio.Event()

@@ -1,4 +1,4 @@
-"""Awaits that are cancelled anywhere: the client works on, and nothing is lost or doubled beyond what was promised."""
+"""Awaits cancelled at any point: the client works on, and no record is lost or doubled beyond the promises."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PLACE = TopicPartition("t", 0)
 
 @pytest.fixture(autouse=True)
 async def nothing_left() -> AsyncIterator[None]:
-    """No task outlives the clients that began it."""
+    """Check that no task outlives the client that began it."""
     before = asyncio.all_tasks()
     yield
     async with asyncio.timeout(25):
@@ -35,7 +35,7 @@ async def nothing_left() -> AsyncIterator[None]:
 async def cancelled_somewhere(
     chance: random.Random, call: Coroutine[Any, Any, T], *, turns: int = 12, patience_s: float = 0.004
 ) -> T | None:
-    """What a call returns; None if it was cancelled, in one of the first turns of the loop, or some time later."""
+    """Return a call's result; None if it was cancelled, in one of the first turns of the loop, or some time later."""
     task = asyncio.ensure_future(call)
     if chance.random() < 0.5:
         for _ in range(chance.randrange(turns)):
@@ -53,7 +53,7 @@ async def cancelled_somewhere(
 
 @seeds
 async def test_a_send_that_is_cancelled_has_taken_nothing(seed: int) -> None:
-    """While the topic is not known, while the buffer is full, and when it gives others their turn."""
+    """The send is cancelled while the topic is unknown, while the buffer is full, and when it yields to other tasks."""
     chance = random.Random(seed)
     print("seed", seed)
     faults = [Fault.NONE] * 6 + [Fault.DROP_BEFORE, Fault.DROP_AFTER, Fault.NOT_LEADER, Fault.MOVE_LEADER]
@@ -120,7 +120,7 @@ async def test_a_producer_that_is_stopped_halfway_or_never_quite_started_leaves_
                 placed = [await producer.send("t", b"v") for _ in range(5)]
                 await cancelled_somewhere(chance, producer.stop())
                 async with asyncio.timeout(DEADLINE_S):
-                    await asyncio.wait(placed)  # each is told, one way or the other
+                    await asyncio.wait(placed)  # each gets a result or an error
             await producer.stop()
 
 

@@ -1,4 +1,4 @@
-"""What the client takes over of answers, in whatever order brokers give them."""
+"""The parts of answers that the client adopts, in any order of the brokers' answers."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ told = st.one_of(
 
 @given(st.lists(told, max_size=12))
 def test_answers_that_are_read_say_what_decoded_ones_say(steps: list[tuple[object, ...]]) -> None:
-    """Also those of which all or most has come before, with leaders named in passing in between."""
+    """This includes answers that mostly repeat earlier ones, with leaders named by other answers in between."""
     read, decoded = ClusterMetadata(), ClusterMetadata()
     for step in steps:
         match step:
@@ -131,7 +131,9 @@ def test_a_leader_of_which_nobody_knows_where_it_listens_is_not_learned() -> Non
 
 
 def test_a_broker_named_in_passing_keeps_its_rack_while_it_is_where_it_was() -> None:
-    """Connections are known by the whole address: after a coordinator was looked up there was a second one to it."""
+    """Connections are identified by the whole address: after a coordinator lookup there was a
+    second connection to it.
+    """
     metadata = ClusterMetadata()
     known = BrokerAddress(3, "localhost", 3, "r")
     metadata.learn_broker(known)
@@ -142,7 +144,7 @@ def test_a_broker_named_in_passing_keeps_its_rack_while_it_is_where_it_was() -> 
 
 
 def test_what_was_read_is_not_kept_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each answer differs in its epochs from all before."""
+    """Each answer differs from all before in its epochs."""
     monkeypatch.setattr(module, "ALIKE_MAX", 10)
     metadata = ClusterMetadata()
     for epoch in range(100):

@@ -1,4 +1,4 @@
-"""Columns against a real broker: what is sent as columns, as records, or in transactions comes back as both."""
+"""Columns with a real broker: data sent as columns, as records, or in transactions comes back as both."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def reader(cluster: RunningCluster, *topics: str, **options: Any) -> Consumer:
 
 
 async def read_all(consumer: Consumer, count: int, **options: Any) -> pa.Table:
-    """At least `count` rows, in the order in which they came."""
+    """Return at least `count` rows, in the order of arrival."""
     found = []
     async with asyncio.timeout(60):
         while sum(one.num_rows for one in found) < count:
@@ -160,7 +160,7 @@ async def test_only_committed_columns_are_read(cluster: RunningCluster) -> None:
 
 
 async def begun_sending(producer: Producer, topic: str) -> asyncio.Task[Any]:
-    """Rows of which some are handed over, and not all."""
+    """Begin to send rows, and return while some are not accepted yet."""
     table = pa.table({"value": ["v" * 100] * 20_000})
     sending = asyncio.create_task(producer.send_arrow(topic, table))
     while not producer._sender._queues:

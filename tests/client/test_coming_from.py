@@ -1,4 +1,4 @@
-"""The table for those who come from another client names what there is."""
+"""The table for users of other clients names only existing methods."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ import ottla
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "CLIENT.md"
 PLAIN = {"async for", "async with", "add_done_callback", "error()"}
-"""What stands in the column and is Python's, asyncio's or another client's."""
+"""Entries of the column that belong to Python, asyncio or another client."""
 
 
 def cells() -> list[tuple[int, str]]:
-    """The last column, by line."""
+    """Return the cells of the last column, by line."""
     section = PAGE.read_text().split("## Coming from another client\n")[1].split("\n## ")[0]
     rows = [line for line in section.splitlines() if line.startswith("| ") and "`" in line]
     assert len(rows) > 30

@@ -1,4 +1,4 @@
-"""One connection: pipelining, slow, lying and garbage-sending peers, all in bounded memory and time."""
+"""One connection: pipelining, and slow, lying or garbage-sending peers, all in bounded memory and time."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def metadata_answer(header: RequestHeader, cluster_id: str) -> bytes:
 
 @asynccontextmanager
 async def peer(serve: Serve) -> AsyncIterator[BrokerAddress]:
-    """A listener that negotiates versions properly and leaves every other request to `serve`."""
+    """Run a listener that negotiates versions and leaves every other request to `serve`."""
 
     async def serving(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -107,8 +107,9 @@ async def test_many_requests_are_under_way_and_answered_in_order_byte_by_byte() 
 
 
 async def test_a_late_answer_to_a_question_aside_breaks_nothing_while_others_wait_before_it() -> None:
-    """A producer of 30,000 partitions: brokers that took four seconds for its records were asked who leads meanwhile.
-    After three the connections were given up, and with them all that was under way."""
+    """The producer has 30,000 partitions: brokers that took four seconds for its records were asked for leaders
+    meanwhile. After three seconds the connections were given up, with all requests in flight.
+    """
     go_on = asyncio.Event()
 
     async def serve(writer: asyncio.StreamWriter, header: RequestHeader) -> None:

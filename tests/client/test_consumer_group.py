@@ -1,4 +1,4 @@
-"""Consumers of the protocol in which the broker assigns (KIP-848), with a real cluster."""
+"""Consumers with the broker-side assignment protocol (KIP-848), with a real cluster."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ async def until(condition: Callable[[], bool], what: str = "") -> None:
 
 
 def shared(members: list[Consumer], count: int) -> bool:
-    """Whether they have everything, evenly. Raises AssertionError if two have the same."""
+    """Return whether they own everything, evenly. Raises AssertionError if two own the same partition."""
     sizes = [len(one.assignment()) for one in members]
     everything = set[TopicPartition]().union(*(one.assignment() for one in members))
     assert len(everything) == sum(sizes), "a partition is owned by two"

@@ -1,4 +1,4 @@
-"""One member of a consumer group (KIP-848), and what it does when answers are late, lost or bad."""
+"""One member of a consumer group (KIP-848), and its reaction to late, lost or faulty answers."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ TOPIC_ID = b"t" * 16
 
 
 class Broker:
-    """Answers heartbeats: with `epoch`, and with `given` where that was not told or all is asked for."""
+    """A broker that answers heartbeats with `epoch`, and with `given` if that is new or a full answer is requested."""
 
     def __init__(self, coordinator: Coordinator) -> None:
         self.epoch = 1
         self.given = [0]
         self.beats: list[ConsumerGroupHeartbeatRequest] = []
         self.failing: list[ErrorCode | Exception] = []
-        """What the next answers are instead."""
+        """Errors in place of the next answers."""
         self._told: list[int] | None = None
         coordinator.metadata.topics["t"] = KnownTopic("t", TOPIC_ID, False)
         coordinator.answers[ConsumerGroupHeartbeatRequest] = self._heartbeat
@@ -62,7 +62,7 @@ class Broker:
         )
 
     async def beaten(self, condition: Callable[[ConsumerGroupHeartbeatRequest], bool]) -> None:
-        """Wait for a heartbeat that is so, from now on."""
+        """Wait for a later heartbeat that meets the condition."""
         seen = len(self.beats)
         async with asyncio.timeout(25):
             while not any(condition(one) for one in self.beats[seen:]):
@@ -106,7 +106,7 @@ async def test_a_commit_under_a_stale_epoch_is_made_again_under_the_next(
 async def test_a_stale_commit_is_not_made_again_for_a_partition_that_was_given_up(
     coordinator: Coordinator, broker: Broker
 ) -> None:
-    """Its next owner had committed, and was undone: a coordinator compares epochs, and not who owns what."""
+    """Its next owner's commit was undone, since a coordinator compares epochs, not ownership."""
     consumer = member(enable_auto_commit=False)
 
     async def stale(request: OffsetCommitRequest) -> Message:
@@ -211,7 +211,7 @@ async def test_a_static_member_says_that_it_will_be_back(coordinator: Coordinato
 
 
 class AwayForLong:
-    """A consumer that the group has lost, up to where the coordinator's answer to its goodbye ends."""
+    """A consumer that the group has lost, up to the coordinator's answer to its leave request."""
 
     def __init__(self, coordinator: Coordinator, broker: Broker) -> None:
         self.leaving, self.meanwhile = asyncio.Event(), asyncio.Event()
@@ -229,7 +229,7 @@ class AwayForLong:
 async def test_a_member_that_says_goodbye_takes_nothing_over(
     coordinator: Coordinator, broker: Broker
 ) -> None:
-    """The coordinator gives all that it had to others. The name of a topic came while it said goodbye."""
+    """The coordinator gives all its partitions to others. The name of a topic arrived while it was leaving."""
     away = AwayForLong(coordinator, broker)
     asked = asyncio.Event()
     del coordinator.metadata.topics["t"]
@@ -253,7 +253,7 @@ async def test_a_member_that_says_goodbye_takes_nothing_over(
 async def test_what_was_being_taken_over_as_a_member_left_is_not_read(
     coordinator: Coordinator, broker: Broker
 ) -> None:
-    """Its listener ended while the member said goodbye, and then it was read like any other."""
+    """Its listener ended while the member was leaving, and then the partition was read like any other."""
     away = AwayForLong(coordinator, broker)
     told, go_on = asyncio.Event(), asyncio.Event()
 
@@ -285,7 +285,7 @@ async def test_what_was_being_taken_over_as_a_member_left_is_not_read(
 async def test_a_coordinator_that_denies_a_topic_ends_no_membership(
     coordinator: Coordinator, broker: Broker
 ) -> None:
-    """A right may be taken away between the look at the topics and the heartbeat; as in Java, it may come back."""
+    """A right may be revoked between the check of the topics and the heartbeat; as in Java, it may come back."""
     broker.failing = [ErrorCode.TOPIC_AUTHORIZATION_FAILED]
     async with member() as consumer, asyncio.timeout(25):
         with pytest.raises(AuthorizationFailed, match="DESCRIBE on topic 't'") as raised:

@@ -15,7 +15,7 @@ from ottla.protocol.messages.groups import HeartbeatRequest
 
 
 class Line:
-    """A connection to broker 1, who never answers what is asked of a coordinator."""
+    """A connection to broker 1, which never answers coordinator requests."""
 
     def __init__(self, cluster: Moving) -> None:
         self.features: dict[str, int] = {}
@@ -52,8 +52,10 @@ class Moving(Cluster):
 
 
 async def test_a_silent_coordinator_that_metadata_lack_by_now_is_left_when_it_was_replaced() -> None:
-    """Its connection was looked for under the address in the metadata. Kafka's brokers leave out one that is fenced, so
-    whoever committed waited for the request timeout, 30 s."""
+    """Its connection was searched for by the address in the metadata.
+
+    Kafka's brokers omit a fenced broker, so a committing client waited for the request timeout, 30 s.
+    """
     cluster = Moving()
     coordinator = Coordinator(cluster, "x", OF_TRANSACTION, "")
     asking = asyncio.ensure_future(coordinator.ask(HeartbeatRequest()))

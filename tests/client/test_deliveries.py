@@ -1,4 +1,4 @@
-"""What `send` returns: it stands in for a future, and the short way into a batch is not seen from outside."""
+"""The result of `send`: it acts like a future, and the short cut into a batch is invisible."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ async def test_a_delivery_is_awaited_like_a_future() -> None:
     DeliveryFields is appending_in_python.DeliveryFields, reason="Python's own objects are always looked at"
 )
 async def test_the_collector_looks_at_deliveries_only_where_somebody_waits() -> None:
-    """With so many of them it would look through the whole program again and again, which the loop would wait for."""
+    """The collector would otherwise scan the whole program repeatedly, and block the loop."""
     async with fake_cluster() as cluster, Producer(bootstrap_servers=cluster.bootstrap) as producer:
         await producer.send_and_wait("t", b"the first")
         before = gc.get_stats()[2]["collections"]
@@ -161,7 +161,7 @@ async def test_another_loop_cannot_wait_for_it() -> None:
 
 
 async def test_both_ways_into_a_batch_keep_the_order() -> None:
-    """Headers, timestamps and sizes that take the long way, between records that do not."""
+    """Some headers, timestamps and sizes take the full path, between records that do not."""
     async with (
         fake_cluster(partitions=3) as cluster,
         Producer(bootstrap_servers=cluster.bootstrap, batch_size=2_000) as producer,

@@ -1,4 +1,4 @@
-"""What the cluster answers becomes an exception that tells what was denied, and to whom."""
+"""The cluster's answers become exceptions that state the denied action and the user."""
 
 from __future__ import annotations
 

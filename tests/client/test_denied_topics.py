@@ -1,5 +1,5 @@
-"""Topics that a consumer may not see or read, and topics that do not exist: reads raise, and the log warns, however the
-consumer came by them.
+"""Topics that a consumer may not see or read, and missing topics: reads raise and the log warns, for every kind of
+subscription.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ MODES: dict[str, dict[str, Any]] = {
 }
 RECORDS = 300
 SOON_S = 30.0
-"""Enough for a slow machine; silence lasts for ever."""
+"""Seconds that suffice for a slow machine, since silence lasts for ever."""
 
 
 def options(cluster: RunningCluster, user: str) -> dict[str, Any]:
@@ -68,7 +68,7 @@ def allowed(operation: AclOperation, name: str, kind: AclResourceType = AclResou
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
-    """Ann may read `open` and see `seen`."""
+    """Run a cluster in which ann may read `open` and see `seen`."""
     with running_cluster(
         tmp_path_factory.mktemp("denied"), quorum=1, brokers=1, settings=SETTINGS
     ) as running:
@@ -164,7 +164,7 @@ async def test_a_denial_is_told_though_another_topic_always_has_records(
 
 
 async def test_a_partition_assigned_by_hand_is_denied_wherever_it_begins(cluster: RunningCluster) -> None:
-    """With an offset there is nothing to look up, and nobody leads a topic that may not be seen."""
+    """Nothing is looked up with an offset, and an invisible topic has no leader."""
     place = TopicPartition("secret", 0)
     async with Consumer(**of_ann(cluster, "no group")) as consumer:
         consumer.assign([place])

@@ -1,5 +1,5 @@
-"""The examples in docstrings of what `from ottla import ...` gives, run as they stand there; classes that programs make
-have one.
+"""The examples in docstrings of `from ottla import ...`, run unchanged; every class that programs
+instantiate has one.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ def public_classes() -> list[type]:
 
 
 def examples(documented: object) -> list[str]:
-    """The indented parts of a docstring."""
+    """Return the indented parts of a docstring."""
     text = inspect.getdoc(documented) or ""
     parts = re.findall(r"(?:^    .*\n|^\n(?=    ))+", text + "\n", re.MULTILINE)
     return [textwrap.dedent(part).strip() for part in parts]
@@ -107,7 +107,7 @@ COLLECTED = [pytest.param(example, id=name) for name, example in collected()]
 
 
 class Ending(Consumer):
-    """Ends where an example would wait for more."""
+    """A consumer that ends where an example would wait for more."""
 
     async def __anext__(self) -> ConsumerRecord:
         async with asyncio.timeout(2):
@@ -128,8 +128,8 @@ def cluster() -> Iterator[LocalCluster]:
 
 @asynccontextmanager
 async def given(cluster: LocalCluster) -> AsyncIterator[dict[str, object]]:
-    """What examples take for granted: names, records, a member of a group, a transactional producer, a transaction that
-    somebody else owns.
+    """Provide the names that examples assume: records, a group member, a transactional producer, another owner's
+    transaction.
     """
     at = {"bootstrap_servers": cluster.bootstrap_servers}
     async with (

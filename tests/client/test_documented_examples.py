@@ -1,4 +1,4 @@
-"""The examples of docs/CLIENT.md and of `ottla.sync`, run as they stand there."""
+"""The examples of docs/CLIENT.md and of `ottla.sync`, run unchanged."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.cluster
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
     directory = tmp_path_factory.mktemp("examples")
-    settings = {"group.initial.rebalance.delay.ms": "0"}  # members of the examples wait for nobody
+    settings = {"group.initial.rebalance.delay.ms": "0"}  # members of the examples start without delay
     with running_cluster(
         directory, quorum=1, brokers=1, arguments=("--combined",), settings=settings
     ) as running:
@@ -32,7 +32,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster
 
 
 def run(example: str, namespace: dict[str, object], cluster: RunningCluster) -> None:
-    """Statements as a notebook takes them: `await` may stand anywhere."""
+    """Run statements like a notebook, which permits `await` anywhere."""
     code = compile(
         example.replace("localhost:9092", cluster.bootstrap),
         "example",

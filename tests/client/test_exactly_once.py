@@ -1,4 +1,4 @@
-"""`ExactlyOnce` with a real cluster: what it writes is what it reads, whatever fails, joins, leaves and is killed."""
+"""`ExactlyOnce` with a real cluster: its output equals its input, despite failures, joins, leaves and kills."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def cluster() -> Iterator[LocalCluster]:
 
 @pytest.fixture
 def topics(cluster: LocalCluster, request: pytest.FixtureRequest) -> tuple[str, str]:
-    """What to read, and what to write, new for each test."""
+    """Return a new input topic and a new output topic."""
     name = request.node.name.translate({ord("["): "-", ord("]"): None})[:150]
     for kind in ("in", "out"):
         cluster.create_topic(f"{name}.{kind}", partitions=PARTITIONS)
@@ -88,7 +88,7 @@ async def fill(cluster: LocalCluster, topic: str, numbers: range) -> None:
 
 
 async def found(cluster: LocalCluster, topic: str, at_least: int = 0) -> dict[int, list[int]]:
-    """What read-committed consumers see: all there is, and once it is `at_least` so many records."""
+    """Return all values that read-committed consumers see, once there are `at_least` that many."""
     seen: defaultdict[int, list[int]] = defaultdict(list)
     async with (
         Consumer(
@@ -119,7 +119,7 @@ def wanted(count: int) -> dict[int, list[int]]:
 
 @asynccontextmanager
 async def running(work: Awaitable[None]) -> AsyncIterator[asyncio.Future[None]]:
-    """Some work in the background that is cancelled at the end, and must not have failed."""
+    """Run work in the background, cancel it at the end, and check that it has not failed."""
     task = asyncio.ensure_future(work)
     try:
         yield task
@@ -157,7 +157,7 @@ async def test_what_fails_now_and_then_is_copied_exactly(
 
 
 async def test_what_a_record_becomes(cluster: LocalCluster, topics: tuple[str, str]) -> None:
-    """Nothing, one, several, by a function, a generator, or those of async kind."""
+    """A record may become no, one or several records, by a function, a generator, or their async kinds."""
     await fill(cluster, topics[0], range(40))
     target = topics[1]
 
@@ -239,7 +239,7 @@ async def test_members_join_and_leave_in_the_middle(cluster: LocalCluster, topic
         return copying(topics)(record)
 
     async def once() -> None:
-        """Comes, and leaves: asked to, or cancelled in the middle of whatever it does."""
+        """Join, and leave: by request, or cancelled at any point."""
         async with copier(cluster, topics, partition_assignment_strategy=strategies) as one:
             with suppress(TimeoutError):
                 async with asyncio.timeout(chance.uniform(0.3, 1.2)):
@@ -263,7 +263,7 @@ async def test_members_join_and_leave_in_the_middle(cluster: LocalCluster, topic
 
 
 async def copied(one: ExactlyOnce, topics: tuple[str, str], meanwhile: Awaitable[None]) -> bool:
-    """Copy one batch, of which `meanwhile` happens in the middle; whether it counts."""
+    """Copy one batch, with `meanwhile` in the middle; return whether it is committed."""
     batch = await anext(one)
     async with batch:
         for record in batch.records:
@@ -484,7 +484,7 @@ async def test_a_producer_that_was_too_slow_is_replaced_once_and_an_id_that_was_
 async def test_a_batch_that_takes_longer_than_a_transaction_may_is_tried_once_more(
     cluster: LocalCluster, topics: tuple[str, str]
 ) -> None:
-    """The transaction begins with the first record that is sent, so the work takes its time behind that."""
+    """The transaction begins with the first sent record, so the slow work comes after that."""
     await fill(cluster, topics[0], range(40))
     slow, attempts = 1, 0
 

@@ -1,4 +1,4 @@
-"""What the admin client asks for a failback: what all brokers tell of their logs goes along, counted anew each time."""
+"""The admin client's failback request: it includes the log ends that all brokers report, queried each time."""
 
 from __future__ import annotations
 

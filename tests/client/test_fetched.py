@@ -1,4 +1,6 @@
-"""What consumers see of fetched batches: positions, partial tails, control records, aborted transactions."""
+"""The records of fetched batches that consumers see: positions, partial tails, control records,
+aborted transactions.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ HERE = TopicPartition("t", 3)
 
 
 class LogBuilder:
-    """Batches at rising offsets, as a broker sends them."""
+    """A builder of batches at rising offsets, as a broker sends them."""
 
     def __init__(self, first_offset: int = 0) -> None:
         self.data = bytearray()
@@ -100,7 +102,7 @@ def test_a_flipped_bit_is_an_error_and_never_a_record() -> None:
 
 
 def test_a_damaged_batch_is_not_passed_over() -> None:
-    """What stands before it is taken first; then it is an error however often it is asked for."""
+    """Earlier records are taken first; then every attempt raises the error."""
     log = LogBuilder().add(b"a", b"b").add(b"c" * 100)
     log.data[-3] ^= 1
     log.add(b"d")
@@ -157,8 +159,9 @@ def test_records_of_aborted_transactions_are_left_out() -> None:
 
 
 def test_what_is_passed_over_ends_transactions_all_the_same() -> None:
-    """As where a consumer goes on behind a large message: the marker of an aborted transaction lay before that, and the
-    next one of the same producer was left out."""
+    """A consumer that goes on after a large message skipped the marker of an aborted transaction, and the same
+    producer's next transaction was left out.
+    """
     log = LogBuilder().add(b"no", producer_id=1, transactional=True).end(ControlType.ABORT, 1)
     log.add(b"yes", producer_id=1, transactional=True).end(ControlType.COMMIT, 1)
     chunk = FetchedRecords(HERE, memoryview(bytes(log.data)), 0, ((1, 0),))
@@ -174,7 +177,7 @@ def test_read_uncommitted_sees_everything_but_markers() -> None:
 
 @pytest.mark.parametrize("seed", range(40))
 def test_what_is_seen_is_what_was_committed_wherever_reading_begins(seed: int) -> None:
-    """Against the list of every record's fate; the broker lists what was aborted at or after the fetch offset."""
+    """The model lists every record's fate; the broker lists transactions aborted at or after the fetch offset."""
     chance = random.Random(seed)
     log = LogBuilder()
     open_at: dict[int, int] = {}  # producer id -> first offset

@@ -1,4 +1,4 @@
-"""What the fetcher asks whom, when leaders move while it is about to ask."""
+"""The fetcher's requests and their recipients, when leaders move just before a request."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def known() -> MetadataResponse:
 
 
 class Asked:
-    """A connection that notes what is asked over it, and never answers."""
+    """A connection that notes its requests, and never answers."""
 
     def __init__(self, cluster: MovingCluster, broker_id: int) -> None:
         self._cluster = cluster
@@ -76,7 +76,7 @@ class Asked:
 
 
 class MovingCluster(Cluster):
-    """Broker 2 takes the partition over while a connection to broker 1 is made."""
+    """A cluster in which broker 2 takes over the partition while a connection to broker 1 is made."""
 
     def __init__(self) -> None:
         super().__init__("localhost:1")
@@ -90,7 +90,9 @@ class MovingCluster(Cluster):
 
 
 async def test_a_broker_that_leads_no_more_is_not_asked_in_the_epoch_of_its_successor() -> None:
-    """It may follow in that epoch, with less than the leader has: it would say that the offset is out of range."""
+    """It may follow in that epoch, with fewer records than the leader: it would answer that the
+    offset is out of range.
+    """
     cluster = MovingCluster()
     fetcher = Fetcher(cluster, OPTIONS)
     fetcher.assign([PLACE])
@@ -104,7 +106,7 @@ async def test_a_broker_that_leads_no_more_is_not_asked_in_the_epoch_of_its_succ
 
 
 class Near:
-    """A connection that answers at once; the leader, 1, sends who names a rack to 2, which then holds no replica."""
+    """A connection that answers at once; leader 1 sends consumers with a rack to 2, which then holds no replica."""
 
     def __init__(self, broker_id: int, asked: list[tuple[int, str]]) -> None:
         self._broker_id = broker_id
@@ -135,8 +137,9 @@ class NearCluster(Cluster):
 
 
 async def test_a_near_replica_that_fails_is_left_for_the_leader_where_reading_goes_on() -> None:
-    """What a follower holds says nothing of the partition, so its answer resets no position; and who still named a
-    rack would be sent back there and get nothing."""
+    """A follower's missing records say nothing about the partition, so its answer resets no position; a request with a
+    rack would be sent back there and get nothing.
+    """
     cluster = NearCluster()
     fetcher = Fetcher(cluster, replace(OPTIONS, rack="r"))
     fetcher.assign([PLACE])
@@ -153,7 +156,7 @@ async def test_a_near_replica_that_fails_is_left_for_the_leader_where_reading_go
 
 
 class Shortened:
-    """A connection to a leader that has one record and says of whatever comes behind it that it is out of range."""
+    """A connection to a leader that has one record and answers that any later offset is out of range."""
 
     def __init__(self, asked: list[int]) -> None:
         self._asked = asked
@@ -206,7 +209,7 @@ async def test_what_lies_out_of_range_is_not_asked_for_again_before_the_buffer_w
 
 
 class StoppedCluster(NearCluster):
-    """The fetcher is stopped in the moment in which it fails."""
+    """A cluster in which the fetcher is stopped at the moment of a failure."""
 
     fetcher: Fetcher
     stopping: asyncio.Task[None] | None = None
@@ -250,7 +253,9 @@ def many(leaders: dict[str, tuple[int, int]]) -> MetadataResponse:
 
 
 class LosingCluster(Cluster):
-    """Broker 1 dies while it is asked for two hundred partitions of a topic; broker 2 leads the other topic."""
+    """A cluster whose broker 1 dies during requests about two hundred partitions of a topic; broker 2 leads the other
+    topic.
+    """
 
     def __init__(self) -> None:
         super().__init__("localhost:1")
@@ -267,7 +272,7 @@ class LosingCluster(Cluster):
 
 
 class Noting:
-    """A connection that notes what is asked, or one to a broker that was killed."""
+    """A connection that notes its requests, or one to a killed broker."""
 
     def __init__(self, asked: asyncio.Queue[FetchRequest] | None) -> None:
         self._asked = asked
@@ -284,7 +289,7 @@ class Noting:
 
 
 async def test_when_a_broker_of_many_partitions_dies_its_topics_are_asked_about_once() -> None:
-    """Each partition made the wait before the next question longer: after some fifty it was as long as it gets."""
+    """Each partition prolonged the wait before the next request: after some fifty it was at its maximum."""
     cluster = LosingCluster()
     fetcher = Fetcher(cluster, replace(OPTIONS, retry_backoff_max_ms=3_600_000))
     fetcher.assign(MANY)
@@ -301,7 +306,7 @@ async def test_when_a_broker_of_many_partitions_dies_its_topics_are_asked_about_
 
 
 class Moved(Asked):
-    """A connection to a broker that leads no more, and says who does: 2, which never answers."""
+    """A connection to a broker that no longer leads, and names the leader 2, which never answers."""
 
     async def request(self, message: FetchRequest, **_: Any) -> FetchResponse:
         self._note(message)
@@ -313,7 +318,7 @@ class Moved(Asked):
 
 
 class NamingCluster(MovingCluster):
-    """The leader is known by what 1 answers."""
+    """A cluster whose leader is known from broker 1's answer."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -343,8 +348,10 @@ async def test_a_leader_that_a_refusal_names_is_read_from_and_nobody_is_asked() 
 async def test_leaders_are_asked_about_though_the_one_that_failed_may_be_tried_again_already(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """To note for thousands of partitions that they failed takes longer than the wait. So a dead broker was tried again
-    and again, and nobody was asked who leads instead."""
+    """Recording the failure of thousands of partitions takes longer than the wait.
+
+    So a dead broker was retried repeatedly, and no broker was asked for the new leaders.
+    """
     monkeypatch.setattr(Backoff, "next_s", lambda *_: 0.0)
     cluster = LosingCluster()
     fetcher = Fetcher(cluster, OPTIONS)

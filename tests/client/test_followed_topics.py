@@ -1,4 +1,4 @@
-"""The topics that a client asks about, and the time after which it forgets them."""
+"""The topics that a client asks about, and the time after which the client forgets a topic."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def test_an_answer_to_a_single_question_is_kept_for_the_idle_time_and_not_renewe
 
 @given(STEPS)
 def test_model(steps: list[tuple[float, str, int, frozenset[str]]]) -> None:
-    """Compare with lists of all that ever happened."""
+    """The model is a list of all past events."""
     topics = FollowedTopics(IDLE_S)
     now = 0.0
     used: dict[str, float] = {}

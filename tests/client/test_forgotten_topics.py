@@ -1,4 +1,4 @@
-"""A producer that forgets a topic which it has not used for a while, and then uses it again."""
+"""A producer that forgets a topic that it has not used for a while, and then uses it again."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ IDLE_MS = 20
 
 
 async def forgotten(producer: Producer, topic: str = "t") -> None:
-    """Wait until the producer knows nothing of the topic any more."""
+    """Wait until the producer has forgotten the topic."""
     async with asyncio.timeout(25):
         while topic in producer.parts.cluster.metadata.topics:
             await asyncio.sleep(0.001)
@@ -31,7 +31,7 @@ def producer_of(cluster: FakeCluster, **options: object) -> Producer:
 
 @pytest.mark.parametrize("idempotent", [True, False])
 async def test_records_follow_each_other_though_the_topic_was_forgotten_between(idempotent: bool) -> None:
-    """The brokers refuse, or take for a duplicate, a number that does not continue the sequence."""
+    """Brokers refuse, or take for a duplicate, a number that does not continue the sequence."""
     sent = [b"%d" % number for number in range(5)]
     async with (
         fake_cluster(brokers=2, partitions=2) as cluster,

@@ -1,4 +1,4 @@
-"""Frames come out of a stream as they went in, however it is cut."""
+"""Frames come out of a stream unchanged, however the stream is divided."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def framed(body: bytes) -> bytes:
 
 
 def read(reader: FrameReader, stream: bytes, pieces: list[int]) -> list[memoryview]:
-    """What comes out when at most so many bytes arrive at a time, by turns."""
+    """Return the frames of a stream that arrives in pieces of these maximal sizes, in turn."""
     found: list[memoryview] = []
     position = turn = 0
     while position < len(stream):

@@ -1,4 +1,4 @@
-"""Members of classic groups: what they commit in which generation, and where they begin, whatever comes between."""
+"""Members of classic groups: the generation of their commits, and their start offsets, despite interruptions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ from tests.client.fake_coordinator import COMMITTED, PLACE, Coordinator, assigne
 async def test_a_member_commits_in_the_generation_in_which_it_was_given_its_partitions(
     coordinator: Coordinator,
 ) -> None:
-    """Between JoinGroup and SyncGroup it still has those of the generation before: the next owner may have begun."""
+    """Between JoinGroup and SyncGroup it still has partitions of the previous generation, whose next owner may have
+    begun.
+    """
     syncing, go_on = asyncio.Event(), asyncio.Event()
 
     async def sync_slowly(message: SyncGroupRequest) -> Message:
@@ -52,7 +54,7 @@ async def test_a_member_commits_in_the_generation_in_which_it_was_given_its_part
 
 
 async def test_who_was_thrown_out_commits_nothing(coordinator: Coordinator) -> None:
-    """Sent without a generation it would be taken for an administrator's, in a group whose members are all gone."""
+    """A commit without a generation would be taken for an administrator's, in a group without members."""
     out, joining = asyncio.Event(), asyncio.Event()
 
     async def throw_out(_: HeartbeatRequest) -> Message:
@@ -102,7 +104,7 @@ async def test_a_member_that_cannot_learn_where_to_begin_asks_again(coordinator:
 async def test_who_reads_what_is_committed_begins_behind_no_open_transaction(
     coordinator: Coordinator,
 ) -> None:
-    """Another member's transaction may still move the offset: what lies before would be read twice (KIP-447)."""
+    """Another member's transaction may still move the offset: earlier records would be read twice (KIP-447)."""
     asked: list[bool] = []
 
     async def unstable(message: OffsetFetchRequest) -> Message:

@@ -1,4 +1,4 @@
-"""What the admin client makes of groups as coordinators tell them."""
+"""The admin client's group descriptions from coordinators' answers."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def told(protocol_type: str, *assignments: bytes) -> DescribedGroup:
     "garbage", [b"\x00", b"\x00\x00\x7f\xff\xff\xff", b"\x00\x00\x00\x00\x00\x01\x00\x01\xff"]
 )
 def test_what_a_leader_has_assigned_and_nobody_can_read_is_nothing(garbage: bytes) -> None:
-    """`ottla group describe` of all groups failed by one such group, which any client can make."""
+    """`ottla group describe` of all groups failed because of one such group, which any client can make."""
     group = classic_description(told("consumer", garbage, READABLE), WHERE)
     partitions = (TopicPartition("orders", 0), TopicPartition("orders", 1))
     assert [one.partitions for one in group.members] == [(), partitions]

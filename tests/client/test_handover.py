@@ -1,4 +1,4 @@
-"""Partitions that change hands: what a listener may rely on, and what is read meanwhile."""
+"""Partitions that change their owner: guarantees for a listener, and reads meanwhile."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ OTHER = TopicPartition("t", 1)
 
 
 class NotedListener(RebalanceListener):
-    """Notes what it is told between what the coordinator is asked; tests replace its methods."""
+    """A listener that notes its notifications among the coordinator's requests; tests replace its methods."""
 
     def __init__(self, coordinator: Coordinator) -> None:
         self._coordinator = coordinator
@@ -61,7 +61,7 @@ async def until(condition: Callable[[], bool]) -> None:
 
 
 def story(coordinator: Coordinator) -> list[str]:
-    """Without what repeats."""
+    """Return the events without repeated requests."""
     quiet = {"HeartbeatRequest", "FindCoordinatorRequest", "OffsetFetchRequest"}
     return [one.removesuffix("Request") for one in coordinator.asked if one not in quiet]
 
@@ -138,7 +138,7 @@ async def test_the_sticky_assignor_is_told_what_was_given_up(coordinator: Coordi
 
 
 async def test_a_listener_commits_for_what_it_gives_up(coordinator: Coordinator) -> None:
-    """In the generation in which it had it; and when it leaves, too."""
+    """The listener commits in the generation in which the member owned its partitions, also when the member leaves."""
 
     class Committing(NotedListener):
         async def on_partitions_revoked(self, partitions: set[TopicPartition]) -> None:
@@ -155,8 +155,10 @@ async def test_a_listener_commits_for_what_it_gives_up(coordinator: Coordinator)
 
 
 async def test_a_commit_that_is_repeated_does_not_undo_a_later_one(coordinator: Coordinator) -> None:
-    """The automatic commit and the program's own go over one connection, each repeated by itself when that broke. The
-    next owner of the partition began with records that the program had committed."""
+    """The automatic commit and the program's commit use one connection, and each is repeated when that breaks.
+
+    The partition's next owner started with records that the program had committed.
+    """
     asked, lost = asyncio.Event(), asyncio.Event()
 
     async def losing(request: OffsetCommitRequest) -> Message:

@@ -1,5 +1,6 @@
-"""What members say in heartbeats, against the broker's own state machine: requests and answers get lost, members come,
-go, are fenced and change their minds, and no partition is ever worked on by two."""
+"""The members' heartbeats, tested with the broker's own state machine: requests and answers get lost, members come, go,
+are fenced and change subscriptions, and no partition ever has two owners.
+"""
 
 from __future__ import annotations
 
@@ -109,7 +110,7 @@ def test_no_partition_is_worked_on_by_two_and_all_have_an_owner_in_the_end(
             assert member.due or beat.wanted is None or beat.full
         elif action == "fence":
             if name in group.broker.members:
-                # As after a pause: what it had is lost before anybody else acts on it.
+                # As after a pause: its partitions are lost before any other member acts on them.
                 group.broker.remove(name, group.now_ms)
                 member.fenced()
                 member.lost()
@@ -156,7 +157,7 @@ def test_a_regular_heartbeat_says_nothing_and_one_after_a_failure_everything() -
 
 
 def test_a_new_assignment_is_acknowledged_even_by_who_has_nothing() -> None:
-    """Whoever has not taken over what is taken away again has nothing to give up; the coordinator waits anyway."""
+    """A member that has not taken over a revoked partition has nothing to give up; the coordinator waits anyway."""
     member = Membership(Wanted(("a",)))
     member.answered(member.beat(), 1, frozenset({(b"a" * 16, 0)}))
     member.answered(member.beat(), 1, NOTHING)
@@ -166,7 +167,7 @@ def test_a_new_assignment_is_acknowledged_even_by_who_has_nothing() -> None:
 
 
 def test_nothing_is_taken_over_while_the_coordinator_may_have_heard_that_it_is_not_owned() -> None:
-    """It may be somebody else's by then."""
+    """Another member may own it by then."""
     member, place = Membership(Wanted(("a",))), (b"a" * 16, 0)
     member.answered(member.beat(), 1, frozenset({place}))
     beat = member.beat()

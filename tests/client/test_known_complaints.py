@@ -1,8 +1,8 @@
-"""What users of other Python clients complain of, over and over: each symptom, and that it is not seen here.
+"""Frequent complaints about other Python clients: each test shows that a symptom does not occur here.
 
-Numbers name the reports: aiokafka #727 (a rebalance that never ends), #1126 (no cooperative one), #623 (a thin admin),
-faststream #1414 (a consumer that reads no more after a commit was refused), confluent-kafka #2211 (clients bound to
-another loop, a loop that stands still), librdkafka #3928 (a lone producer that is fenced), and memory that grows.
+The numbers name the reports: aiokafka #727 (an endless rebalance), #1126 (no cooperative rebalancing), #623 (a thin
+admin), faststream #1414 (a consumer that stops reading after a refused commit), confluent-kafka #2211 (clients bound to
+another loop, a blocked loop), librdkafka #3928 (a lone producer that is fenced), and growing memory.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ async def test_a_slow_member_holds_up_the_others_only_for_what_it_gives_up(clust
 
 
 async def test_reading_goes_on_after_a_commit_was_refused(cluster: LocalCluster) -> None:
-    """faststream #1414, on aiokafka: a commit that fails in a rebalance, and nothing is read from then on."""
+    """faststream #1414, on aiokafka: a commit fails in a rebalance, and no record is read from then on."""
     cluster.create_topic("refused", partitions=2)
     async with (
         Producer(bootstrap_servers=cluster.bootstrap_servers) as producer,
@@ -143,7 +143,7 @@ async def test_reading_goes_on_after_a_commit_was_refused(cluster: LocalCluster)
 
 
 def test_clients_may_be_made_where_no_loop_runs(cluster: LocalCluster) -> None:
-    """confluent-kafka #2211: what a constructor finds is not the loop that the client is used in."""
+    """confluent-kafka #2211: the loop at construction is not the loop in which the client is used."""
     servers = cluster.bootstrap_servers
     producer, admin = Producer(bootstrap_servers=servers), Admin(bootstrap_servers=servers)
     consumer = Consumer("made-early", bootstrap_servers=servers, auto_offset_reset="earliest")
@@ -202,7 +202,7 @@ async def test_the_loop_never_stands_still(cluster: LocalCluster) -> None:
 
 @pytest.mark.parametrize("version", [1, 2])
 async def test_a_lone_producer_is_never_fenced(version: int) -> None:
-    """librdkafka #3928: after a disconnection it asked for an epoch twice, and took itself for somebody newer."""
+    """librdkafka #3928: after a disconnection it requested an epoch twice, and took itself for a newer instance."""
     troubles = [
         Trouble.DROP_AFTER,
         Trouble.BUSY,
@@ -236,7 +236,7 @@ async def test_a_lone_producer_is_never_fenced(version: int) -> None:
 
 
 async def grown(work: Callable[[], Awaitable[None]]) -> Counter[str]:
-    """How many objects of each of our classes, and tasks and futures, several rounds of `work` leave behind."""
+    """Return the numbers of Ottla's objects, tasks and futures that several rounds of `work` leave behind."""
 
     def census() -> Counter[str]:
         gc.collect()
@@ -316,10 +316,10 @@ async def test_a_reader_that_is_asked_in_vain_leaves_nothing(cluster: LocalClust
 
 
 def test_whatever_the_command_line_does_programs_can_do() -> None:
-    """aiokafka #623. Commands send no request of their own: all goes by way of `Admin`, `Producer` and `Consumer`."""
+    """aiokafka #623. Commands send no request themselves: all use `Admin`, `Producer` and `Consumer`."""
     for path in sorted((CLI / "commands").rglob("*.py")):
         if path.name == "security.py":
-            continue  # it asks the quorum, by the cluster's secret, where brokers let nobody in
+            continue  # it asks the quorum, by the cluster's secret, when brokers accept no user
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.ImportFrom):
                 assert not (node.module or "").startswith("protocol.messages"), path

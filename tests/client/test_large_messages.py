@@ -1,4 +1,4 @@
-"""Large messages split and put together again: against a model, with every kind of cut, loss and repetition."""
+"""Large messages split and reassembled: compared with a model, with every kind of cut, loss and repetition."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ SPLITTER = Splitter(SEGMENT_BYTES, 1 << 20, 1 << 20)
 
 
 def message(number: int, segments: int) -> PendingRecord:
-    """One that takes so many segments; with one it is a plain record."""
+    """Return a message of `segments` segments; with one segment it is a plain record."""
     value = (b"%08d" % number * segments)[: SEGMENT_BYTES * (segments - 1) + 1]
     return b"k%d" % number, value, 1_000 + number, (("h", b"%d" % number),)
 
@@ -63,7 +63,7 @@ def as_read(
 
 
 class Reader:
-    """What a consumer does around an assembly, with a log for a cluster."""
+    """A consumer's work around an assembly, with a log in place of a cluster."""
 
     def __init__(
         self, log: list[PendingRecord], found: OffsetAndMetadata, options: AssemblyOptions = LOTS
@@ -78,7 +78,7 @@ class Reader:
         self._log = log
 
     def fetch(self, batches: int) -> None:
-        """The next ones, of two records each."""
+        """Fetch the next batches, of two records each."""
         for _ in range(batches):
             start = self.state.fetch_offset
             some = self._log[start : start + 2]
@@ -106,13 +106,13 @@ class Reader:
 class Drawn(NamedTuple):
     log: list[PendingRecord]
     expected: list[tuple[int, PendingRecord]]
-    """Offsets, and what is to be given out there."""
+    """Offsets, each with the message that must be given out there."""
     unfinished: int
 
 
 @st.composite
 def logs(draw: st.DrawFn, wholly_repeated: bool = True) -> Drawn:
-    """What some producers write at once; some die, some write again what they were not sure of."""
+    """Draw the concurrent writes of some producers; some die, some repeat uncertain writes."""
     waiting: list[Iterator[tuple[PendingRecord, PendingRecord | None]]] = []
     unfinished = 0
     for number in range(draw(st.integers(1, 6))):
@@ -166,15 +166,18 @@ def test_each_message_comes_once_and_whole_at_the_offset_of_its_last_segment(
 
 @given(logs(wholly_repeated=False), st.data())
 def test_whoever_goes_on_at_what_was_committable_gets_everything_else_once(drawn: Drawn, data: Any) -> None:
-    """Reading stops anywhere, with records that nobody has seen, and goes on in a new consumer, again and again. It
-    cannot know what the one before knew: a message that was written twice as a whole may come twice, as any record."""
+    """Reading stops anywhere, with unseen records, and goes on in a new consumer, repeatedly.
+
+    The new consumer cannot know its predecessor's state: a message that was written twice as a whole may come twice,
+    like any record.
+    """
     found: list[ConsumerRecord] = []
     committed = OffsetAndMetadata(0)
     for _ in range(4):
         reader, limit = Reader(drawn.log, committed), data.draw(st.integers(1, 5))
         for _ in range(data.draw(st.integers(0, 3))):
             reader.fetch(data.draw(st.integers(1, 2)))
-            # As a refill does: all that is unread, and what comes behind it.
+            # A refill takes all unread and following records.
             reader.inbox.unread.add(reader.take(limit))
             for _ in range(data.draw(st.integers(0, 4))):
                 if (one := reader.inbox.unread.take()) is not None:
@@ -424,7 +427,7 @@ async def test_a_message_stands_where_its_last_segment_does_or_has_failed_with_t
         return BatchResult(asyncio.get_running_loop(), "t", 0)
 
     def sent() -> tuple[SplitMessage, RecordDelivery, list[BatchResult]]:
-        """A message of three segments in two batches, the first of which has another record before."""
+        """Return a message of three segments in two batches, the first of which has another record before."""
         message, batches = SplitMessage(result(), 3), [result(), result()]
         for batch, index in ((0, 1), (0, 2), (1, 0)):
             message.follow(RecordDelivery(batches[batch], index, 1))

@@ -1,4 +1,4 @@
-"""Large messages through a real cluster: restarts, rebalances, transactions, stock clients, producers that die."""
+"""Large messages in a real cluster: restarts, rebalances, transactions, stock clients, dying producers."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def bootstrap() -> Iterator[str]:
 
 @pytest.fixture
 async def topic(bootstrap: str, request: pytest.FixtureRequest) -> str:
-    """One of one partition, new for each test."""
+    """Return a new topic of one partition."""
     async with Admin(bootstrap_servers=bootstrap) as admin:
         await admin.create_topics([NewTopic(request.node.name, 1, 1)])
     return str(request.node.name)
@@ -68,14 +68,16 @@ async def read(bootstrap: str, topic: str, count: int, **options: Any) -> list[C
 
 
 def segments(name: bytes, count: int) -> Iterator[tuple[bytes | None, bytes | None, Any]]:
-    """The segments of a message as `send` takes them, so that a test says in which order they are written."""
+    """Yield a message's segments as arguments of `send`, so that a test chooses their order."""
     record = (name, name * 100 * count, 0, ())
     for key, value, _, headers in SPLITTER.split((name, (record[1])[: 100 * count], 0, ()), os.urandom(16)):
         yield value, key, headers
 
 
 async def write(producer: Producer, topic: str, plan: str, partition: int = 0) -> None:
-    """Each letter is the next of the three segments of a message called so, each digit a plain record."""
+    """Write a plan: each letter is the next of the three segments of the message with that name, each digit a plain
+    record.
+    """
     messages = {letter: segments(letter.encode(), 3) for letter in set(plan) if letter.isalpha()}
     for letter in plan:
         if letter.isalpha():
@@ -211,7 +213,7 @@ async def test_places_kept_elsewhere(bootstrap: str, topic: str) -> None:
 
 
 async def test_members_that_come_and_go_get_each_message_once(bootstrap: str) -> None:
-    """With positions committed as partitions change hands, and reading that stops anywhere."""
+    """Positions are committed as partitions change hands, and reading stops anywhere."""
     topic = "members"
     async with Admin(bootstrap_servers=bootstrap) as admin:
         await admin.create_topics([NewTopic(topic, 3, 1)])
@@ -324,7 +326,7 @@ async def test_writers_of_one_transaction_write_large_messages_at_once(bootstrap
 
 
 async def test_offsets_of_a_transaction_keep_what_lies_across_them(bootstrap: str, topic: str) -> None:
-    """Read, written and committed together, one record at a time, by a consumer that starts again each time."""
+    """They are read, written and committed together, one record at a time, by a consumer that restarts each time."""
     copies = f"{topic}-copies"
     async with Producer(bootstrap_servers=bootstrap) as producer:
         await write(producer, topic, "1ab2a3ba4cbc5c")

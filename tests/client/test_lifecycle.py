@@ -1,5 +1,5 @@
-"""Clients that are used before their start, after their stop, twice, or on another event loop: nothing hangs, and
-nothing is lost in silence.
+"""Clients used before their start, after their stop, twice, or on another event loop: no call hangs, and no record is
+lost silently.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NAMES = {Producer: "producer", Consumer: "consumer", Admin: "admin client"}
 
 
 def uses(client: Client) -> list[Callable[[], Awaitable[Any]]]:
-    """Calls that ask the cluster for something."""
+    """Return calls that send requests to the cluster."""
     match client:
         case Producer():
             return [
@@ -140,7 +140,7 @@ async def test_on_another_event_loop(cluster: FakeCluster, kind: Any) -> None:
 
 @pytest.mark.parametrize("kind", NAMES)
 async def test_when_its_event_loop_is_closed(cluster: FakeCluster, kind: Any) -> None:
-    """As with asyncio.run for each step of a script."""
+    """This happens with asyncio.run for each step of a script."""
     client = kind(bootstrap_servers=cluster.bootstrap)
     await asyncio.to_thread(asyncio.run, client.start())
     for use in [*uses(client), client.stop]:

@@ -1,4 +1,4 @@
-"""What the admin client asks about mirrors, and what it makes of the answers of many brokers."""
+"""The admin client's requests about mirrors, and its combination of many brokers' answers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ ACTIVE, PROMOTED = MirrorPhase.ACTIVE, MirrorPhase.PROMOTED
 async def mirroring(
     brokers: int = 3, *, left_out: int = 0, **options: Any
 ) -> AsyncIterator[tuple[Mirroring, Admin]]:
-    """The last so many APIs that it would serve are left out."""
+    """Run a mirroring cluster without its last `left_out` APIs, and an admin client."""
     cluster = Mirroring()
     del cluster.served[len(cluster.served) - left_out :]
     await cluster.start(brokers)
@@ -346,7 +346,7 @@ async def test_no_loss_is_accepted_by_mistake(options: dict[str, Any], said: str
 
 
 class Promotion:
-    """Two partitions; brokers hear of the promotion one after another, and partition 1 has no leader at first."""
+    """A promotion of two partitions; brokers learn of it one after another, and partition 1 has no leader at first."""
 
     def __init__(self, *, ends: bool) -> None:
         self.looks = 0

@@ -1,4 +1,4 @@
-"""One by one, many at a time, and paused in between: each record once, in the order of its partition."""
+"""Single reads, batch reads and pauses, mixed: each record once, in the order of its partition."""
 
 from __future__ import annotations
 

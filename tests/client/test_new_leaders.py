@@ -1,4 +1,4 @@
-"""How a producer learns of new leaders: by refusals that name them, and else by as few questions as will do."""
+"""A producer's ways to learn of new leaders: by refusals that name them, otherwise by as few requests as possible."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ async def test_a_leader_that_has_yet_to_hear_of_it_is_asked_again_and_nobody_els
 
 
 class Known(Cluster):
-    """Brokers 1 and 2; broker 1 cannot be reached."""
+    """A cluster with brokers 1 and 2, of which 1 cannot be reached."""
 
     def __init__(self) -> None:
         super().__init__("localhost:1")
@@ -155,7 +155,7 @@ async def test_an_unreachable_leader_is_tried_once_for_all_and_nobody_is_woken_f
 
 
 async def test_the_first_question_is_about_all_that_waits_for_a_broker_that_was_lost() -> None:
-    """Not only about what was under way: records for others, too, wait for their leaders."""
+    """Records that were not in flight wait for their leaders, too."""
     cluster, queues = Known(), [waiting_queue(0), waiting_queue(0, "u"), waiting_queue(2)]
     cluster.metadata.update(answer([(1, 4)], name="u"))
     searching = Searching(cluster, queues)
@@ -170,7 +170,7 @@ async def test_the_first_question_is_about_all_that_waits_for_a_broker_that_was_
 
 
 async def test_a_broker_that_was_lost_before_is_believed_when_it_leads_again() -> None:
-    """It is back, and nobody has tried since: the first answer that names it is enough."""
+    """It is back, and no connection was tried since: the first answer that names it is enough."""
     cluster, queue = Known(), waiting_queue(0)
     searching = Searching(cluster, [queue])
     searching.leaders.lost(2)
@@ -189,7 +189,7 @@ async def test_a_broker_that_was_lost_before_is_believed_when_it_leads_again() -
 
 
 async def test_a_broker_to_which_somebody_else_has_connected_can_be_lost_again() -> None:
-    """What waits for it is searched for a second time, too."""
+    """Its waiting partitions are searched for a second time, too."""
     cluster, queue = Known(), waiting_queue(0)
     searching = Searching(cluster, [queue])
     searching.leaders.lost(1)
@@ -220,7 +220,7 @@ async def test_an_unreachable_leader_is_tried_again_when_its_time_has_come() -> 
 async def test_a_broker_that_once_did_not_tell_its_versions_is_tried_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A failure of another kind than a lost connection left it for ever as one to which a connection is being made."""
+    """After a failure other than a lost connection it counted for ever as one to which a connection is being made."""
     refused = False
 
     async def refusing(address: BrokerAddress, **options: Any) -> Connection:
@@ -241,8 +241,10 @@ async def test_a_broker_that_once_did_not_tell_its_versions_is_tried_again(
 
 
 async def test_a_broker_that_does_not_hear_of_its_leadership_is_not_all_that_is_asked() -> None:
-    """It may be cut off from the quorum, and another one leads by now. Records ran into their timeout: a refusal by a
-    broker that was behind never led to a question about who leads."""
+    """It may be cut off from the quorum while another broker leads.
+
+    Records ran into their timeout, since a refusal by an outdated broker never led to a metadata request.
+    """
     async with fake_cluster(brokers=3) as cluster:
         cluster.names_leaders = True
         cluster.move_leaders()

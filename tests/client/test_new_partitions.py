@@ -1,4 +1,4 @@
-"""A partition that was added is written to: at once where a record names it, else within the metadata's age."""
+"""A new partition is written to at once if a record names it, otherwise within the metadata's age."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ async def test_keys_and_records_without_key_go_there_within_the_age_of_metadata(
 async def test_a_broker_that_has_yet_to_hear_of_a_partition_takes_it_from_no_reader(
     coordinator: Coordinator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A consumer without a group gave it up, had it again with the next answer, and began anew where it begins."""
+    """A consumer without a group gave it up, got it again with the next answer, and restarted at its start offset."""
     refreshed = 0
 
     async def refresh(_topics: object = (), *, create: bool = False) -> None:

@@ -1,4 +1,4 @@
-"""The whole cluster is away for a while: readers wait for it, and are told when that takes too long."""
+"""The whole cluster is away for a while: readers wait for it, and get an error when that takes too long."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ async def test_a_reader_is_told_when_nobody_answers_for_longer_than_the_request_
             assert (await consumer.getone()).value == b"before"
             cluster.kill(1)
             began = asyncio.get_running_loop().time()
-            for tellings in (1, 2):  # each time anew
+            for tellings in (1, 2):  # each time again
                 with pytest.raises(NoBrokerReachable, match="no broker answers"):
                     await consumer.getone()
                 assert asyncio.get_running_loop().time() - began >= tellings
@@ -72,6 +72,6 @@ async def test_a_reader_is_told_when_nobody_answers_for_longer_than_the_request_
                 await producer.send_and_wait("t", b"after")
             record = None
             while record is None:
-                with suppress(NoBrokerReachable):  # told of while it was away, and not yet raised
+                with suppress(NoBrokerReachable):  # noticed while it was away, and not yet raised
                     record = await consumer.getone()
             assert record.value == b"after"

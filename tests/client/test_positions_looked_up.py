@@ -1,4 +1,4 @@
-"""Offsets that leaders are asked for, where brokers fail or leave something out."""
+"""Offset lookups at leaders when brokers fail or omit a partition."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.client.test_fetcher import OPTIONS, PLACE, known
 
 
 class Asked(Cluster):
-    """Answers at once. The first question about topics fails, the second is answered."""
+    """A cluster that answers at once, except for the first request about topics, which fails."""
 
     def __init__(self, answer: ListOffsetsResponse) -> None:
         super().__init__("localhost:1")
@@ -49,7 +49,7 @@ AT_SEVEN = ListOffsetsResponse(
 
 
 async def test_a_partition_that_a_broker_leaves_out_of_its_answer_is_told_of() -> None:
-    """It was asked for again at once, and for ever: the deadline was looked at after a failure only."""
+    """It was requested again at once, and for ever: the deadline was only checked after a failure."""
     cluster = Asked(ListOffsetsResponse())
     cluster.metadata.update(known())
     async with asyncio.timeout(25):
@@ -58,7 +58,7 @@ async def test_a_partition_that_a_broker_leaves_out_of_its_answer_is_told_of() -
 
 
 async def test_offsets_are_asked_for_again_where_the_first_question_about_a_topic_fails() -> None:
-    """The caller was told of a broker that was restarted, though another one would have answered."""
+    """The caller got the error of a restarted broker, though another one would have answered."""
     async with asyncio.timeout(25):
         found = await Fetcher(Asked(AT_SEVEN), OPTIONS).list_offsets({PLACE: EARLIEST})
     assert found[PLACE][0] == 7

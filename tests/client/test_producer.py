@@ -1,4 +1,4 @@
-"""The producer against brokers that fail in every way the protocol allows: order and exactly-once hold."""
+"""The producer with brokers that fail in every way the protocol allows: order and exactly-once hold."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ async def test_every_record_arrives_once_and_in_order_whatever_fails(seed: int) 
 async def test_records_wait_for_a_cluster_that_is_away_while_the_producer_has_no_id(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """For as long as they have for their delivery."""
+    """They wait for their delivery timeout."""
     async with (
         fake_cluster(brokers=2) as cluster,
         Producer(bootstrap_servers=cluster.bootstrap, retry_backoff_max_ms=5) as producer,
@@ -88,7 +88,7 @@ async def test_a_refused_first_batch_is_not_overtaken() -> None:
 
 
 async def test_what_was_appended_behind_a_refused_batch_is_not_appended_again() -> None:
-    """Its number is out of place in the producer's new sequence, but tells the broker that it has the batch."""
+    """Its number is out of place in the producer's new sequence, but shows the broker that it has the batch."""
     faults = iter([Fault.NONE, Fault.INVALID_TIMESTAMP, Fault.TIMED_OUT_AFTER])
     async with (
         fake_cluster(fault=lambda: next(faults, Fault.NONE)) as cluster,
@@ -229,7 +229,10 @@ async def test_mistakes_are_named() -> None:
 
 
 async def test_no_request_has_more_batches_than_brokers_take() -> None:
-    """Each may be of a topic of its own, and a request may have 10,000 elements. A broker refuses all of it else."""
+    """Each batch may belong to another topic, and a request may have 10,000 elements.
+
+    Otherwise a broker refuses all of it.
+    """
     partitions = 2 * BATCHES_MAX + 500
     async with (
         fake_cluster(partitions=partitions) as cluster,

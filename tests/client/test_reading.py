@@ -1,5 +1,5 @@
-"""What a program reads and what of that counts as finished, against a real cluster: deserializers that fail, programs
-that fail, programs that do not come back.
+"""The records that a program reads, and those that count as finished, with a real cluster: failing deserializers,
+failing programs, and programs that do not come back.
 """
 
 from __future__ import annotations
@@ -186,7 +186,7 @@ def test_blocking_reads_do_the_same(cluster: RunningCluster, topic: str) -> None
         assert next(consumer).value == 4
 
 
-# records one by one and in batches
+# single records and batches
 
 
 async def test_a_batch_goes_on_where_single_records_ended(cluster: RunningCluster, topic: str) -> None:
@@ -211,7 +211,7 @@ async def test_a_batch_goes_on_where_single_records_ended(cluster: RunningCluste
 
 
 class CrashedError(Exception):
-    """A program that fails with a record."""
+    """A failure of a program with a record."""
 
 
 async def one_by_one(consumer: Consumer) -> Any:
@@ -387,7 +387,7 @@ async def test_who_waits_in_a_read_is_not_away(cluster: RunningCluster, topic: s
         await until(consumer.assignment)
         reading = asyncio.ensure_future(consumer.getmany(timeout_ms=None))
         before = consumer.group_metadata()
-        await asyncio.sleep(0.8)  # four times as long as it may be away
+        await asyncio.sleep(0.8)  # four times as long as the permitted absence
         assert consumer.group_metadata() == before
         assert consumer.assignment()
         async with Producer(bootstrap_servers=cluster.bootstrap) as producer:

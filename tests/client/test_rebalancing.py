@@ -1,5 +1,6 @@
-"""Members of groups against a real cluster: who joins, leaves, subscribes anew, and who reads on meanwhile; with other
-clients in the same group."""
+"""Group members with a real cluster: joins, leaves, new subscriptions, and members that read on meanwhile, also with
+other clients in the group.
+"""
 
 from __future__ import annotations
 
@@ -63,14 +64,14 @@ async def until(
 
 
 def shared(count: int, *members: Any) -> bool:
-    """Whether each of so many partitions is read by one of these, and each of them has a fair share."""
+    """Return whether each of `count` partitions is read by one of these members, and each has a fair share."""
     owned = [{(one.topic, one.partition) for one in member.assignment()} for member in members]
     sizes = [len(some) for some in owned]
     return sum(sizes) == len(set().union(*owned)) == count and max(sizes) - min(sizes) <= 1
 
 
 async def test_cooperative_members_read_on_what_they_keep(cluster: RunningCluster) -> None:
-    """Nothing is committed: what was given up and taken again would be read twice."""
+    """Nothing is committed: a partition that was given up and taken again would be read twice."""
     await create(cluster, "kept", 4)
     read: Counter[tuple[int, int]] = Counter()
     stop = asyncio.Event()
@@ -124,7 +125,9 @@ async def test_more_members_than_partitions_come_and_go(cluster: RunningCluster)
 
 
 class Librdkafka:
-    """A member that is polled in a thread, as it takes part in rebalances only so, and tells there what it has."""
+    """A librdkafka member that is polled in a thread, since it only takes part in rebalances when polled, and reports
+    its assignment there.
+    """
 
     def __init__(self, cluster: RunningCluster, topic: str, group: str) -> None:
         self._owned: set[TopicPartition] = set()
@@ -218,7 +221,7 @@ async def test_a_group_with_an_aiokafka_member(cluster: RunningCluster) -> None:
 @java.needs_java
 @pytest.mark.java
 async def test_a_group_with_a_java_member(cluster: RunningCluster, tmp_path: Path) -> None:
-    """Which has the assignors that both have by default, or one that is cooperative."""
+    """The Java member has the default assignors of both clients, or a cooperative one."""
     await create(cluster, "with-java", 6)
     settings = tmp_path / "consumer.properties"
     settings.write_text("heartbeat.interval.ms=200\n")
@@ -293,7 +296,7 @@ async def test_subscriptions_change_and_end(cluster: RunningCluster) -> None:
 
 
 async def test_a_listener_hands_over_what_was_read_to_the_letter(cluster: RunningCluster) -> None:
-    """Each record once, however often the group rebalances: what is given up is committed first."""
+    """Each record is read once, however often the group rebalances: a revoked partition is committed first."""
     await create(cluster, "exactly", 4)
     count = 400
     async with Producer(bootstrap_servers=cluster.bootstrap) as producer:

@@ -1,4 +1,4 @@
-"""Questions about topics: one at a time, and those of many together."""
+"""Requests about topics: one at a time, and combined for many callers."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.client.test_connection import framed, peer
 
 
 class Questions:
-    """Notes what is asked; each is answered when the test says so."""
+    """A recorder of requests; the test decides when each is answered."""
 
     def __init__(self) -> None:
         self.asked: list[list[str]] = []
@@ -124,7 +124,7 @@ async def test_when_it_is_closed_nobody_waits_any_more() -> None:
 
 
 class Asked(Cluster):
-    """Notes about which topics somebody is asked, and of which of them creation is allowed."""
+    """A cluster that notes the topics in requests, and those whose creation is permitted."""
 
     def __init__(self, **options: Any) -> None:
         super().__init__("localhost:1", **options)
@@ -162,7 +162,7 @@ async def test_a_cluster_is_asked_about_the_topics_in_need_and_not_about_all() -
 
 
 async def test_a_topic_is_created_by_its_first_use_and_by_no_refresh() -> None:
-    """It would come back each time that somebody deletes it (KAFKA-2948)."""
+    """Otherwise the topic would reappear after each deletion (KAFKA-2948)."""
     cluster = Asked()
 
     async def answered(names: Sequence[str | None]) -> None:
@@ -196,7 +196,7 @@ async def test_a_topic_that_is_not_used_any_more_is_forgotten() -> None:
 
 
 async def test_of_very_many_topics_some_are_asked_about_at_a_time() -> None:
-    """A broker refuses 21,000 at once, and a client learned nothing any more."""
+    """A broker refuses 21,000 at once, and the client stopped learning."""
     cluster = Asked()
     names = {f"t{number}" for number in range(21_001)}
     cluster.follow("reader", names)

@@ -1,4 +1,4 @@
-"""Partitions that brokers refuse, and fetches that fail whole: what is read meanwhile, when they are asked again."""
+"""Partitions that brokers refuse, and fetches that fail whole: other reads meanwhile, and the times of retries."""
 
 from __future__ import annotations
 
@@ -35,7 +35,10 @@ from tests.client.test_fetcher import MANY, OPTIONS, LosingCluster
 
 
 class DenyingCluster(LosingCluster):
-    """Broker 1 refuses the first partition, and says so before it tells of the others. What it is asked is counted."""
+    """A cluster whose broker 1 refuses the first partition, before the others in its answer.
+
+    Its requests are counted.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -89,8 +92,9 @@ class Denying:
 
 @pytest.mark.parametrize("known_position", [True, False])
 async def test_a_partition_that_is_refused_keeps_no_other_from_being_read(known_position: bool) -> None:
-    """What the answer told of others behind it was thrown away, each time, and where positions were looked up nothing
-    was fetched at all. The broker was asked again at once, some thousand times a second."""
+    """The other partitions in the answer were dropped each time, and during position lookups nothing was fetched at
+    all. The broker got the request again at once, some thousand times a second.
+    """
     cluster = DenyingCluster()
     fetcher = Fetcher(cluster, replace(OPTIONS, retry_backoff_max_ms=3_600_000))
     inbox = Inbox(fetcher, None)
@@ -135,7 +139,7 @@ class Busy(Denying):
 
 
 class BusyCluster(DenyingCluster):
-    """Counts what it is asked about the first partition (`times`), all fetches, and questions about topics."""
+    """A cluster that counts requests about the first partition (`times`), all fetches, and requests about topics."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -150,7 +154,7 @@ class BusyCluster(DenyingCluster):
 
 
 async def _busy_for(cluster: BusyCluster, fetches: int, *, known_position: bool) -> None:
-    """Read until there were so many fetches; the position of the first partition is looked up if it is not known."""
+    """Read until there were `fetches` fetches; an unknown position of the first partition is looked up."""
     fetcher = Fetcher(cluster, replace(OPTIONS, retry_backoff_max_ms=3_600_000))
     inbox = Inbox(fetcher, None)
     fetcher.assign(MANY[:2])
@@ -178,7 +182,9 @@ def waits_without_end(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("waits_without_end")
 @pytest.mark.parametrize("known_position", [True, False])
 async def test_a_broker_that_refuses_is_asked_again_after_a_wait(known_position: bool) -> None:
-    """Not whenever another partition has records: each fetch led to a question about topics, or for the position."""
+    """It used to be asked whenever another partition had records: each fetch led to a request about topics, or for the
+    position.
+    """
     cluster = BusyCluster()
     await _busy_for(cluster, 200, known_position=known_position)
     assert cluster.times == 1
@@ -187,7 +193,7 @@ async def test_a_broker_that_refuses_is_asked_again_after_a_wait(known_position:
 
 @pytest.mark.usefixtures("waits_without_end")
 async def test_who_leads_is_asked_again_after_a_wait() -> None:
-    """Each fetch of a partition that has a leader led to a question about one that has none."""
+    """Each fetch of a partition with a leader led to a request about the leaderless one."""
     cluster = BusyCluster()
     cluster.refusal = ErrorCode.LEADER_NOT_AVAILABLE
     await _busy_for(cluster, 200, known_position=True)
@@ -196,7 +202,7 @@ async def test_who_leads_is_asked_again_after_a_wait() -> None:
 
 
 class FailingCluster(DenyingCluster):
-    """Broker 1 fails whole fetches, or connections to it do. Both are counted in `times`."""
+    """A cluster whose broker 1 fails whole fetches, or connections. `times` counts both."""
 
     def __init__(self, *, connects: bool) -> None:
         super().__init__()
@@ -238,7 +244,7 @@ async def test_a_broker_that_fails_whole_fetches_is_asked_again_after_a_wait(con
 
 
 class SilentCluster(DenyingCluster):
-    """It fails all questions about topics, which are counted."""
+    """A cluster that fails and counts all requests about topics."""
 
     async def refresh(self, topics: Iterable[str] | None = None) -> None:
         self.times += 1
@@ -248,7 +254,7 @@ class SilentCluster(DenyingCluster):
 
 @pytest.mark.usefixtures("waits_without_end")
 async def test_a_question_about_topics_that_fails_is_repeated_after_a_wait() -> None:
-    """It was repeated at once, without end, if it was not lost."""
+    """It was repeated at once, without end, or lost."""
     cluster = SilentCluster()
     fetcher = Fetcher(cluster, OPTIONS)
     fetcher.assign([TopicPartition("unknown", 0)])
@@ -267,7 +273,7 @@ async def test_a_question_about_topics_that_fails_is_repeated_after_a_wait() -> 
 
 @pytest.mark.usefixtures("waits_without_end")
 async def test_who_leads_partitions_of_another_topic_is_asked_at_once() -> None:
-    """Though somebody waits before the next question about a partition that nobody leads."""
+    """This holds although a wait precedes the next request about a leaderless partition."""
     cluster = BusyCluster()
     cluster.refusal = ErrorCode.LEADER_NOT_AVAILABLE
     fetcher = Fetcher(cluster, OPTIONS)

@@ -1,4 +1,4 @@
-"""What callers hand to a producer: serializers make bytes of it, and what is no record is refused at once."""
+"""The arguments of a producer: serializers make bytes of them, and invalid records are refused at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Transactions with writers in other processes: exactly the chosen ones count."""
+"""Transactions with writers in other processes: exactly the chosen writers count."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ async def write(cluster: TransactionalCluster, token: str, *values: bytes) -> Wr
 
 
 async def test_a_writer_that_is_stopped_before_it_has_finished_gives_no_receipt() -> None:
-    """It did if one task stopped it while another one waited for the receipt."""
+    """A writer gave one if a task stopped it while another task waited for the receipt."""
     async with transactional_cluster(2) as cluster, owner(cluster) as producer:
         transaction = await producer.begin()
         cluster.held[ProduceRequest.api_key] = asyncio.Event()

@@ -1,4 +1,4 @@
-"""Which nodes of the quorum its leader does not hear."""
+"""The quorum nodes that its leader does not hear."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sticky assignors: balanced, few moves, and what members tell each other as Kafka's clients write it."""
+"""Sticky assignors: balanced, few moves, and the members' user data in the format of Kafka's clients."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ equal = st.builds(dict.fromkeys, st.sets(st.sampled_from(MEMBERS), min_size=1), 
 
 
 def holder_of(one: TopicPartition, claims: Mapping[str, Claim]) -> str | None:
-    """By the definition: the newest generation, then the first id."""
+    """Return the owner by the definition: the newest generation, then the first id."""
     who = [(-claim.generation, member) for member, claim in claims.items() if one in claim.partitions]
     return min(who)[1] if who else None
 
@@ -48,7 +48,7 @@ def holder_of(one: TopicPartition, claims: Mapping[str, Claim]) -> str | None:
 def cost(
     placed: Mapping[TopicPartition, str], wanted: Mapping[str, object], claims: Mapping[str, Claim]
 ) -> tuple[int, int]:
-    """(how far from balanced, moves): the least is the best."""
+    """Return (distance from balance, moves): the least is the best."""
     loads = [sum(member == owner for owner in placed.values()) for member in wanted]
     moves = sum(
         (holder := holder_of(one, claims)) != member and holder in wanted for one, member in placed.items()
@@ -164,7 +164,7 @@ def test_the_newer_generation_keeps_a_partition_that_two_claim() -> None:
 def test_cooperative_members_get_nothing_that_another_one_has_yet_to_give_up(
     wanted: dict[str, frozenset[str]], counts: dict[str, int], claims: dict[str, Claim]
 ) -> None:
-    """And once all have given up what is not theirs, the next round assigns everything."""
+    """Once all have given up their revoked partitions, the next round assigns everything."""
     told = {
         member: Subscription(tuple(topics), claims.get(member, Claim(3))) for member, topics in wanted.items()
     }

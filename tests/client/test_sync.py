@@ -1,4 +1,4 @@
-"""`ottla.sync` with a real cluster: threads, interrupts, forks, the end of the interpreter, and what is not allowed."""
+"""`ottla.sync` with a real cluster: threads, interrupts, forks, the end of the interpreter, and forbidden uses."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster
 
 @pytest.fixture
 def topic(cluster: RunningCluster, request: pytest.FixtureRequest) -> str:
-    """One of two partitions, new for each test."""
+    """Return a new topic of two partitions."""
     name = request.node.name.translate({ord("["): "-", ord("]"): None})[:200]
     with Admin(bootstrap_servers=cluster.bootstrap) as admin:
         admin.create_topics([NewTopic(name, 2, 1)])
@@ -88,21 +88,21 @@ def silent(cluster: RunningCluster) -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def interrupts() -> Iterator[None]:
-    """They come, also where a shell has started all this in the background, and so without them."""
+    """Enable interrupts, also where a shell has started the tests in the background, and so without them."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)
 
 
 def interrupt_when(condition: Callable[[], bool]) -> None:
-    """Control-C as soon as the condition holds."""
+    """Send Control-C as soon as the condition holds."""
     wait_until(condition, "what is to be interrupted")
     os.kill(os.getpid(), signal.SIGINT)
 
 
 @contextmanager
 def interrupt_once(condition: Callable[[], bool]) -> Iterator[None]:
-    """Control-C as soon as the condition holds, which is to end the block."""
+    """Send Control-C as soon as the condition holds, and expect it to end the block."""
 
     thread = threading.Thread(target=interrupt_when, args=(condition,))
     with pytest.raises(KeyboardInterrupt):
@@ -112,7 +112,7 @@ def interrupt_once(condition: Callable[[], bool]) -> Iterator[None]:
 
 
 def under_way(name: str) -> Callable[[], bool]:
-    """Whether a coroutine of this name runs on the clients' loop."""
+    """Return a function that is true while a coroutine of this name runs on the clients' loop."""
     loop = shared_loop()._loop
     return lambda: any(name in str(task.get_coro()) for task in asyncio.all_tasks(loop))
 
@@ -166,7 +166,7 @@ def test_many_threads_share_a_producer_and_a_consumer(cluster: RunningCluster, t
 
 
 def test_both_ways_into_a_batch_mix_from_many_threads(cluster: RunningCluster, topic: str) -> None:
-    """Threads add to open batches themselves, while the loop sends and settles these, and adds what takes longer."""
+    """Threads add to open batches themselves, while the loop sends and settles these, and handles slower sends."""
     before_s = sys.getswitchinterval()
     options: Any = {"bootstrap_servers": cluster.bootstrap, "batch_size": 2_000, "buffer_memory": 50_000}
     sys.setswitchinterval(1e-5)
@@ -474,7 +474,7 @@ def test_what_was_done_when_the_interrupt_came_is_told_to_who_can_take_it_back()
 
 
 def interrupt_at_the_end_of_the_next_call(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Control-C when it is done, and its thread has yet to wake."""
+    """Send Control-C when the call is done, and its thread has yet to wake."""
     wait_for = _Call.wait
 
     def wait_and_be_interrupted(call: _Call[Any], timeout_s: float | None) -> bool:

@@ -1,4 +1,4 @@
-"""What `ottla.sync` offers is what `ottla` offers, call by call: the two cannot drift apart."""
+"""`ottla.sync` offers the same calls as `ottla`, so the two cannot drift apart."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ IN_PLACE_OF = {
     "asyncio.Future": "Future",
     "AsyncGenerator[CommittedTransaction, None]": "Generator[CommittedTransaction, None, None]",
 }
-"""What a blocking call returns in place of what only an event loop can use."""
+"""Result types of blocking calls, by the types that only an event loop can use."""
 MADE_WITH_THE_OBJECT = {
     ottla.Transaction: {"app_version", "result"},
     ottla.ConsumedBatch: {"committed", "records"},
@@ -42,7 +42,7 @@ MADE_WITH_THE_OBJECT = {
 
 
 def public(kind: type) -> dict[str, Any]:
-    """Methods and properties by the names that programs use; `__aenter__` and the like as `__enter__`."""
+    """Return methods and properties by their public names; `__aenter__` and the like become `__enter__`."""
     found = {
         name: getattr(kind, name)
         for name in dir(kind)

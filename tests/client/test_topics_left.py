@@ -1,6 +1,6 @@
-"""Topics that a client has left: somebody deletes them, and no client makes them anew (KAFKA-2948, librdkafka#2786).
+"""Topics that a client has left are deleted, and no client recreates them (KAFKA-2948, librdkafka#2786).
 
-Brokers create topics that clients ask about, as is their default.
+Brokers create topics that clients ask about, which is their default.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ async def create(admin: Admin, *names: str) -> None:
 
 
 async def looked_again(client: Cluster) -> None:
-    """Wait until the client has asked about all that it follows, once more."""
+    """Wait until the client has refreshed all its topics once more."""
     asked = asyncio.Event()
     ask = client.ask_metadata
 
@@ -73,7 +73,7 @@ async def test_a_deleted_topic_that_a_producer_wrote_to_stays_deleted(cluster: R
         await looked_again(client)
         assert set(await admin.list_topics()) >= {"now"}
         assert "once" not in await admin.list_topics()
-        await producer.send_and_wait("once", b"y")  # A record makes it anew, and nothing else does.
+        await producer.send_and_wait("once", b"y")  # Only a record recreates it.
         assert "once" in await admin.list_topics()
 
 

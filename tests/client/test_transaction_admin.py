@@ -1,4 +1,4 @@
-"""What the admin client makes of the brokers' answers about transactions."""
+"""The admin client's conclusions from brokers' answers about transactions."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ LONG_AGO_MS = 1_700_000_000_000
 
 @dataclass
 class Known:
-    """A transactional id, told of by one broker."""
+    """A transactional id, described by one broker."""
 
     producer_ids: tuple[int, ...]
     state: str = "Ongoing"
@@ -65,7 +65,7 @@ class Transactional(FakeCluster):
         self.producers: dict[int, list[ProducerState]] = {}
         self.aborted: list[str] = []
         self.deletions: list[str] = []
-        #: what so many requests are refused with, before they are answered
+        # : errors of the next requests, before they are answered
         self.refusals: list[ErrorCode] = []
         self.loading: set[int] = set()
         """Brokers whose coordinators cannot list their ids yet."""
@@ -274,7 +274,7 @@ async def test_an_abort_goes_to_one_broker_and_only_where_it_is_known() -> None:
 
 
 async def test_a_deletion_goes_to_one_broker_once_and_only_where_it_is_known() -> None:
-    """An open transaction may stay so for long: nothing is tried again, and the caller told what to do."""
+    """An open transaction may stay open for long: there is no retry, and the error states the remedy."""
     async with transactional() as (cluster, admin):
         cluster.ids = {"over": Known((1,), "CompleteCommit"), "open": Known((2,))}
         await admin.delete_transactional_id("over")

@@ -1,4 +1,4 @@
-"""What became of the transactions in a stretch of a partition: interleaved, open, aborted, and not looked for."""
+"""The outcomes of transactions in a range of a partition: interleaved, open, aborted, and not searched for."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def read(log: Log, begin: int, end: int, upto: int | None = None) -> StretchOutc
 
 
 def interleaved() -> Log:
-    """0-1 of producer 1, 2 of 2, 3 of nobody, 4 of 1, 5: 2 commits, 6 of 3, 7: 1 aborts, 8 of 2."""
+    """Return a log: 0-1 of producer 1, 2 of 2, 3 plain, 4 of 1, 5: 2 commits, 6 of 3, 7: 1 aborts, 8 of 2."""
     log = Log()
     log.write(1, b"a", b"b")
     log.write(2, b"c")

@@ -1,4 +1,4 @@
-"""Transactions against brokers that fail in every way the protocol allows, in both versions of it."""
+"""Transactions with brokers that fail in every way the protocol allows, in both versions of it."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ both_versions = pytest.mark.parametrize("version", [1, 2])
 
 @asynccontextmanager
 async def producing(cluster: TransactionalCluster, **options: Any) -> AsyncIterator[Producer]:
-    """A producer, none of whose callbacks fails unheard."""
+    """Run a producer, and fail if one of its callbacks fails."""
     unheard: list[dict[str, Any]] = []
     asyncio.get_running_loop().set_exception_handler(lambda _, context: unheard.append(context))
     options = {"transactional_id": "me", "retry_backoff_max_ms": 5, **options}
@@ -439,13 +439,13 @@ async def test_what_is_open_is_aborted_when_the_producer_stops(version: int) -> 
 async def test_nothing_is_committed_of_a_transaction_whose_producer_had_a_fault_of_its_own(
     version: int,
 ) -> None:
-    """Its records were given up, and the commit counted what had been written before them."""
+    """Its records were given up, and the commit counted earlier records."""
     async with transactional_cluster(version, partitions=2) as cluster:
         producer = Producer(bootstrap_servers=cluster.bootstrap, transactional_id="me")
         async with producer:
             await producer.begin_transaction()
             await producer.send_and_wait("t", b"x", partition=0)
-            asyncio.get_running_loop().set_exception_handler(lambda _, context: None)  # it is told of there
+            asyncio.get_running_loop().set_exception_handler(lambda _, context: None)  # reported there
             with mock.patch.object(requests, "encode_records", side_effect=MemoryError):
                 await producer.send("t", b"y", partition=1)
                 with pytest.raises(TransactionFailed, match="fault of its own: MemoryError"):
@@ -471,7 +471,7 @@ async def test_an_abort_that_failed_too_is_noted() -> None:
 
 
 def test_the_table_of_transitions_is_the_one_in_force() -> None:
-    """What stands on top of the file, line by line."""
+    """The table at the top of the file is compared line by line."""
     told = set()
     for line in (transaction_state.__doc__ or "").splitlines():
         words = line.split()

@@ -1,4 +1,4 @@
-"""Transactions against a real cluster: what is committed is seen whole, once, and on return; the rest never is."""
+"""Transactions with a real cluster: committed records are visible whole, once, and on return; others never are."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ async def create(cluster: RunningCluster, name: str, partitions: int = 1) -> Non
 
 
 async def committed(cluster: RunningCluster, topic: str) -> list[bytes]:
-    """What a read-committed consumer that starts now sees below the end as it is now."""
+    """Return the values below the current end that a new read-committed consumer sees."""
     found: list[bytes] = []
     async with Consumer(
         topic,
@@ -244,7 +244,7 @@ async def test_after_a_transaction_that_was_open_for_too_long_its_producer_goes_
                 with pytest.raises(TransactionFailed):
                     await mishap(producer, topic)
             await producer.abort_transaction()
-            if mishap is None and not adds_by_writing:  # It could not be told the next epoch.
+            if mishap is None and not adds_by_writing:  # It could not learn the next epoch.
                 with pytest.raises(TransactionFailed):
                     async with producer.transaction():
                         await producer.send_and_wait(topic, b"under the old epoch")
@@ -261,7 +261,7 @@ async def test_after_a_transaction_that_was_open_for_too_long_its_producer_goes_
 async def test_others_who_wrote_in_a_transaction_that_took_too_long_are_of_no_more_use(
     cluster: RunningCluster,
 ) -> None:
-    """And its owner goes on."""
+    """Its owner goes on."""
     await create(cluster, "shared-and-slow")
     async with transactional(cluster, "shared-and-slow", transaction_timeout_ms=2_000) as producer:
         transaction = await producer.begin(app_version=1)
@@ -279,7 +279,7 @@ async def test_others_who_wrote_in_a_transaction_that_took_too_long_are_of_no_mo
 
 
 async def _ended(cluster: RunningCluster, topic: str) -> bool:
-    """Whether nothing is open on a topic that has a record and its marker."""
+    """Return whether no transaction is open on a topic that has a record and its marker."""
     here = TopicPartition(topic, 0)
     async with Consumer(bootstrap_servers=cluster.bootstrap, isolation_level="read_committed") as consumer:
         return (await consumer.end_offsets([here]))[here] == 2
@@ -402,7 +402,7 @@ async def test_a_broker_that_hangs_does_not_keep_a_commit_waiting(cluster: Runni
 
 
 async def whole(consumer: Consumer, count: int, **options: int) -> list[CommittedTransaction]:
-    """The next `count` transactions."""
+    """Return the next `count` transactions."""
     found: list[CommittedTransaction] = []
     async with asyncio.timeout(60), aclosing(consumer.transactions(**options)) as transactions:
         async for one in transactions:
@@ -474,7 +474,7 @@ async def test_transactions_are_read_whole_and_in_order(cluster: RunningCluster)
 
 
 async def test_transactions_stay_whole_while_a_broker_is_killed(cluster: RunningCluster) -> None:
-    """Each record says how many its transaction has, so that a torn one is found out."""
+    """Each record states its transaction's number of records, so that a torn transaction is detected."""
     await create(cluster, "torn", 3)
     wanted: set[bytes] = set()
 
@@ -570,13 +570,13 @@ async def test_identities_rise_with_every_owner_and_transaction(cluster: Running
 
 
 class Enough(Exception):
-    """The example's reader has seen all there is."""
+    """A signal that the example's reader has seen everything."""
 
 
 async def test_the_example_in_the_documentation_works(
     cluster: RunningCluster, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As it is printed, but for the address and the beginning of what is read."""
+    """The example runs as printed, except for the address and the start of the reads."""
     page = (Path(__file__).parents[2] / "docs" / "TRANSACTIONS.md").read_text()
     example = page.partition("## In Python\n\n```python\n")[2].partition("```")[0]
     for topic in ("payments", "ledger"):

@@ -1,4 +1,4 @@
-"""Whose records a consumer takes first, and how much a partition gets that is far behind the others."""
+"""The order in which a consumer takes records of its partitions, and the share of a lagging partition."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def places(number: int) -> list[TopicPartition]:
 
 
 class Taking:
-    """A consumer's takes of up to `limit` records from partitions that have so many waiting."""
+    """A consumer's takes of up to `limit` records from partitions with given numbers of waiting records."""
 
     def __init__(self, partitions: int, limit: int) -> None:
         self.turns = Turns()
@@ -36,7 +36,7 @@ class Taking:
         self.limit = limit
 
     def take(self) -> list[tuple[TopicPartition, int]]:
-        """The records of each partition, in the order of the take."""
+        """Take, and return the record count of each partition in order."""
         taken: list[tuple[TopicPartition, int]] = []
         left = self.limit
         ring = self.turns.ring
@@ -59,7 +59,7 @@ class Taking:
 
 @st.composite
 def loads(draw: st.DrawFn) -> tuple[int, int, list[list[int]]]:
-    """A number of partitions, a limit, and what arrives in each partition before each take."""
+    """Draw a number of partitions, a limit, and the arrivals in each partition before each take."""
     partitions = draw(st.integers(1, 6))
     arrivals = st.lists(st.integers(0, 12), min_size=partitions, max_size=partitions)
     return partitions, draw(st.integers(1, 20)), draw(st.lists(arrivals, min_size=1, max_size=80))
@@ -85,7 +85,7 @@ def test_a_take_has_each_partition_once_and_stops_at_its_limit(
 def test_the_next_take_begins_where_the_last_one_was_cut_short(
     load: tuple[int, int, list[list[int]]],
 ) -> None:
-    """Unless it was first there too, or was first again since its last turn: others have theirs."""
+    """The exception is a partition that was first there too, or was first again since its last turn."""
     partitions, limit, arrivals = load
     taking = Taking(partitions, limit)
     cut: TopicPartition | None = None
@@ -107,7 +107,7 @@ def test_the_next_take_begins_where_the_last_one_was_cut_short(
 def test_none_is_first_more_than_twice_as_often_as_another(
     load: tuple[int, int, list[list[int]]], data: st.DataObject
 ) -> None:
-    """Of those that have something at each take; the one or two of a round that goes on are not counted."""
+    """This concerns partitions with records at each take; the one or two of an unfinished round do not count."""
     partitions, limit, arrivals = load
     busy = data.draw(st.sets(st.sampled_from(places(partitions)), min_size=1))
     taking = Taking(partitions, limit)
@@ -138,12 +138,12 @@ def test_partitions_come_and_go(assigned: list[set[int]], limit: int) -> None:
 
 
 class Overloaded:
-    """A consumer of six partitions that are written to faster than it reads; one is far behind."""
+    """A consumer of six partitions that are written to faster than it reads; one lags far."""
 
     CHUNK = 40
     LIMIT = 50
     ARRIVING = 10
-    """In each partition before each read: 60 records for every 50 that are read."""
+    """Records that arrive in each partition before each read: 60 in total for every 50 that are read."""
 
     def __init__(self, late: int) -> None:
         self.late = places(6)[late]
@@ -186,7 +186,7 @@ def columns(load: Overloaded) -> dict[TopicPartition, int]:
 @pytest.mark.parametrize("read", [records, columns])
 @pytest.mark.parametrize("late", range(6))
 def test_under_overload_the_one_that_is_behind_gets_its_share(late: int, read: object) -> None:
-    """It fell back further with each read, beside others without any lag."""
+    """It fell back further with each read, besides others without any lag."""
     if read is columns:
         pytest.importorskip("pyarrow")
     load = Overloaded(late)

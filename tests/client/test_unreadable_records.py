@@ -1,4 +1,6 @@
-"""A batch that cannot be read is told of with its place and the way on, and passed over by whoever goes there."""
+"""An unreadable batch is reported with its offset and the offset after it, and skipped by a
+consumer that seeks there.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ HERE = TopicPartition("t", 3)
 
 
 def log_of(*batches: bytes) -> bytes:
-    """Three records in each, from offset 10 on."""
+    """Return a log of batches with three records each, from offset 10 on."""
     placed = b""
     for number, batch in enumerate(batches):
         one = bytearray(batch)
@@ -79,7 +81,7 @@ def test_so_does_that_of_a_wrong_checksum_and_of_what_is_no_batch(
     for damaged, code, behind in (
         (flipped, ErrorCode.CORRUPT_MESSAGE, 16),
         (magic, ErrorCode.UNSUPPORTED_FOR_MESSAGE_FORMAT, 16),
-        (length, ErrorCode.CORRUPT_MESSAGE, 14),  # how long it is nobody knows
+        (length, ErrorCode.CORRUPT_MESSAGE, 14),  # its length is unknown
     ):
         chunk = FetchedRecords(HERE, memoryview(log_of(plain("a"), bytes(damaged), plain("c"))), 13)
         with pytest.raises(UnreadableRecords, match="t-3: the batch at offset 13 ") as caught:
@@ -88,7 +90,7 @@ def test_so_does_that_of_a_wrong_checksum_and_of_what_is_no_batch(
 
 
 def test_an_answer_without_a_whole_batch_is_damage_too() -> None:
-    """Nothing would ever come of asking again."""
+    """A retry would never help."""
     claims = bytearray(plain("a"))
     struct.pack_into(">i", claims, 8, 1 << 30)
     ends_before = bytearray(log_of(plain("a")))

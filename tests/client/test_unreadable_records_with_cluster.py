@@ -1,4 +1,4 @@
-"""A poisoned batch in a real cluster's log: every reader tells where it lies, and passes it over when told to."""
+"""A poisoned batch in a real cluster's log: every reader reports its offset, and skips it on request."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster
 
 @pytest.fixture
 async def topic(cluster: RunningCluster, request: pytest.FixtureRequest) -> str:
-    """Three batches of three records, of which the one in the middle is poisoned."""
+    """Return a topic of three batches with three records each, of which the middle one is poisoned."""
     name = str(request.node.name)
     async with (
         Admin(bootstrap_servers=cluster.bootstrap) as admin,
@@ -119,7 +119,7 @@ def test_blocking_reads(cluster: RunningCluster, topic: str) -> None:
 
 
 async def test_whole_transactions(cluster: RunningCluster) -> None:
-    """Of the transaction with the poisoned batch the rest is there."""
+    """The rest of the poisoned batch's transaction is there."""
     topic = "whole-transactions"
     here = TopicPartition(topic, 0)
     async with (
@@ -178,7 +178,7 @@ def test_the_command_line(cluster: RunningCluster, topic: str) -> None:
 
 
 async def test_it_is_found_by_time(cluster: RunningCluster, topic: str) -> None:
-    """Compaction may have taken records out of a batch: then its records are looked at, and cannot be."""
+    """Compaction may have removed records of a batch: then its records must be read, and cannot be."""
     here = TopicPartition(topic, 0)
     poison(cluster.directory, topic, 0, "fewer records than there are")
     async with reader(cluster, topic) as consumer, asyncio.timeout(30):

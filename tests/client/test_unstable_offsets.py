@@ -1,4 +1,4 @@
-"""Members of groups come and go while a transaction may still move the committed offsets (KIP-447)."""
+"""Group members come and go while a transaction may still move the committed offsets (KIP-447)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ GUESTS = 3
 DEADLINE_S = 60
 
 First = dict[int, int]
-"""By partition, the offset of the first record that a member was given."""
+"""Offsets of the first record that a member got, by partition."""
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +40,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster
 
 @pytest.fixture
 async def topic(cluster: RunningCluster, request: pytest.FixtureRequest) -> str:
-    """A topic whose name is also that of a group, which has committed `COMMITTED` everywhere."""
+    """Return a topic whose name is also that of a group that has committed `COMMITTED` in every partition."""
     name = request.node.name.translate({ord("["): "-", ord("]"): None})
     async with (
         Admin(bootstrap_servers=cluster.bootstrap) as admin,
@@ -127,7 +127,7 @@ async def test_members_wait_for_the_end_of_the_transaction(
 
 
 class LibrdkafkaMember:
-    """A member whose polls take turns with the loop."""
+    """A librdkafka member whose polls alternate with the loop."""
 
     def __init__(self, cluster: RunningCluster, topic: str, options: dict[str, Any]) -> None:
         self._consumer = confluent_kafka.Consumer(
@@ -169,8 +169,10 @@ CONSUMER = {"group.protocol": "consumer"}
 async def test_librdkafka_members_wait_for_the_end_of_the_transaction(
     cluster: RunningCluster, topic: str, options: dict[str, Any], rounds: int, *, commits: bool
 ) -> None:
-    """The assignment of `steady` changes while it asks for the offsets. By the consumer
-    protocol it takes no further assignment until it knows them."""
+    """The assignment of `steady` changes while it fetches the offsets.
+
+    With the consumer protocol it accepts no further assignment until it knows them.
+    """
     first: First = {}
 
     async def until(condition: Callable[[], object], *members: LibrdkafkaMember) -> None:
@@ -222,7 +224,7 @@ async def test_copiers_copy_from_where_the_transaction_has_left_the_group(
 
 
 async def copied(cluster: RunningCluster, topic: str) -> dict[int, list[int]]:
-    """The offsets of the originals, by partition."""
+    """Return the offsets of the originals, by partition."""
     found: dict[int, list[int]] = {index: [] for index in range(PARTITIONS)}
     async with (
         Consumer(

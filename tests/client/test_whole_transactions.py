@@ -1,4 +1,4 @@
-"""Whole transactions out of interleaved partitions, whatever the order of reads and however far the cuts are apart."""
+"""Whole transactions out of interleaved partitions, for any order of reads and any distance of cuts."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ Batch = tuple[BatchHeader, memoryview]
 
 
 class Log:
-    """One partition."""
+    """The log of one partition."""
 
     def __init__(self) -> None:
         self.batches: list[Batch] = []
         self.markers: list[tuple[int, int]] = []
-        """(commit index, offset)."""
+        """Markers as (commit index, offset)."""
         self.end = 0
 
     def write(self, producer_id: int | None, *values: bytes) -> None:
@@ -54,7 +54,7 @@ class Log:
 
 
 class Readers:
-    """Several logs, and an assembler that reads them in a random order up to whatever cut is set."""
+    """Several logs, and an assembler that reads them in a random order up to the given cut."""
 
     def __init__(self, count: int, chance: random.Random, bytes_max: int = 1 << 20, after: int = -1) -> None:
         self.chance = chance
@@ -164,7 +164,7 @@ def test_an_older_open_transaction_holds_up_no_younger_one() -> None:
 
 
 def test_a_backlog_is_told_of_while_it_is_read() -> None:
-    """What waits is what is open or not yet read elsewhere, not everything up to the cut."""
+    """The waiting records are those of open transactions, or unread elsewhere, not everything up to the cut."""
     readers = Readers(2, random.Random(1), bytes_max=1000)
     for index in range(100):
         for log in readers.logs.values():

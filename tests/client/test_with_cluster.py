@@ -1,4 +1,4 @@
-"""The client against a real cluster whose processes are killed: nothing acknowledged is lost, order holds."""
+"""The client with a real cluster whose processes are killed: no acknowledged record is lost, order holds."""
 
 from __future__ import annotations
 
@@ -135,7 +135,7 @@ async def test_places_in_a_partition(cluster: RunningCluster) -> None:
 
 
 async def test_others_on_the_loop_have_their_turn_while_much_is_read(cluster: RunningCluster) -> None:
-    """Nothing in these loops waits by itself once the records are here."""
+    """These loops never wait once the records are here."""
     await create(cluster, "plenty")
     count = 40_000
     async with Producer(bootstrap_servers=cluster.bootstrap, linger_ms=50) as producer:
@@ -205,7 +205,9 @@ async def eventually_config(admin: Admin, topic: str, name: str, value: str) -> 
 async def test_a_topic_whose_limit_shrinks_takes_everything_in_parts(
     cluster: RunningCluster, kind: str, tmp_path: Path
 ) -> None:
-    """Whatever sends: batches are refused for their size (KIP-126) while others are under way behind them."""
+    """This holds for every kind of send: batches are refused for their size (KIP-126) while others are in flight after
+    them.
+    """
     topic = f"shrinks-{kind}"
     await create(cluster, topic)
     values = [b"%d-" % number + bytes(2_000) for number in range(1_500)]

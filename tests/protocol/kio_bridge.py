@@ -1,4 +1,6 @@
-"""Between our messages and those of kio, an independent codec: random messages that both hold; comparison."""
+"""A bridge between Ottla's messages and those of kio, an independent codec: random messages that both can hold, and
+comparison.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ def snake(name: str) -> str:
 
 
 def kio_class(cls: type[Message], version: int) -> type[Any]:
-    """kio's class of the same message and version."""
+    """Return kio's class of the same message and version."""
     name = cls.__name__
     kind = "request" if name.endswith("Request") else "response" if name.endswith("Response") else "data"
     api = snake(name.removesuffix("Request").removesuffix("Response"))
@@ -42,8 +44,9 @@ def kio_class(cls: type[Message], version: int) -> type[Any]:
 
 
 def kio_field(kio: type[Any], name: str) -> dataclasses.Field[Any]:
-    """kio's field for one of ours; kio leaves the unit out of the names of durations and times, and keeps a name
-    that Kafka 4.4 changed."""
+    """Return kio's field for one of Ottla's. kio leaves the unit out of the names of durations and times, and keeps a
+    name that Kafka 4.4 changed.
+    """
     fields = {f.name: f for f in dataclasses.fields(kio)}
     candidates = (
         name,
@@ -55,7 +58,7 @@ def kio_field(kio: type[Any], name: str) -> dataclasses.Field[Any]:
 
 
 def kio_nested(kio: type[Any], name: str) -> type[Any]:
-    """The class of kio's nested struct, from its annotation."""
+    """Return the class of kio's nested struct, from its annotation."""
     module = importlib.import_module(kio.__module__)
     annotation = kio_field(kio, name).type
     for word in reversed(re.findall(r"\w+", annotation if isinstance(annotation, str) else repr(annotation))):
@@ -67,14 +70,14 @@ def kio_nested(kio: type[Any], name: str) -> type[Any]:
 
 
 def shared(cls: type[Message], version: int) -> list[Field]:
-    """The fields of a version that Kafka has too. Tags from 10000 on are those of fields of our own."""
+    """Return the fields of a version that Kafka has, too. Tags from 10000 on belong to Ottla's own fields."""
     return [
         f for f in cls.schema.fields if version in f.versions and (f.tag is None or f.tag < FIRST_TAG_OF_OURS)
     ]
 
 
 def random_message(rng: Random, cls: type[Message], version: int, kio: type[Any]) -> Message:
-    """Fields that the version lacks, or that Kafka does not have, keep their defaults."""
+    """Return a random message. Fields that are missing in the version or in Kafka keep their defaults."""
     return cls(**{f.name: _value(rng, f, version, kio, f.name) for f in shared(cls, version)})
 
 
@@ -113,7 +116,7 @@ def _primitive(rng: Random, kind: str, kio_type: str) -> Any:
 
 
 def same(field_value: Any, kio_value: Any, version: int) -> bool:
-    """Whether a value of ours and one of kio's mean the same."""
+    """Return whether a value of Ottla's and one of kio's have the same meaning."""
     if isinstance(field_value, Message):
         kio = type(kio_value)
         return all(

@@ -1,4 +1,4 @@
-"""Bodies of batches as nobody should send them."""
+"""Invalid bodies of batches."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def record(
     headers: bytes = b"\0",
     tail: bytes = b"",
 ) -> bytes:
-    """One record; sizes are right unless they are given."""
+    """Return one record; sizes are right unless they are given."""
     fields = bytes([attributes]) + zigzag(later_ms) + zigzag(delta)
     for blob, claimed in ((key, key_size), (value, value_size)):
         honest = -1 if blob is None else len(blob)
@@ -65,7 +65,7 @@ MALFORMED: dict[str, tuple[int, bytes, str]] = {
     "header value size -2": (1, record(headers=zigzag(1) + b"\2a" + zigzag(-2)), "a header's value has a size of -2"),
     "timestamp of more than 64 bits": (1, record(later_ms=2**63 - 1), "has more than 64 bits"),
 }  # fmt: skip
-"""What is wrong: the count that the header says, the records, and part of the message."""
+"""Malformed batches by their fault: the header's count, the records, and part of the message."""
 
 FINE: dict[str, tuple[int, bytes]] = {
     "plain": (2, TWO),
@@ -80,7 +80,7 @@ FINE: dict[str, tuple[int, bytes]] = {
 def produced(
     count: int, body: bytes, codec: Compression = Compression.NONE, *, attributes: int = 0
 ) -> bytearray:
-    """A batch with these records, right but for them."""
+    """Return a batch with these records and an otherwise valid header."""
     compressed = compress(codec, body) if codec else body
     assert not attributes & COMPRESSION_MASK
     return raw_batch(count, compressed, timestamp=NOW, attributes=codec | attributes)
@@ -94,7 +94,7 @@ def with_header(
     attributes: int | None = None,
     max_timestamp: int | None = None,
 ) -> bytearray:
-    """The batch with other fields in its header, and the CRC that goes with them."""
+    """Return the batch with other fields in its header, and the matching CRC."""
     changed = bytearray(batch)
     for position, kind, value in (
         (0, ">q", base_offset),

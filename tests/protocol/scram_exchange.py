@@ -8,7 +8,7 @@ from ottla.protocol.credentials.scram import ScramCredential, ScramMechanism, Sc
 
 
 class AnsweringServer:
-    """`find` tells the credential of whoever claims to be a user."""
+    """A server whose `find` returns the credential of the claimed user."""
 
     def __init__(
         self, mechanism: ScramMechanism, nonce: str, find: Callable[[ScramUser], ScramCredential]
@@ -25,7 +25,7 @@ class AnsweringServer:
         return self._server.user
 
     def receive(self, message: bytes) -> bytes:
-        """The answer to the client's next message."""
+        """Return the answer to the client's next message."""
         if self._server.user is None:
             return self._server.challenge(self._find(self._server.claim(message)))
         return self._server.finish(message)

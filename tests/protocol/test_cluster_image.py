@@ -1,4 +1,4 @@
-"""The image as a fold of records: every record rebuilds, deltas tell what changed, nonsense is refused."""
+"""The image as a fold of records: every record rebuilds, deltas name the changes, contradictory records are refused."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ RECORDS: st.SearchStrategy[Record] = st.one_of(
 
 
 def fold(image: ClusterImage, records: list[Record]) -> list[Record]:
-    """Applies those that fit, and returns them."""
+    """Apply the records that fit, and return them."""
     fitting: list[Record] = []
     for record in records:
         if isinstance(record, TopicRecord) and record.topic_id in image.topics_by_id:

@@ -1,4 +1,4 @@
-"""The rules of the codec: limits, tagged fields, fields that a version lacks, holes; and hostile bytes."""
+"""The rules of the codec: limits, tagged fields, fields missing in a version, gaps, and hostile bytes."""
 
 from __future__ import annotations
 
@@ -279,7 +279,7 @@ def test_a_topic_name_with_text_that_is_not_utf8() -> None:
 
 @data()
 class Numbers(Message):
-    """Arrays of numbers of each size."""
+    """A message with arrays of numbers of each size."""
 
     tiny: list[int] = array(int8)
     small: list[int] = array(uint16)

@@ -1,4 +1,4 @@
-"""The table of configuration keys, what its keys accept, and what is said about mistakes."""
+"""The table of configuration keys, their accepted values, and the messages about mistakes."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_what_is_declared_without_effect_is_a_key_and_what_is_ignored_is_none() 
 
 
 def test_every_key_of_a_node_of_kafka_is_known() -> None:
-    """As Apache Kafka 4.4.0 declares them. `config.providers` is read before the others."""
+    """The list is that of Apache Kafka 4.4.0. `config.providers` is read before the others."""
     names = (Path(__file__).parent / "kafka_node_keys.txt").read_text().split()
     assert len(names) > 350
     unknown = [name for name in names if node_key(name) is None and why_ignored(name) is None]
@@ -213,7 +213,7 @@ def test_running_brokers_take_only_dynamic_keys() -> None:
 
 
 def test_brokers_take_names_that_nothing_knows() -> None:
-    """As Kafka takes them for plugins: clients set what they know from there."""
+    """Kafka accepts them for plugins, and clients set the names that they know from there."""
     for name in ("sasl.kerberos.min.time.before.relogin", "my.plugin.limit", "num.io.threads"):
         assert check_dynamic_broker_config(name, "70000") == "70000"
 

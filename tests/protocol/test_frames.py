@@ -1,5 +1,6 @@
-"""Frames survive any fragmentation; nothing altered, repeated, reordered or oversized gets through. Encrypted and
-tagged ones alike; and nobody reads the encrypted ones."""
+"""Frames survive any fragmentation, encrypted or only tagged; no altered, repeated, reordered or oversized frame gets
+through, and an eavesdropper cannot read encrypted ones.
+"""
 
 import tracemalloc
 from collections.abc import Callable

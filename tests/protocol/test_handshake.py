@@ -1,4 +1,4 @@
-"""Both ends know each other after the handshake, and strangers get nothing, not even an answer."""
+"""Both ends know each other after the handshake, and unauthenticated peers get nothing, not even an answer."""
 
 import tracemalloc
 from itertools import pairwise
@@ -192,7 +192,7 @@ def test_a_short_secret_is_a_configuration_error() -> None:
 
 
 def test_who_learns_the_secret_later_cannot_read_what_was_recorded() -> None:
-    """The keys depend on chance that neither end has sent."""
+    """The keys depend on randomness that neither end has sent."""
     frames = set()
     for hidden in (b"1", b"2"):
         client = ClientHandshake(LinkSecurity(Secrets((SECRET,))), CLIENT, Role.RAFT, b"n" * 32 + hidden * 32)
@@ -249,7 +249,10 @@ def test_where_encryption_is_required_older_versions_are_refused_at_both_ends() 
 
 
 def test_nobody_on_the_way_makes_two_new_nodes_speak_the_old_version() -> None:
-    """He takes the mark out of the hello. The client takes the server for an old one, and proves what it was told."""
+    """The attacker removes the mark from the hello.
+
+    The client takes the server for an old one, and proves what it received.
+    """
     client, server = make()
     told = bytearray(server.hello())
     told[-8:] = b"whatever"
@@ -257,7 +260,7 @@ def test_nobody_on_the_way_makes_two_new_nodes_speak_the_old_version() -> None:
         server.receive(client.receive(bytes(told)))
     client, server = make()
     asked = bytearray(client.receive(server.hello()))
-    asked[2] &= 0x7F  # the role as an old client says it
+    asked[2] &= 0x7F  # the role as an old client sends it
     del asked[-64:-32]  # without the key
     asked[:2] = (len(asked) - 2).to_bytes(2, "big")
     with pytest.raises(HandshakeError, match="secret"):
@@ -279,7 +282,7 @@ def test_an_altered_key_is_noticed() -> None:
 
 @given(st.integers(0, 255), st.binary(max_size=120))
 def test_whoever_has_the_secret_may_say_anything_and_gets_an_error(role: int, rest: bytes) -> None:
-    """An authentic message of any role and length: an error of one kind, or a handshake that is done."""
+    """An authentic message of any role and length leads to one kind of error, or to a finished handshake."""
     old = OldClient(SECRET, role)
     old._claim = old._claim[:-32] + rest
     server = make()[1]
@@ -338,7 +341,7 @@ def test_a_stranger_costs_little_memory() -> None:
 
 
 def with_quorum_secret() -> tuple[LinkSecurity, LinkSecurity]:
-    """A broker's security, and a quorum node's."""
+    """Return a broker's security, and a quorum node's."""
     return LinkSecurity(Secrets((SECRET,))), LinkSecurity(
         Secrets((SECRET,)), Secrets((b"of the quorum alone",))
     )

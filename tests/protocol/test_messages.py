@@ -1,4 +1,4 @@
-"""Every message in every version against kio: what we encode it reads, what it encodes we read."""
+"""Every message in every version compared with kio: each side reads the other's encoding."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ EXAMPLES = settings(max_examples=8, database=None)
 
 
 def declared(modules: tuple[str, ...] = MODULES) -> list[type[Message]]:
-    """Messages with versions of their own."""
+    """Return the messages with their own versions."""
     found = []
     for name in modules:
         module = importlib.import_module(f"ottla.protocol.messages.{name}")

@@ -1,4 +1,4 @@
-"""Answers to Metadata are read as the codec decodes them, whatever was read before."""
+"""Metadata answers are read as the codec decodes them, whatever was read before."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def as_read(topic: ToldTopic) -> tuple[object, ...]:
 
 
 def same(frame: bytes, version: int, alike: dict[bytes, ToldPartition]) -> None:
-    """The reader says of a frame what the codec says."""
+    """Check that the reader and the codec agree on a frame."""
     try:
         message = decode(MetadataResponse, frame, version)
     except MalformedMessage:
@@ -136,7 +136,7 @@ def test_what_was_read_before_is_passed_over_only_if_it_comes_again(
 def test_tagged_fields_that_nobody_knows_are_passed_over(
     tagged: list[tuple[MetadataResponsePartition, dict[int, bytes]]],
 ) -> None:
-    """Of later versions of Kafka."""
+    """The fields come from later versions of Kafka."""
     encoded = []
     for partition, fields in tagged:
         out = bytearray(encode_element(partition, MetadataResponse, 13)[:-1])

@@ -1,4 +1,4 @@
-"""Cuts of mirrors in the image: a copy of them stays as it was, and what contradicts itself is found."""
+"""Cuts of mirrors in the image: a copy of them stays unchanged, and contradictions are detected."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PLACE = (TOPIC, 0)
 
 
 def image(*more: Record) -> ClusterImage:
-    """With one copy, two rounds, of which it has reached the first, and what is given."""
+    """Return an image with one copy, two rounds, of which it has reached the first, and the given records."""
     made = ClusterImage()
     for record in (
         TopicRecord(topic_id=TOPIC, name="t"),

@@ -1,4 +1,4 @@
-"""The table of mirrors: a copy of it stays as it was, and what contradicts itself is found."""
+"""The table of mirrors: a copy of it stays unchanged, and contradictions are detected."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ TOPIC = b"t" * 16
 
 
 def image(*pairs: tuple[int, int]) -> ClusterImage:
-    """With one copy, whose partition 0 has this lineage."""
+    """Return an image with one copy, whose partition 0 has this lineage."""
     made = ClusterImage()
     for record in (
         TopicRecord(topic_id=TOPIC, name="t"),
@@ -87,7 +87,7 @@ def test_a_record_about_what_is_no_copy_is_refused(record: MirrorTopicRecord | M
         (CUT, (0,), 10, None),
         (KEPT, (0,), 30, None),
         (KEPT, (0,), 10, None),
-        # Others have gone on from there. What a broker that was away has behind it is of nobody.
+        # Others have gone on from there. A broker that was away has later records that belong to no history.
         (KEPT, (0, 20), 30, 20),
         (KEPT, (0, 20), 10, None),
     ],

@@ -1,4 +1,4 @@
-"""Application versions of a mirror's source, by cut, against a history that keeps every state."""
+"""Application versions of a mirror's source, by cut, compared with a complete history."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ TOLD = st.tuples(
     st.booleans(),
     st.integers(0, 4),
 )
-"""By how much the cut has risen, what is told, whether it is all, and how many of the last cuts are still needed."""
+"""The rise of the cut, the reported versions, whether these are complete, and the number of recent
+cuts still needed."""
 
 
 @settings(max_examples=400, deadline=None)

@@ -1,4 +1,4 @@
-"""Both ends know each other after the exchange. A proof is of use to nobody else, and nowhere else."""
+"""Both ends know each other after the exchange. A proof is useless for any other node and on any other connection."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def test_a_recorded_exchange_proves_nothing_on_another_connection() -> None:
 
 
 def test_a_proof_for_one_broker_is_refused_by_another() -> None:
-    """Whoever is dialled in the place of broker 1 passes everything on to broker 3."""
+    """The server at broker 1's address relays everything to broker 3."""
     dialling, meant, other = client(node(2), 1), server(node(1)), server(node(3))
     with pytest.raises(ProofRefused, match="means broker 1, this is 3"):
         other.receive(dialling.claim)
@@ -143,7 +143,7 @@ def test_a_proof_for_one_broker_is_refused_by_another() -> None:
 
 
 def test_what_a_broker_says_when_it_dials_is_no_proof_of_another() -> None:
-    """It dials broker 2, which hands all of it back on a connection of its own."""
+    """It dials broker 2, which sends all of it back on another connection."""
     dialling, accepting = client(node(1), 2), server(node(1))
     with pytest.raises(ProofRefused, match="means broker 2, this is 1"):
         accepting.receive(dialling.claim)

@@ -1,4 +1,4 @@
-"""What the file of a secret may hold, and the messages for what it may not."""
+"""The permitted contents of a secret's file, and the messages about invalid ones."""
 
 from __future__ import annotations
 
@@ -89,5 +89,7 @@ def test_random_secrets_are_strong_in_any_form(chance: bytes, form: str) -> None
         chance = chance.hex().encode()
     elif form == "base64":
         chance = base64.b64encode(chance)
-    assume(len(set(chance)) > 12 if form == "raw" else len(set(chance)) > 9)  # as nearly all random ones have
+    assume(
+        len(set(chance)) > 12 if form == "raw" else len(set(chance)) > 9
+    )  # true of nearly all random secrets
     assert strength_bits(chance) >= MIN_STRENGTH_BITS

@@ -1,4 +1,4 @@
-"""Messages of APIs that Kafka does not have, and what we add to one that it has."""
+"""Messages of APIs that Kafka does not have, and an addition to one of Kafka's."""
 
 from __future__ import annotations
 
@@ -217,7 +217,7 @@ def test_what_is_damaged_is_malformed_or_a_message(message: Message) -> None:
 
 
 def test_bytes_do_not_change() -> None:
-    """Clients of other versions and languages speak them."""
+    """Clients of other versions and languages depend on them."""
     assert {named(message): encode(message, 0).hex() for message in MESSAGES[5:7]} == {
         "CommitTransactionRequest": "05636f70790000000000001b58000301000000040300000000"
         "00001b59000000"

@@ -1,5 +1,4 @@
-"""Usual requests to produce are read without a message, and answered without one: in C as in Python, and as messages
-are."""
+"""Usual Produce requests are read and answered without a message object: in C as in Python, with equal results."""
 
 from __future__ import annotations
 
@@ -41,7 +40,7 @@ BOTH = [
     pytest.param(in_c, id="in C", marks=NEEDS_C),
 ]
 ALL_THERE = [module for module in (produce_frames_in_python, in_c) if module is not None]
-"""What reads one request after the other: making requests takes most of the time."""
+"""Readers of a request, tested one after the other, since making requests takes most of the time."""
 VERSIONS = list(range(3, 14))
 
 names = st.text(st.characters(codec="utf-8"), max_size=40)
@@ -67,13 +66,13 @@ requests = st.builds(
 
 
 def framed(message: ProduceRequest, version: int) -> tuple[memoryview, int]:
-    """The frame without its size, and where its body begins."""
+    """Return the frame without its size, and the beginning of its body."""
     frame = memoryview(encode_request(message, version, 7, "client"))[4:]
     return frame, decode_request_header(frame)[1]
 
 
-def as_message_says(frame: memoryview, offset: int, version: int) -> SentProduce | None:
-    """What is usual about a request, by its definition."""
+def as_message_says(frame: memoryview, offset: int, version: int) -> UsualProduce | None:
+    """Return the usual parts of a request, by their definition."""
     try:
         message = decode(ProduceRequest, frame, version, offset)
     except MalformedMessage:

@@ -1,4 +1,4 @@
-"""Commands to the quorum: one list of them, and results that say how they went."""
+"""Commands to the quorum: one list of them, and results that state their outcome."""
 
 from __future__ import annotations
 
@@ -79,11 +79,11 @@ NUMBERS = {
     60: "ReportOffsetsTaken",
     61: "ReportWritability",
 }
-"""As journals and snapshots have them. Add a line for a new command; change none."""
+"""Numbers of commands in journals and snapshots. Add a line for a new command; change none."""
 
 
 def declared() -> set[type[Command[Any]]]:
-    """Every command that a module declares."""
+    """Return every command that a module declares."""
     found: set[type[Command[Any]]] = set()
     for info in iter_modules(messages.__path__):
         module = import_module(f"{messages.__name__}.{info.name}")

@@ -1,4 +1,4 @@
-"""What brokers and quorum nodes say to each other: additions must not disturb nodes that do not know them."""
+"""Messages between brokers and quorum nodes: additions must not disturb nodes that do not know them."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ HEARTBEAT = SessionHeartbeat(
 
 @data()
 class FirstHeartbeat(Message):
-    """A heartbeat as it was before it could ask anything."""
+    """The first version of a heartbeat, before it could ask anything."""
 
     broker_epoch: int = int64(default=-1, about="")
     metadata_offset: int = int64(about="")
@@ -96,7 +96,7 @@ def test_the_heartbeat_of_a_broker_that_knows_no_answers_asks_for_none() -> None
 
 @data()
 class FirstLeaderChanged(Message):
-    """Who leads, as it was said before there were questions about transactions."""
+    """The first announcement of a leader, before there were questions about transactions."""
 
     term: int = int64(about="")
     leader_id: int = int32(default=-1, about="")

@@ -1,4 +1,4 @@
-"""Record batch headers: what is accepted, what is refused with which code, what patching changes."""
+"""Record batch headers: accepted ones, refused ones with their error codes, and the effects of patching."""
 
 from __future__ import annotations
 

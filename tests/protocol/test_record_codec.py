@@ -1,4 +1,4 @@
-"""The record codec in C is the one in Python, only faster: same results and same errors, whatever the bytes."""
+"""The record codec in C equals the one in Python, only faster: same results and same errors for any bytes."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Bare(NamedTuple):
 
 
 def outcome(what: Callable[[], object]) -> object:
-    """What comes of it, errors told by their kind and text."""
+    """Return a call's result, or its error as kind and text."""
     try:
         return what()
     except (ValueError, OverflowError) as error:
@@ -70,7 +70,7 @@ def outcome(what: Callable[[], object]) -> object:
 
 
 def decoded(codec: ModuleType, body: bytes, count: int, portions: Random, **options: Any) -> list[object]:
-    """All that a cursor gives in portions, the error that is its end among it."""
+    """Return all rows that a cursor gives in portions, and the final error if there is one."""
     base_offset, base_ms = options.pop("base_offset", 7), options.pop("base_ms", 1000)
     try:
         cursor = codec.RecordCursor(body, count, base_offset, base_ms, Seen, ("t",), (3,), **options)
@@ -88,7 +88,7 @@ def decoded(codec: ModuleType, body: bytes, count: int, portions: Random, **opti
 
 
 def same(body: bytes, count: int, seed: int, **options: Any) -> list[object]:
-    """What both make of it."""
+    """Return the common result of both codecs."""
     ours = decoded(record_codec, body, count, Random(seed), **options)
     assert decoded(in_c, body, count, Random(seed), **options) == ours
     return ours
@@ -173,7 +173,7 @@ def test_both_make_the_same_of_any_bytes(body: bytes, count: int) -> None:
 
 
 def record(fields: bytes) -> bytes:
-    """These fields behind their length."""
+    """Return these fields, preceded by their length."""
     return zigzag(len(fields)) + fields
 
 
@@ -256,7 +256,7 @@ def test_anything_with_a_buffer_is_a_value(codec: ModuleType) -> None:
 @NEEDS_C
 @pytest.mark.parametrize("seed", range(3))
 def test_nothing_is_kept(seed: int) -> None:
-    """Whatever was decoded, refused or left half-way: memory and shared objects are as before."""
+    """After any decoding, refusal or interruption, memory and shared objects are as before."""
     chance = Random(seed)
     topic, epoch = "a topic of this test", 987_654_321
     value, name = os.urandom(50), "a header's name"

@@ -1,4 +1,4 @@
-"""Records as columns are what a cursor gives one by one, and damage is found alike, by both codecs."""
+"""Records as columns equal a cursor's single records, and damage is detected equally, by both codecs."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class Row(NamedTuple):
 def by_rows(
     codec: ModuleType, body: bytes, count: int, base_ms: int, portions: Random, **options: Any
 ) -> Any:
-    """All rows, and the error that was their end."""
+    """Return all rows, and the final error."""
     found: list[Any] = []
     try:
         cursor = codec.RecordCursor(body, count, 7, base_ms, Row, ("t",), (1,), **options)
@@ -53,7 +53,7 @@ def by_rows(
 def by_columns(
     codec: ModuleType, body: bytes, count: int, base_ms: int, portions: Random, **options: Any
 ) -> Any:
-    """The same from columns, which are looked at as pyarrow sees them."""
+    """Return the rows and the error from columns, in the form that pyarrow sees."""
     columns = codec.Columns(with_headers=True)
     message = None
     try:

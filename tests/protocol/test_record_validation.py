@@ -1,4 +1,4 @@
-"""What is wrong with a batch's records is found wherever the pieces end in which they come, in C as in Python."""
+"""Faults in a batch's records are found wherever its pieces end, in C as in Python."""
 
 from __future__ import annotations
 
@@ -139,7 +139,7 @@ def test_an_error_stays_one(module: ModuleType) -> None:
 
 
 def mutated(body: bytes, chance: Random) -> bytes:
-    """A few bytes changed, taken out or put in, the first ones above all, where lengths are."""
+    """Change, remove or insert a few bytes, mostly the first ones, where lengths are."""
     out = bytearray(body)
     for _ in range(chance.randint(1, 4)):
         at = chance.randrange(min(len(out), chance.choice([8, 40, 10_000])) or 1)

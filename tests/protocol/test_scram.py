@@ -1,4 +1,4 @@
-"""SCRAM: the examples of the RFCs, both ends against each other, and what neither end accepts."""
+"""SCRAM: the examples of the RFCs, both ends with each other, and the refusals of each end."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ FIRST = b"n,,n=user,r=rOprNGfwEbeRWgbNEkqO"
 def server(
     mechanism: ScramMechanism = SCRAM_SHA_256, password: str = "pencil", nonce: str = SERVER_NONCE
 ) -> AnsweringServer:
-    """One end of a login of any user, all of whom have this password."""
+    """Return a server for any user, all of whom have this password."""
     credential = ScramCredential.of_password(mechanism, password, SALT)
     return AnsweringServer(mechanism, nonce, lambda _user: credential)
 
@@ -128,7 +128,7 @@ def test_first_messages_that_are_refused(first: bytes, complaint: str) -> None:
 def test_final_messages_that_are_refused(before: bytes, after: bytes, complaint: str) -> None:
     broker = server()
     final = ScramClient(SCRAM_SHA_256, "user", "pencil", CLIENT_NONCE).final(broker.receive(FIRST))
-    # The proof would be wrong, too: what is told is the first thing that is amiss.
+    # The proof would be wrong, too: the first fault is reported.
     with pytest.raises(ScramRefused, match=complaint):
         broker.receive(final.replace(before, after, 1))
 

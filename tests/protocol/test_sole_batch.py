@@ -1,5 +1,7 @@
-"""A batch that comes alone and is as it should be is known in one step, in C as in Python. Everything else is left to
-the general checks, which say what is wrong."""
+"""A single valid batch is recognised in one step, in C as in Python.
+
+Everything else is left to the general checks, which name the fault.
+"""
 
 from __future__ import annotations
 

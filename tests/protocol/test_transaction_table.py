@@ -10,7 +10,7 @@ from ottla.protocol.cluster.transaction_table import Phase, Recovery, Transactio
 
 
 def _transaction() -> TransactionMetadata:
-    """One in which no two fields are alike."""
+    """Return a transaction in which no two fields are equal."""
     place = (bytes(16), 3)
     return TransactionMetadata(
         "id",

@@ -1,4 +1,4 @@
-"""The grant of client credentials, against an authorization server of a few lines."""
+"""The grant of client credentials, tested with an authorization server of a few lines."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.certificates import Authority
 
 
 class AuthorizationServer(ThreadingHTTPServer):
-    """Answers with `status` and `answer`; keeps what it was asked."""
+    """A server that answers with `status` and `answer`, and keeps the requests."""
 
     def __init__(self, authority: Authority) -> None:
         super().__init__(("127.0.0.1", 0), _Handler)
@@ -44,7 +44,7 @@ class _Handler(BaseHTTPRequestHandler):
         self.wfile.write(server.answer)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 @pytest.fixture

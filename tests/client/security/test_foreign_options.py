@@ -1,4 +1,4 @@
-"""What was written for other clients is understood, or named."""
+"""Options written for other clients are understood, or named in the error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The mechanisms of SASL as the client speaks them, against the server's half or messages written out."""
+"""The client's SASL mechanisms, tested with the server's half or literal messages."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ async def test_a_server_cannot_make_the_client_work_for_hours(iterations: str) -
 
 
 class Provider:
-    """Of kafka-python's shape: plain, and with extensions."""
+    """A token provider with kafka-python's interface: plain, and with extensions."""
 
     def __init__(self, *tokens: Token) -> None:
         self._tokens = list(tokens)
@@ -160,7 +160,7 @@ class Provider:
 
 
 class AsyncProvider:
-    """Of aiokafka's shape."""
+    """A token provider with aiokafka's interface."""
 
     async def token(self) -> str:
         await asyncio.sleep(0)

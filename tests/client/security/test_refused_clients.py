@@ -1,4 +1,4 @@
-"""What becomes of a client that is let in no more: its calls fail and say so, and brokers are left in peace."""
+"""A client that loses its access: its calls fail with a clear error, and it does not flood brokers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PAUSE_MS = 50
 
 
 class Door:
-    """In front of a cluster; once it is shut, logins fail."""
+    """A gate before a cluster; once it is shut, logins fail."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.is_shut = False
@@ -33,7 +33,7 @@ class Door:
         raise AuthenticationFailed("the login as 'ann' failed")
 
     async def shut(self, cluster: FakeCluster) -> None:
-        """Connections that stand end, too."""
+        """Shut the gate, and end established connections, too."""
         self.is_shut = True
         await cluster.stop()
         await cluster.restart()

@@ -1,4 +1,4 @@
-"""Connections over TLS and with logins, against listeners of a few lines."""
+"""Connections over TLS and with logins, tested with small listeners."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ LOGGER = "ottla.client.security"
 
 
 class Broker:
-    """Answers what a client asks first; what it was asked stands in `asked`."""
+    """A broker that answers a client's first requests; `asked` keeps the requests."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -56,9 +56,9 @@ class Broker:
         self.refusal: tuple[int, str] | None = None
         self.holds = asyncio.Event()
         self.holds.set()
-        """While it is not set, Metadata is not answered."""
+        """Metadata requests are not answered while this is unset."""
         self.names: list[str | None] = []
-        """What clients asked for by SNI."""
+        """Server names that clients sent by SNI."""
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:
@@ -200,7 +200,7 @@ async def test_a_plain_listener_is_named(authority: Authority) -> None:
 
 @asynccontextmanager
 async def answering(answer: bytes) -> AsyncIterator[BrokerAddress]:
-    """Whatever it is asked first; then it closes."""
+    """Run a server that answers any first request with these bytes, and closes."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(10)
@@ -268,7 +268,7 @@ async def test_new_files_that_are_broken_do_not_count(
 
 
 def replace(path: Path, content: bytes) -> None:
-    """As whoever renews certificates should: at once."""
+    """Replace a file atomically, as programs that renew certificates should."""
     new = path.with_suffix(".new")
     new.write_bytes(content)
     os.replace(new, path)
@@ -355,7 +355,7 @@ async def test_a_login_that_is_not_renewed_ends_the_connection() -> None:
 
 
 class SeldomLogin(PlainClientLogin):
-    """A login whose password cannot be had while `is_away`."""
+    """A login whose password is unavailable while `is_away`."""
 
     is_away = False
     prepared = 0

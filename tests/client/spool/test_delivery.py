@@ -1,4 +1,4 @@
-"""Records in a spool are delivered in order and each once, whatever fails, and by whichever producer."""
+"""Records in a spool are delivered once and in order, despite failures, and by any producer."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ NOWHERE = "127.0.0.1:1"
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody has five seconds for each producer that cannot deliver."""
+    """Shorten the five seconds for a producer that cannot deliver."""
     monkeypatch.setattr(spool_module, "STOP_S", 0.3)
     monkeypatch.setattr(delivery_module, "CLOSE_S", 0.2)
 
@@ -138,7 +138,7 @@ async def test_each_is_delivered_once_and_in_order_whatever_fails(
 
 
 async def die(one: Producer) -> None:
-    """As by kill -9: nothing is tidied up. Only the lock goes, as it goes with a process."""
+    """Stop like kill -9, without cleanup. Only the lock is released, as it is when a process ends."""
     spool = one._spool
     assert spool is not None
     assert spool._task is not None
@@ -149,7 +149,9 @@ async def die(one: Producer) -> None:
 
 
 async def test_a_commit_whose_answer_is_lost_counts_once(tmp_path: Path) -> None:
-    """Killed between commit and checkpoint: the next producer hears from the cluster that it was done."""
+    """The producer is killed between commit and checkpoint: the next one learns from the cluster that the commit
+    succeeded.
+    """
     async with spool_cluster() as cluster:
         async with producer(cluster, tmp_path) as one:
             await one.send_and_wait("t", b"0")
@@ -168,8 +170,8 @@ async def test_a_commit_whose_answer_is_lost_counts_once(tmp_path: Path) -> None
 @pytest.mark.parametrize("done", [True, False])
 @pytest.mark.parametrize("which", [1, 2])
 async def test_a_commit_without_an_answer_is_looked_up(which: int, done: bool, tmp_path: Path) -> None:
-    """The coordinator is lost over the first commit, of the position, or the second, of the records; when it answers
-    again the producer is fenced. Futures learn all the same where their records are.
+    """The coordinator is lost during the first commit, of the position, or the second, of the records; when it answers
+    again the producer is fenced. Futures still get their records' offsets.
     """
     async with spool_cluster() as cluster:
         ends = 0
@@ -200,7 +202,9 @@ async def test_a_commit_without_an_answer_is_looked_up(which: int, done: bool, t
 async def test_half_of_a_chunk_in_the_log_does_not_count(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Killed when its records are written and not committed: they are aborted, and sent again as a whole."""
+    """The producer is killed when the records are written and not committed: they are aborted, and sent again as a
+    whole.
+    """
     async with spool_cluster(partitions=2) as cluster:
         one = producer(cluster, tmp_path)
         await one.start()
@@ -239,7 +243,7 @@ async def test_a_forgotten_position_matters_only_when_something_was_under_way(tm
 async def test_a_forgotten_position_is_asked_of_the_operator(
     again: bool, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Killed with a chunk under way, and the group's offsets expired meanwhile: neither guess is made."""
+    """The producer is killed during a chunk, and the group's offsets expire meanwhile: it does not guess."""
     async with spool_cluster() as cluster:
         one = producer(cluster, tmp_path)
         await one.start()
@@ -366,7 +370,7 @@ async def test_a_topic_that_never_appears_holds_nobody_up(
 async def test_the_record_that_is_refused_is_found_among_many(
     version: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A broker refuses a batch as a whole; what else is in it is delivered."""
+    """A broker refuses a batch as a whole; its other records are delivered."""
     async with spool_cluster(version) as cluster:
 
         def admits(request: Any, number: int, index: int, header: Any) -> ErrorCode:
@@ -446,7 +450,7 @@ async def test_after_a_death_what_was_rejected_is_not_tried_again(tmp_path: Path
 
 
 async def test_a_cluster_that_forbids_is_asked_again_until_it_does_not(tmp_path: Path) -> None:
-    """A mistake in its settings costs no record."""
+    """A mistake in the cluster's settings costs no record."""
     async with spool_cluster() as cluster:
         cluster.refuse_offsets = ErrorCode.GROUP_AUTHORIZATION_FAILED
         async with producer(cluster, tmp_path) as one:
@@ -459,7 +463,7 @@ async def test_a_cluster_that_forbids_is_asked_again_until_it_does_not(tmp_path:
 
 
 async def test_a_partition_without_a_leader_holds_nobody_else_up(tmp_path: Path) -> None:
-    """Readers of committed records wait for open transactions: none is begun while a partition is away."""
+    """Read-committed consumers wait for open transactions, so none is begun while a partition is unavailable."""
     async with spool_cluster(partitions=3) as cluster:
         async with producer(cluster, tmp_path) as one:
             await one.send_and_wait("t", b"0", partition=0)
@@ -493,7 +497,7 @@ async def test_a_partition_without_a_leader_holds_nobody_else_up(tmp_path: Path)
 async def test_a_partition_that_takes_nothing_is_left_to_itself_within_seconds(
     version: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It has too few replicas, which no client can know before."""
+    """The partition has too few replicas, which no client can know before."""
     monkeypatch.setattr(delivery_module, "ATTEMPT_S", 0.3)
     async with spool_cluster(version, partitions=3) as cluster:
         admits, short = cluster.admits, True
@@ -701,7 +705,7 @@ async def test_a_damaged_place_does_not_stop_delivery(
 async def test_records_for_partitions_that_are_added_are_delivered_and_those_for_others_rejected_soon(
     tmp_path: Path,
 ) -> None:
-    """Nobody waits for the same partition twice, however many records name it."""
+    """The producer waits for a partition only once, however many records name it."""
     async with spool_cluster() as cluster, producer(cluster, tmp_path, max_block_ms=300) as one:
         await one.send_and_wait("t", b"known", partition=0)
         beyond = [await one.send("t", b"?", partition=7) for _ in range(40)]

@@ -1,4 +1,4 @@
-"""Frames come back as they were written, whatever happens around them."""
+"""Frames are read unchanged, whatever surrounds them."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_damage_costs_only_the_frames_that_it_hits(written: list[SpooledRecord],
 
 
 def test_a_value_cannot_pass_for_a_frame() -> None:
-    """Its writer knows the format, and not the marker."""
+    """The value's author knows the format, but not the marker."""
     forged = encode_frame(SpooledRecord(1, "t", None, None, b"forged", 0, ()), b"guessed!")
     frame = bytearray(encode_frame(SpooledRecord(1, "t", None, None, forged, 0, ()), MARKER))
     frame[10] ^= 1

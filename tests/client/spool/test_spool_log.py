@@ -1,4 +1,4 @@
-"""The files of a spool against a list of what was written to them: cut anywhere, damaged anywhere, opened again."""
+"""The files of a spool compared with a list of their records: cut anywhere, damaged anywhere, opened again."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ steps = st.lists(
 @given(steps)
 @settings(max_examples=150)
 def test_it_is_a_list_that_survives(script: list[tuple[str, int | bytes]]) -> None:
-    """A crash cuts the newest file, as a power failure does: never more than what was written last is gone."""
+    """A crash cuts the newest file like a power failure: never more than the last writes are lost."""
     with TemporaryDirectory() as name:
         path, run, position = Path(name), 1, 0
         log = opened(path, run)
@@ -113,7 +113,7 @@ def test_damage_anywhere_is_told_and_costs_only_what_it_hits(place: int, noise: 
         same = content[start : start + len(noise)] == noise
         content[start : start + len(noise)] = noise
         victim.write_bytes(content)
-        for run in (2, 3):  # it is told once
+        for run in (2, 3):  # it is reported once
             log = opened(path, run)
             found = read_all(log)
             assert set(found) <= set(written)
@@ -231,7 +231,7 @@ def test_a_file_that_somebody_has_deleted_takes_no_room(tmp_path: Path) -> None:
 
 
 def test_positions_of_a_run_are_above_all_older_ones(tmp_path: Path) -> None:
-    """Also above those that a power failure took, and the cluster has."""
+    """They are also above positions that a power failure took, and the cluster has."""
     log = opened(tmp_path, 1, 1 << 20)
     lost = [write(log, b"v") for _ in range(5)]
     log.close(0)

@@ -1,4 +1,4 @@
-"""A spool and a real cluster: brokers that are away or die, processes that are killed, and what is read in the end."""
+"""A spool and a real cluster: absent or dying brokers, killed processes, and the records that are read at the end."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def cluster() -> Iterator[LocalCluster]:
 
 @pytest.fixture
 def topic(cluster: LocalCluster, request: pytest.FixtureRequest) -> str:
-    """One of two partitions, new for each test."""
+    """Return a new topic of two partitions."""
     cluster.heal()
     name = request.node.name.translate({ord("["): "-", ord("]"): None})[:200]
     cluster.create_topic(name, partitions=2)
@@ -50,7 +50,7 @@ def topic(cluster: LocalCluster, request: pytest.FixtureRequest) -> str:
 
 
 async def committed(cluster: LocalCluster, topic: str) -> dict[int, list[bytes]]:
-    """What readers of committed records see, by partition."""
+    """Return the values that read-committed consumers see, by partition."""
     found: dict[int, list[bytes]] = {0: [], 1: []}
     async with Consumer(
         topic,
@@ -68,7 +68,7 @@ async def committed(cluster: LocalCluster, topic: str) -> dict[int, list[bytes]]
 
 
 def check(found: dict[int, list[bytes]], count: int) -> None:
-    """All numbers below `count`, each once, and in order within a partition."""
+    """Check that all numbers below `count` are there once, and in order within a partition."""
     assert sorted(int(one) for values in found.values() for one in values) == list(range(count))
     for values in found.values():
         assert values == sorted(values, key=int)
@@ -79,7 +79,7 @@ def spooling(cluster: LocalCluster, folder: Path, **options: int) -> Producer:
 
 
 def process(*arguments: str) -> subprocess.Popen[bytes]:
-    """Another Python, which sees what this one does."""
+    """Start another Python with this one's module path."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     return subprocess.Popen([sys.executable, *arguments], stdout=subprocess.PIPE, env=environment)
 
@@ -141,7 +141,7 @@ async def test_a_process_that_is_killed_many_times_delivers_each_record_once(
             child.kill()
             rest = await asyncio.to_thread(child.communicate)
         told = rest[0].splitlines()
-        # What was sent, and not told any more, is numbered on from; that shows in the spool or in the topic.
+        # Numbering continues after records that were sent and not reported; these are in the spool or in the topic.
         async with spooling(cluster, tmp_path) as producer:
             async with asyncio.timeout(60):
                 await producer.flush()
@@ -157,7 +157,7 @@ async def test_a_process_that_is_killed_many_times_delivers_each_record_once(
 async def test_killed_again_and_again_before_all_is_delivered(
     cluster: LocalCluster, topic: str, tmp_path: Path
 ) -> None:
-    """Each process begins with what the one before has left, and is killed while it delivers that."""
+    """Each process starts with the previous one's remaining records, and is killed while it delivers them."""
     seed = random.randrange(1 << 32)
     print(f"seed {seed}")
     chance = random.Random(seed)
@@ -251,7 +251,9 @@ async def test_what_a_topic_is_too_small_for_is_set_aside(
 async def test_a_process_that_stood_still_for_longer_than_its_transaction(
     cluster: LocalCluster, topic: str, tmp_path: Path
 ) -> None:
-    """Its transaction was aborted and its epoch raised: it goes on, as nobody else has delivered from the folder."""
+    """Its transaction was aborted and its epoch raised: it goes on, since no other process has delivered from the
+    folder.
+    """
     async with spooling(cluster, tmp_path) as producer:
         await producer.send_and_wait(topic, b"0", key=b"k")
         other = Producer(
@@ -266,7 +268,7 @@ async def test_a_process_that_stood_still_for_longer_than_its_transaction(
 async def test_other_readers_do_not_wait_while_partitions_are_away(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One has no leader, another one too few replicas, and other programs write to the third."""
+    """One partition has no leader, another one too few replicas, and other programs write to the third."""
     monkeypatch.setattr(delivery_module, "ATTEMPT_S", 1.0)
     settings = {"auto.create.topics.enable": "false", "broker.session.timeout.ms": "1000"}
     with LocalCluster(brokers=2, settings=settings) as running:

@@ -1,5 +1,5 @@
-"""A producer with a spool is a client like the others: from its start to its stop, on one event loop; its futures are
-deliveries; what others count, it counts.
+"""A producer with a spool behaves like other producers: from start to stop, on one event loop, with deliveries as
+futures, and with the same metrics.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ NOWHERE = "127.0.0.1:1"
 
 @pytest.fixture(autouse=True)
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody has five seconds for each producer that cannot deliver."""
+    """Shorten the five seconds for a producer that cannot deliver."""
     monkeypatch.setattr(spool_module, "STOP_S", 0.1)
 
 
@@ -145,7 +145,7 @@ async def test_a_disk_that_fails_at_the_stop_keeps_nobody_waiting(tmp_path: Path
 
 
 def open_files() -> list[str]:
-    """What this process has open."""
+    """Return the open files of this process."""
     return [os.readlink(one) for one in Path("/proc/self/fd").iterdir() if one.exists()]
 
 
@@ -163,7 +163,7 @@ async def test_the_child_of_a_fork_does_not_keep_the_folder(tmp_path: Path) -> N
 
 
 def forked() -> Callable[[], None]:
-    """A child of this process, which does nothing; what ends it."""
+    """Fork an idle child of this process, and return a function that ends it."""
     until, end = os.pipe()
     child = os.fork()
     if not child:
