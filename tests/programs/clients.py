@@ -1,4 +1,4 @@
-"""What programs of several client libraries have in common: they are told to write, to read, to share and to copy.
+"""Common parts of programs with several client libraries, which write, read, share and copy on request.
 
 Each is a command with a verb, and speaks lines:
 
@@ -41,7 +41,7 @@ _HOLDS = re.compile(r"^holds \[([\d ,]*)\]$", re.MULTILINE)
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
-    """One for all tests of a module, which imports it."""
+    """Run one cluster for all tests of a module, which imports this fixture."""
     with running_cluster(tmp_path_factory.mktemp("cluster"), settings=SMALL_CLUSTER) as running:
         yield running
 
@@ -55,25 +55,25 @@ class Client:
     folder: Path
 
     def program(self, verb: str, *arguments: str, name: str = "") -> Program:
-        """One that runs until it is stopped."""
+        """Return a program that runs until it is stopped."""
         argv = [*self.command, verb, self.cluster.bootstrap, *arguments]
         return Program(argv, self.folder / f"{name or verb}.log")
 
     def told(self, verb: str, *arguments: str) -> str:
-        """What one says that ends by itself."""
+        """Return the output of a program that ends by itself."""
         argv = [*self.command, verb, self.cluster.bootstrap, *arguments]
         done = subprocess.run(argv, capture_output=True, text=True, timeout=WAIT_S, check=False)
         assert done.returncode == 0, done.stderr[-3000:]
         return done.stdout
 
     def admin(self, topic: str, group: str) -> dict[str, Any]:
-        """What its admin client is told."""
+        """Return the report of its admin client."""
         told: dict[str, Any] = json.loads(self.told("admin", topic, group))
         return told
 
     @contextmanager
     def loading(self, topic: str, *codecs: str) -> Iterator[Load]:
-        """Numbers are written until the block ends."""
+        """Write numbers until the block ends."""
         create_topics(self.cluster, topic, partitions=len(codecs))
         with self.program("load", topic, *codecs, name=f"load-{topic}") as program:
             load = Load(program, len(codecs))
@@ -103,7 +103,7 @@ class Load:
         assert self.program.alive, self.program.said[-3000:]
 
     def finish(self) -> None:
-        """Write no more; every number has its outcome then, and none has failed."""
+        """Stop writing; then every number has its outcome, and none has failed."""
         self.program.stop(WAIT_S)
         said = self.program.said
         assert "failed" not in said, said[-3000:]
@@ -113,12 +113,12 @@ class Load:
 
     @property
     def expected(self) -> list[list[int]]:
-        """The numbers of each partition."""
+        """Expected numbers of each partition."""
         return [[*range(partition, self.count, self.partitions)] for partition in range(self.partitions)]
 
 
 def by_partition(said: str, partitions: int) -> list[list[int]]:
-    """What a program said that it has read."""
+    """Return the values that a program reports as read, by partition."""
     found: list[list[int]] = [[] for _ in range(partitions)]
     for partition, value in _READ.findall(said):
         found[int(partition)].append(int(value))
@@ -126,13 +126,15 @@ def by_partition(said: str, partitions: int) -> list[list[int]]:
 
 
 def held(program: Program) -> set[int]:
-    """The partitions that a member got last."""
+    """Return the partitions of a member's last assignment."""
     found = _HOLDS.findall(program.said)
     return {int(number) for number in re.findall(r"\d+", found[-1])} if found else set()
 
 
 def stored(bootstrap: str, topic: str, expected: list[list[int]]) -> list[list[int]]:
-    """The committed numbers of each partition: as many as are expected, and whatever comes within a second."""
+    """Return the committed numbers of each partition: the expected number of them, and any that arrive in another
+    second.
+    """
     output = Output(bootstrap, topic, len(expected))
 
     def reached() -> bool:
@@ -143,7 +145,7 @@ def stored(bootstrap: str, topic: str, expected: list[list[int]]) -> list[list[i
 
 
 def kill_and_restart_leader(cluster: RunningCluster, topic: str, partition: int, load: Load) -> None:
-    """SIGKILL; the load goes on without it, and with it."""
+    """Kill the leader by SIGKILL, and restart it; the load goes on without it, and with it."""
     leader = cluster.leader(topic, partition)
     assert leader is not None
     _kill_and_restart(cluster, leader, load)
@@ -152,7 +154,7 @@ def kill_and_restart_leader(cluster: RunningCluster, topic: str, partition: int,
 
 
 def kill_and_restart_coordinator(cluster: RunningCluster, group: str, load: Load) -> None:
-    """SIGKILL; the group and the load go on without it, and with it."""
+    """Kill the coordinator by SIGKILL, and restart it; the group and the load go on without it, and with it."""
     _kill_and_restart(
         cluster, coordinator_of(AdminClient({"bootstrap.servers": cluster.bootstrap}), group), load
     )
@@ -166,9 +168,10 @@ def _kill_and_restart(cluster: RunningCluster, broker_id: int, load: Load) -> No
 
 
 def check_records(client: Client, topic: str, *codecs: str, once: bool = True, kill: bool = True) -> None:
-    """A leader dies under a load, if asked to `kill` it: every number is in its partition, in order, also as read here.
+    """Check that every number is in its partition, in order, also as read here, although a leader dies under the load
+    if `kill` is set.
 
-    Those of a program that is not idempotent may be there `once` or more.
+    Without `once` a number may be there several times, as written by a program that is not idempotent.
     """
     with client.loading(topic, *codecs) as load:
         if kill:
@@ -180,7 +183,7 @@ def check_records(client: Client, topic: str, *codecs: str, once: bool = True, k
 
 
 def check_group(client: Client, topic: str, *, once: bool = True) -> None:
-    """Two members share; one dies, and then a leader: nothing is missed, and little is read twice."""
+    """Check that two members share; one dies, and then a leader: no record is missed, and few are read twice."""
     with ExitStack() as running:
         load = running.enter_context(client.loading(topic, *["none"] * PARTITIONS))
         ann, ben = (
@@ -205,11 +208,11 @@ def check_group(client: Client, topic: str, *, once: bool = True) -> None:
 
 
 def check_copies(client: Client, source: str, *, once: bool = True) -> None:
-    """Two copiers in a group; each is killed twice and started again: every number is copied once.
+    """Check that two copiers in a group copy every number once, although each is killed twice and restarted.
 
-    A leader dies with one of them, and the coordinator of their group with another. Not `once` are the copies of a
-    program that does not wait for transactions when it asks for the offsets of its group: its group may have been
-    balanced anew in the middle of one. Nothing is missing then either.
+    A leader dies with one of them, and their group's coordinator with another. Without `once` duplicates are permitted,
+    since a program that ignores open transactions when it fetches its group's offsets may have been rebalanced during
+    one. No record may be missing then either.
     """
     target = f"{source}-copy"
     create_topics(client.cluster, target, partitions=PARTITIONS)
@@ -236,7 +239,7 @@ def check_copies(client: Client, source: str, *, once: bool = True) -> None:
 
 
 def wait_for_commits(copier: Program, more: int) -> None:
-    """Return once it has committed that many transactions more than it had."""
+    """Return once the copier has committed `more` further transactions."""
 
     def committed() -> int:
         lines = [one for one in copier.said.rpartition("\n")[0].splitlines() if '"commits":' in one]
@@ -261,7 +264,7 @@ def _numbers(*members: Program) -> list[int]:
 
 
 def make_empty_group(client: Client, topic: str, group: str) -> None:
-    """A topic with some records, and a group that has committed them and has no members any more."""
+    """Make a topic with some records, and a group without members that has committed them."""
     with client.loading(topic, "none") as load, client.program("member", topic, group, "ann") as member:
         member.wait_until_said("\n0 50\n", WAIT_S)
         load.finish()

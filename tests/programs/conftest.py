@@ -1,7 +1,7 @@
-"""Programs that others wrote, against real clusters, with kills in the middle.
+"""Third-party programs with real clusters, and kills in the middle.
 
 All tests in this folder are marked `programs`: they run with `--programs` (make programs). Those marked `short` are
-part of `make test` as well. With `--on-apache-kafka` those run against Apache Kafka that take their cluster from here.
+part of `make test` as well. With `--on-apache-kafka`, tests with this module's cluster run against Apache Kafka.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture
 def settings() -> Mapping[str, str]:
-    """Those of the cluster's brokers; a module may have others."""
+    """Return the settings of the cluster's brokers; a module may have others."""
     return SMALL_CLUSTER
 
 

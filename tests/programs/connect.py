@@ -1,4 +1,4 @@
-"""Workers of Kafka Connect, from Maven Central, driven over their REST port on loopback."""
+"""Workers of Kafka Connect, from Maven Central, controlled over their REST port on loopback."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _BUSY = (0, 404, 409, 500, 503)  # it starts, does not know yet, rebalances, wai
 
 
 def connect_with(connector: str) -> Jars:
-    """The jars of Connect, and beside them those of a connector, as Maven names it."""
+    """Return the jars of Connect and of a connector, by its Maven coordinates."""
     modules = (f"org.apache.kafka:{one}:{VERSION}" for one in _MODULES)
     return Jars("kafka-connect", (*modules, connector, "org.slf4j:slf4j-simple:1.7.36"))
 
@@ -32,7 +32,7 @@ FILES = connect_with(f"org.apache.kafka:connect-file:{VERSION}")
 
 
 class Worker(Program):
-    """One worker of a Connect cluster; its port stays its own when it is killed and started again."""
+    """A worker of a Connect cluster; it keeps its port across a kill and a restart."""
 
     def __init__(self, folder: Path, name: str, settings: Mapping[str, str], jars: Jars) -> None:
         (port,) = free_ports(1)
@@ -44,7 +44,7 @@ class Worker(Program):
         super().__init__(argv, folder / f"{name}.log")
 
     def ask(self, method: str, path: str, body: object = None, timeout_s: float = WAIT_S) -> Any:
-        """The JSON that REST answers, once the cluster of workers is not busy with itself."""
+        """Return the JSON of a REST answer, once the workers are not rebalancing."""
         data = None if body is None else json.dumps(body).encode()
         said = ""
 
@@ -73,12 +73,12 @@ class Worker(Program):
             raise AssertionError(f"{error}\n{said}") from None
 
     def states(self, connector: str) -> list[tuple[str, str]]:
-        """State and worker of the connector and of each of its tasks."""
+        """Return the state and worker of the connector and of each of its tasks."""
         status = self.ask("GET", f"/connectors/{connector}/status")
         return [(one["state"], one["worker_id"]) for one in (status["connector"], *status["tasks"])]
 
     def wait_until_running(self, connector: str, tasks: int = 1, timeout_s: float = WAIT_S) -> None:
-        """Return once the connector and so many tasks of it run."""
+        """Return once the connector and this number of its tasks run."""
 
         def running() -> bool:
             found = [state for state, _ in self.states(connector)]
@@ -88,16 +88,16 @@ class Worker(Program):
         wait_until(running, f"{connector} running", timeout_s)
 
     def pause(self) -> None:
-        """SIGSTOP: it keeps what it has, and does nothing."""
+        """Send SIGSTOP: the worker keeps its tasks, and does nothing."""
         self.send(signal.SIGSTOP)
 
     def resume(self) -> None:
-        """SIGCONT."""
+        """Send SIGCONT."""
         self.send(signal.SIGCONT)
 
 
 def worker_of(workers: Sequence[Worker], connector: str, asked: Worker | None = None) -> Worker:
-    """Who runs the connector's first task, as a worker tells."""
+    """Return the worker that runs the connector's first task, as a worker reports it."""
     answering = asked or next(one for one in workers if one.alive)
 
     def found() -> Worker | None:

@@ -1,4 +1,4 @@
-"""Python packages that programs need, each set in a virtual environment of its own: none is a dependency of ours."""
+"""Python packages that programs need, each set in a separate virtual environment: none is a dependency of Ottla."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ _CACHE = Path("~/.cache/ottla-tests").expanduser()
 
 
 class Environment:
-    """The packages of a file in the folder python/, which names the version of each."""
+    """The packages in a requirements file of the folder python/, which fixes their versions."""
 
     def __init__(self, name: str) -> None:
         self._name = name
 
     @property
     def python(self) -> Path:
-        """Its interpreter. pip fills the environment once, and again after the file has changed."""
+        """Interpreter of the environment. pip fills the environment once, and again after the file has changed."""
         wanted = SCRIPTS / f"{self._name}.txt"
         digest = hashlib.sha256(wanted.read_bytes() + sys.version.encode()).hexdigest()[:12]
         folder = _CACHE / f"{self._name}-{digest}"
@@ -36,7 +36,7 @@ class Environment:
         return folder / "bin/python"
 
     def program(self, script: str, log: Path, *arguments: str) -> Program:
-        """A process of a script in the folder python/."""
+        """Return a process of a script in the folder python/."""
         return Program([str(self.python), "-u", str(SCRIPTS / script), *arguments], log)
 
 

@@ -1,7 +1,7 @@
-"""The first programs of docs/ECOSYSTEM.md, as a newcomer meets them: files with their names, and commands in order.
+"""The first programs of docs/ECOSYSTEM.md, as a new user follows them: files with their names, and commands in order.
 
 A block of code belongs to the file that the text before it names last, as in "This is `pom.xml`". Other blocks are
-commands. One that "goes on until Control-C" runs beside those after it, until the page is done.
+commands. One that "goes on until Control-C" runs beside the following ones, until the page is done.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ _OTTLA = Path(sys.executable).parent
 
 
 class FirstPage(NamedTuple):
-    """What a section tells."""
+    """The files and commands of a section."""
 
     files: dict[str, str]
     commands: list[str]
 
 
 def first_page(section: str) -> FirstPage:
-    """Of a section of the page, by its heading."""
+    """Return the files and commands of a page's section, by its heading."""
     text = PAGE.read_text().split(f"\n## {section}\n")[1].split("\n## ")[0]
     files, commands, end = {}, [], 0
     for block in _BLOCK.finditer(text):
@@ -52,7 +52,7 @@ def first_page(section: str) -> FirstPage:
 
 
 def _commands(block: str) -> Iterator[str]:
-    """Each is a line, or several if a quotation goes on, or a backslash says so."""
+    """Yield the commands of a block: each is a line, or several with an open quotation or a backslash."""
     waiting = ""
     for line in block.splitlines(keepends=True):
         waiting += line
@@ -72,7 +72,7 @@ def _is_whole(command: str) -> bool:
 
 
 class Newcomer:
-    """Somebody who follows a section in an empty folder, with a cluster that is there."""
+    """A new user who follows a section in an empty folder, with an existing cluster."""
 
     def __init__(self, folder: Path, bootstrap: str, section: str) -> None:
         self._folder = folder
@@ -83,7 +83,10 @@ class Newcomer:
         self._going_on: list[Program] = []
 
     def follow(self, running: ExitStack) -> Program:
-        """The last command, which prints what is in a topic. What goes on before it runs until the block ends."""
+        """Run all commands, and return the last one, which prints a topic's contents.
+
+        Continuous commands run until the block ends.
+        """
         for name, text in self._files.items():
             (self._folder / name).write_text(self._here(text))
         for number, command in enumerate(self._commands):
@@ -97,7 +100,7 @@ class Newcomer:
         return program
 
     def check(self) -> None:
-        """What goes on has not ended."""
+        """Check that continuous commands have not ended."""
         for program in self._going_on:
             assert program.alive, program.said[-3000:]
 
@@ -113,7 +116,7 @@ class Newcomer:
 
 
 def _python_of(commands: list[str]) -> Path:
-    """The interpreter of an environment in which pip has done what the section says, once."""
+    """Return the interpreter of an environment in which pip has installed the section's packages, once."""
     wanted = [one for one in commands if one.startswith(_PIP)]
     if not wanted:
         return Path(sys.executable)

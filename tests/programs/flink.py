@@ -1,7 +1,7 @@
-"""Flink: its jars, and a job that copies a topic exactly once, that may be killed and restored from a checkpoint.
+"""Flink: its jars, and a job that copies a topic exactly once, which may be killed and restored from a checkpoint.
 
-Maven Central lacks the jar of Flink's own distribution. The package for Python has it, among others, so pip fetches the
-file and nothing is installed.
+The jar of Flink's own distribution is missing on Maven Central. The Python package contains it, so pip fetches that
+file, and nothing is installed.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _FLAGS = (
 
 
 class FlinkJars(Jars):
-    """Those of the connector, from Maven, and beside them Flink's."""
+    """The jars of the connector, from Maven, and Flink's own."""
 
     @property
     def folder(self) -> Path:
@@ -96,13 +96,14 @@ _CLUSTER = {
     "heartbeat.interval": "500",
     "heartbeat.timeout": "10000",
 }
-"""One task for each process of tasks, which has to know all sizes. Whoever is killed is missed after two heartbeats."""
+"""Cluster settings. Each task process runs one task, and must know all memory sizes. A killed process is noticed after
+two heartbeats."""
 
 JARS = FlinkJars("flink", (f"org.apache.flink:flink-sql-connector-kafka:{CONNECTOR}",), _FLAGS)
 
 
 class FlinkJob:
-    """The job of java/FlinkProgram.java in one process after the other, each from a checkpoint of those before it."""
+    """The job of java/FlinkProgram.java in one process after the other, each from an earlier one's checkpoint."""
 
     def __init__(self, bootstrap: str, folder: Path, naming: str) -> None:
         self._folder = folder / "checkpoints"
@@ -120,7 +121,7 @@ class FlinkJob:
 
     @property
     def said(self) -> str:
-        """All that its processes have printed."""
+        """All output of its processes."""
         return self._log.read_text(errors="replace")
 
     def start(self, checkpoint: Path | None = None) -> None:
@@ -130,7 +131,7 @@ class FlinkJob:
         self._program.start()
 
     def kill9(self) -> None:
-        """SIGKILL; returns once it is gone."""
+        """Kill by SIGKILL, and return once it is gone."""
         self._running.kill9()
 
     def stop(self) -> None:
@@ -140,26 +141,28 @@ class FlinkJob:
         assert "STOPPED" in self._running.said, self._running.said[-3000:]
 
     def checkpoints(self) -> list[Path]:
-        """Those that are complete, the oldest first."""
+        """Return the complete checkpoints, the oldest first."""
         found = self._folder.glob("*/chk-*/_metadata")
         return [one.parent for one in sorted(found, key=lambda one: one.stat().st_mtime_ns)]
 
     def wait_until(self, condition: Callable[[], object], what: str) -> None:
-        """Return once `condition()` holds; fails with the end of what the job said if it ends before."""
+        """Return once `condition()` holds; fails with the end of the job's output if it ends before."""
         wait_until(lambda: condition() or not all(one.alive for one in self._processes()), what, 240)
         for one in self._processes():
             assert one.alive, one.said[-3000:]
 
     def hold_checkpoint(self) -> Path:
-        """The next checkpoint, which is complete while nobody has committed anything of it, and nobody ever will."""
+        """Return the next checkpoint, which is complete although none of its transactions is, or will be, committed."""
         self._touch("hold")
         self.wait_until(lambda: "HELD " in self._running.said, "a checkpoint that is held")
         (self._folder / "hold").unlink()
         return self.checkpoints()[-1]
 
     def pause_checkpoints(self, last: int = 0) -> Path:
-        """The last checkpoint, at least the one of number `last`. None begins after it until `go_on`, so that nobody
-        uses its transactional ids again."""
+        """Return the last checkpoint, at least number `last`.
+
+        No other begins until `go_on`, so its transactional ids are not reused.
+        """
         written = self._folder / "pause.written"
         written.write_text(str(last))
         written.rename(self._folder / "pause")
@@ -167,14 +170,17 @@ class FlinkJob:
         return self.checkpoints()[-1]
 
     def fail_checkpoints(self, count: int) -> None:
-        """Return once so many checkpoints failed though everything for them was written. Goes on until `go_on`."""
+        """Return once `count` checkpoints failed although all their data was written.
+
+        Failures continue until `go_on`.
+        """
         self._touch("fail")
         self.wait_until(
             lambda: self._running.said.count("UNWRITTEN ") >= count, f"{count} checkpoints that fail"
         )
 
     def go_on(self) -> None:
-        """Checkpoints begin and are written again."""
+        """Let checkpoints begin and be written again."""
         for name in ("pause", "fail"):
             (self._folder / name).unlink(missing_ok=True)
 
@@ -194,9 +200,9 @@ class FlinkJob:
 
 
 class FlinkCluster(FlinkJob):
-    """The same job in a cluster: one process manages it, and each of two others has a task of it.
+    """The same job in a cluster: a process manages it, and two others have a task each.
 
-    `start` and `kill9` are about the manager. Tasks find it when it is there again.
+    `start` and `kill9` concern the manager. Tasks find it when it is back.
     """
 
     def __init__(self, bootstrap: str, folder: Path, naming: str) -> None:

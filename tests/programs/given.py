@@ -1,4 +1,4 @@
-"""What programs of several frameworks are given: lines to count words in, orders and payments to be joined."""
+"""Inputs of programs with several frameworks: lines to count words in, orders and payments to join."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WORDS = [f"word{number}" for number in range(20)]
 
 
 class Given:
-    """Lines, orders and payments at random, of made-up times, and what the application has to tell of them."""
+    """Random lines, orders and payments with simulated times, and the application's expected results."""
 
     def __init__(self, seed: int) -> None:
         self._chance = random.Random(seed)
@@ -23,7 +23,7 @@ class Given:
         self.events: dict[str, list[tuple[str, int, str]]] = defaultdict(list)
 
     def messages(self) -> Iterator[Sent]:
-        """What is taken from here counts as sent."""
+        """Yield messages, which count as sent once they are taken."""
         begun_ms = int(time.time() * 1000) - 600_000
         for number in itertools.count(1):
             at_ms = begun_ms + 50 * number
@@ -39,12 +39,12 @@ class Given:
 
     @property
     def counts(self) -> list[Message]:
-        """What the application has to tell: every word with each number up to its own."""
+        """Expected counts: every word with each number up to its total."""
         return sorted((word, str(n)) for word, total in self.words.items() for n in range(1, total + 1))
 
     @property
     def paid(self) -> list[Message]:
-        """Every order of a customer with every payment within the window."""
+        """Expected joins: every order of a customer with every payment within the window."""
         return sorted(
             (customer, f"{one[2]}+{other[2]}")
             for customer, events in self.events.items()

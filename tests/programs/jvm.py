@@ -1,4 +1,4 @@
-"""Programs for the JVM: their jars from Maven Central, and our small programs that use them."""
+"""JVM programs: their jars from Maven Central, and small programs of this repository that use them."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ needs_jdk = pytest.mark.skipif(
 
 @dataclass(frozen=True)
 class Jars:
-    """What a program needs, as Maven's `group:artifact:version`."""
+    """The artifacts of a program, as Maven's `group:artifact:version`."""
 
     name: str
     artifacts: tuple[str, ...]
     flags: tuple[str, ...] = ()
-    """Of the JVM, where ours are not enough."""
+    """Additional flags of the JVM."""
 
     @property
     def folder(self) -> Path:
@@ -51,7 +51,7 @@ class Jars:
         )
 
     def command(self, source: str) -> list[str]:
-        """argv that runs a program of the folder java/ beside these jars, compiled once."""
+        """Return the argv of a program in the folder java/ with these jars, compiled once."""
         return [
             "java",
             *_FLAGS,
@@ -62,7 +62,7 @@ class Jars:
         ]
 
     def run_class(self, name: str, *arguments: str) -> list[str]:
-        """argv that runs a class of these jars."""
+        """Return the argv of a class in these jars."""
         return ["java", *_FLAGS, *self.flags, "-cp", f"{self.folder}/*", name, *arguments]
 
     def _compiled(self, source: Path) -> Path:

@@ -1,4 +1,4 @@
-"""Kills that a program has to outlive, one turn after the other."""
+"""Kills that a program has to survive, one turn after the other."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ def kill_and_start(
     more: int = 60,
     wait_s: float = 120.0,
 ) -> None:
-    """Kill a program, each second time with a leader of its output. So many results come before all is whole again."""
+    """Kill a program, each second time with a leader of its output.
+
+    `more` results must come before all is whole again.
+    """
     program.kill9()
     leader = cluster.leader(output.topic, turn % output.partitions)
     assert leader is not None

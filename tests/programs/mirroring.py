@@ -1,4 +1,4 @@
-"""MirrorMaker 2 from Maven Central, and the two clusters between which it copies, as a test looks at them."""
+"""MirrorMaker 2 from Maven Central, and the two clusters between which it copies, as a test sees them."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ STAYING, MOVING = "staying", "moving"
 
 
 class Mirrored(NamedTuple):
-    """What has to be the same on both sides."""
+    """The parts of a record that must be equal on both sides."""
 
     key: bytes | None
     value: bytes | None
@@ -41,14 +41,14 @@ class Mirrored(NamedTuple):
 
 
 class Placed(NamedTuple):
-    """A record, and where it stands on this side."""
+    """A record, and its place on this side."""
 
     offset: int
     record: Mirrored
 
 
 class Side:
-    """One cluster with the topic that is written there, and its mirror in the other one."""
+    """A cluster with the topic that is written there, and its mirror in the other one."""
 
     def __init__(self, name: str, bootstrap: str, other: str) -> None:
         self.name, self.bootstrap = name, bootstrap
@@ -57,17 +57,17 @@ class Side:
         self._admin = AdminClient({"bootstrap.servers": bootstrap})
 
     def create(self, partitions: int, replicas: int, settings: dict[str, str]) -> None:
-        """The topic that is written here."""
+        """Create the topic that is written here."""
         new = NewTopic(self.topic, partitions, replicas, config=settings)
         self._admin.create_topics([new])[self.topic].result(30)
 
     def grow(self, partitions: int) -> None:
-        """More partitions of the topic that is written here."""
+        """Add partitions to the topic that is written here."""
         new = NewPartitions(self.topic, partitions)
         self._admin.create_partitions([new])[self.topic].result(30)
 
     def config(self, topic: str, *names: str) -> dict[str, str]:
-        """Settings of a topic here."""
+        """Return settings of a topic here."""
         asked = self._admin.describe_configs([ConfigResource(ResourceType.TOPIC, topic)])
         (entries,) = (answer.result(30) for answer in asked.values())
         return {name: entries[name].value for name in names}
@@ -80,15 +80,15 @@ class Side:
             answer.result(30)
 
     def partitions(self, topic: str) -> int:
-        """How many partitions a topic has here; 0 if there is none of that name."""
+        """Return a topic's number of partitions here; 0 if it does not exist."""
         found = self._admin.list_topics(timeout=30).topics.get(topic)
         return 0 if found is None else len(found.partitions)
 
     def length(self, topic: str) -> int:
-        """How many records a topic has here, markers of transactions among them."""
+        """Return a topic's number of records here, including transaction markers."""
 
         def total() -> int | None:
-            # Each attempt looks for the partitions anew: the client keeps to the leaders that it was told last.
+            # Each attempt looks up the partitions again, since the client keeps the last known leaders.
             places = [TopicPartition(topic, one) for one in range(self.partitions(topic))]
             asked = dict.fromkeys(places, OffsetSpec.latest())
             with suppress(KafkaException, TimeoutError):  # leaders change, or are dead
@@ -98,7 +98,7 @@ class Side:
         return wait_for(total, f"the ends of {topic}", 120) if self.partitions(topic) else 0
 
     def read(self, topic: str) -> dict[int, list[Placed]]:
-        """Everything that is committed in a topic here, by partition."""
+        """Return all committed records of a topic here, by partition."""
         found: dict[int, list[Placed]] = defaultdict(list)
         places = [TopicPartition(topic, one) for one in range(self.partitions(topic))]
         consumer = self._consumer("nobody")
@@ -114,7 +114,7 @@ class Side:
         return found
 
     def go_on(self, topic: str, enough: Callable[[list[Mirrored]], bool], timeout_s: float) -> list[Mirrored]:
-        """What the moving group reads, from where it is here until it has `enough`, and commits."""
+        """Return the moving group's reads, from its position until it has `enough`, and commit."""
         consumer, found = self._consumer(MOVING), list[Mirrored]()
         consumer.subscribe([topic])
 
@@ -128,14 +128,14 @@ class Side:
         return found
 
     def commit(self, offsets: dict[int, int]) -> None:
-        """As the staying group, in the topic that is written here."""
+        """Commit as the staying group, in the topic that is written here."""
         consumer = self._consumer(STAYING)
         places = [TopicPartition(self.topic, partition, offset) for partition, offset in offsets.items()]
         consumer.commit(offsets=places, asynchronous=False)
         consumer.close()
 
     def offsets(self, group: str, topic: str) -> dict[int, int]:
-        """What a group has committed here; below 0 where that is nothing."""
+        """Return a group's committed offsets here; negative for none."""
         consumer = self._consumer(group)
         places = [TopicPartition(topic, one) for one in range(self.partitions(topic))]
         found = {one.partition: one.offset for one in consumer.committed(places, 30)}
@@ -162,7 +162,7 @@ def _mirrored(message: Message) -> Mirrored:
 
 
 def mirror_maker(folder: Path, kafka: str, ottla: str, *, exactly_once: bool) -> Program:
-    """One process that mirrors both ways, each with two tasks."""
+    """Return a process that mirrors in both directions, each with two tasks."""
     replicas = {"kafka": "1", "ottla": "3"}
     settings = {
         "clusters": "kafka,ottla",

@@ -1,4 +1,4 @@
-"""The processes of programs, which tests kill and start again."""
+"""The processes of programs, which tests kill and restart."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.cluster import wait_until
 
 
 class Program:
-    """A process whose output goes to a file, until the block ends. It may be killed and started again."""
+    """A process whose output goes to a file, until the block ends. It may be killed and restarted."""
 
     def __init__(self, argv: Sequence[str], log: Path) -> None:
         self._argv, self.log = argv, log
@@ -33,7 +33,7 @@ class Program:
 
     @property
     def said(self) -> str:
-        """What it printed since it was started last."""
+        """Output since its last start."""
         with self.log.open("rb") as file:
             file.seek(self._begun_at)
             return file.read().decode(errors="replace")
@@ -43,7 +43,7 @@ class Program:
         return self._process is not None and self._process.poll() is None
 
     def start(self) -> None:
-        """Begin, or begin anew."""
+        """Start the process, for the first time or again."""
         assert not self.alive
         with self.log.open("ab") as file:
             self._begun_at = file.tell()
@@ -56,29 +56,29 @@ class Program:
             )
 
     def kill9(self) -> None:
-        """SIGKILL, for the processes that it started as well; returns once it is gone."""
+        """Kill by SIGKILL, with the processes that it started; return once it is gone."""
         if self._process is not None:
             with suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
             self._process.wait(30)
 
     def stop(self, timeout_s: float = 60) -> None:
-        """SIGTERM; returns once it has ended in good order."""
+        """Send SIGTERM, and return once it has ended in good order."""
         assert self._process is not None
         self.send(signal.SIGTERM)
         self._process.wait(timeout_s)
 
     def wait(self, timeout_s: float) -> None:
-        """Return once it has ended by itself; fails with the end of what it said unless it ended well."""
+        """Return once it has ended by itself; fails with the end of its output on an error."""
         assert self._process is not None
         assert self._process.wait(timeout_s) == 0, self.said[-3000:]
 
     def send(self, number: signal.Signals) -> None:
-        """Send it a signal."""
+        """Send the process a signal."""
         assert self._process is not None
         self._process.send_signal(number)
 
     def wait_until_said(self, text: str, timeout_s: float = 90) -> None:
-        """Return once it has printed `text`; fails with the end of what it said if it ends before."""
+        """Return once it has printed `text`; fails with the end of its output if it ends before."""
         wait_until(lambda: text in self.said or not self.alive, f"{text!r} in {self.log}", timeout_s)
         assert text in self.said, self.said[-3000:]

@@ -1,7 +1,7 @@
-"""Apicurio Registry keeps its schemas in a topic here, and the console shows records by what it tells of them.
+"""Apicurio Registry stores its schemas in a topic, and the console shows records by these schemas.
 
-Confluent's serializers write the records. The registry is killed together with the leader of its topic, and knows all
-that it knew.
+Confluent's serializers write the records. The registry is killed together with the leader of its topic, and keeps its
+knowledge.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ Messages = Callable[..., str]
 
 @contextmanager
 def messages_by(cluster: RunningCluster, registry: ApicurioRegistry, log: Path) -> Iterator[Messages]:
-    """What the console's page of messages says, given what is asked for."""
+    """Yield a function that returns the console's page of messages for a question."""
     with console(cluster.bootstrap, log, "--schema-registry", registry.address) as (_, address):
         origin, cookie = address.partition("/?")[0], cookie_of(address)
 
@@ -49,7 +49,7 @@ def messages_by(cluster: RunningCluster, registry: ApicurioRegistry, log: Path) 
 
 
 def write_records(cluster: RunningCluster, registry: ApicurioRegistry, log: Path, number: int) -> None:
-    """One by each serializer."""
+    """Write one record by each serializer."""
     words = (cluster.bootstrap, registry.address, str(number))
     with SERIALIZERS.program("schema_serializers.py", log, *words) as program:
         program.wait(120)

@@ -1,4 +1,4 @@
-"""Debezium tells the changes of a table in PostgreSQL, exactly once: worker, broker and database are killed."""
+"""Debezium reports the changes of a PostgreSQL table exactly once, although worker, broker and database are killed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ DELETE = "DELETE FROM accounts WHERE id = %s"
 
 
 class Account(NamedTuple):
-    """A row: how often it was written since it was inserted, and what was written last."""
+    """A row: its number of writes since its insertion, and the last written value."""
 
     version: int
     note: str
@@ -68,7 +68,7 @@ class ChangingTable:
                     connection.commit()
 
     def _change(self, connection: Any, chance: random.Random) -> None:
-        """A transaction of one to three changes."""
+        """Run a transaction of one to three changes."""
         for _ in range(chance.randint(1, 3)):
             number, note = chance.randint(1, IDS), f"note {chance.random()}"
             if chance.random() < 0.1:
@@ -93,7 +93,7 @@ def server() -> Iterator[Server]:
 
 @pytest.fixture
 def worker(cluster: RunningCluster, server: Server, tmp_path: Path) -> Iterator[Worker]:
-    """A worker of Connect, started; the database outlives it."""
+    """Run a worker of Connect; the database outlives it."""
     settings = {
         "bootstrap.servers": cluster.bootstrap,
         "group.id": "connect",
@@ -116,7 +116,7 @@ def worker(cluster: RunningCluster, server: Server, tmp_path: Path) -> Iterator[
 
 
 def begin(worker: Worker, server: Server) -> None:
-    """The connector, which reads the table first, and then the log of the database."""
+    """Start the connector, which reads the table first, and then the database's log."""
     worker.ask(
         "PUT",
         "/connectors/shop/config",
@@ -166,7 +166,7 @@ def test_a_table_through_kills(cluster: RunningCluster, server: Server, worker: 
 
 
 def kill_leader(cluster: RunningCluster, changes: Output) -> None:
-    """Changes are told on before the leader is back."""
+    """Kill a leader; changes continue before it is back."""
     leader = cluster.leader(TOPIC, 0)
     assert leader is not None
     cluster.broker(leader).kill9()
@@ -180,7 +180,7 @@ def rows(server: Server) -> dict[int, Account]:
 
 
 def told(changes: Output) -> Iterator[tuple[str, str, Account | None]]:
-    """Key, operation, and the row behind it, in the order of the topic."""
+    """Yield key, operation, and the new row, in the order of the topic."""
     for key, value in changes.messages:
         change = json.loads(value)
         after = change["after"]
@@ -188,7 +188,10 @@ def told(changes: Output) -> Iterator[tuple[str, str, Account | None]]:
 
 
 def replayed(changes: Output) -> dict[int, Account]:
-    """The table that the changes make. Each is told once: versions of a row count up from 1, or from a snapshot."""
+    """Return the table that the changes make.
+
+    Each is reported once: versions of a row count up from 1, or from a snapshot.
+    """
     table: dict[int, Account] = {}
     for key, operation, after in told(changes):
         number = json.loads(key)["id"]

@@ -1,6 +1,7 @@
-"""FastStream by aiokafka and by confluent-kafka: two instances, one and a broker are killed, no order is forgotten.
+"""FastStream with aiokafka and with confluent-kafka: of two instances one and a broker are killed, and no order is
+lost.
 
-It promises each message at least once. So results may be there twice after a kill, and none may be missing.
+It promises each message at least once. So results may be duplicated after a kill, but none may be missing.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from tests.programs.topics import Input, Output, Sent, committed, create_topics
 pytestmark = pytest.mark.timeout(600)
 FASTSTREAM = Environment("faststream")
 PARTITIONS = 3
-PER_SECOND = 6  # it works on them one by one, and waits for the cluster twice for each
+PER_SECOND = 6  # it handles them one by one, and waits for the cluster twice for each
 GROUPS = {"payers": "orders", "auditors": "orders", "bookers": "paid"}
 
 
@@ -30,7 +31,7 @@ def orders(prefix: str) -> Iterator[Sent]:
 
 
 def expected(sent: list[Sent]) -> dict[str, set[str]]:
-    """What has to be in each topic."""
+    """Return the expected contents of each topic."""
     all_of = [one.value for one in sent]
     return {
         "paid": {f"paid {one}" for one in all_of},
@@ -41,7 +42,7 @@ def expected(sent: list[Sent]) -> dict[str, set[str]]:
 
 
 class Results:
-    """What the program has written to each of its topics."""
+    """The program's output in each of its topics."""
 
     def __init__(self, cluster: RunningCluster) -> None:
         self._outputs = {topic: Output(cluster.bootstrap, topic, PARTITIONS) for topic in expected([])}
@@ -52,7 +53,7 @@ class Results:
             output.wait_for(output.read() + (more // 10 if topic == "refused" else more), 90)
 
     def wait_for_all(self, sent: list[Sent]) -> None:
-        """Return once there is what has to be; fails if there is anything else."""
+        """Return once the expected results are there; fail on any others."""
         for topic, wanted in expected(sent).items():
             self._wait_for(topic, wanted)
             assert set(self.of(topic)) == wanted
@@ -97,7 +98,7 @@ def test_orders_through_kills(cluster: RunningCluster, tmp_path: Path, backend: 
 
 
 def kill_with_a_broker(cluster: RunningCluster, instance: Program, results: Results) -> None:
-    """Kill an instance and the leader of what it reads; results go on while the broker is away."""
+    """Kill an instance and the leader of its input; results go on while the broker is away."""
     leader = cluster.leader("orders", 0)
     assert leader is not None
     cluster.broker(leader).kill9()
@@ -109,7 +110,7 @@ def kill_with_a_broker(cluster: RunningCluster, instance: Program, results: Resu
 
 
 def wait_until_acknowledged(cluster: RunningCluster, paid: int, ordered: int) -> None:
-    """Return once every group is done with all that is in the topic it reads."""
+    """Return once every group has committed its whole topic."""
     totals = {"orders": ordered, "paid": paid}
 
     def acknowledged() -> dict[str, int]:

@@ -1,7 +1,7 @@
 """Faust: a table in a changelog topic, moved between workers that come and go; workers and a broker are killed.
 
-Without kills every count is exact. After a kill Faust reads what it had not committed once more, and counts that again:
-it promises each message at least once.
+Without kills every count is exact. After a kill Faust reads uncommitted messages once more, and counts them again: it
+promises each message at least once.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def worker(cluster: RunningCluster, folder: Path, name: str) -> Program:
 
 
 def numbers(output: Output) -> dict[str | None, list[int]]:
-    """The counts of each key, as they came."""
+    """Return the counts of each key, in order."""
     found = defaultdict(list)
     for key, value in output.messages:
         found[key].append(int(value.split()[1]))
@@ -83,9 +83,9 @@ def test_a_table_moves_between_workers(cluster: RunningCluster, tmp_path: Path) 
     ids=["as-faust", "seek-first"],
 )
 def test_faust_passes_over_messages_without_any_cluster(order: str, missing: range) -> None:
-    """Once a table is restored, Faust lets partitions go on, and seeks back to what is committed after that.
+    """Once a table is restored, Faust resumes partitions, and seeks to the committed offsets after that.
 
-    What arrives in between may set its mark of what was read, and whatever is below that mark is dropped afterwards.
+    A message that arrives in between may advance its read position, and lower offsets are dropped afterwards.
     """
     argv = [str(FAUST.python), str(SCRIPTS / "faust_seek.py"), order]
     done = subprocess.run(argv, capture_output=True, text=True, timeout=60, check=True)
@@ -95,21 +95,21 @@ def test_faust_passes_over_messages_without_any_cluster(order: str, missing: ran
 
 
 def told(totals: Output) -> set[str]:
-    """The events of which there is a count."""
+    """Return the events that were counted."""
     return {value.split()[0] for _, value in totals.messages}
 
 
 def check_counts(sent: list[Sent], totals: Output) -> None:
-    """No count is lost with a worker: the last one of a key is that of all its messages, or more."""
+    """Check that no count is lost with a worker: the last one of a key is that of all its messages, or more."""
     of_key = Counter(one.key for one in sent)
     assert all(of_key[key] <= found[-1] for key, found in numbers(totals).items())
 
 
 def start_while_a_broker_is_away(worker: Program) -> None:
-    """Start a worker, again where it ended since it asked the broker that is away.
+    """Start a worker, and restart it if it ended because it asked the absent broker.
 
-    A broker that has died stays in the metadata for some seconds, as with Apache Kafka. Faust asks the first broker of
-    the metadata who the controller is, and no other (`_get_controller_node`): its worker ends if that broker is away.
+    A broker that has died stays in the metadata for some seconds, as with Apache Kafka. Faust asks only the first
+    broker of the metadata for the controller (`_get_controller_node`): its worker ends if that broker is away.
     """
     worker.start()
 
@@ -125,7 +125,7 @@ def start_while_a_broker_is_away(worker: Program) -> None:
 
 
 def kill_with_a_broker(cluster: RunningCluster, running: Program, totals: Output) -> None:
-    """Kill a worker and a leader of what it reads; results go on while the broker is away."""
+    """Kill a worker and a leader of its input; results go on while the broker is away."""
     leader = cluster.leader("events", 0)
     assert leader is not None
     cluster.broker(leader).kill9()
@@ -138,7 +138,7 @@ def kill_with_a_broker(cluster: RunningCluster, running: Program, totals: Output
 
 
 def check_changelog(admin: AdminClient) -> None:
-    """It has the partitions and the settings that Faust asks for."""
+    """Check that it has the partitions and the settings that Faust requests."""
     name = "counter-table-changelog"
     assert len(admin.list_topics(name, timeout=30).topics[name].partitions) == PARTITIONS
     (answer,) = admin.describe_configs([ConfigResource(ResourceType.TOPIC, name)]).values()

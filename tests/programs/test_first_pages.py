@@ -1,4 +1,4 @@
-"""The first program of each section that has one in docs/ECOSYSTEM.md, followed to the letter in an empty folder."""
+"""The first program of each section of docs/ECOSYSTEM.md, followed to the letter in an empty folder."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TOLD = {
     "Spark": {"cat:0 1", "dog:0 1", "the:0 2"},
     "FastStream": {"paid tea"},
 }
-"""What the last command of each section prints."""
+"""Output of each section's last command."""
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,6 @@
-"""Flink copies a topic exactly once: what runs is killed, and the job is restored from several checkpoints."""
+"""Flink copies a topic exactly once although its processes are killed, and the job is restored from several
+checkpoints.
+"""
 
 from __future__ import annotations
 
@@ -31,13 +33,13 @@ TASKS = 2
 NAMINGS = ("incrementing", "pooling")
 ROUNDS = 6
 KILLED = 0.5
-"""How likely each one is, at one time."""
+"""Probability that a process is killed at a time."""
 EPOCH_LAST = 32766
 SENT_AHEAD = 100
 
 
 def lines() -> Iterator[Sent]:
-    """Numbered, for any partition."""
+    """Yield numbered lines, for any partition."""
     return (Sent("given", None, f"line{number}") for number in itertools.count(1))
 
 
@@ -49,11 +51,11 @@ class Copied(Output):
 
     @property
     def times(self) -> Counter[str]:
-        """How often each is there."""
+        """Number of copies of each line."""
         return Counter(line for _, line in self.messages)
 
     def wait_for_lines(self, count: int, job: FlinkJob) -> None:
-        """Return once there are so many different ones, while the job runs."""
+        """Return once there are `count` different lines, while the job runs."""
 
         def arrived() -> bool:
             self.read()
@@ -62,12 +64,12 @@ class Copied(Output):
         job.wait_until(arrived, f"{count} lines")
 
     def wait_for_more(self, count: int, job: FlinkJob) -> None:
-        """Return once there are so many more than now."""
+        """Return once there are `count` further lines."""
         self.read()
         self.wait_for_lines(len(self.times) + count, job)
 
     def settle(self) -> set[str]:
-        """What is committed while nobody commits."""
+        """Return the committed lines while no commits happen."""
         for _ in range(5):
             self.read()
         return set(self.times)
@@ -79,20 +81,20 @@ def topics(cluster: RunningCluster) -> None:
 
 
 def check(cluster: RunningCluster, sent: Iterable[Sent], copied: Copied) -> None:
-    """Every line is there once, and nothing of the job is left open."""
+    """Check that every line is there once, and no transaction of the job is left open."""
     check_nothing_open(cluster)
     assert copied_again(sent, copied) == set()
 
 
 def copied_again(sent: Iterable[Sent], copied: Copied) -> set[str]:
-    """The lines that are there twice. None is missing, and none is there more often."""
+    """Return the lines that are there twice. None may be missing, or be there more often."""
     assert copied.settle() == {one.value for one in sent}
     assert max(copied.times.values()) <= 2
     return {line for line, times in copied.times.items() if times == 2}
 
 
 def check_nothing_open(cluster: RunningCluster) -> None:
-    """No transaction is open, and readers of committed records see all partitions to their ends."""
+    """Check that no transaction is open, and that readers of committed records see all partitions to their ends."""
     wait_until(lambda: opened(cluster) == [], "no open transaction", 30)
 
     async def ends() -> bool:
@@ -105,7 +107,7 @@ def check_nothing_open(cluster: RunningCluster) -> None:
 
 
 def opened(cluster: RunningCluster) -> list[tuple[str, str]]:
-    """The transactions without an end, and their states."""
+    """Return the transactions without an end, and their states."""
 
     async def ask() -> list[tuple[str, str]]:
         async with Admin(bootstrap_servers=cluster.bootstrap) as admin:
@@ -116,7 +118,9 @@ def opened(cluster: RunningCluster) -> list[tuple[str, str]]:
 
 
 def commit_a_checkpoint(cluster: RunningCluster, job: FlinkJob, number: int = 0) -> Path:
-    """The last checkpoint, of which all is committed, and nothing else: each task has but its next transaction open."""
+    """Return the last checkpoint, all of which is committed, and nothing else: each task has only its next transaction
+    open.
+    """
     last = job.pause_checkpoints(number)
     wait_until(
         lambda: [state for _, state in opened(cluster)] == ["Ongoing"] * TASKS, "the commits of a checkpoint"
@@ -138,13 +142,13 @@ def restart_all(cluster: RunningCluster) -> None:
 
 
 def wait_for_checkpoint(job: FlinkJob) -> None:
-    """Return once another one is complete."""
+    """Return once another checkpoint is complete."""
     seen = len(job.checkpoints())
     job.wait_until(lambda: len(job.checkpoints()) > seen, "a checkpoint")
 
 
 def check_no_warning(job: FlinkJob) -> None:
-    """Flink took no commit that it repeated for one that failed."""
+    """Check that Flink took no repeated commit for a failed one."""
     assert "signals data loss" not in job.said
     assert "already fenced" not in job.said
 
@@ -177,8 +181,11 @@ def test_what_was_written_is_committed_after_a_kill(
 def test_a_commit_is_asked_for_again_by_a_later_life(
     cluster: RunningCluster, tmp_path: Path, naming: str
 ) -> None:
-    """All of the checkpoint is committed, with EndTxn 5, and the job is killed before the next one. Restored, it
-    commits once more, over new connections and without the epochs that came of the first time (FLINK-40689)."""
+    """All of the checkpoint is committed, with EndTxn 5, and the job is killed before the next one.
+
+    After its restoration it commits once more, over new connections and without the epochs that resulted from the first
+    time (FLINK-40689).
+    """
     copied = Copied(cluster.bootstrap)
     with FlinkJob(cluster.bootstrap, tmp_path / "job", naming) as job:
         with Input(cluster.bootstrap, lines()) as given:
@@ -197,7 +204,7 @@ def test_a_commit_is_asked_for_again_by_a_later_life(
 
 
 def test_the_last_epoch_is_committed_again_by_a_later_life(cluster: RunningCluster, tmp_path: Path) -> None:
-    """The same with a transaction under the last epoch, whose commit has led to another producer id (FLINK-40689)."""
+    """The transaction is under the last epoch, whose commit has led to another producer id (FLINK-40689)."""
     use_up_epochs(cluster, "copier-0-3")
     copied = Copied(cluster.bootstrap)
     with FlinkJob(cluster.bootstrap, tmp_path / "job", "incrementing") as job:
@@ -217,7 +224,7 @@ def test_the_last_epoch_is_committed_again_by_a_later_life(cluster: RunningClust
 
 
 def use_up_epochs(cluster: RunningCluster, transactional_id: str) -> None:
-    """One is left: whoever begins next has the last one."""
+    """Use up all epochs but one, so that the next transaction has the last epoch."""
     message = InitProducerIdRequest(
         transactional_id=transactional_id, transaction_timeout_ms=60_000, producer_id=-1, producer_epoch=-1
     )
@@ -236,7 +243,7 @@ def use_up_epochs(cluster: RunningCluster, transactional_id: str) -> None:
 
 
 def epoch(cluster: RunningCluster, transactional_id: str) -> int:
-    """The present one of this id's producer."""
+    """Return the current epoch of this id's producer."""
 
     async def ask() -> int:
         async with Admin(bootstrap_servers=cluster.bootstrap) as admin:
@@ -277,7 +284,7 @@ def test_a_checkpoint_without_lines_is_restored(cluster: RunningCluster, tmp_pat
 def test_an_older_checkpoint_has_what_is_newer_aborted(
     cluster: RunningCluster, tmp_path: Path, naming: str
 ) -> None:
-    """The newest checkpoint was never committed, so the one before it takes up where readers are."""
+    """The newest checkpoint was never committed, so the previous one continues at the readers' position."""
     copied = Copied(cluster.bootstrap)
     with FlinkJob(cluster.bootstrap, tmp_path / "job", naming) as job:
         with Input(cluster.bootstrap, lines()) as given:
@@ -296,8 +303,10 @@ def test_an_older_checkpoint_has_what_is_newer_aborted(
 def test_an_older_checkpoint_repeats_what_was_committed_since(
     cluster: RunningCluster, tmp_path: Path, naming: str
 ) -> None:
-    """Exactly that is there twice: the lines between the two checkpoints. Their transactions, and those of the older
-    checkpoint, are committed before; pooled ids are in use again."""
+    """Exactly the lines between the two checkpoints are there twice.
+
+    Their transactions, and those of the older checkpoint, are committed before; pooled ids are in use again.
+    """
     copied = Copied(cluster.bootstrap)
     with FlinkJob(cluster.bootstrap, tmp_path / "job", naming) as job:
         with Input(cluster.bootstrap, lines()) as given:
@@ -320,8 +329,10 @@ def test_an_older_checkpoint_repeats_what_was_committed_since(
 
 
 def test_an_id_that_is_in_use_again_commits_nothing_newer(cluster: RunningCluster, tmp_path: Path) -> None:
-    """Flink restores a checkpoint, and commits a transaction of it whose id had another transaction since, which no
-    checkpoint knows (FLINK-40703): that one is aborted."""
+    """Flink restores a checkpoint, and commits one of its transactions.
+
+    Its id had another transaction since, unknown to any checkpoint (FLINK-40703), which is aborted.
+    """
     copied = Copied(cluster.bootstrap)
     with FlinkJob(cluster.bootstrap, tmp_path / "job", "pooling") as job:
         with Input(cluster.bootstrap, lines()) as given:
@@ -340,7 +351,7 @@ def test_an_id_that_is_in_use_again_commits_nothing_newer(cluster: RunningCluste
 
 @pytest.fixture
 def chance() -> random.Random:
-    """Of random kills, from the seed in the environment variable OTTLA_FAULTS_SEED, or a new one."""
+    """Return the random source of kills, seeded by the environment variable OTTLA_FAULTS_SEED, or anew each run."""
     given = os.environ.get("OTTLA_FAULTS_SEED")
     seed = int(given) if given is not None else int.from_bytes(os.urandom(4))
     print(f"Repeat these kills with OTTLA_FAULTS_SEED={seed}")
@@ -351,8 +362,10 @@ def chance() -> random.Random:
 def test_lines_are_copied_once_through_kills(
     cluster: RunningCluster, tmp_path: Path, naming: str, chance: random.Random
 ) -> None:
-    """Job manager, tasks and leaders are killed at any moment, in the middle of a recovery too. Tasks whose manager is
-    dead go on for a while, beside those that a new manager begins from the last checkpoint."""
+    """Job manager, tasks and leaders are killed at any moment, also during a recovery.
+
+    Tasks of a dead manager go on for a while, beside those that a new manager starts from the last checkpoint.
+    """
     copied = Copied(cluster.bootstrap)
     with FlinkCluster(cluster.bootstrap, tmp_path / "job", naming) as job:
         with Input(cluster.bootstrap, lines()) as given:
@@ -370,12 +383,15 @@ def test_lines_are_copied_once_through_kills(
 
 
 def wait_a_moment(chance: random.Random) -> None:
-    """Up to some checkpoints long: the kill that follows comes at any moment of one, or of a recovery."""
+    """Wait up to some checkpoints long, so that the next kill comes at any moment of a checkpoint or a recovery."""
     threading.Event().wait(chance.uniform(0, 3))
 
 
 def kill_some(cluster: RunningCluster, job: FlinkCluster, chance: random.Random, turn: int) -> None:
-    """Kill up to three: the job manager, a process of tasks, a leader, if all brokers run. The first two come back."""
+    """Kill up to three: the job manager, a process of tasks, and a leader if all brokers run.
+
+    The first two come back.
+    """
     hit = [one for one in ("manager", "tasks", "leader") if chance.random() < KILLED] or ["manager"]
     chance.shuffle(hit)
     print(f"turn {turn}: {hit}")

@@ -59,7 +59,7 @@ def cluster(tmp_path: Path) -> Iterator[RunningCluster]:
 
 @pytest.fixture
 def workers(cluster: RunningCluster, tmp_path: Path) -> Iterator[list[Worker]]:
-    """Two workers of one Connect cluster, started."""
+    """Run two workers of one Connect cluster."""
     settings = {
         "bootstrap.servers": cluster.bootstrap,
         "group.id": "connect",
@@ -82,7 +82,7 @@ def workers(cluster: RunningCluster, tmp_path: Path) -> Iterator[list[Worker]]:
 
 
 def begin(worker: Worker, folder: Path) -> None:
-    """Lines of a file into a topic that Connect creates, and from there into another file."""
+    """Copy lines of a file into a topic that Connect creates, and from there into another file."""
     worker.ask(
         "PUT",
         "/connectors/source/config",
@@ -112,8 +112,11 @@ def begin(worker: Worker, folder: Path) -> None:
 
 
 def test_lines_through_kills(cluster: RunningCluster, workers: list[Worker], tmp_path: Path) -> None:
-    """The source's lines are each once in the topic. The sink's file lacks none; it may have some again, as a sink
-    task repeats what it wrote since the last commit of its offsets."""
+    """Each line of the source is once in the topic.
+
+    The sink's file has all, some of them repeatedly, since a sink task repeats its writes since the last commit of its
+    offsets.
+    """
     with GrowingFile(tmp_path / "source.txt") as source:
         begin(workers[0], tmp_path)
         topic = Output(cluster.bootstrap, LINES, 1)
@@ -163,7 +166,7 @@ def fence_zombie(workers: list[Worker], topic: Output) -> None:
 
 
 def check_stores(cluster: RunningCluster) -> None:
-    """Connect's own topics have the settings that it asks for, and outdated offsets are cleaned away."""
+    """Check that Connect's own topics have the requested settings, and that outdated offsets are cleaned away."""
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
     wanted = {"cleanup.policy": "compact"} | COMPACTED_SOON
     asked = admin.describe_configs([ConfigResource(ResourceType.TOPIC, topic) for topic in STORES.values()])
@@ -179,7 +182,7 @@ def check_stores(cluster: RunningCluster) -> None:
 
 
 def first_offset(cluster: RunningCluster, topic: str, partitions: int) -> int:
-    """Where the first record stands that is left in the partition of the source's offsets."""
+    """Return the offset of the first remaining record in the partition of the source's offsets."""
     consumer = Consumer(
         {"bootstrap.servers": cluster.bootstrap, "group.id": "reader", "enable.partition.eof": False}
     )

@@ -57,7 +57,9 @@ def test_words_and_payments_through_kills(cluster: RunningCluster, tmp_path: Pat
 
 
 def check_internal_topics(cluster: RunningCluster, admin: AdminClient) -> None:
-    """They have the settings that Streams asks for, and it has deleted what it read of its repartitioned records."""
+    """Check that they have the settings that Streams requests, and that it has deleted its consumed repartition
+    records.
+    """
     repartitioned = f"{APPLICATION}-words-repartition"
     expected = {
         repartitioned: {"cleanup.policy": "delete", "retention.ms": "-1"},

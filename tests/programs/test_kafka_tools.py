@@ -1,4 +1,4 @@
-"""Kafka's own command-line tools, each with every option that a cluster can show."""
+"""Kafka's own command-line tools, each with every option that has an effect on a cluster."""
 
 from __future__ import annotations
 
@@ -22,20 +22,20 @@ from tests.programs.tool_scenes import NOT_A_CLUSTER, NOT_SUPPORTED, SUPPORTED, 
 pytestmark = [pytest.mark.java, java.needs_java, pytest.mark.timeout(600)]
 TIMEOUT_S = 120
 RECORDS = 10
-"""In each of two partitions."""
+"""Number of records in each of two partitions."""
 _OPTION = re.compile(r"^ {0,2}(?:\* )?(?:-\w,? (?:\S+ )?)?(--[a-z][a-zA-Z.-]+)", re.MULTILINE)
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
-    """One for all tools."""
+    """Run one cluster for all tools."""
     with running_cluster(tmp_path_factory.mktemp("tools"), quorum=1, settings=SMALL_CLUSTER) as running:
         yield running
 
 
 @pytest.fixture
 def names(cluster: RunningCluster, tmp_path: Path) -> dict[str, str]:
-    """A topic with records, a group with offsets in it, names of what there is not yet, and files."""
+    """Return the names of a topic with records, a group with offsets in it, objects to create, and files."""
     topic, group = f"t{uuid.uuid4().hex[:10]}", f"g{uuid.uuid4().hex[:10]}"
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
     admin.create_topics([NewTopic(topic, 2, 3)])[topic].result(30)
@@ -61,7 +61,7 @@ def names(cluster: RunningCluster, tmp_path: Path) -> dict[str, str]:
 
 
 def files(folder: Path, topic: str, replicas: list[int]) -> dict[str, str]:
-    """What tools read."""
+    """Write the tools' input files."""
     first = {"topic": topic, "partition": 0}
     contents = {
         "config": "client.id=tools\n",
@@ -83,7 +83,7 @@ def files(folder: Path, topic: str, replicas: list[int]) -> dict[str, str]:
 
 @pytest.fixture
 def member(cluster: RunningCluster, names: Mapping[str, str]) -> Iterator[None]:
-    """Reads the topic as the only one in a group."""
+    """Run the only member of a group that reads the topic."""
     consumer = Consumer(
         {"bootstrap.servers": cluster.bootstrap, "group.id": names["member"], "auto.offset.reset": "earliest"}
     )
@@ -95,7 +95,7 @@ def member(cluster: RunningCluster, names: Mapping[str, str]) -> Iterator[None]:
 
 @pytest.fixture
 def transaction(cluster: RunningCluster, names: Mapping[str, str], request: pytest.FixtureRequest) -> None:
-    """Open, with a record in partition 1, for the tool that looks at transactions."""
+    """Open a transaction with a record in partition 1, for the tool about transactions."""
     if request.node.callspec.params["tool"] is TRANSACTIONS:
         producer = Producer(
             {"bootstrap.servers": cluster.bootstrap, "transactional.id": names["transaction"]}
@@ -125,7 +125,7 @@ def test_what_there_is_not_is_refused(tool: Tool, tools: java.Tools, names: dict
 
 
 def found_wrong(tool: Tool, step: Step, tools: java.Tools, names: Mapping[str, str]) -> str:
-    """Empty if the tool does as it should."""
+    """Return the fault of a tool's step; empty if there is none."""
     arguments = shlex.split(step.line.format_map(names))
     status, said = (
         run_alone(tool, arguments, step.given) if tool.alone else tools.ended(tool.main_class, *arguments)
@@ -141,14 +141,14 @@ def found_wrong(tool: Tool, step: Step, tools: java.Tools, names: Mapping[str, s
 
 
 def filled(pattern: str, names: Mapping[str, str]) -> str:
-    """With names in place of those in braces; other braces stay."""
+    """Replace the names in braces; other braces stay."""
     for name, value in names.items():
         pattern = pattern.replace(f"{{{name}}}", re.escape(value))
     return pattern
 
 
 def run_alone(tool: Tool, arguments: list[str], given: str = "") -> tuple[int, str]:
-    """Exit status and output of a tool in a JVM of its own."""
+    """Return the exit status and output of a tool in a separate JVM."""
     done = subprocess.run(
         java.command(tool.main_class, *arguments),
         input=given,
@@ -162,7 +162,7 @@ def run_alone(tool: Tool, arguments: list[str], given: str = "") -> tuple[int, s
 
 
 def options(tool: Tool) -> set[str]:
-    """All that the tool names in its help, and in that of its commands."""
+    """Return all options in the tool's help, and in that of its commands."""
     return {
         option
         for command in ((), *((one,) for one in tool.commands))

@@ -1,4 +1,4 @@
-"""kaskade, a program for terminals: its screens show topics and records, and go on with a dead broker."""
+"""kaskade, a terminal program: its screens show topics and records, and go on with a dead broker."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ KASKADE = Environment("kaskade")
 
 
 def kaskade(cluster: RunningCluster, log: Path, mode: str, *arguments: str) -> Program:
-    """In a terminal of its own, whose screens are what it says."""
+    """Return the program in a pseudo terminal, whose screens are its output."""
     program = str(KASKADE.python.parent / "kaskade")
     return KASKADE.program("screen.py", log, program, mode, "-b", cluster.bootstrap, *arguments)
 

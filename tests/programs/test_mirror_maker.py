@@ -1,4 +1,6 @@
-"""MirrorMaker 2 between Apache Kafka and Ottla, both ways, while a broker of ours and MirrorMaker itself are killed."""
+"""MirrorMaker 2 between Apache Kafka and Ottla, in both directions, while a broker of Ottla and MirrorMaker itself are
+killed.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +35,7 @@ ONE_BROKER = {
 
 @pytest.fixture
 def theirs(tmp_path: Path) -> Iterator[Side]:
-    """Apache Kafka."""
+    """Run Apache Kafka."""
     with kafka_cluster(tmp_path / "kafka", brokers=1, quorum=1, settings=ONE_BROKER) as running:
         yield made("kafka", running, "ottla", replicas=1)
 
@@ -52,14 +54,14 @@ def ours(cluster: RunningCluster) -> Side:
 
 
 def made(name: str, cluster: Cluster | RunningCluster, other: str, replicas: int) -> Side:
-    """A side with its topic."""
+    """Return a side with its topic."""
     side = Side(name, cluster.bootstrap, other)
     side.create(PARTITIONS, replicas, SETTINGS)
     return side
 
 
 def records(topic: str) -> Iterator[Sent]:
-    """With and without keys, with tombstones, and with headers that repeat a name and lack a value."""
+    """Yield records with and without keys, with tombstones, and with headers with repeated names and missing values."""
     for number in itertools.count(1):
         key = f"key{number % 50}" if number % 7 else None
         value = None if number % 11 == 0 else f"value {number}"
@@ -95,7 +97,7 @@ def test_mirrors_both_ways_through_kills(
 
 
 def read_so_far(side: Side, given: Input) -> list[Mirrored]:
-    """The moving group reads about as many records as there are, and stops."""
+    """Let the moving group read about as many records as there are, and stop."""
     goal = len(given.sent)
     return side.go_on(side.topic, lambda read: len(read) >= goal, WAIT_S)
 
@@ -112,7 +114,7 @@ def has_grown(side: Side, goal: int) -> bool:
 
 
 def kill_broker(cluster: RunningCluster, topic: str, sides: tuple[Side, Side]) -> None:
-    """Kill a leader of ours; records arrive on both sides before it is back."""
+    """Kill a leader of Ottla's; records arrive on both sides before it is back."""
     leader = cluster.leader(topic, 0)
     assert leader is not None
     node = cluster.broker(leader)
@@ -123,7 +125,7 @@ def kill_broker(cluster: RunningCluster, topic: str, sides: tuple[Side, Side]) -
 
 
 def change(side: Side) -> None:
-    """Another setting, and one partition more, with records."""
+    """Change a setting, and add a partition with records."""
     side.set("retention.ms", CHANGED["retention.ms"])
     side.grow(PARTITIONS + 1)
     wait_until(
@@ -141,13 +143,14 @@ def change(side: Side) -> None:
 
 
 def follows(side: Side) -> bool:
-    """Whether the mirror here has the new setting and the new partition."""
+    """Return whether the mirror here has the new setting and the new partition."""
     return side.partitions(side.mirror) == PARTITIONS + 1 and side.config(side.mirror, *CHANGED) == CHANGED
 
 
 def check_mirror(here: Side, there: Side, *, exactly_once: bool) -> None:
-    """Each record is in the mirror, in its partition and order, and once if that was asked for; the settings are the
-    same."""
+    """Check that each record is in the mirror, in its partition and order, once if `exactly_once`, and that the
+    settings are equal.
+    """
     written = {number: [one.record for one in placed] for number, placed in here.read(here.topic).items()}
 
     def copied() -> dict[int, list[Mirrored]]:
@@ -166,7 +169,9 @@ def check_mirror(here: Side, there: Side, *, exactly_once: bool) -> None:
 
 
 def check_moved(here: Side, there: Side, begun: list[Mirrored]) -> None:
-    """A group's offsets are translated: never beyond what it has not read. It goes on in the mirror and misses none."""
+    """Check that a group's offsets are translated, never beyond its unread records, and that it misses none in the
+    mirror.
+    """
     written, copied = here.read(here.topic), there.read(there.mirror)
     done = {one: offset for one, offset in here.offsets(MOVING, here.topic).items() if offset >= 0}
 
@@ -182,7 +187,7 @@ def check_moved(here: Side, there: Side, begun: list[Mirrored]) -> None:
 
 
 def check_staying(here: Side, there: Side) -> None:
-    """The end of a topic is translated as the end of its mirror."""
+    """Check that the end of a topic is translated as the end of its mirror."""
     here.commit({number: placed[-1].offset + 1 for number, placed in here.read(here.topic).items()})
     ends = {number: placed[-1].offset + 1 for number, placed in there.read(there.mirror).items()}
     wait_until(

@@ -1,6 +1,6 @@
 """Pathway counts words: the program and brokers are killed, and the last count of each word is that of plain Python.
 
-Without a licence Pathway promises results at least once: after a kill it tells some of its changes again.
+Without a licence Pathway promises results at least once: after a kill it repeats some of its changes.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ def words(seed: int) -> Iterator[Sent]:
 
 
 def last_counts(told: Output) -> Counter[str]:
-    """What the newest change of each word says; all of a word are in one partition."""
+    """Return the newest count of each word; all of a word's changes are in one partition."""
     found: Counter[str] = Counter()
     for value in itertools.chain.from_iterable(told.values):
         change = json.loads(value)

@@ -28,7 +28,7 @@ Count = tuple[str | None, int, int]
 
 
 def events(seed: int) -> Iterator[Sent]:
-    """A message every 50 ms of made-up time, each with one of 20 keys."""
+    """Yield a message every 50 ms of simulated time, each with one of 20 keys."""
     chance = random.Random(seed)
     begun_ms = int(time.time()) * 1000 - 3_600_000
     number = 0
@@ -38,7 +38,7 @@ def events(seed: int) -> Iterator[Sent]:
 
 
 def expected(sent: list[Sent]) -> list[Count]:
-    """Every key with the begin of each of its windows, and every number up to that of its messages."""
+    """Return the expected counts: every key and window start, with every number up to its messages'."""
     windows = Counter((one.key, one.timestamp_ms // WINDOW_MS * WINDOW_MS) for one in sent)
     return sorted((key, start, n) for (key, start), total in windows.items() for n in range(1, total + 1))
 
@@ -70,7 +70,7 @@ def test_windows_through_kills(cluster: RunningCluster, tmp_path: Path) -> None:
             kill_and_start(both["ann"], counts)
             kill_with_a_broker(cluster, both["ben"], counts)
             both["ann"].kill9()
-            shutil.rmtree(tmp_path / "ann")  # what it knew comes back from the changelog
+            shutil.rmtree(tmp_path / "ann")  # its state comes back from the changelog
             both["ann"].start()
             counts.wait_for(counts.read() + 300, 120)
             both["ben"].stop()
@@ -98,7 +98,7 @@ def kill_with_a_broker(cluster: RunningCluster, instance: Program, counts: Outpu
 
 
 def check_changelog(admin: AdminClient) -> None:
-    """It has the partitions of the input, and is compacted, as Quix Streams asks for."""
+    """Check that it has the input's partitions, and is compacted, as Quix Streams requests."""
     changelogs = [name for name in admin.list_topics(timeout=30).topics if name.startswith("changelog__")]
     assert len(changelogs) == 1, changelogs
     topic = admin.list_topics(changelogs[0], timeout=30).topics[changelogs[0]]

@@ -1,4 +1,6 @@
-"""Sarama, as clients of several ages: records, groups, exactly-once copies and its admin, while nodes are killed."""
+"""Sarama, as clients of several ages: records, groups, exactly-once copies and its admin client, while nodes are
+killed.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +17,11 @@ from tests.programs.clients import CODECS, Client, check_copies, check_group, ch
 
 pytestmark = [needs_go, pytest.mark.timeout(400)]
 FIRST_CODECS = CODECS[:4]
-"""zstd came with 2.1."""
+"""Codecs of the first versions; zstd came with 2.1."""
 SETTINGS = SMALL_CLUSTER | {"group.min.session.timeout.ms": "1000"}
 NEWEST = "4.3.1"
 OLDER_NEWEST = "4.0.0"
-"""The newest brokers that Sarama 1.45 knows."""
+"""Newest brokers that Sarama 1.45 knows."""
 
 
 @pytest.fixture(scope="module")
@@ -69,7 +71,7 @@ def test_exactly_once_copies_through_kills(cluster: RunningCluster, tmp_path: Pa
 
 
 def expected_of_admin() -> dict[str, Any]:
-    """Of a cluster without security, for a topic and a group that are there."""
+    """Return the expected report for a cluster without security, with an existing topic and group."""
     unknown = "kafka server: Request was for a topic or partition that does not exist on this broker"
     disabled = "kafka server: Security features are disabled"
     return {

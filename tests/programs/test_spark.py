@@ -1,7 +1,7 @@
 """Spark's own Kafka connector under Structured Streaming: queries and brokers are killed, no result is missing.
 
-Its sink promises each record at least once: a batch that was not known to be done is written again, the same once more.
-So what foreachBatch has written is exact for whoever drops what comes twice by the number of the batch.
+Its sink promises each record at least once: a batch without a known outcome is written again, unchanged. So the output
+of foreachBatch is exact for a reader that drops repeated batch numbers.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ pytestmark = [
 ]
 PARTITIONS = 3
 START_S = 240.0
-"""More than Spark takes to begin, on a machine that does much else."""
+"""Seconds that exceed Spark's start on a busy machine."""
 SCRIPT = Path(__file__).parent / "python" / "spark_shop.py"
 
 
@@ -55,7 +55,7 @@ def test_words_and_payments_through_kills(cluster: RunningCluster, tmp_path: Pat
 
 
 def totals(counts: Output) -> Counter[str]:
-    """Of each word, over all batches; fails unless a batch that came again had the same count."""
+    """Return the total of each word, over all batches; fails unless a repeated batch had the same count."""
     of_batch = defaultdict(set)
     for word, value in counts.messages:
         batch, count = value.split()
@@ -74,7 +74,7 @@ def go_on(*outputs: Output) -> None:
 
 
 def kill_between_write_and_commit(hold: Path, queries: Program) -> str:
-    """Kill the queries when a batch is written and not known to be done; its number."""
+    """Kill the queries when a batch is written and not known to be done; return its number."""
     hold.touch()
     queries.wait_until_said("is written and held", START_S)
     queries.kill9()

@@ -27,19 +27,19 @@ WAIT_S = 240.0  # two instances and a cluster share the cores with other tests
 
 
 def jobs_and_orders() -> Iterator[Sent]:
-    """One order to three jobs: each order is a transaction of its own."""
+    """Yield one order to three jobs: each order is a separate transaction."""
     for number in itertools.count():
         topic = "jobs" if number % 4 else "orders"
         yield Sent(topic, f"key{number % 7}", f"value {number if topic == 'jobs' else number // 4}")
 
 
 def fails(value: str) -> bool:
-    """Whether the program never succeeds with it."""
+    """Return whether the program always fails with the value."""
     return value.endswith("3")
 
 
 def worked(job: str) -> str:
-    """What the program writes for a job in the end."""
+    """Return the program's final output for a job."""
     return f"{job} at {3 if job.endswith('5') else 1}"
 
 
@@ -48,7 +48,7 @@ def values(output: Output) -> list[str]:
 
 
 def test_jobs_and_orders_through_kills(cluster: RunningCluster, tmp_path: Path) -> None:
-    """Each order is billed, or given up, once. No job is lost, and some are done again after a kill."""
+    """Each order is billed, or given up, once. No job is lost, and some are repeated after a kill."""
     admin = create_topics(cluster, "jobs", "orders", *OUTPUTS, partitions=PARTITIONS)
     done, given_up, billed, dead = (Output(cluster.bootstrap, topic, PARTITIONS) for topic in OUTPUTS)
     argv = SPRING.command("SpringProgram.java")
@@ -76,13 +76,13 @@ def test_jobs_and_orders_through_kills(cluster: RunningCluster, tmp_path: Path) 
 
 
 def wait_for_all(output: Output, expected: set[str]) -> None:
-    """Return once all that is expected is there, and nothing else."""
+    """Return once exactly the expected values are there."""
     output.wait_until(lambda: set(values(output)) >= expected, f"{len(expected)} values", WAIT_S)
     assert set(values(output)) == expected
 
 
 def check_retry_topics(admin: AdminClient) -> None:
-    """They have as many partitions and replicas as the program asks for."""
+    """Check that they have as many partitions and replicas as the program requests."""
     topics = admin.list_topics(timeout=30).topics
     for name in RETRIES:
         replicas = [len(one.replicas) for one in topics[name].partitions.values()]

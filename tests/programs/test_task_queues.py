@@ -1,7 +1,7 @@
 """Tasks by taskiq-aio-kafka, by Celery, and messages by Kombu's confluentkafka transport: each creates its topic.
 
 Without kills each task runs once, and none is missing after kills. The worker is idle when it is killed: all three
-commit what they have fetched and not what they have done, so a worker may take the task at hand with it.
+commit their fetched tasks instead of the completed ones, so a killed worker may lose its current task.
 """
 
 from __future__ import annotations
@@ -28,12 +28,13 @@ PARTITIONS = 3
 
 @pytest.fixture
 def settings() -> Mapping[str, str]:
-    # Kombu does not wait for the topic that it creates. Asking for it may create it first, as brokers see fit.
+    # Kombu does not wait for the topic that it creates. A metadata request might create it first, with the brokers'
+    # defaults.
     return SMALL_CLUSTER | {"auto.create.topics.enable": "false"}
 
 
 class Queue:
-    """The program of a framework that sends and works, and what its workers have done."""
+    """A framework's program that sends and works, and the completed tasks of its workers."""
 
     def __init__(self, cluster: RunningCluster, folder: Path, framework: str) -> None:
         self._cluster, self._folder, self._framework = cluster, folder, framework
@@ -44,7 +45,7 @@ class Queue:
         return self._program("worker", how)
 
     def send(self) -> None:
-        """Send the next tasks; returns once the program has ended well."""
+        """Send the next tasks; return once the program has ended well."""
         first, self._sent = self._sent + 1, self._sent + BATCH
         with self._program(f"sender{first}", "send", str(first), str(self._sent)) as sender:
             sender.wait(120)
@@ -104,10 +105,10 @@ def test_tasks_through_kills(cluster: RunningCluster, tmp_path: Path, framework:
 
 
 def test_kombu_commits_a_message_before_it_is_worked_on(cluster: RunningCluster, tmp_path: Path) -> None:
-    """So a worker takes it along that is killed then, with any cluster.
+    """So a killed worker loses the message, with any cluster.
 
-    To acknowledge a message, Kombu tells librdkafka to commit what was taken so far, and does not wait. A thread of
-    librdkafka looks what that is. If it comes late, the next message is taken already.
+    To acknowledge a message, Kombu lets librdkafka commit the taken messages, and does not wait. A thread of librdkafka
+    determines the offset. If it is late, the next message is taken already.
     """
     queue = Queue(cluster, tmp_path, "kombu")
     queue.send()
@@ -121,7 +122,7 @@ def test_kombu_commits_a_message_before_it_is_worked_on(cluster: RunningCluster,
 
 
 def check_topic(cluster: RunningCluster) -> None:
-    """It is as the program asked for."""
+    """Check that it is as the program requested."""
     found = (
         AdminClient({"bootstrap.servers": cluster.bootstrap}).list_topics("tasks", timeout=30).topics["tasks"]
     )

@@ -1,4 +1,4 @@
-"""Trogdor, with which Apache Kafka tests itself: its workloads count what they write and read while a leader dies."""
+"""Trogdor, with which Apache Kafka tests itself: its workloads count their writes and reads while a leader dies."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ STEADY_MS = 10_000
 
 
 class Task(Program):
-    """One workload in a process."""
+    """A workload in a process."""
 
     def __init__(self, cluster: RunningCluster, folder: Path, kind: str, **more: object) -> None:
         spec = {
@@ -38,7 +38,7 @@ class Task(Program):
         super().__init__(argv, folder / f"{kind}.log")
 
     def status(self) -> dict[str, Any]:
-        """What it has counted, once it has ended well."""
+        """Return its counts, once it has ended well."""
         self.wait(WAIT_S)
         told: dict[str, Any] = json.loads(self.said.rpartition("\nstatus ")[2].splitlines()[0])
         return told
@@ -49,7 +49,7 @@ def three_replicas(*topics: str) -> dict[str, object]:
 
 
 def kill_and_restart_leader(cluster: RunningCluster, read: Output, topic: str) -> None:
-    """When some records are there; more follow before it is back."""
+    """Kill the leader when some records are there; more follow before it is back."""
     read.wait_for(300, WAIT_S)
     leader = cluster.leader(topic, 0)
     assert leader is not None

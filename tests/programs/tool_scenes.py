@@ -1,4 +1,4 @@
-"""What Kafka's command-line tools are asked, and what they have to say: with every option that a cluster can show.
+"""Calls of Kafka's command-line tools, and their expected output: with every option that has an effect on a cluster.
 
 Names in braces are those of `test_kafka_tools.py`: a topic with records, a group with offsets, files.
 """
@@ -17,12 +17,12 @@ class Step:
 
     line: str
     says: str = ""
-    """A regular expression."""
+    """Regular expression that must be found."""
     status: int = 0
     lacks: str = ""
-    """A regular expression that must not be found."""
+    """Regular expression that must not be found."""
     given: str = ""
-    """On its standard input."""
+    """Text on its standard input."""
 
 
 @dataclass(frozen=True)
@@ -33,11 +33,11 @@ class Tool:
     main_class: str
     steps: tuple[Step, ...]
     commands: tuple[str, ...] = ()
-    """Words that stand before options, each with options of its own."""
+    """Words before options, each with separate options."""
     left_out: tuple[str, ...] = ()
-    """Options that these calls do not show, as a cluster has nothing to show, or as another test shows them."""
+    """Options missing in these calls, since a cluster has no use for them, or another test covers them."""
     alone: bool = False
-    """In a JVM of its own: it reads standard input, or ends its JVM."""
+    """True if it needs a separate JVM, since it reads standard input, or ends its JVM."""
 
 
 NOT_A_CLUSTER = ("--help", "--version")
@@ -560,7 +560,7 @@ NOT_SUPPORTED = (
         (Step("{at} --describe --group {new}", "does not support STREAMS_GROUP_DESCRIBE", status=1),),
     ),
 )
-"""Tools of features that are not there: they say so."""
+"""Tools of missing features, which report this."""
 
 SUPPORTED = (
     TOPICS,

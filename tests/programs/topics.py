@@ -1,4 +1,4 @@
-"""Topics that programs read and write: what a test puts into them, and what it finds in them."""
+"""Topics that programs read and write: a test's input, and the output that it finds."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Sent(NamedTuple):
     key: str | None
     value: str | None
     timestamp_ms: int = 0
-    """0: when it is sent."""
+    """Timestamp; 0 stands for the time of sending."""
     headers: tuple[tuple[str, bytes | None], ...] = ()
 
 
@@ -47,7 +47,7 @@ class Input:
         self.finish()
 
     def finish(self) -> None:
-        """Send no more; returns once all is delivered."""
+        """Stop sending; return once all is delivered."""
         self._stop.set()
         self._thread.join()
         assert self._producer.flush(60) == 0
@@ -73,7 +73,7 @@ class Input:
 
 
 class Output:
-    """What is committed in a topic so far."""
+    """The committed records of a topic so far."""
 
     def __init__(self, bootstrap: str, topic: str, partitions: int) -> None:
         self._consumer = Consumer(
@@ -88,12 +88,12 @@ class Output:
         self._consumer.assign([TopicPartition(topic, number, 0) for number in range(partitions)])
         self.messages: list[Message] = []
         self.values: list[list[str]] = [[] for _ in range(partitions)]
-        """Those of each partition, in its order."""
+        """Values of each partition, in its order."""
         self.tombstones: list[str] = []
-        """Keys of the messages without a value, which are not among the others."""
+        """Keys of the messages without a value, which are not in `messages`."""
 
     def read(self) -> int:
-        """Read on; how many there are."""
+        """Read on, and return the number of messages."""
         for message in self._consumer.consume(10_000, 0.2):
             assert message.error() is None, message.error()
             key, value = (message.key() or b"").decode(errors="backslashreplace"), message.value()
@@ -105,11 +105,11 @@ class Output:
         return len(self.messages)
 
     def wait_for(self, count: int, timeout_s: float) -> None:
-        """Return once there are `count`; what comes within a second is read, too."""
+        """Return once there are `count`; messages within another second are read, too."""
         self.wait_until(lambda: len(self.messages) >= count, f"{count} results", timeout_s)
 
     def wait_until(self, holds: Callable[[], bool], what: str, timeout_s: float) -> None:
-        """Return once `holds()` of what was read; what comes within a second is read, too."""
+        """Return once `holds()` is true of the read messages; messages within another second are read, too."""
 
         def read_and_ask() -> bool:
             self.read()
@@ -121,7 +121,7 @@ class Output:
 
 
 def create_topics(cluster: RunningCluster, *names: str, partitions: int) -> AdminClient:
-    """Topics with three replicas; the client that made them."""
+    """Create topics with three replicas, and return the client that made them."""
     admin = AdminClient({"bootstrap.servers": cluster.bootstrap})
     for created in admin.create_topics([NewTopic(name, partitions, 3) for name in names]).values():
         created.result(30)
@@ -129,7 +129,7 @@ def create_topics(cluster: RunningCluster, *names: str, partitions: int) -> Admi
 
 
 def committed(bootstrap: str, group: str, topic: str, partitions: int) -> int:
-    """How many records a group is done with, where no offset is left out and nothing was deleted."""
+    """Return a group's number of committed records; valid if no offset is left out and nothing was deleted."""
     consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": group})
     try:
         asked = [TopicPartition(topic, number) for number in range(partitions)]

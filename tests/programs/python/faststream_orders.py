@@ -1,4 +1,4 @@
-"""Three subscribers: one pays orders, one books what is paid in batches, one audits orders and acknowledges by hand.
+"""Three subscribers: one pays orders, one books paid orders in batches, one audits orders and acknowledges by hand.
 
 python faststream_orders.py kafka|confluent BOOTSTRAP
 """
@@ -35,7 +35,7 @@ async def book(payments: list[str]) -> list[str]:
 
 @broker.subscriber("orders", group_id="auditors", ack_policy=AckPolicy.MANUAL, **reading)
 async def audit(order: str, message: annotations.KafkaMessage) -> None:
-    """Every order that ends with 7 is refused once, so that it comes again."""
+    """Refuse every order that ends with 7 once, so that it comes again."""
     if order.endswith("7") and order not in again:
         again.add(order)
         await broker.publish(f"refused {order}", "refused")

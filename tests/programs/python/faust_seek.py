@@ -1,6 +1,6 @@
 """A rebalance of Faust's consumer, with this script in place of a cluster: which messages are delivered after it?
 
-Faust's code is as it is. The script calls it in the order in which Faust's app and its recovery of tables do, or seeks
+Faust's code is unchanged. The script calls it in the order in which Faust's app and its recovery of tables do, or seeks
 before partitions go on.
 
 python faust_seek.py as-faust
@@ -21,7 +21,7 @@ HERE = TP("events", 0)
 
 
 class Cluster(Consumer):
-    """A consumer of one partition. What a cluster answers comes when the script lets it."""
+    """A consumer of one partition. The cluster's answers come when the script permits it."""
 
     logger = logging.getLogger("consumer")
     consumer_stopped_errors = ()
@@ -101,7 +101,7 @@ async def main() -> None:
     # Messages before 28 are in the buffer, and 28 waits, when partitions are taken away and given again.
     await arrived[28].wait()
     await consumer.on_partitions_revoked({HERE})
-    while consumer._read_offset[HERE] != 28:  # it is given up, and counts as read
+    while consumer._read_offset[HERE] != 28:  # its partition is revoked, and counts as read
         await asyncio.sleep(0)
     let_go[28].set()
     consumer.offset = COMMITTED

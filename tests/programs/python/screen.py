@@ -21,7 +21,7 @@ PR_SET_PDEATHSIG = 1
 
 child, terminal = pty.fork()
 if child == 0:
-    # It is in a session of its own, which no signal to the group of this process reaches.
+    # The program is in a separate session, which no signal to this process's group reaches.
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     fcntl.ioctl(0, termios.TIOCSWINSZ, struct.pack("HHHH", LINES, COLUMNS, 0, 0))
     os.environ["TERM"] = "xterm-256color"
