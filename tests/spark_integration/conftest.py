@@ -1,6 +1,6 @@
 """One Spark session for all tests that need one, and a cluster beside it.
 
-They run on one process, one after the other. Tests that start drivers of their own run on another one.
+These tests run in one process, one after the other. Tests that start separate drivers run in another process.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ STARTS_S = 300
 
 @pytest.hookimpl(tryfirst=True)  # before xdist looks at groups
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """`make faults` runs what takes longer than `make test` has time for."""
+    """`make faults` runs the tests that take too long for `make test`."""
     here, everything = Path(__file__).parent, config.getoption("--all-faults", default=False)
     for item in items:
         if is_below(here, item):
@@ -35,7 +35,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    """Its executors are Python processes like this one."""
+    """Run a session whose executors are Python processes like this one."""
     session = new_session(tmp_path_factory.mktemp("warehouse"))
     yield session
     session.stop()
@@ -43,6 +43,6 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 @pytest.fixture(scope="session")
 def spark_cluster() -> Iterator[LocalCluster]:
-    """One broker is enough for what Spark does. Topics are made by tests."""
+    """Run one broker, which suffices for Spark. Tests create their topics."""
     with LocalCluster(1, settings={"auto.create.topics.enable": "false"}) as cluster:
         yield cluster

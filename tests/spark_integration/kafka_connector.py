@@ -1,4 +1,4 @@
-"""Spark's own `format("kafka")`, from Maven Central. 4.2.0 is the newest release of it there; Spark 4.3 takes it."""
+"""Spark's own `format("kafka")`, from Maven Central. 4.2.0 is the newest release there, and works with Spark 4.3."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ VERSION = "4.2.0"
 CACHE = Path("~/.cache/ottla-tests").expanduser() / f"spark-kafka-{VERSION}"
 _COMPLETE = CACHE / "complete"
 OF_SPARK = ("hadoop-", "scala-", "slf4j-", "spark-tags", "lz4-", "snappy-", "jsr305")
-"""Spark has these itself."""
+"""Prefixes of jars that Spark has itself."""
 _POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.0</modelVersion>
 <groupId>org.ottla.tests</groupId><artifactId>spark-kafka-classpath</artifactId><version>1</version>
 <packaging>pom</packaging><dependencies><dependency>
@@ -21,12 +21,12 @@ _POM = f"""<project xmlns="http://maven.apache.org/POM/4.0.0"><modelVersion>4.0.
 
 
 def available() -> bool:
-    """Whether the jars are on this machine, or Maven to fetch them once."""
+    """Return whether the jars are on this machine, or Maven to fetch them once."""
     return _COMPLETE.exists() or shutil.which("mvn") is not None
 
 
 def connector_jars() -> list[Path]:
-    """For `spark.jars`; none where they are not available."""
+    """Return the jars for `spark.jars`; empty if they are not available."""
     if not available():
         return []
     return [

@@ -1,4 +1,4 @@
-"""What befalls streams: Spark forgets that a batch was done, tasks fail when they have done their work, drivers die."""
+"""Faults of streams: Spark forgets a completed batch, tasks fail after their work, drivers die."""
 
 from __future__ import annotations
 
@@ -17,11 +17,13 @@ from tests.cluster import wait_until
 
 ROOT = Path(__file__).resolve().parents[2]
 STARTS_S = 100
-"""Two cores that others use, too, take their time."""
+"""Seconds for a start on two busy cores."""
 
 
 def forget_last_commit(checkpoint: Path) -> int:
-    """As if the driver had crashed before it noted that the batch is done: the batch's number, which comes again."""
+    """Make Spark forget the last completed batch, like a driver's crash before its note, and return the number of that
+    batch, which comes again.
+    """
     commits = checkpoint / "commits"
     last = max(int(one.name) for one in commits.iterdir() if one.name.isdecimal())
     (commits / f"{last}").unlink()
@@ -30,7 +32,7 @@ def forget_last_commit(checkpoint: Path) -> int:
 
 
 def first_attempt_fails_late(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """For mapInArrow: the same rows; behind the last one the first attempt of each task fails."""
+    """Pass rows through mapInArrow; each task's first attempt fails after the last row."""
     yield from batches
     context = TaskContext.get()
     assert context is not None
@@ -42,7 +44,7 @@ def first_attempt_fails_late(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.R
 def process_group(
     argv: Sequence[str], log: Path, environ: dict[str, str]
 ) -> Iterator[subprocess.Popen[bytes]]:
-    """A process that is killed at the end of the block, with all that it has started."""
+    """Run a process that is killed at the end of the block, with all its children."""
     with log.open("ab") as out:
         process = subprocess.Popen(argv, stdout=out, stderr=out, env=environ, start_new_session=True)
     try:
@@ -59,8 +61,10 @@ def process_group(
 def doomed_driver(
     script: str, folder: Path, *arguments: str
 ) -> Iterator[Callable[[Callable[[], object], str], None]]:
-    """A driver that is killed with all its processes at the end of the block. What it brings waits until something
-    holds, while the driver lives. Its log is in `folder`."""
+    """Run a driver that is killed with all its processes at the end of the block.
+
+    The yielded function waits until a condition holds, while the driver lives. Its log is in `folder`.
+    """
     log = folder / "driver.log"
     path = os.pathsep.join([str(ROOT), *filter(None, sys.path)])
     argv = [sys.executable, "-c", script, *arguments]

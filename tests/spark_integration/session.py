@@ -11,11 +11,11 @@ from tests.spark_integration.kafka_connector import connector_jars
 
 TASK_ATTEMPTS = 3
 QUICK_TO_START = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""Options of a JVM that is over soon: compiling well does not pay."""
+"""Options of a short-lived JVM, for which optimising compilation does not pay."""
 
 
 def new_session(warehouse: Path) -> SparkSession:
-    """As pipelines have it, with two cores; every task is tried three times."""
+    """Return a session with a pipeline's properties and two cores; every task is tried three times."""
     properties = {
         "spark.driver.extraJavaOptions": QUICK_TO_START,
         "spark.python.daemon.module": "tests.spark_integration.loaded_daemon",

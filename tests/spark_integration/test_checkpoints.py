@@ -1,4 +1,4 @@
-"""A checkpoint is taken over by a cluster that lacks the last batches: what is left in its folder."""
+"""A cluster that is missing the last batches takes over a checkpoint: the remaining files in its folder."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ OTHER = '{"logOffset":3}'
 
 
 class Promoted:
-    """A cluster that has batches of one transactional id, in place of an admin client."""
+    """A substitute for an admin client: a cluster that has batches of one transactional id."""
 
     versions: dict[str, int] = {}
     end = 100
@@ -62,7 +62,7 @@ class Promoted:
 
 @pytest.fixture
 def checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """With batches 3 to 7, of which the last is not done."""
+    """Return a checkpoint with batches 3 to 7, of which the last is not done."""
     monkeypatch.setattr(checkpoints, "Admin", Promoted)
     monkeypatch.setattr(Promoted, "versions", {f"spark-{QUERY}": 5})
     (tmp_path / "metadata").write_text(json.dumps({"id": QUERY}))
@@ -94,7 +94,7 @@ def taken(checkpoint: Path, **options: Any) -> TakenOver:
 
 def test_batches_behind_the_last_that_counts_are_removed(checkpoint: Path) -> None:
     assert taken(checkpoint) == TakenOver(QUERY, 5, (6, 7), "east")
-    # Batches 4 and 5 are written anew, so what Hadoop has counted of them is gone.
+    # Batches 4 and 5 are rewritten, so Hadoop's checksums of them are gone.
     assert there(checkpoint) == sorted(
         ["metadata", "offsets/3", "offsets/.3.crc", "offsets/4", "offsets/5"]
         + [f"commits/{name}" for batch in (3, 4, 5) for name in (f"{batch}", f".{batch}.crc")]

@@ -18,7 +18,7 @@ ROOT = Path(__file__).resolve().parents[2]
 def test_a_session_that_looks_for_data_sources_finds_ottla(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """By what Spark itself does, with the package where an installation puts it."""
+    """The test uses Spark's own lookup, with the package at its installed place."""
     (tmp_path / "pyspark_ottla").symlink_to(ROOT / "spark_integration/pyspark_ottla")
     monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
     out = io.BytesIO()

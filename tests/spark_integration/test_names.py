@@ -1,4 +1,4 @@
-"""What `ottla.spark_integration` offers: there by name, and loaded when it is asked for."""
+"""The names of `ottla.spark_integration` exist, and are loaded on first use."""
 
 from __future__ import annotations
 

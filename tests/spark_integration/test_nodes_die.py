@@ -35,7 +35,7 @@ def three_brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningC
 def test_a_query_goes_on_while_brokers_die(
     spark: SparkSession, three_brokers: RunningCluster, tmp_path: Path
 ) -> None:
-    """No micro-batch fails for it, none is lost, none comes twice, and no transaction of the source is torn."""
+    """No micro-batch fails, is lost or comes twice, and no transaction of the source is torn."""
     servers = three_brokers.bootstrap
     for topic in ("from", "to"):
         make_topic(servers, topic)
@@ -71,7 +71,7 @@ def test_a_query_goes_on_while_brokers_die(
 
 
 def wait_for_batches(query: StreamingQuery, count: int) -> None:
-    """So many more end."""
+    """Return once `count` further batches end."""
 
     def ended() -> int:
         error = query.exception()

@@ -1,4 +1,4 @@
-"""Spark on a secured cluster: its own connector and ours, by the same options, with the rights of one user."""
+"""Spark on a secured cluster: its own connector and Ottla's, with the same options, and the rights of one user."""
 
 from __future__ import annotations
 
@@ -32,7 +32,10 @@ FORMATS = [
 
 @pytest.fixture(scope="module")
 def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TlsCluster]:
-    """Not called `secured`: what shares that cluster of tests/integration runs where no Spark session is."""
+    """Run a secured cluster.
+
+    The name is not `secured`, since tests that share that cluster of tests/integration run without a Spark session.
+    """
     one = {"default_replication_factor": "1", "offsets_topic_replication_factor": "1"}
     with secured_cluster(tmp_path_factory.mktemp("secured-spark"), brokers=1, **one) as running:
         asyncio.run(_give_rights(running))
@@ -40,7 +43,7 @@ def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TlsCluster]:
 
 
 async def _give_rights(cluster: TlsCluster) -> None:
-    """What SPARK.md says that the sink needs besides its topics."""
+    """Grant the rights that the sink needs besides its topics, by SPARK.md."""
     right = Acl(
         AclResourceType.TRANSACTIONAL_ID,
         "spark-",
@@ -55,7 +58,7 @@ async def _give_rights(cluster: TlsCluster) -> None:
 
 
 def options(cluster: TlsCluster) -> dict[str, str]:
-    """As Java's clients have them, for both formats."""
+    """Return the options of Java's clients, for both formats."""
     given = f"username={jaas_quoted(USER)} password={jaas_quoted(PASSWORD)}"
     return {
         "kafka.bootstrap.servers": cluster.bootstrap("LOGINS"),

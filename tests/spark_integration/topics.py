@@ -1,4 +1,4 @@
-"""What stands in topics, as readers of committed records see it."""
+"""The contents of topics, as read-committed consumers see them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from ottla.testing.local_cluster import LocalCluster
 
 
 def records(cluster: LocalCluster, topic: str, *, committed: bool = True) -> list[ConsumerRecord]:
-    """All that there is now, partition by partition."""
+    """Return all current records, partition by partition."""
     servers = cluster.bootstrap_servers
     level = "read_committed" if committed else "read_uncommitted"
     with (
@@ -27,5 +27,5 @@ def records(cluster: LocalCluster, topic: str, *, committed: bool = True) -> lis
 
 
 def values(cluster: LocalCluster, topic: str, *, committed: bool = True) -> list[bytes]:
-    """The values, sorted."""
+    """Return the values, sorted."""
     return sorted(record.value or b"" for record in records(cluster, topic, committed=committed))

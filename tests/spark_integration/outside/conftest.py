@@ -1,4 +1,4 @@
-"""What tests of this folder share."""
+"""Fixtures that the tests of this folder share."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ import pytest
 
 @pytest.fixture
 def checkpoint(tmp_path: Path) -> Path:
-    """Of the stream that a test starts, again and again."""
+    """Return the checkpoint of the stream that a test starts repeatedly."""
     return tmp_path / "checkpoint"

@@ -21,7 +21,7 @@ _PLACES = "/usr/lib/postgresql"
 
 @cache
 def binaries() -> Path | None:
-    """Where `initdb` and `postgres` are: Debian has them beside the path, for each version."""
+    """Return the folder of `initdb` and `postgres`, which Debian keeps off the path, for each version."""
     versions = sorted(Path(_PLACES).glob("*/bin/initdb"), key=lambda one: int(one.parts[-3]))
     if versions:
         return versions[-1].parent
@@ -30,7 +30,9 @@ def binaries() -> Path | None:
 
 
 def need_server() -> Path:
-    """Skips where there is none; in CI, whose script installs it, that is a failure."""
+    """Return the folder of the server's programs; skip the test without a server, and fail in CI, whose script installs
+    one.
+    """
     found = binaries()
     if found is None or (os.geteuid() == 0 and "postgres" not in [one.pw_name for one in pwd.getpwall()]):
         reason = "PostgreSQL's server is not installed (on Debian: apt-get install postgresql)"
@@ -40,7 +42,7 @@ def need_server() -> Path:
 
 
 class Server:
-    """Runs as `postgres` if the test is root, since it refuses to run as root."""
+    """A server. It runs as `postgres` if the test is root, since it refuses to run as root."""
 
     def __init__(self, folder: Path, found: Path, settings: Sequence[str] = ()) -> None:
         self._folder = folder
@@ -59,7 +61,7 @@ class Server:
         self._settings = f"-p {self.port} -k {folder} " + " ".join(f"-c {one}" for one in given)
 
     def create(self) -> None:
-        """Its files."""
+        """Create the server's files."""
         self._run(
             "initdb",
             "-D",
@@ -75,15 +77,15 @@ class Server:
         )
 
     def start(self) -> None:
-        """Returns once it takes connections."""
+        """Start, and return once it takes connections."""
         self._control("start", "-o", self._settings, "-l", str(self._folder / "log"))
 
     def crash(self) -> None:
-        """At once, without a checkpoint: on its next start it recovers, and unlogged tables are empty."""
+        """Stop at once, without a checkpoint: on its next start it recovers, and unlogged tables are empty."""
         self._control("stop", "-m", "immediate")
 
     def stop(self) -> None:
-        """Cuts connections off."""
+        """Stop, and close all connections."""
         self._control("stop", "-m", "fast")
 
     def connect(self, application: str = "ottla") -> Any:
@@ -94,11 +96,11 @@ class Server:
 
     @property
     def address(self) -> str:
-        """As libpq has it."""
+        """Address in libpq's form."""
         return f"host=127.0.0.1 port={self.port} user=ottla dbname=postgres connect_timeout=10"
 
     def ask(self, statement: str) -> list[tuple[Any, ...]]:
-        """The rows of an answer."""
+        """Return the rows of an answer."""
         with self.connect("test") as connection:
             cursor = connection.execute(statement)
             return list(cursor.fetchall()) if cursor.description else []
@@ -120,7 +122,7 @@ class Server:
 
 @contextmanager
 def running_server(*settings: str) -> Iterator[Server]:
-    """In a folder that its user can enter. `settings`: more of them, such as `wal_level=logical`."""
+    """Run a server in a folder that its user can enter. `settings`: additional ones, such as `wal_level=logical`."""
     found = need_server()
     with tempfile.TemporaryDirectory(prefix="ottla-postgresql-", dir="/tmp") as name:
         folder = Path(name)

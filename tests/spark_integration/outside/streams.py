@@ -1,4 +1,4 @@
-"""Streams of orders for sinks under test: batches that plain Python knows, too, and what may befall them."""
+"""Streams of orders for sinks under test: batches that plain Python knows, too, and possible faults."""
 
 from __future__ import annotations
 
@@ -33,19 +33,22 @@ class Order(NamedTuple):
 
 
 def order(number: int) -> Order:
-    """Some are without a customer, and there are names that SQL, CSV and paths might trip over."""
+    """Return an order.
+
+    Some have no customer, and some names contain characters with a meaning in SQL, CSV and paths.
+    """
     customer = None if number % 11 == 0 else f'O\'Neil \\ "{number % 2}"\t%s=ä/{number % 3}'
     amount = None if number % 13 == 0 else decimal.Decimal(number) / 4
     return Order(number, customer, amount, number % 2 == 0, f"2026-01-{number % 4 + 1:02}")
 
 
 def orders(batch: int, size: int = 50) -> list[Order]:
-    """Of a batch."""
+    """Return the orders of a batch."""
     return [order(number) for number in range(batch * size, (batch + 1) * size)]
 
 
 def write_batch(folder: Path, batch: int, rows: Iterable[Order]) -> None:
-    """As the file that becomes this batch of a stream: Spark takes files by age."""
+    """Write the file that becomes this batch of a stream, since Spark takes files by age."""
     folder.mkdir(exist_ok=True)
     file = folder / f"{batch:04}.json"
     lines = [json.dumps(row._asdict(), default=str) for row in rows]
@@ -54,7 +57,7 @@ def write_batch(folder: Path, batch: int, rows: Iterable[Order]) -> None:
 
 
 def run_stream(spark: SparkSession, folder: Path, checkpoint: Path, sink: Sink) -> None:
-    """Every file that is not done yet is a batch, of three partitions. Raises what the query ended with."""
+    """Run a stream in which every remaining file is a batch of three partitions. Raises the query's error."""
     query = (
         spark.readStream.schema(SCHEMA)
         .option("maxFilesPerTrigger", 1)
@@ -72,7 +75,7 @@ def run_stream(spark: SparkSession, folder: Path, checkpoint: Path, sink: Sink) 
 
 
 def failure_of(spark: SparkSession, folder: Path, checkpoint: Path, sink: Sink) -> str:
-    """The message of the exception that the query ends with."""
+    """Return the message of the exception that ends the query."""
     try:
         run_stream(spark, folder, checkpoint, sink)
     except StreamingQueryException as error:
@@ -95,7 +98,7 @@ def as_query(spark: SparkSession, query: str, run: str) -> Iterator[None]:
 
 
 def frame_of(spark: SparkSession, rows: Iterable[Order]) -> DataFrame:
-    """The batch that these make."""
+    """Return a batch of these rows."""
     plain = [tuple(row) for row in rows]
     frame = spark.createDataFrame(
         plain, "id long, customer string, amount decimal(10,2), paid boolean, day string"
@@ -104,7 +107,7 @@ def frame_of(spark: SparkSession, rows: Iterable[Order]) -> DataFrame:
 
 
 def first_attempt_fails(frame: DataFrame) -> DataFrame:
-    """The same rows; in the middle of them the first attempt of each task fails."""
+    """Return the same rows; each task's first attempt fails in the middle of them."""
 
     def fails(batches: Iterator[Any]) -> Iterator[Any]:
         from pyspark import TaskContext
@@ -122,7 +125,7 @@ def first_attempt_fails(frame: DataFrame) -> DataFrame:
 
 
 def waits_for(frame: DataFrame, reached: Path, go_on: Path) -> DataFrame:
-    """The same rows; in the middle of them a task says so by one file, and waits for another."""
+    """Return the same rows; in the middle of them a task creates one file, and waits for another."""
 
     def waits(batches: Iterator[Any]) -> Iterator[Any]:
         import time
@@ -141,7 +144,7 @@ def waits_for(frame: DataFrame, reached: Path, go_on: Path) -> DataFrame:
 
 @contextmanager
 def in_mid_batch(spark: SparkSession, sink: Sink, run: str, folder: Path) -> Iterator[list[OutsideError]]:
-    """A run of query "q" is in the middle of batch 1 while the block runs, and then goes on; what it fails with."""
+    """Run query "q" up to the middle of batch 1 while the block runs, then let it go on; yield its failure."""
     failed: list[OutsideError] = []
     slow = waits_for(frame_of(spark, orders(1)).coalesce(1), folder / "reached", folder / "go on")
 

@@ -1,4 +1,4 @@
-"""Which batches are written: against runs, crashes and replays of any order."""
+"""The choice of batches to write, for runs, crashes and replays in any order."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ottla.spark_integration.outside.numbering import NONE_YET, Batch, Kept, Num
 
 @dataclass
 class Driver:
-    """A run of the query: Spark gives it batches, and notes behind each that it is done."""
+    """A run of the query: Spark gives it batches, and notes each completed one."""
 
     run: str
     numbering: Numbering = field(default_factory=lambda: Numbering("q"))
@@ -23,14 +23,14 @@ class Driver:
 
 @dataclass
 class Outside:
-    """What a system keeps, and how often it took each batch."""
+    """The stored state of an outside system, and the number of times it took each batch."""
 
     kept: Kept | None = None
     taken: dict[int, int] = field(default_factory=dict)
 
 
 def give(driver: Driver, outside: Outside, number: int) -> None:
-    """A batch as `exactly_once` handles it: all in one transaction."""
+    """Handle a batch like `exactly_once`: all in one transaction."""
     batch = Batch("q", "the query", driver.run, "writer", number)
     if driver.numbering.is_new(outside.kept, batch):
         outside.taken[number] = outside.taken.get(number, 0) + 1
@@ -47,7 +47,7 @@ def give(driver: Driver, outside: Outside, number: int) -> None:
     )
 )
 def test_every_batch_is_taken_once_and_a_zombie_never_writes(events: list[str]) -> None:
-    outside, done = Outside(), 0  # so many batches Spark has noted
+    outside, done = Outside(), 0  # number of batches that Spark has noted
     drivers = [Driver("run 0")]
     for event in events:
         if event == "a zombie's batch":

@@ -1,4 +1,4 @@
-"""PostgreSQL: executors write in parallel, and one transaction takes the batch over; on a real server."""
+"""PostgreSQL: executors write in parallel, and one transaction adopts the batch; on a real server."""
 
 from __future__ import annotations
 
@@ -47,14 +47,14 @@ def running() -> Iterator[Server]:
 
 @pytest.fixture
 def server(running: Server) -> Server:
-    """With nothing in it."""
+    """Return an empty server."""
     running.ask("DROP SCHEMA IF EXISTS public, shop CASCADE")
     running.ask("CREATE SCHEMA public")
     return running
 
 
 def connecting(server: Server) -> Callable[[], Any]:
-    """Without the server itself, which would be pickled along."""
+    """Return a connect function without the server itself, which would be pickled along."""
     address = server.address
 
     def connect() -> Any:
@@ -215,7 +215,7 @@ def test_an_aggregate_in_update_mode_is_what_it_is_of_all_rows(
 def test_rows_of_attempts_that_were_not_accepted_do_not_count(
     spark: SparkSession, server: Server, tmp_path: Path
 ) -> None:
-    """As a speculative task leaves them that has loaded its rows and comes too late: they have an id of their own."""
+    """A speculative task that has loaded its rows and is too late leaves such rows, with a different id."""
     plain = connecting(server)
     driver = os.getpid()
     left: list[str] = []
@@ -294,7 +294,7 @@ def test_a_crash_of_the_server_that_empties_the_staging_table_is_noticed(
     frame = frame_of(spark, orders(1)).coalesce(1)
 
     def connect() -> Any:
-        """When there is a staging table, the driver asks again when executors are done with it."""
+        """Crash the server when there is a staging table and the driver connects again after the executors."""
         if os.getpid() == driver and not done.exists() and staging_tables(server):
             done.touch()
             server.crash()

@@ -1,4 +1,4 @@
-"""A session for whole pipelines, and a folder with the file of one."""
+"""A session for whole pipelines, and a folder with a pipeline's file."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _numbers = itertools.count()
 
 @pytest.fixture
 def streaming(spark: SparkSession) -> Iterator[SparkSession]:
-    """The session of all these tests, as pipelines have it."""
+    """Return the session of all these tests, with a pipeline's properties."""
     before = {key: spark.conf.get(key) for key in PROPERTIES}
     for key, value in PROPERTIES.items():
         spark.conf.set(key, value)
@@ -34,7 +34,7 @@ def streaming(spark: SparkSession) -> Iterator[SparkSession]:
 
 @pytest.fixture
 def topics(spark_cluster: LocalCluster) -> tuple[str, str]:
-    """New ones: of flights, and of delays."""
+    """Return new topics: of flights, and of delays."""
     number = next(_numbers)
     names = (f"flights-{number}", f"delays-{number}")
     make_topics(spark_cluster.bootstrap_servers, *names)
@@ -43,7 +43,7 @@ def topics(spark_cluster: LocalCluster) -> tuple[str, str]:
 
 @pytest.fixture
 def pipeline_file(tmp_path: Path, topics: tuple[str, str]) -> Callable[[Mapping[str, str]], Path]:
-    """Writes one, with these keys added or changed."""
+    """Return a function that writes a pipeline's file, with these keys added or changed."""
 
     def write(keys: Mapping[str, str]) -> Path:
         source, sink = topics

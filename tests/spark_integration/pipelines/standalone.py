@@ -19,13 +19,13 @@ from tests.spark_integration.pipelines.driver import alive
 
 SPARK_CLASS = Path(pyspark.__file__).parent / "bin" / "spark-class"
 CORES, MEMORY = 1, "512m"
-"""Of each worker."""
+"""Cores and memory of each worker."""
 FOR_ONE_CORE = {
     "spark.driver.bindAddress": "127.0.0.1",
     "spark.driver.host": "127.0.0.1",
     "spark.executor.memory": "470m",  # the least that Spark takes
 }
-"""What a driver needs to be told to run there."""
+"""Settings of a driver that runs there."""
 STARTS_S = 60.0
 _MASTER = re.compile(r"Starting Spark master at (spark://127\.0\.0\.1:\d+)")
 _REGISTERED = re.compile(r"Successfully registered with master")
@@ -33,24 +33,24 @@ _REGISTERED = re.compile(r"Successfully registered with master")
 
 @dataclass
 class StandaloneCluster:
-    """`workers` are process ids."""
+    """A cluster; `workers` are process ids."""
 
     master: str
     workers: list[int]
 
     def executors(self) -> dict[int, int]:
-        """Process ids, with those of their workers."""
+        """Return process ids, with those of their workers."""
         found = alive("CoarseGrainedExecutorBackend")
         return {pid: parent for pid, parent in found.items() if parent in self.workers}
 
     def kill(self, pid: int) -> None:
-        """SIGKILL to one process, not to those that it has started."""
+        """Send SIGKILL to one process, but not to its children."""
         os.kill(pid, signal.SIGKILL)
 
 
 @contextmanager
 def standalone_cluster(folder: Path, workers: int) -> Iterator[StandaloneCluster]:
-    """A master and so many workers, each of which is registered with it. Logs are in `folder`."""
+    """Run a master and this number of workers, each of which is registered with it. Logs are in `folder`."""
     environ = os.environ | {
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_PUBLIC_DNS": "127.0.0.1",

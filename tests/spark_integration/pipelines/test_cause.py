@@ -1,4 +1,4 @@
-"""What is said of a query that has ended with an error: one line of the many that Spark has."""
+"""The message about a query that has ended with an error: one line of Spark's many."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`ottla spark run` as people use it: ended by Ctrl-C, killed, and started again on the same checkpoint."""
+"""`ottla spark run` as users run it: ended by Ctrl-C, killed, and restarted on the same checkpoint."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_ended_by_ctrl_c_and_started_again(
 def test_killed_in_mid_batch_again_and_again(
     spark_cluster: LocalCluster, topics: tuple[str, str], pipeline_file: File
 ) -> None:
-    """In batches of which windows come out, so that both sinks have something to write."""
+    """The batches complete windows, so that both sinks have something to write."""
     servers, (flights, delays) = spark_cluster.bootstrap_servers, topics
     file = pipeline_file({"source.maxOffsetsPerTrigger": "700"})
     publish(servers, flights, MANY)

@@ -1,4 +1,4 @@
-"""Which Java is taken, and what is said where there is none."""
+"""The chosen Java, and the message if there is none."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is told of a micro-batch."""
+"""The report on a micro-batch."""
 
 from __future__ import annotations
 

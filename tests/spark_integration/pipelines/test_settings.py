@@ -1,4 +1,4 @@
-"""What a pipeline's file may say, and what is said of mistakes in it. No Spark."""
+"""The settings in a pipeline's file, and the messages about mistakes in them. No Spark."""
 
 from __future__ import annotations
 

@@ -10,11 +10,11 @@ from pyspark.sql.streaming import StreamingQuery
 from ottla.testing.local_cluster import LocalCluster
 
 LARGE = 4000
-"""Characters: Spark hands rows on once it has 64 KiB."""
+"""Number of characters of a long line: Spark passes rows on once it has 64 KiB."""
 
 
 def lines(spark: SparkSession, folder: Path, batches: int = 3) -> DataFrame:
-    """A stream with a batch for each file, of a hundred rows."""
+    """Return a stream with a batch for each file, of a hundred rows."""
     (folder / "in").mkdir(exist_ok=True)
     for number in range(batches):
         text = "".join(f"{number}-{row}{'.' * LARGE}\n" for row in range(100))
@@ -29,12 +29,12 @@ def expected(batches: int = 3) -> list[bytes]:
 def start(
     frame: DataFrame, cluster: LocalCluster, topic: str, folder: Path, **options: str
 ) -> StreamingQuery:
-    """Write what there is, by two tasks."""
+    """Write the available rows, by two tasks."""
     return write_stream(frame.repartition(2), cluster.bootstrap_servers, topic, folder, **options)
 
 
 def write_stream(frame: DataFrame, servers: str, topic: str, folder: Path, **options: str) -> StreamingQuery:
-    """Write what there is; `folder` gets the checkpoint."""
+    """Write the available rows; `folder` gets the checkpoint."""
     return (
         frame.writeStream.format("ottla")
         .option("kafka.bootstrap.servers", servers)

@@ -1,4 +1,4 @@
-"""One batch's tasks and its driver without Spark around them: attempts at once, two drivers, lost answers, outages."""
+"""A batch's tasks and its driver without Spark: concurrent attempts, two drivers, lost answers, outages."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class SlowTask:
 
 
 def test_of_two_attempts_at_once_the_accepted_one_counts(spark_cluster: LocalCluster) -> None:
-    """Speculation: both write everything, and Spark takes the message of one."""
+    """In speculation both attempts write everything, and Spark takes the message of one."""
     spark_cluster.create_topic("speculation")
     chosen = options(spark_cluster, "speculation")
     slow = SlowTask(chosen, "speculation", 0)
@@ -106,7 +106,7 @@ def test_of_two_drivers_the_first_commit_counts(spark_cluster: LocalCluster) -> 
 
 
 def test_tasks_in_different_transactions_commit_nothing(spark_cluster: LocalCluster) -> None:
-    """The first one timed out, or was aborted, before all had written."""
+    """The first transaction timed out, or was aborted, before all tasks had written."""
     spark_cluster.create_topic("torn-batch")
     chosen = options(spark_cluster, "torn-batch")
     first = task.write(batches("a"), chosen, "torn-batch", 0)
@@ -141,7 +141,7 @@ def test_a_task_whose_transaction_is_aborted_fails(spark_cluster: LocalCluster) 
 
 
 def test_tasks_keep_their_transaction_open(spark_cluster: LocalCluster) -> None:
-    """For longer than its timeout, and with nothing to write."""
+    """They do so for longer than its timeout, and with nothing to write."""
     spark_cluster.create_topic("kept-open")
     chosen = options(spark_cluster, "kept-open", transactionTimeoutMs="500")
     slow = SlowTask(chosen, "kept-open", 0)

@@ -1,5 +1,6 @@
-"""Three queries of one driver, which is killed with all its processes: the first batches of two are to be committed at
-that moment, that of the third is being written."""
+"""Three queries of one driver, which is killed with all its processes: two are about to commit their first batches
+then, the third is writing its batch.
+"""
 
 from __future__ import annotations
 
@@ -53,7 +54,7 @@ time.sleep(600)
 
 @dataclass
 class Killed:
-    """What a driver has left behind. The commits are on their way still."""
+    """The state that a killed driver has left. Its commits are still in transit."""
 
     cluster: LocalCluster
     folder: Path
@@ -61,11 +62,11 @@ class Killed:
     commits: dict[str, Held]
 
     def values(self, topic: str) -> list[bytes]:
-        """What counts of a topic."""
+        """Return the committed values of a topic."""
         return values(self.cluster, topic)
 
     def play_again(self, topic: str) -> None:
-        """With the next driver, to the end."""
+        """Run the next driver to the end."""
         start(self.frames[topic], self.cluster, topic, self.folder / topic).awaitTermination()
 
 
@@ -93,15 +94,17 @@ def killed(
 
 
 def test_killed_while_tasks_write(killed: Killed) -> None:
-    """One task of the batch is done and the other has written, too. The next driver finds the transaction open and goes
-    on in it."""
+    """One task of the batch is done and the other has written, too.
+
+    The next driver finds the open transaction and goes on in it.
+    """
     assert killed.values(HANGS) == []
     killed.play_again(HANGS)
     assert killed.values(HANGS) == expected()
 
 
 def test_killed_before_its_commit_arrives(killed: Killed) -> None:
-    """It counts as soon as it arrives; the next driver is told that the batch counts, and writes the others."""
+    """It counts as soon as it arrives; the next driver learns that the batch is committed, and writes the others."""
     assert killed.values(EARLY) == []
     killed.commits[EARLY].release()
     assert len(killed.values(EARLY)) == len(expected(1))

@@ -1,4 +1,4 @@
-"""`df.writeStream.format("ottla")`: a transaction for each micro-batch, once, whatever dies and is played again."""
+"""`df.writeStream.format("ottla")`: a transaction for each micro-batch, once, despite failures and replays."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_a_batch_whose_tasks_fail_counts_once(
 def test_two_queries_under_one_id_are_found_out(
     spark: SparkSession, spark_cluster: LocalCluster, tmp_path: Path
 ) -> None:
-    """The second has committed nothing yet, so that it looks. What it is told to do about it works."""
+    """The second query has committed nothing yet, so it checks. The remedy in its error works."""
     spark_cluster.create_topic("shared", 1)
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
@@ -98,7 +98,7 @@ def test_two_queries_under_one_id_are_found_out(
 def test_a_checkpoint_that_was_set_back_is_found_out(
     spark: SparkSession, spark_cluster: LocalCluster, tmp_path: Path
 ) -> None:
-    """Batches would be taken for done that have other rows now."""
+    """Otherwise batches with other rows would be taken for done."""
     spark_cluster.create_topic("back", 1)
     start(lines(spark, tmp_path, 1), spark_cluster, "back", tmp_path).awaitTermination()
     shutil.copytree(tmp_path / "checkpoint", tmp_path / "kept")

@@ -1,5 +1,6 @@
-"""Partitions in memory, with transactions that interleave, and by the simplest look at them: who is open where, where
-cuts lie, and what has been committed."""
+"""Partitions in memory, with interleaved transactions, and their simplest evaluation: open transactions, cuts, and
+committed records.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +26,7 @@ PLAIN = -1
 
 
 class Entry(NamedTuple):
-    """A batch. `transaction` is PLAIN outside of transactions; a marker has the one that it ends."""
+    """A batch. `transaction` is PLAIN outside of transactions; a marker has the transaction that it ends."""
 
     header: BatchHeader
     data: bytes
@@ -44,9 +45,9 @@ class Log:
 
     partitions: dict[TopicPartition, list[Entry]]
     open: dict[int, tuple[int, set[TopicPartition]]] = field(default_factory=dict)
-    """Producer id to transaction and the partitions it has written to."""
+    """Open transactions with their written partitions, by producer id."""
     committed: dict[int, int] = field(default_factory=dict)
-    """Transaction to commit index."""
+    """Commit indexes by transaction."""
     transactions: int = 0
     decided: int = 0
 
@@ -64,7 +65,7 @@ class Log:
         self.partitions[one].append(Entry(parse_header(placed), bytes(placed), **what))  # type: ignore[arg-type]
 
     def produce(self, one: TopicPartition, records: int, producer_id: int | None = None) -> None:
-        """By a producer without transactions, or in the transaction that this one has open, or begins."""
+        """Append records without a transaction, or in the producer's open or new transaction."""
         body = [(None, b"v" * 5, 0)] * records
         if producer_id is None:
             self.append(one, encode_batch(body), transaction=PLAIN)
@@ -80,7 +81,7 @@ class Log:
         self.append(one, batch, transaction=transaction)
 
     def decide(self, producer_id: int, *, commits: bool) -> None:
-        """End its transaction in all its partitions."""
+        """End the producer's transaction in all its partitions."""
         if producer_id not in self.open:
             return
         transaction, written = self.open.pop(producer_id)
@@ -94,7 +95,7 @@ class Log:
             self.append(one, marker, transaction=transaction, commit_index=index, commits=commits)
 
     def grow(self, random: Random, steps: int) -> None:
-        """Three producers with transactions, and one without."""
+        """Append random writes of three transactional producers, and of a plain one."""
         places = sorted(self.partitions)
         for _ in range(steps):
             producer_id = random.choice((None, 0, 1, 2))
@@ -109,7 +110,7 @@ class Log:
         return Cut(self.decided - 1)
 
     def cut_offset(self, one: TopicPartition, index: int) -> CutOffset:
-        """By a walk from the beginning."""
+        """Return the cut's offset by a walk from the beginning."""
         open_: dict[int, int] = {}
         least = 0
         for entry in self.partitions[one]:
@@ -128,7 +129,7 @@ class Log:
     # What should be read
 
     def committed_records(self, one: TopicPartition, below: int) -> set[int]:
-        """The offsets of records outside of transactions below an offset, and of those whose marker lies there."""
+        """Return the offsets of plain records below an offset, and of records whose marker lies below it."""
         ended = {
             entry.transaction
             for entry in self.partitions[one]
@@ -155,12 +156,12 @@ class Log:
 
 
 def chunk(entries: list[Entry], position: int, batches: int) -> Iterator[Entry]:
-    """Some batches from the one on that has `position`."""
+    """Yield some batches, beginning with the batch that contains `position`."""
     yield from [entry for entry in entries if entry.header.next_offset > position][:batches]
 
 
 def read_through(entries: list[Entry], cut: CutFilter, below: int, random: Random) -> list[int]:
-    """The offsets that a filter lets through, in the order in which it does."""
+    """Return the offsets that a filter lets through, in its order."""
     found: list[int] = []
     while (step := cut.step) is not Step.NOTHING:
         position = cut.position if step is Step.READ else cut.scanned_to

@@ -26,7 +26,7 @@ class Topics:
         self.admin.stop()
 
     def create(self, name: str, partitions: int = 1, **configs: str) -> str:
-        """Nothing is deleted for its age: records of tests have times of their own."""
+        """Create a topic without retention, since tests' records have artificial times."""
         settings = {"retention.ms": "-1", **{key.replace("_", "."): value for key, value in configs.items()}}
         self.admin.create_topics([NewTopic(name, num_partitions=partitions, configs=settings)])
         return name
@@ -53,12 +53,12 @@ class Topics:
 
 
 def values(frame: Any) -> list[str]:
-    """Sorted, as text."""
+    """Return the values, sorted, as text."""
     return sorted(row.value.decode() for row in frame.select("value").collect())
 
 
 class Run:
-    """A streaming query that reads what there is; the values of each micro-batch that has some."""
+    """A streaming query that reads the available records; the values of each non-empty micro-batch."""
 
     def __init__(self, frame: Any, checkpoint: Path) -> None:
         self.batches: list[list[str]] = []

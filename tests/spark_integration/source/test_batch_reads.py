@@ -1,4 +1,4 @@
-"""`spark.read.format("ottla")` against a cluster."""
+"""`spark.read.format("ottla")` with a cluster."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_only_what_is_committed_is_read(topics: Topics) -> None:
 
 
 def test_filters_reach_the_source(topics: Topics) -> None:
-    """What is not fetched is not in the plan's rows."""
+    """Rows that are not fetched are missing in the plan's row count."""
     topic = topics.create("filtered", 3)
     for partition in range(3):
         topics.write(topic, range(100), partition, timestamp_ms=1_000_000 + partition)
@@ -139,7 +139,7 @@ def test_filters_reach_the_source(topics: Topics) -> None:
 
 
 def rows_read(frame: Any) -> int:
-    """How many rows came out of the scan, before Spark's own filters."""
+    """Return how many rows came out of the scan, before Spark's own filters."""
     frame.collect()
     plan = frame._jdf.queryExecution().executedPlan()
     while plan.children().size():

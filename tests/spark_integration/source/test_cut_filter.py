@@ -1,4 +1,6 @@
-"""What micro-batches contain, against a look at the whole log: every committed record once, no transaction torn."""
+"""The contents of micro-batches, compared with a scan of the whole log: every committed record once, no transaction
+torn.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ def read_batch(
     random: Random,
     bytes_max: int,
 ) -> dict[TopicPartition, list[int]]:
-    """All slices of a micro-batch. `start`: offset, and where what is open begins."""
+    """Return all slices of a micro-batch. `start`: offset, and the beginning of open transactions."""
     found: dict[TopicPartition, list[int]] = {}
     ranges = [Range(one, start[one][1], end[one], Window(start[one][0], end[one])) for one in log.partitions]
     ranges = [one for one in ranges if one.window and one.window.start < one.window.end]
@@ -65,7 +67,7 @@ def test_micro_batches_hold_every_committed_record_once_and_no_transaction_in_pa
 
 
 def test_one_that_stays_open_makes_the_rest_be_read_for_its_markers_alone() -> None:
-    """So that what waits stays below the bound; what is behind is given out later, once."""
+    """So the held records stay within the bound; later records are given out afterwards, once."""
     log, one = Log.of(1), TopicPartition(TOPIC, 0)
     log.produce(one, 1, producer_id=0)
     for _ in range(50):

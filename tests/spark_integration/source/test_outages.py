@@ -1,4 +1,4 @@
-"""What fails in the middle of a micro-batch ends the query with the reason, and the next run goes on where it was."""
+"""A failure during a micro-batch ends the query with the reason, and the next run goes on from there."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = [
 
 
 def run_with(frame: Any, checkpoint: Path, before_reading: Callable[[int], None]) -> list[list[str]]:
-    """As Run, with something that happens when a micro-batch has been planned and not yet been read."""
+    """Run a query like Run, with a callback between the planning and the reading of a micro-batch."""
     batches: list[list[str]] = []
 
     def take(frame: Any, batch_id: int) -> None:

@@ -1,4 +1,4 @@
-"""Options: what they mean, and how wrong ones are refused."""
+"""Options: their meaning, and the refusal of wrong ones."""
 
 from __future__ import annotations
 

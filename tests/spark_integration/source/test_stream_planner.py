@@ -1,4 +1,4 @@
-"""Where micro-batches end, planned over partitions in memory, and what they then contain."""
+"""The ends of micro-batches, planned over partitions in memory, and their resulting contents."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def planner(log: Log, isolation: str = "atomic", **options: str) -> tuple[Stream
 
 
 def stored(position: Position) -> Position:
-    """As it comes back from the checkpoint."""
+    """Return the position as restored from the checkpoint."""
     assert read_position(position.to_json()) == position
     return read_position(position.to_json())
 
@@ -95,7 +95,7 @@ async def batch(
 def test_limited_micro_batches_come_to_everything_once(
     random: Random, maximum: int, available_now: bool
 ) -> None:
-    """While the log grows, with restarts in between."""
+    """The log grows meanwhile, with restarts in between."""
 
     async def run() -> None:
         log = Log.of(random.randint(1, 3))
@@ -203,7 +203,7 @@ async def test_a_topic_that_was_made_anew_is_lost_data_and_read_from_its_beginni
 
 
 async def test_a_batch_that_was_planned_is_not_read_from_a_topic_that_was_made_anew() -> None:
-    """The query ended before it had read it, and is started again. Other records have the planned offsets now."""
+    """The query ended before it had read the batch, and is restarted. Other records have the planned offsets now."""
     log = Log.of(1)
     log.produce(TopicPartition(TOPIC, 0), 10)
     plan, view = planner(log)
@@ -265,7 +265,7 @@ async def test_a_checkpoint_with_an_open_transaction_is_read_on_as_it_was_writte
 
 @pytest.mark.parametrize("isolation", ["atomic", "read_committed"])
 async def test_a_checkpoint_of_another_cluster_is_refused_wherever_it_stands(isolation: str) -> None:
-    """Its end is a batch that was planned, and is played again."""
+    """The checkpoint's end is a planned batch, which is replayed."""
     log = Log.of(1)
     log.produce(TopicPartition(TOPIC, 0), 3)
     plan, _ = planner(log, isolation)

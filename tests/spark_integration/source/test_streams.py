@@ -1,5 +1,6 @@
-"""`spark.readStream.format("ottla")` against a cluster: every committed record once, whole transactions, whatever comes
-between."""
+"""`spark.readStream.format("ottla")` with a cluster: every committed record once, whole transactions, despite
+interruptions.
+"""
 
 from __future__ import annotations
 
@@ -26,8 +27,11 @@ pytestmark = [
 
 
 def interleaved(topics: Topics, topic: str, random: Random, prefix: str) -> tuple[set[str], set[str]]:
-    """Transactions of three producers over three partitions, some aborted, and records outside of them; one transaction
-    stays open for long. What was committed meanwhile, and what the long one has written."""
+    """Write transactions of three producers over three partitions, some aborted, and plain records; one transaction
+    stays open for long.
+
+    Return the values committed meanwhile, and those of the long transaction.
+    """
     committed: set[str] = set()
     late: set[str] = set()
     producers = [topics.producer(transactional_id=f"{topic}-{name}") for name in range(3)]
@@ -191,7 +195,7 @@ def test_a_query_that_fails_goes_on_where_it_was(topics: Topics, tmp_path: Path)
 
 
 def test_a_running_query_takes_what_comes(topics: Topics, tmp_path: Path) -> None:
-    """With a trigger of its own, and a group that follows it."""
+    """The query has a continuous trigger, and a group that follows it."""
     topic = topics.create("running", 1)
     seen: list[bytes] = []
     frame = topics.stream(
