@@ -1,4 +1,4 @@
-"""Clusters that commands reach."""
+"""Clusters for commands."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.client.fake_mirrors import Mirroring
 
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> Iterator[Mirroring]:
-    """One broker in a thread of its own, which OTTLA_BOOTSTRAP names. Nobody is at the terminal."""
+    """Run one broker in a separate thread, which OTTLA_BOOTSTRAP names. Standard input is no terminal."""
     cluster, loop = Mirroring(), asyncio.new_event_loop()
     thread = threading.Thread(target=loop.run_forever)
     thread.start()

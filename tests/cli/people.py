@@ -1,4 +1,4 @@
-"""Who uses commands in tests, and what they read."""
+"""The users of commands in tests, and their terminals."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 
 class Person(io.StringIO):
-    """Somebody at a terminal, who answers."""
+    """A user at a terminal, who answers."""
 
     def isatty(self) -> bool:
         return True

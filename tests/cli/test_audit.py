@@ -1,4 +1,4 @@
-"""What `ottla audit` prints, and what its exit code says. No cluster."""
+"""The output of `ottla audit`, and its exit code. No cluster."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Processes that end with the one that started them."""
+"""Processes that end with their parent."""
 
 from __future__ import annotations
 
@@ -31,6 +31,6 @@ def said_by_a_child(*, parent_is_gone: bool) -> str:
 
 
 def test_a_child_of_one_that_was_killed_just_now_does_not_go_on() -> None:
-    """The kernel tells the end of a parent once. What asks later would run for ever, with nobody to stop it."""
+    """The kernel signals a parent's end once. A child that asks later would run for ever."""
     assert said_by_a_child(parent_is_gone=False) == "goes on\n"
     assert said_by_a_child(parent_is_gone=True) == ""

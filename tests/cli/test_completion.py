@@ -1,4 +1,4 @@
-"""Completion: what the script of bash offers, and that the others name the same."""
+"""Completion: the candidates of the bash script, and that the scripts of other shells name the same."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def bash() -> str:
 
 
 def completed(bash: str, line: str, directory: Path) -> list[str]:
-    """What bash offers for the last word of the line."""
+    """Return bash's candidates for the last word of the line."""
     words = ["ottla", *line.split(" ")]
     quoted = " ".join(f"'{word}'" for word in words)
     program = f"""{bash}

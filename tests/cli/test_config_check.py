@@ -1,4 +1,4 @@
-"""`ottla config check`: what it says of a node's file is what the node's start says."""
+"""`ottla config check` reports about a node's file the same as the node's start."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Two secrets and certificates."""
+    """Make a folder with two secrets and certificates."""
     folder = tmp_path_factory.mktemp("check")
     issue_missing(folder / "tls", "c", [CertificateOwner("broker-1", ("127.0.0.1", "localhost"))], NOW)
     for name in ("cluster.secret", "quorum.secret"):
@@ -51,7 +51,7 @@ def quorum(folder: Path) -> dict[str, str]:
 
 
 def broker(folder: Path) -> dict[str, str]:
-    """Secured in every way."""
+    """Return the settings of a fully secured broker."""
     settings = quorum(folder) | {
         "process.roles": "broker",
         "node.id": "1",
@@ -73,7 +73,7 @@ def broker(folder: Path) -> dict[str, str]:
 def report(
     settings: Mapping[str, str], now: datetime = NOW, *, without: str = "", **others: str
 ) -> ConfigurationReport:
-    """Of the settings with others, in which _ stands for a dot."""
+    """Return the report on changed settings, whose names have _ in place of dots."""
     changed = {**settings, **{name.replace("_", "."): value for name, value in others.items()}}
     changed.pop(without, None)
     role = "quorum" if changed["process.roles"] == "controller" else "broker"
@@ -131,7 +131,7 @@ def test_a_secured_quorum_node(folder: Path) -> None:
 
 
 def with_tls(folder: Path, settings: dict[str, str]) -> dict[str, str]:
-    """The same node where the quorum's listener speaks TLS."""
+    """Return the settings of the same node with TLS on the quorum's listener."""
     own = "listener.name.controller.ssl."
     protocols = settings.get("listener.security.protocol.map", "")
     return settings | {

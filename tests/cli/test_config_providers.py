@@ -1,4 +1,4 @@
-"""References in settings to values that stand elsewhere: what they give, and what ends a start."""
+"""References in settings to values elsewhere: their results, and errors that prevent a start."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ ENVIRON = {"PASS": "hunter2", "NESTED": "${env:PASS}", "EMPTY": ""}
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """What holds secrets; `outside` does not lie within it."""
+    """Make a folder with secrets; `outside` is a file for references that must be refused."""
     for name, text in {
         "mounted/secrets.properties": "tls.key=of the key\nuser=ann\nwith=a=b:c\n",
         "mounted/password": "of the file\n",
@@ -32,7 +32,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def resolved(remarks: list[str] | None = None, **settings: str) -> ResolvedSettings:
-    """Two underscores are a dot."""
+    """Return resolved settings; two underscores stand for a dot."""
     given = {"config.providers": "env,file,dir"}
     given |= {name.replace("__", "."): text for name, text in settings.items()}
     return resolve(given, ENVIRON, (remarks if remarks is not None else []).append)

@@ -1,4 +1,4 @@
-"""How commands reach a cluster: flags before the environment, the environment before a profile."""
+"""The connection of commands to a cluster: flags before the environment, the environment before a profile."""
 
 from __future__ import annotations
 
@@ -184,7 +184,7 @@ def test_a_profile_that_cannot_work_is_not_kept(
 
 
 def test_numbers_in_a_profile_keep_their_digits(tmp_path: Path) -> None:
-    """Of a file that somebody wrote by hand."""
+    """The profile is a file that a user wrote by hand."""
     path = tmp_path / "profiles.json"
     path.write_text('{"profiles": {"a": {"sasl_plain_password": 12.50, "x": 1e3, "yes": true}}}')
     assert profiles.load(path).of("a") == {"sasl_plain_password": "12.50", "x": "1e3", "yes": "true"}

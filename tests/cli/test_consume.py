@@ -16,7 +16,7 @@ ZERO, ONE = TopicPartition("t", 0), TopicPartition("t", 1)
 
 
 class FakeAdmin:
-    """Answers for each partition with an offset, or with an error once its leader is gone."""
+    """An admin client that answers an offset for each partition, or an error once its leader is gone."""
 
     def __init__(self) -> None:
         self.gone: dict[TopicPartition, KafkaError] = {}
@@ -30,7 +30,7 @@ class FakeAdmin:
 
 
 class FakeConsumer:
-    """Has two records in partition 0, and one of the two in partition 1, whose leader goes then."""
+    """A consumer with two records in partition 0, and one of the two in partition 1, whose leader goes then."""
 
     def __init__(self, admin: FakeAdmin, error: KafkaError) -> None:
         self.positions = {ZERO: 0, ONE: 0}

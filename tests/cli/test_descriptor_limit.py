@@ -1,4 +1,4 @@
-"""A node may open as many files as it is allowed at most, though its shell gives it few."""
+"""A node may open as many files as its hard limit permits, though its shell sets a low limit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The HTTP endpoint among clients that mean no good."""
+"""The HTTP endpoint with malicious clients."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ async def test_a_hundred_scrapes_at_once_are_all_answered(port: int) -> None:
 
 
 async def test_scrapes_that_wait_for_their_turn_do_not_hold_up_health(port: int) -> None:
-    """Whoever does not read what it asked for keeps its turn for a while; a supervisor is answered all the same."""
+    """A client that does not read its answer keeps its turn for a while; a supervisor is answered anyway."""
     asking = [asyncio.create_task(ask(port, b"GET /metrics HTTP/1.1\r\n\r\n")) for _ in range(100)]
     assert b"200 OK" in await ask(port, b"GET /healthz HTTP/1.1\r\n\r\n")
     await asyncio.gather(*asking)

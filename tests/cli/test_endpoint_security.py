@@ -1,4 +1,4 @@
-"""The HTTP endpoint with TLS and tokens: who reads metrics, and what is renewed while it runs."""
+"""The HTTP endpoint with TLS and tokens: readers of metrics, and renewed files."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ async def served(settings: dict[str, str], node: Node | None = None) -> AsyncIte
 
 
 async def ask(port: int, path: str, *headers: str, context: ssl.SSLContext | None = None) -> str:
-    """What is answered; nothing where the connection ends without an answer."""
+    """Return the answer; empty if the connection ends without one."""
     lines = [f"GET {path} HTTP/1.1", *headers, "", ""]
     try:
         reader, writer = await asyncio.open_connection("127.0.0.1", port, ssl=context)
@@ -153,7 +153,7 @@ def test_it_speaks_tls_and_nothing_else(tmp_path: Path) -> None:
 
 
 def test_connections_that_never_begin_tls_are_bounded(tmp_path: Path) -> None:
-    """Each takes a descriptor of the node, which has no more of them for its clients and its logs then."""
+    """Each takes a descriptor of the node, which then has fewer for its clients and its logs."""
 
     async def scenario() -> None:
         async with served(key_files(tmp_path)) as endpoint:

@@ -1,4 +1,4 @@
-"""`ottla quorum --add-scram`: what it takes, and what it says of the rest."""
+"""`ottla quorum --add-scram`: accepted values, and errors about others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the brokers of one host are told for themselves, and what is refused."""
+"""The individual settings of one host's brokers, and the refused ones."""
 
 from __future__ import annotations
 

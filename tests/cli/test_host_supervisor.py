@@ -1,4 +1,4 @@
-"""The supervisor of a host's brokers: ends, starts again, signals; and the one page of metrics."""
+"""The supervisor of a host's brokers: ends, restarts, signals, and the common page of metrics."""
 
 from __future__ import annotations
 
@@ -142,14 +142,14 @@ def test_pages_become_one_with_a_label_for_each_broker() -> None:
 
 @pytest.mark.parametrize("end", ["\r", "\x0b", "\x0c", "\x1c", "\x85", "\u2028"])
 def test_a_name_that_a_client_has_chosen_ends_no_line(end: str) -> None:
-    """Names of groups are labels. One like this took the page of the whole host away."""
+    """Names of groups are labels. A name like this invalidated the page of the whole host."""
     hostile = f"g{end}#"
     text = "".join(merged({1: "".join(exposition([Family(DEPTH, [((hostile,), 7)])]))}))
     assert text.split("\n")[2:] == [f'depth{{broker="1",topic="{hostile}"}} 7', ""]
 
 
 class Node:
-    """A broker that says why it is not ready."""
+    """A broker that states why it is not ready."""
 
     def __init__(self, reason: str) -> None:
         self.reason = reason

@@ -1,4 +1,4 @@
-"""What `ottla up` shows of a node that died while it started: its own words, and of this run."""
+"""The report of `ottla up` about a node that died while it started: the node's own log lines, of this run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The folder of a local cluster: the same cluster again on the same folder, and nobody else's."""
+"""The folder of a local cluster: a second start gives the same cluster, and no other cluster's."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_no_port_is_one_that_an_outgoing_connection_may_take(tmp_path: Path) -> 
 
 
 def test_no_two_clusters_choose_the_same_port(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing listens yet on what the first has chosen, and nothing does while its nodes are down."""
+    """The ports of the first cluster are not in use yet, nor while its nodes are down."""
     monkeypatch.setattr("ottla.cli.local_cluster.ports.candidate_ports", lambda: list(range(17_000, 18_000)))
     layouts = []
     for number in range(3):
@@ -60,7 +60,7 @@ def test_no_two_clusters_choose_the_same_port(tmp_path: Path, monkeypatch: pytes
 
 
 def test_a_machine_without_a_free_port_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It looked for one for ever, until the process had no file descriptor left."""
+    """The search for a port never ended, until the process had no file descriptor left."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         monkeypatch.setattr("ottla.cli.local_cluster.ports.candidate_ports", lambda: [taken.getsockname()[1]])
         with pytest.raises(CommandFailed, match=r"no free port for the cluster's nodes on 127\.0\.0\.1"):
@@ -154,7 +154,7 @@ def test_what_is_removed_is_the_cluster_alone(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("protocol", SecurityProtocol)
 def test_folders_that_others_use_too_keep_what_is_theirs(tmp_path: Path, protocol: SecurityProtocol) -> None:
-    """`ottla up --data . --until-exit PID --temporary` in a project took its folder `config` away."""
+    """`ottla up --data . --until-exit PID --temporary` in a project deleted its folder `config`."""
     theirs = [tmp_path / name / "own.yaml" for name in ("config", "logs", "run", "tls", "client")]
     for file in theirs:
         file.parent.mkdir()
@@ -179,7 +179,7 @@ def test_folders_that_others_use_too_keep_what_is_theirs(tmp_path: Path, protoco
 def test_a_folder_that_settings_cannot_name_is_refused(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], name: str, message: str
 ) -> None:
-    """With a comma data stood in two folders elsewhere, one of them that of the program."""
+    """A comma in the name divided the data into two other folders, one of them the program's."""
     assert main(["up", "--data", str(tmp_path / name)]) == 2
     assert message in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []

@@ -1,4 +1,4 @@
-"""The command line: help everywhere, typing mistakes named, exit codes, quick start-up."""
+"""The command line: help everywhere, named typing mistakes, exit codes, quick start-up."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_the_examples_in_the_help_can_be_parsed(name: str) -> None:
 
 
 def ottla_commands(line: str) -> list[list[str]]:
-    """The arguments of each `ottla` in a shell line, where `$$` is the shell's process."""
+    """Return the arguments of each `ottla` in a shell line, where `$$` is the shell's process."""
     found = []
     for part in re.split(r"[|<>()]", line.replace("$$", str(os.getpid()))):
         words = shlex.split(part.strip().removeprefix("`"))
@@ -238,7 +238,7 @@ def test_a_failure_is_one_line_and_exit_code_1(
 
 
 def shell(line: str) -> tuple[int, str]:
-    """The exit code and standard error of a shell line, in which `ottla` is the command."""
+    """Return the exit code and standard error of a shell line, in which `ottla` is the command."""
     line = f'ottla() {{ "{sys.executable}" -m ottla "$@"; }}; {line}'
     done = subprocess.run(["sh", "-c", line], capture_output=True, text=True, check=False, timeout=60)
     return done.returncode, done.stderr
@@ -323,7 +323,7 @@ async def test_lines_come_from_files_and_pipes(tmp_path: Path) -> None:
 
 
 def test_the_writer_of_a_named_pipe_keeps_its_reader(tmp_path: Path) -> None:
-    """It was opened, closed, and opened again, so that the writer failed between."""
+    """The pipe was opened, closed, and opened again, so that the writer failed in between."""
     os.mkfifo(tmp_path / "fifo")
     arguments = parser("produce").parse_args(["t", str(tmp_path / "fifo"), "-b", "127.0.0.1:1"])
     with pytest.raises(CommandFailed, match="no broker answers"):

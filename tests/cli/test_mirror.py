@@ -1,4 +1,4 @@
-"""`ottla mirror` against a cluster that tells of mirrors what a test says: what is printed, asked and refused."""
+"""`ottla mirror` with a cluster whose mirrors a test describes: output, requests and refusals."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ MADE_ANEW = {"fault": 3, "fault_first": 0, "fault_end": -1, "fault_reason": "ano
 
 
 def told(index: int, *, lag: int = 0, **more: Any) -> DescribedMirrorPartition:
-    """A partition that broker 0 leads and tells of."""
+    """Return a partition that broker 0 leads and describes."""
     values: dict[str, Any] = {
         "is_told": True,
         "log_end_offset": 100,
@@ -367,7 +367,7 @@ def test_only_what_was_shown_is_accepted(cluster: Mirroring, capsys: pytest.Capt
 def test_offsets_that_no_broker_can_tell_are_named_and_accepted(
     cluster: Mirroring, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """After a promotion at a cut. The old fault of another topic stops nothing any more."""
+    """This concerns a promotion at a cut. An old fault of another topic no longer stops anything."""
     lost = partition(
         1, -1, fault=1, fault_first=0, fault_end=7, fault_reason="no broker that has them is there"
     )
@@ -428,7 +428,7 @@ def test_what_resume_refuses(
 
 
 class AfterPromotion:
-    """Tells that the mirror is promoted once somebody has asked for that."""
+    """A description that shows the mirror as promoted once the promotion was requested."""
 
     def __init__(self, cluster: Mirroring, *partitions: DescribedMirrorPartition, **changes: Any) -> None:
         self._cluster = cluster

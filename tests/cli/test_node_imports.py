@@ -1,4 +1,4 @@
-"""What a node loads when it starts: memory and start-up time are spent on what it uses."""
+"""The modules that a node loads at its start: memory and start-up time are only spent on used modules."""
 
 from __future__ import annotations
 
@@ -105,7 +105,7 @@ print(Node.made)
 
 
 def loaded_by(role: str, folder: Path) -> set[str]:
-    """The modules of a process that has made all parts of a node without TLS."""
+    """Return the modules of a process that has made all parts of a node without TLS."""
     secret = folder / "secret"
     secret.write_text("3f9a17c05be28d64" * 2)
     settings = {
@@ -149,7 +149,7 @@ def test_all_that_a_node_loads_is_loaded_before_it_is_forked(loaded: dict[str, s
 
 
 def test_garbage_of_the_start_is_collected_while_it_is_new() -> None:
-    """Each dataclass with slots leaves a class behind: of all together there would be two megabytes."""
+    """Each dataclass with slots leaves a class behind, two megabytes in all."""
     done = subprocess.run(
         [sys.executable, "-c", COLLECTED], capture_output=True, text=True, check=False, timeout=60
     )

@@ -1,4 +1,4 @@
-"""The process id of a node in a file: there while it runs, and of nobody else."""
+"""The process id of a node in a file: present while the node runs, and never another node's."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_it_is_there_meanwhile(tmp_path: Path) -> None:
 
 
 def test_a_second_start_leaves_it_to_the_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """It wrote its own id, failed, and took the file away."""
+    """The second start used to write its own id, fail, and remove the file."""
     monkeypatch.setattr(files, "_PATIENCE_S", 0.0)
     path = tmp_path / "pid"
     with subprocess.Popen(

@@ -1,4 +1,4 @@
-"""Patterns for records: what is printed, and what is read back from it."""
+"""Patterns for records: the printed text, and its parsing."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What commands conclude from answers: lag, health, plans, percentiles, quotas. No cluster."""
+"""Conclusions of commands from answers: lag, health, plans, percentiles, quotas. No cluster."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_lag() -> None:
 
 
 def test_each_topic_that_is_named_counts() -> None:
-    """Of `--topic a:0 --topic a:1` only the last one did."""
+    """Only the last of `--topic a:0 --topic a:1` used to count."""
     assert named(["a:0", "a:1,3-4", "b"]) == {"a": [0, 1, 3, 4], "b": None}
     assert named(["a:0", "a"]) == named(["a", "a:0"]) == {"a": None}
 

@@ -1,4 +1,4 @@
-"""What people write: names, patterns, partitions, times, sizes."""
+"""Values that users write: names, patterns, partitions, times, sizes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What strangers chose (names, records) has no effect on a terminal, and reaches files and pipes as it is."""
+"""Text chosen by other users (names, records) cannot control a terminal, and reaches files and pipes unchanged."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ either = pytest.mark.parametrize("is_terminal", [True, False], ids=["terminal", 
 
 @pytest.fixture
 def to(monkeypatch: pytest.MonkeyPatch) -> Callable[[bool], None]:
-    """Sends what is printed from then on to a terminal, or to a pipe."""
+    """Send later output to a terminal, or to a pipe."""
 
     def redirect(is_terminal: bool) -> None:
         kind = Terminal if is_terminal else io.StringIO

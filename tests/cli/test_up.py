@@ -1,4 +1,4 @@
-"""`ottla up` as scripts rely on it, and the daily commands against what it starts."""
+"""`ottla up` as scripts rely on it, and the daily commands with its cluster."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.cluster
 
 
 def ottla(*words: str, given: str = "", check: bool = True) -> str:
-    """Standard output of one command."""
+    """Return the standard output of one command."""
     done = run_ottla(*words, given=given)
     assert not check or done.returncode == 0, done.stderr
     return done.stdout if check else done.stderr
@@ -179,7 +179,7 @@ def test_a_port_in_use_is_named_and_nothing_stays(tmp_path: Path) -> None:
 
 
 def test_ports_of_another_cluster_are_not_taken_for_ones_own(cluster: RunningCluster, tmp_path: Path) -> None:
-    """The other cluster has brokers of the same ids there, and they answer."""
+    """The other cluster has brokers with equal ids there, and they answer."""
     first = cluster.brokers[0].port
     error = ottla("up", "--data", str(tmp_path), "--base-port", str(first), check=False)
     assert "is in use by another program" in error
@@ -215,7 +215,7 @@ def test_a_stopped_cluster_moves_to_other_ports_with_its_data(tmp_path: Path) ->
 
 @contextmanager
 def taken_range() -> Iterator[int]:
-    """A base port that is free, with all that follow from it, once the block has ended."""
+    """Yield a base port; it and all that follow are free once the block has ended."""
     for base in range(21_000, 30_000, 7):
         if first_in_use((base, base + 100, base + 200, base + 300), patience_s=0) is None:
             with socket.create_server(("127.0.0.1", base)):

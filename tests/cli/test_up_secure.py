@@ -1,4 +1,4 @@
-"""`ottla up --secure`: what it prints and writes is all that a newcomer needs, and nobody else gets in."""
+"""`ottla up --secure`: its output and files are all that a new user needs, and no other user gets in."""
 
 from __future__ import annotations
 
@@ -29,8 +29,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("test_up_secure")]
 
 
 def ottla(*words: str, config: Path, given: str = "", fails: bool = False, **variables: str) -> str:
-    """Standard output of a command that has no other way to reach a cluster than the profiles in `config`; what it
-    says when it `fails`."""
+    """Return the output of a command that only knows the profiles in `config`; its error if it `fails`."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("OTTLA_")}
     environment |= {"OTTLA_CONFIG_DIR": str(config)} | variables
     done = run_ottla(*words, given=given, environ=environment)
@@ -39,13 +38,13 @@ def ottla(*words: str, config: Path, given: str = "", fails: bool = False, **var
 
 
 def properties(file: Path) -> dict[str, str]:
-    """A file of key=value lines."""
+    """Return the contents of a file of key=value lines."""
     return dict(line.split("=", 1) for line in file.read_text().splitlines())
 
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster]:
-    """Three quorum nodes, so that the first user has to reach the one that forms the cluster."""
+    """Run three quorum nodes, so that the first user has to reach the one that forms the cluster."""
     folder = tmp_path_factory.mktemp("secure")
     with executed_cluster(folder, quorum=3, brokers=2, arguments=("--secure",)) as running:
         yield running
@@ -53,7 +52,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningCluster
 
 @pytest.fixture
 def config(cluster: RunningCluster) -> Path:
-    """The folder that OTTLA_CONFIG_DIR names, by what was printed."""
+    """Return the folder for OTTLA_CONFIG_DIR, by the printed text."""
     said = (cluster.directory / "up.log").read_text()
     [line] = [line for line in said.splitlines() if "OTTLA_CONFIG_DIR" in line]
     return Path(line.partition("OTTLA_CONFIG_DIR=")[2])
@@ -90,7 +89,7 @@ def test_nothing_printed_or_logged_has_the_password(cluster: RunningCluster, con
 
 
 def scraped(address: str, token: str | None) -> tuple[int, str]:
-    """Status and text of a metrics endpoint."""
+    """Return the status and text of a metrics endpoint."""
     headers = {} if token is None else {"Authorization": f"Bearer {token}"}
     try:
         with urllib.request.urlopen(urllib.request.Request(address, headers=headers), timeout=60) as answer:
@@ -101,7 +100,7 @@ def scraped(address: str, token: str | None) -> tuple[int, str]:
 
 
 def test_metrics_are_for_whoever_has_the_token(cluster: RunningCluster, config: Path) -> None:
-    """They name topics, groups and users. Health is for everybody, without a reason."""
+    """Metrics name topics, groups and users. Health is public, but without a reason."""
     file = Path(cluster.description["security"]["metrics_token_file"])
     assert file == config / "metrics.token"
     assert f"  metrics       with the token in {file}\n" in (cluster.directory / "up.log").read_text()
@@ -220,7 +219,7 @@ def test_nodes_that_were_killed_come_back(cluster: RunningCluster, config: Path)
 
 
 def ottla_or_nothing(*words: str, config: Path) -> str:
-    """Standard output, or nothing if it fails."""
+    """Return the standard output, or nothing if the command fails."""
     try:
         return ottla(*words, config=config)
     except AssertionError:

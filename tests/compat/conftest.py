@@ -1,7 +1,7 @@
-"""Ottla's client against Apache Kafka itself, and beside it against Ottla: what holds of one holds of the other.
+"""Ottla's client with Apache Kafka itself, and with Ottla: the tests hold for both.
 
-`make compat` runs these tests. Anywhere else they are skipped, as they start Kafka, which takes Java, and `mvn` to
-fetch its jars once from Maven Central. One broker and one quorum node of each are shared by all tests.
+`make compat` runs these tests. Otherwise they are skipped, since they start Kafka, which needs Java, and `mvn` to fetch
+its jars once from Maven Central. One broker and one quorum node of each are shared by all tests.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tests.shared_fixtures import is_below
 HERE = Path(__file__).parent
 SMALL = {"offsets.topic.num.partitions": "4"}
 ALONE = {
-    "broker.session.timeout.ms": "3000",  # for so long a broker that was killed cannot come back
+    "broker.session.timeout.ms": "3000",  # a killed broker cannot come back earlier
     "broker.heartbeat.interval.ms": "500",
     "transaction.state.log.replication.factor": "1",
     "transaction.state.log.min.isr": "1",
@@ -32,7 +32,7 @@ ALONE = {
 
 
 class Topics(Protocol):
-    """Creates a topic for the test alone; returns its name."""
+    """A function that creates a topic for the test alone, and returns its name."""
 
     async def __call__(self, partitions: int = 1, **configs: str) -> str: ...
 
@@ -63,7 +63,7 @@ def _missing() -> list[str]:
 
 @pytest.fixture(scope="session")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """Apache Kafka."""
+    """Run Apache Kafka."""
     with kafka_cluster(
         tmp_path_factory.mktemp("kafka"), brokers=1, quorum=1, settings=SMALL | ALONE
     ) as running:
@@ -72,21 +72,21 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @pytest.fixture(scope="session")
 def old_kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """Apache Kafka as it was before topic ids, and before it could do without ZooKeeper."""
+    """Run an Apache Kafka from before topic ids, which still needs ZooKeeper."""
     with old_kafka_cluster(tmp_path_factory.mktemp("old-kafka")) as running:
         yield running
 
 
 @pytest.fixture(scope="session")
 def ours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """Ottla."""
+    """Run Ottla."""
     with ottla_cluster(tmp_path_factory.mktemp("ottla"), brokers=1, quorum=1, settings=SMALL) as running:
         yield running
 
 
 @pytest.fixture(params=["kafka", "ours"])
 def bootstrap(request: pytest.FixtureRequest) -> str:
-    """Addresses of Kafka, then of Ottla."""
+    """Return the addresses of Kafka, then of Ottla."""
     cluster: Cluster = request.getfixturevalue(request.param)
     return cluster.bootstrap
 
@@ -110,5 +110,5 @@ def topics(admin: Admin) -> Topics:
 
 @pytest.fixture
 def group() -> str:
-    """The name of a group that nobody else uses."""
+    """Return the name of an unused group."""
     return f"g-{uuid.uuid4().hex[:12]}"

@@ -15,12 +15,13 @@ VERSION = "2.8.2"
 JARS = Jars(f"kafka-{VERSION}", (f"org.apache.kafka:kafka_2.13:{VERSION}", "org.slf4j:slf4j-nop:1.7.30"))
 _ZOOKEEPER = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
 SESSION_MS = 2000
-"""For so long ZooKeeper takes a killed broker for alive, and refuses it until then. It takes longer to start."""
+"""Session timeout in milliseconds: ZooKeeper considers a killed broker alive for this time, and refuses it until then.
+Its start takes longer."""
 
 
 @contextmanager
 def old_kafka_cluster(folder: Path) -> Iterator[Cluster]:
-    """One broker and its ZooKeeper, which stands in for the quorum."""
+    """Run one broker and its ZooKeeper, which stands in for the quorum."""
     folder.mkdir(parents=True, exist_ok=True)
     zookeeper_port, port = free_ports(2)
     zookeeper = _written(

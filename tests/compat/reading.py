@@ -1,4 +1,4 @@
-"""What several tests of compatibility do with what was written."""
+"""Common reads of written records, for several tests of compatibility."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Isolation = Literal["read_uncommitted", "read_committed"]
 async def read(
     bootstrap: str, topic: str, count: int, *, isolation: Isolation = "read_uncommitted"
 ) -> list[ConsumerRecord]:
-    """The first `count` records of a topic; in order within each partition."""
+    """Return the first `count` records of a topic; in order within each partition."""
     found: list[ConsumerRecord] = []
     async with Consumer(
         topic, bootstrap_servers=bootstrap, auto_offset_reset="earliest", isolation_level=isolation
@@ -29,7 +29,7 @@ async def read(
 
 
 async def read_to_the_end(bootstrap: str, topic: str, *, isolation: Isolation) -> list[bytes | None]:
-    """The values of all records that can be read now under this isolation level."""
+    """Return the values of all records that can be read now under this isolation level."""
     found: list[bytes | None] = []
     async with Consumer(
         topic, bootstrap_servers=bootstrap, auto_offset_reset="earliest", isolation_level=isolation
@@ -44,7 +44,7 @@ async def read_to_the_end(bootstrap: str, topic: str, *, isolation: Isolation) -
 
 
 async def eventually(condition: Callable[[], bool], what: str) -> None:
-    """Return once it holds; fail after a while."""
+    """Return once the condition holds; fail after a while."""
     try:
         async with asyncio.timeout(DEADLINE_S):
             while not condition():
@@ -54,7 +54,9 @@ async def eventually(condition: Callable[[], bool], what: str) -> None:
 
 
 async def becomes(look: Callable[[], Awaitable[T]], expected: T) -> None:
-    """Return once it looks so: Kafka's brokers learn of changes a moment after these are acknowledged."""
+    """Return once the result is as expected, since Kafka's brokers learn of changes a moment after these are
+    acknowledged.
+    """
     found = await look()
     with suppress(TimeoutError):
         async with asyncio.timeout(DEADLINE_S):
@@ -65,7 +67,7 @@ async def becomes(look: Callable[[], Awaitable[T]], expected: T) -> None:
 
 
 async def poll_all(consumers: Iterable[Consumer], into: list[ConsumerRecord]) -> None:
-    """Take what each of them has now."""
+    """Take the available records of each consumer."""
     for consumer in consumers:
         for records in (await consumer.getmany(timeout_ms=50)).values():
             into += records

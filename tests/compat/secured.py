@@ -1,4 +1,4 @@
-"""Apache Kafka with all protocols that are secured, and what clients need to reach it."""
+"""Apache Kafka with all secured protocols, and the clients' options for it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PROTOCOLS = ("SSL", "SASL_SSL", "SASL_PLAINTEXT")
 MECHANISMS = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512", "OAUTHBEARER")
 USER, PASSWORD = "ann", 'ann\'s "secret", =x'
 SESSION_MS = 3_000
-"""Logins of SASL_SSL last so long."""
+"""Lifetime of a SASL_SSL login in milliseconds."""
 
 _PLAIN = "org.apache.kafka.common.security.plain.PlainLoginModule"
 _SCRAM = "org.apache.kafka.common.security.scram.ScramLoginModule"
@@ -27,7 +27,7 @@ _BEARER = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule"
 
 
 class UnsecuredTokens:
-    """Tokens that nobody has signed, as Kafka takes them where no validator is configured."""
+    """Unsigned tokens, which Kafka accepts without a configured validator."""
 
     def __init__(self, user: str = USER, lasts_s: float = 600) -> None:
         self.user = user
@@ -54,7 +54,7 @@ class Secured:
     client: Issued
 
     def options(self, protocol: str, mechanism: str | None = None) -> dict[str, Any]:
-        """Keyword arguments of any client."""
+        """Return keyword arguments of any client."""
         options: dict[str, Any] = {
             "bootstrap_servers": self.cluster.listeners[protocol],
             "security_protocol": protocol,
@@ -108,7 +108,7 @@ def _settings(server: Issued, authority: Authority) -> dict[str, str]:
 
 @contextmanager
 def secured_kafka(folder: Path, more: Mapping[str, str] | None = None) -> Iterator[Secured]:
-    """One broker and one controller. `more`: settings of theirs."""
+    """Run one broker and one controller with `more` settings."""
     authority = Authority(folder / "certificates")
     server = authority.issue("server", "127.0.0.1", "localhost", common_name="broker")
     client = authority.issue("client", "client.test", common_name="client")

@@ -26,7 +26,7 @@ from tests.compat.reading import becomes, eventually, read
 
 
 async def code_of(call: object) -> ErrorCode:
-    """What a call fails with."""
+    """Return the error code with which a call fails."""
     with pytest.raises(KafkaError) as failed:
         await call  # type: ignore[misc]
     return failed.value.code

@@ -1,4 +1,4 @@
-"""What one client writes the other reads, byte for byte, in clusters of both kinds."""
+"""Each client reads the other's records, byte for byte, in clusters of both kinds."""
 
 from __future__ import annotations
 

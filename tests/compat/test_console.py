@@ -1,4 +1,4 @@
-"""The console's pages: of Kafka they show the same, and hide what it does not have."""
+"""The console's pages for Kafka show the same, and hide features that Kafka does not have."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.console.fakes import ORIGIN, TOKEN, app_behind_token, hidden_fields, 
 
 
 class AsyncBrowser:
-    """Has entered, and sends forms as browsers do."""
+    """A browser that has entered, and sends forms as browsers do."""
 
     def __init__(self, client: httpx2.AsyncClient, form_value: str) -> None:
         self._client, self._form_value = client, form_value
@@ -27,11 +27,11 @@ class AsyncBrowser:
         return seen(answer.text)
 
     async def send(self, address: str, **fields: str) -> str:
-        """The page that comes of it."""
+        """Send a form, and return the resulting page."""
         return seen(await self._sent(address, **fields))
 
     async def change(self, address: str, **fields: str) -> str:
-        """The page that comes of it when the preview was seen."""
+        """Send a form, confirm its preview, and return the resulting page."""
         preview = await self._sent(address, **fields)
         return seen(await self._sent(address, **hidden_fields(preview), step="apply"))
 

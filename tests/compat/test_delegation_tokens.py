@@ -1,6 +1,6 @@
-"""The same raw requests about delegation tokens to Apache Kafka and to Ottla, and their answers field by field.
+"""Equal raw requests about delegation tokens to Apache Kafka and to Ottla, with answers compared field by field.
 
-Times differ between the two, so they are compared as distances from now, and ids, secrets by what they are about.
+Times differ between the two, so they are compared as distances from now. Ids and secrets are compared by their meaning.
 """
 
 from __future__ import annotations
@@ -108,7 +108,7 @@ def _renewer(text: str) -> CreatableRenewer:
 
 
 class Story:
-    """Asks, and notes what was answered."""
+    """A recorder of requests and their answers."""
 
     def __init__(self, port: int) -> None:
         self.port = port
@@ -139,14 +139,14 @@ class Story:
         return repr(value)
 
     def settled(self, ask: Callable[[], Any], is_so: Callable[[Any], bool]) -> Any:
-        """Kafka goes by a change some time after it has answered."""
+        """Repeat a request until the answer fits, since Kafka applies a change some time after its answer."""
         deadline = time.monotonic() + SETTLED_S
         while not is_so(answer := ask()):
             assert time.monotonic() < deadline, answer
         return answer
 
     def known(self, token_id: str, expires_ms: int | None = None) -> None:
-        """The broker shows the token, with this end."""
+        """Check that the broker shows the token, with this expiry."""
         describe = DescribeDelegationTokenRequest(owners=None)
 
         def shows(answer: Any) -> bool:

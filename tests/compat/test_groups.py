@@ -1,4 +1,4 @@
-"""Members of a group: each assignor, members that stay the same, members of librdkafka among ours."""
+"""Members of a group: each assignor, static members, and members of librdkafka among Ottla's."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def fill(bootstrap: str, topic: str, partitions: int, each: int) -> None:
 
 
 def shared(members: list[Consumer], count: int) -> Callable[[], bool]:
-    """Whether the members have all partitions, each one of them, and fairly."""
+    """Return a condition: the members own all partitions, each once, and fairly."""
 
     def condition() -> bool:
         parts = [one.assignment() for one in members]
@@ -40,7 +40,7 @@ def shared(members: list[Consumer], count: int) -> Callable[[], bool]:
 
 
 async def positions(members: list[Consumer], end: int) -> None:
-    """Return once the members stand there in all their partitions."""
+    """Return once the members are at this offset in all their partitions."""
     async with asyncio.timeout(DEADLINE_S):
         for one in members:
             for partition in one.assignment():
@@ -50,7 +50,7 @@ async def positions(members: list[Consumer], end: int) -> None:
 
 @asynccontextmanager
 async def polling(members: list[Consumer], into: list[ConsumerRecord]) -> AsyncIterator[None]:
-    """As a program does: what comes is taken, all the time."""
+    """Poll all the time in the background, as a program does."""
 
     async def poll() -> None:
         while True:
@@ -102,7 +102,7 @@ async def test_static_members_come_back_to_what_they_had(
         again = member(bootstrap, group, topic, session_timeout_ms=30_000, **names[1])
         async with again:
             await eventually(lambda: again.assignment() == had, "the same partitions as before")
-            assert first.group_metadata().generation == generation  # nobody had to rebalance
+            assert first.group_metadata().generation == generation  # no rebalance was necessary
             (described,) = await admin.describe_groups([group])
             assert sorted(str(one.instance_id) for one in described.members) == ["a", "b"]
 
@@ -140,7 +140,7 @@ async def test_cooperative_members_read_on_what_they_keep(bootstrap: str, topics
         second = member(bootstrap, group, topic, **options)
         async with second:
             await eventually(shared([first, second], 4), "two partitions each")
-            assert [len(one) for one in revoked] == [2]  # the others it never gave up
+            assert [len(one) for one in revoked] == [2]  # the others were never revoked
 
 
 @pytest.mark.parametrize("assignor", ["range", "roundrobin", "cooperative-sticky"])  # those that it has

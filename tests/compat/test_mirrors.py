@@ -1,4 +1,4 @@
-"""Ottla copies a running Apache Kafka, is promoted, and its clients go on: the way in."""
+"""Ottla copies a running Apache Kafka, is promoted, and its clients go on: the migration path."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def new_name(what: str) -> str:
 
 @pytest.fixture(params=["kafka", "old_kafka"])
 def source(request: pytest.FixtureRequest) -> Cluster:
-    """Apache Kafka, of today and of 2021."""
+    """Run Apache Kafka, of today and of 2021."""
     cluster: Cluster = request.getfixturevalue(request.param)
     return cluster
 
@@ -28,7 +28,9 @@ def source(request: pytest.FixtureRequest) -> Cluster:
 async def test_kafka_is_copied_while_it_is_killed_and_ottla_takes_over(
     source: Cluster, ours: Cluster
 ) -> None:
-    """Idempotent, transactional and compacted topics; the committed offsets of a group; an open transaction."""
+    """The source has idempotent, transactional and compacted topics, a group's committed offsets, and an open
+    transaction.
+    """
     kafka, name = source, new_name("in")
     plain, exact, compacted = (f"{name}.{kind}" for kind in ("plain", "exact", "compacted"))
     async with Admin(bootstrap_servers=kafka.bootstrap) as admin:
@@ -72,7 +74,7 @@ async def test_kafka_is_copied_while_it_is_killed_and_ottla_takes_over(
 
 
 async def _write(cluster: Cluster, plain: str, exact: str, compacted: str, *, kills: bool = True) -> int:
-    """As much to each; in the middle the broker is killed, and comes back."""
+    """Write equally much to each topic; in the middle the broker is killed, and comes back."""
     count = 0
     async with (
         Producer(bootstrap_servers=cluster.bootstrap) as producer,

@@ -1,4 +1,4 @@
-"""What only clusters of Ottla have is refused by Kafka in plain words, and the client goes on."""
+"""Features of Ottla alone are refused by Kafka with a clear error, and the client goes on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The producer: what it writes to Kafka is what is read, and what Kafka refuses is told by its own name."""
+"""The producer: records written to Kafka are read unchanged, and Kafka's refusals are reported by their own names."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ async def test_a_partition_that_was_added_is_written_and_read_at_once(
 async def test_more_in_sync_replicas_than_there_are_replicas_cannot_be_asked_for(
     bootstrap: str, topics: Topics
 ) -> None:
-    topic = await topics(min_insync_replicas="2")  # counts as 1 where there is one replica
+    topic = await topics(min_insync_replicas="2")  # counts as 1 if there is one replica
     async with Producer(bootstrap_servers=bootstrap) as producer:
         assert (await producer.send_and_wait(topic, b"v")).offset == 0
 
@@ -145,7 +145,7 @@ async def test_topics_come_to_be_by_being_written_to(bootstrap: str, group: str)
 
 
 async def test_keys_go_where_confluents_murmur2_puts_them(bootstrap: str, topics: Topics) -> None:
-    """As Java's do; librdkafka's with `partitioner=murmur2_random`."""
+    """Java's client does so, and librdkafka with `partitioner=murmur2_random`."""
     from confluent_kafka import Producer as Confluent
 
     topic, keys = await topics(7), [b"customer-%d" % number for number in range(50)]

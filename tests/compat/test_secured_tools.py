@@ -1,4 +1,6 @@
-"""Kafka's own tools on a secured cluster of Apache Kafka: it answers what our brokers answer to the same scenes."""
+"""Kafka's own tools on a secured cluster of Apache Kafka: its answers equal those of Ottla's brokers to the same
+scenes.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from tests.integration.secured_tools import SCENES, SecuredShell, client_config
 
 @pytest.fixture(scope="module")
 def shell(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredShell]:
-    """Of an administrator."""
+    """Return an administrator's shell."""
     folder = tmp_path_factory.mktemp("tools")
     with (
         secured_kafka(folder, {"super.users": f"User:ANONYMOUS;User:{USER}"}) as kafka,

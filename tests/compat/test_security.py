@@ -1,4 +1,4 @@
-"""Every way to reach a secured cluster of Apache Kafka, and what the client says where there is none."""
+"""Every login path into a secured cluster of Apache Kafka, and the client's errors without one."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ WAYS = [
 
 @pytest.fixture(scope="session")
 def secured(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
-    """Apache Kafka, which knows one user."""
+    """Run an Apache Kafka that knows one user."""
     with secured_kafka(tmp_path_factory.mktemp("secured")) as running:
         asyncio.run(_create_user(running))
         yield running
@@ -67,7 +67,7 @@ async def _create_user(secured: Secured) -> None:
 
 @pytest.fixture
 async def admin(secured: Secured) -> AsyncIterator[Admin]:
-    """Of one who may do everything."""
+    """Return an admin client with all rights."""
     async with Admin(bootstrap_servers=secured.cluster.bootstrap) as admin:
         yield admin
 
@@ -76,7 +76,7 @@ async def admin(secured: Secured) -> AsyncIterator[Admin]:
 async def test_everything_works_by(
     protocol: str, mechanism: str | None, secured: Secured, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Topics, a transaction, a group with its offsets; and no secret stands in a log."""
+    """The actions are topics, a transaction, and a group with its offsets; no secret is in a log."""
     caplog.set_level(logging.DEBUG)
     options = secured.options(protocol, mechanism)
     topic = f"t-{uuid.uuid4().hex}"
@@ -108,7 +108,7 @@ async def test_everything_works_by(
 
 @pytest.mark.parametrize("mechanism", MECHANISMS)
 async def test_logins_are_renewed_while_records_flow(mechanism: str, secured: Secured, admin: Admin) -> None:
-    """Over three lives of a login, on connections that stay the same."""
+    """The test covers three lifetimes of a login, on unchanged connections."""
     options = secured.options("SASL_SSL", mechanism)
     topic = f"t-{uuid.uuid4().hex}"
     await admin.create_topics([NewTopic(topic, 1)])

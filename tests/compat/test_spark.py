@@ -1,4 +1,4 @@
-"""Spark against Apache Kafka: the source reads what is committed, the sink writes at least once and says so."""
+"""Spark with Apache Kafka: the source reads committed records, the sink writes at least once and says so."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 
 @pytest.fixture
 async def topic(kafka: Cluster, group: str) -> str:
-    """Ten records that were committed, five aborted among them."""
+    """Return a topic with ten committed records, and five aborted ones among them."""
     async with Admin(bootstrap_servers=kafka.bootstrap) as admin:
         await admin.create_topics([NewTopic(group, 2)])
     async with Producer(bootstrap_servers=kafka.bootstrap, transactional_id=group) as producer:
@@ -65,7 +65,7 @@ def test_what_is_committed_is_read(spark: SparkSession, kafka: Cluster, topic: s
 def test_a_stream_goes_on_where_it_was(
     spark: SparkSession, kafka: Cluster, topic: str, tmp_path: Path
 ) -> None:
-    """From one topic into another one: the second run finds nothing new."""
+    """The stream copies one topic into another: the second run finds no new records."""
     stream = (
         spark.readStream.format("ottla")
         .option("kafka.bootstrap.servers", kafka.bootstrap)

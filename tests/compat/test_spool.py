@@ -1,4 +1,4 @@
-"""A spool delivers each record once and in order, whoever dies: the program, or the broker."""
+"""A spool delivers each record once and in order, even if the program or the broker dies."""
 
 from __future__ import annotations
 

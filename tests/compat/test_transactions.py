@@ -1,4 +1,4 @@
-"""Transactions: whole or not at all, offsets among them, and zombies that are fenced."""
+"""Transactions: atomic, including offsets, and closed to fenced zombies."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ async def test_a_pipeline_copies_exactly_once(
             await producer.send(source, b"%d" % number, partition=number % 2)
 
     async def copy(until: int, *, breaks: bool) -> None:
-        """As a worker that may die with a transaction open."""
+        """Copy like a worker that may die with an open transaction."""
         copied = 0
         async with (
             Consumer(

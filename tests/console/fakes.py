@@ -65,7 +65,7 @@ def snapshot_of(*topics: TopicInfo, at_s: float = 1000.0, **changes: Any) -> Clu
 
 
 class FakeAdmin:
-    """What the pages of topics and of the overview ask, answered from memory."""
+    """An admin client that answers the requests of the topic pages and the overview from memory."""
 
     def __init__(self, *topics: TopicInfo) -> None:
         self.topics = {one.name: one for one in topics}
@@ -76,7 +76,7 @@ class FakeAdmin:
         self.failure: Exception | None = None
 
     def __getattr__(self, question: str) -> Callable[..., Coroutine[Any, Any, None]]:
-        """Whatever else is asked, this cluster does not know it."""
+        """Return a request that fails, since this cluster does not support it."""
 
         async def unknown(*_: Any, **__: Any) -> None:
             raise VersionUnsupported(f"this cluster knows nothing of {question}")
@@ -161,12 +161,12 @@ class FakeAdmin:
             del self.topics[name]
 
     def changes(self) -> list[str]:
-        """What was changed, not only checked."""
+        """Return the calls that changed something, without mere checks."""
         return [what for what, given in self.calls if not (isinstance(given, tuple) and given[-1] is True)]
 
 
 def session_with(admin: Admin, door: Door, areas: Sequence[Area], **given: Any) -> Session:
-    """The session of all who have shown the token of this door; `given` is about the session, as its user."""
+    """Return the session of all browsers with this door's token; `given` are its fields, such as its user."""
     return Session(
         admin=admin,
         sampler=Sampler(lambda at_s: take_snapshot(admin, at_s), EndOffsets(admin)),
@@ -176,7 +176,7 @@ def session_with(admin: Admin, door: Door, areas: Sequence[Area], **given: Any) 
 
 
 def app_behind_token(session: Session, door: Door, areas: Sequence[Area], *, may_change: bool) -> ASGIApp:
-    """A console in which all who have shown the token share this session."""
+    """Return a console in which all browsers with the token share this session."""
     templates = Templates()
     entrance = TokenLogin(door, session, templates)
     return build(door=door, entrance=entrance, areas=areas, may_change=may_change, templates=templates)
@@ -199,20 +199,20 @@ class Browser:
         return self
 
     def read(self, address: str, status: int = 200) -> str:
-        """The page as text."""
+        """Return the page as text."""
         answer = self.client.get(address)
         assert answer.status_code == status, answer.text
         return answer.text
 
     def send(self, address: str, status: int = 200, **fields: str) -> str:
-        """Send a form from a page of the console: the page that comes back, or where it leads."""
+        """Send a form from a page of the console; return the resulting page, or the redirection."""
         given = {"form_value": self.door.form_value, **fields}
         answer = self.client.post(address, data=given, headers={"origin": ORIGIN})
         assert answer.status_code == status, answer.text
         return answer.headers.get("location", answer.text)
 
     def change(self, address: str, status: int = 303, **fields: str) -> str:
-        """Send a form, see its preview, and say to carry it out."""
+        """Send a form, view its preview, and confirm it."""
         return self.do_it(address, self.send(address, **fields), status)
 
     def do_it(self, address: str, preview: str, status: int = 303) -> str:
@@ -221,11 +221,11 @@ class Browser:
 
 
 def hidden_fields(page: str) -> dict[str, str]:
-    """The fields of a form that people do not see."""
+    """Return the hidden fields of a form."""
     found = re.findall(r'<input type="hidden" name="([^"]*)" value="([^"]*)">', page)
     return {html.unescape(name): html.unescape(value) for name, value in found}
 
 
 def seen(page: str) -> str:
-    """The text of a page, as people see it."""
+    """Return the visible text of a page."""
     return " ".join(html.unescape(re.sub(r"<[^>]+>", " ", page)).split())

@@ -19,7 +19,7 @@ PATIENCE_S = 60.0
 
 
 class ServedConsole:
-    """Serves in a thread of its own, for a `with` block. Tests change its admin client between two of its answers."""
+    """A console in a separate thread, for a `with` block. Tests change its admin client between two of its answers."""
 
     def __init__(self, admin: FakeAdmin) -> None:
         self.admin = admin
@@ -48,7 +48,7 @@ class ServedConsole:
         self.stop()
 
     def stop(self) -> None:
-        """End it; again does nothing."""
+        """End the console; repeated calls do nothing."""
         if self._thread.is_alive():
             assert self._loop is not None
             self._loop.call_soon_threadsafe(self._end)
@@ -56,7 +56,7 @@ class ServedConsole:
             assert not self._thread.is_alive()
 
     def end_news(self) -> None:
-        """End the event streams that are open."""
+        """End the open event streams."""
         assert self._loop is not None
         assert self._stopping is not None
         self._loop.call_soon_threadsafe(self._stopping.set)

@@ -1,4 +1,4 @@
-"""Audits in the console: tiers compared, the gap named, and what is said when nothing can be compared."""
+"""Audits in the console: compared tiers, named gaps, and the message if nothing can be compared."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class AuditedAdmin(FakeAdmin):
 
 @pytest.fixture
 def records(monkeypatch: pytest.MonkeyPatch) -> list[ConsumerRecord]:
-    """What the audit topic has."""
+    """Return the records of the audit topic, which a test fills."""
     given: list[ConsumerRecord] = []
 
     async def read(

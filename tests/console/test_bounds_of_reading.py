@@ -1,4 +1,4 @@
-"""What a page of messages reads is bounded: records, bytes, time, and readers at a time."""
+"""Bounds on the reads of a message page: records, bytes, time, and concurrent readers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ END = 1_000_000
 
 
 class EndlessConsumer:
-    """Gives ten records of ten bytes at a time."""
+    """A consumer that gives ten records of ten bytes at a time."""
 
     open_ones: ClassVar[int] = 0
     most_open: ClassVar[int] = 0

@@ -1,4 +1,4 @@
-"""Connections of strangers to the console, over real sockets: silent, slow and many of them keep nobody out."""
+"""Unauthenticated connections to the console, over real sockets: silent, slow or numerous ones keep no user out."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from ottla.console.serving import http_config
 PATIENCE_S = 60.0
 HEAD = b"GET / HTTP/1.1\r\nHost: a\r\n\r\n"
 LARGE = 64 * 2**20
-"""More than sockets buffer."""
+"""Number of bytes above the sockets' buffers."""
 Address = tuple[str, int]
 Pair = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class App:
-    """Answers at once, with much at /large, and at /slow when it is told to."""
+    """An application that answers at once, with much data at /large, and at /slow when a test permits it."""
 
     def __init__(self) -> None:
         self.go_on = asyncio.Event()
@@ -48,7 +48,7 @@ async def app() -> App:
 
 @pytest.fixture
 async def server(app: App) -> AsyncIterator[uvicorn.Server]:
-    """The server of the console with an application of the test, at `server.address`."""
+    """Run the console's server with an application of the test, at `server.address`."""
     with socket.create_server(("127.0.0.1", 0), backlog=1024) as bound:
         found = uvicorn.Server(http_config(app))
         found.address = bound.getsockname()  # type: ignore[attr-defined]
@@ -75,7 +75,7 @@ async def opened(stack: AsyncExitStack, address: Address, host: str = "127.0.0.1
 
 
 async def status_of(pair: Pair, head: bytes = HEAD) -> bytes:
-    """Ask, and return the status of the answer; empty if the connection was dropped."""
+    """Send a request, and return the status of the answer; empty if the connection was dropped."""
     reader, writer = pair
     writer.write(head)
     try:
@@ -85,7 +85,7 @@ async def status_of(pair: Pair, head: bytes = HEAD) -> bytes:
 
 
 async def is_dropped(pair: Pair) -> bool:
-    """Wait for the end of a connection."""
+    """Return once the connection has ended."""
     try:
         return await pair[0].read() == b""
     except ConnectionResetError:

@@ -1,4 +1,4 @@
-"""The console in a real browser: live pages, the keyboard, text of strangers, the back button, no JavaScript.
+"""The console in a real browser: live pages, the keyboard, hostile text, the back button, no JavaScript.
 
 They need Chromium and Playwright, and are skipped where one is missing.
 """
@@ -71,7 +71,7 @@ def console(admin: FakeAdmin) -> Iterator[ServedConsole]:
 
 
 class Tab:
-    """A page that has entered. Whatever runs that should not, or breaks, is kept in `faults`."""
+    """A page that has entered. Scripts that should not run, and errors, are kept in `faults`."""
 
     def __init__(self, context: BrowserContext, console: ServedConsole) -> None:
         self.page: Page = context.new_page()
@@ -258,7 +258,7 @@ def test_after_a_change_the_back_button_changes_nothing(admin: FakeAdmin, tab: T
     calls = len(admin.calls)
     with suppress(
         playwright_error()
-    ):  # the preview is kept by nobody: the browser would have to ask for it anew
+    ):  # the preview is not stored: the browser would have to request it again
         page.go_back()
     other = tab.page.context.new_page()
     other.goto(f"{tab.origin}/topics")
@@ -364,7 +364,7 @@ def test_axe_finds_what_is_wrong(tab: Tab) -> None:
 
 
 def violations(page: Page) -> list[tuple[str, list[str]]]:
-    """What axe objects to: names that are missing, roles, headings, contrast."""
+    """Return the violations that axe finds: missing names, roles, headings, contrast."""
     axe = pytest.importorskip("axe_playwright_python.sync_playwright", reason="axe is missing")
     found = axe.Axe().run(page).response["violations"]
     return [(one["id"], [node["html"] for node in one["nodes"]]) for one in found]

@@ -1,4 +1,4 @@
-"""The console as people run it: `ottla console` beside a real cluster, asked over HTTP."""
+"""The console as users run it: `ottla console` with a real cluster, over HTTP."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(300)]
 
 
 class HttpBrowser:
-    """Follows redirects and keeps cookies."""
+    """A client that follows redirects and keeps cookies."""
 
     def __init__(self, address: str, *, is_in: bool = True) -> None:
         self.origin = address.partition("/?")[0]
@@ -44,13 +44,13 @@ class HttpBrowser:
         return text
 
     def send(self, address: str, **fields: str) -> str:
-        """Fill in the form that is there, and send it."""
+        """Fill in and send the page's form."""
         value = re.search(r'name="form_value" value="([\w-]+)"', self.read(address))
         assert value is not None
         return self.post(address, form_value=value[1], **fields)
 
     def change(self, address: str, **fields: str) -> str:
-        """Fill in the form that is there, see its preview, and say to carry it out."""
+        """Fill in the page's form, view its preview, and confirm it."""
         preview = self.send(address, step="preview", **fields)
         return self.post(address, **hidden_fields(preview), step="apply")
 
@@ -62,14 +62,14 @@ class HttpBrowser:
         return text
 
     def events(self, address: str) -> Iterator[dict[str, str]]:
-        """The data of the events of a page, without an end."""
+        """Yield the data of a page's events, without an end."""
         with self._opener.open(self.origin + "/events" + address, timeout=PATIENCE_S) as stream:
             for line in stream:
                 if line.startswith(b"data: "):
                     yield json.loads(line[6:])
 
     def wait_for_news(self, address: str, text: str) -> None:
-        """Return once an open page has got this, and nothing was wrong before."""
+        """Return once an open page has got this text, and showed no error before."""
         for one in self.events(address):
             assert not one.get("text"), one
             if text in one.get("html", ""):
@@ -89,7 +89,7 @@ class HttpBrowser:
 
 
 def people_sign_in(folder: Path, log: Path) -> None:
-    """Another console of the same cluster, where they need its own user and password."""
+    """Check another console of the same cluster, in which users sign in with their own password."""
     words = [
         sys.executable,
         "-m",
@@ -133,7 +133,7 @@ def people_sign_in(folder: Path, log: Path) -> None:
 
 @contextmanager
 def console(cluster: LocalCluster, *options: str, log: Path) -> Iterator[str]:
-    """The address that it prints."""
+    """Run a console, and yield its printed address."""
     words = [sys.executable, "-m", "ottla", "console", "-b", cluster.bootstrap_servers]
     words += ["--listen", "127.0.0.1:0", *options]
     with log.open("w") as errors:

@@ -1,4 +1,4 @@
-"""JSON of strangers: pages show the digits that are stored, lay out within bounds, and compare numbers by value."""
+"""JSON of other programs: pages show the stored digits, lay out within bounds, and compare numbers by value."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is live: samples, feeds that all readers share, streams that drop who does not read."""
+"""Live data: samples, feeds that all readers share, and streams that drop readers which do not read."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ PATIENCE_S = 60.0
 
 
 class Cluster:
-    """Answers samplers, and counts how often it was asked."""
+    """A cluster that answers samplers, and counts their requests."""
 
     def __init__(self) -> None:
         self.now_s = 1000.0
@@ -183,7 +183,7 @@ async def test_a_topic_without_a_leader_yet_does_not_hide_the_others() -> None:
 
 
 class Producer:
-    """Makes fragments that a test changes."""
+    """A producer of fragments that a test changes."""
 
     def __init__(self) -> None:
         self.fragments = {"live_a": "1", "live_b": "1"}
@@ -269,7 +269,7 @@ async def test_only_so_many_readers(feeds: Feeds) -> None:
 
 
 class Connection:
-    """A browser at the other end of a stream. While it `reads`, nothing that is sent has to wait."""
+    """A browser at the other end of a stream. While it `reads`, no sent data has to wait."""
 
     def __init__(self) -> None:
         self.sent: list[dict[str, Any]] = []

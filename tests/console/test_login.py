@@ -1,4 +1,6 @@
-"""Signing in with a user and a password of the cluster: as whom a browser asks, how long, and how often it may try."""
+"""Logins with a user and a password of the cluster: the user of a browser's requests, the session's length, and the
+number of attempts.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,7 @@ PASSWORD = "of-ann-1234"
 
 
 class UserAdmin(FakeAdmin):
-    """Sees what its user may see, until it is stopped."""
+    """An admin client with its user's rights, until it is stopped."""
 
     is_stopped = False
 
@@ -57,7 +59,7 @@ class UserAdmin(FakeAdmin):
 
 
 class Console:
-    """A console of a fake cluster where people sign in. `now_s` is its clock."""
+    """A console of a fake cluster with logins. `now_s` is its clock."""
 
     def __init__(self) -> None:
         self.now_s = 0.0
@@ -98,7 +100,7 @@ class LoginBrowser:
     def sign_in(
         self, user: str = "ann", password: str = PASSWORD, *, next_: str = "/topics"
     ) -> tuple[int, str]:
-        """Status, and the text of the page or where it leads."""
+        """Return the status, and the page's text or the redirection."""
         answer = self.client.post(
             "/login", params={"next": next_}, data={"user": user, "password": password}, headers={"origin": self.origin}
         )  # fmt: skip
@@ -307,7 +309,7 @@ ELSEWHERE = (
 
 
 def origin_in_a_browser(address: str, base: str) -> str:
-    """The origin that browsers resolve an address to: by the rules of the URL standard, as far as they bear on this."""
+    """Return the origin to which browsers resolve an address, by the relevant rules of the URL standard."""
     address = re.sub(r"[\t\n\r]", "", address.strip("".join(map(chr, range(0x21)))))
     slashes = address.replace("\\", "/")
     if slashes.startswith("//"):

@@ -1,4 +1,4 @@
-"""Messages in the console: what is asked for, which records pass, how bytes are shown, and what is sent."""
+"""Messages in the console: the request, record filters, the display of bytes, and sending."""
 
 from __future__ import annotations
 
@@ -404,7 +404,7 @@ def test_a_preview_carries_what_was_typed_as_it_was_typed() -> None:
     typed = {"topic": "orders", "value": HIDDEN_SIGNS, "headers": f"name={HIDDEN_SIGNS}"}
     preview = browser.send("/messages/send", step="preview", **typed)
     assert hidden_fields(preview).items() >= typed.items()
-    assert "\\x1b[0m" in seen(preview)  # a table shows what is there
+    assert "\\x1b[0m" in seen(preview)  # a table shows the stored text
     again = browser.send("/messages/send", step="again", **typed)
     assert html.escape(HIDDEN_SIGNS, quote=False).replace('"', "&#34;") + "</textarea>" in again
 

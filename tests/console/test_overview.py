@@ -1,4 +1,4 @@
-"""The overview: what is shown of a snapshot, of rates, and of what happened between two snapshots."""
+"""The overview: the display of a snapshot, of rates, and of changes between two snapshots."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_a_restarted_broker_and_a_new_one_make_no_jump() -> None:
     after = CounterReading(
         1,
         {
-            ("a", TopicTraffic.RECORDS_IN, "t"): 10,  # began anew
+            ("a", TopicTraffic.RECORDS_IN, "t"): 10,  # restarted
             ("a", TopicTraffic.RECORDS_IN, "young"): 5,  # a topic of a known broker
             ("b", TopicTraffic.RECORDS_IN, "t"): 2_000_000,  # a broker that did not answer before
         },
@@ -116,7 +116,9 @@ def test_what_endpoints_say() -> None:
 
 
 def test_a_groups_name_is_no_line_of_what_endpoints_say() -> None:
-    """Whoever commits offsets chooses it: with one like this an offset was counted as bytes of a topic."""
+    """A client that commits offsets chooses the name: with a name like this an offset was counted
+    as bytes of a topic.
+    """
     forged = "g\u2028kafka_server_brokertopicmetrics_bytesinpersec{"
     text = f'kafka_consumergroup_current_offset{{consumergroup="{forged}",topic="t",partition="0"}} 1000000\n'
     assert counters_of("s", text) == {}

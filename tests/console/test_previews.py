@@ -1,4 +1,4 @@
-"""Previews in the console: "Do it" carries out the change that was shown, or refuses since something has changed."""
+"""Previews in the console: "Do it" carries out the displayed change, or refuses since the state has changed."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def test_a_second_click_sends_no_second_record_and_says_so() -> None:
     again = browser.do_it("/topics/create", preview, 409)
     assert "Not done: this preview was carried out before, or is too old" in seen(again)
     assert admin.changes() == ["create"]
-    browser.do_it("/topics/create", again)  # it is a preview like others
+    browser.do_it("/topics/create", again)  # it is a preview like any other
     assert admin.changes() == ["create", "create"]
 
 

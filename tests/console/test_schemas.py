@@ -1,4 +1,4 @@
-"""Values by a schema registry: framing, Avro, Protobuf, JSON, what a registry may answer, and what is remembered."""
+"""Values with a schema registry: framing, Avro, Protobuf, JSON, the registry's answers, and the cache."""
 
 from __future__ import annotations
 
@@ -196,7 +196,7 @@ def test_an_address_that_is_none(address: str) -> None:
 
 
 class Served:
-    """Answers by path, over HTTP."""
+    """A server that answers by path, over HTTP."""
 
     def __init__(self) -> None:
         self.answers: dict[str, object] = {}
@@ -255,7 +255,7 @@ async def test_a_schema_comes_with_all_that_it_refers_to(served: Served, address
 async def test_protobuf_that_is_serialized_already_is_not_asked_for_again(
     served: Served, address: str
 ) -> None:
-    """As Apicurio has it: 500 where it should serialize what is serialized."""
+    """Apicurio answers 500 when it should serialise a file that is serialised already."""
     kept, imported = serialized(file_of("shop", "line.proto")), serialized(file_of("line"))
     references = [{"name": name, "subject": name, "version": 1} for name in ("line.proto", "text.proto")]
     served.answers = {

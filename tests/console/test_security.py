@@ -1,4 +1,4 @@
-"""Who is let into the console, and from where changes may come."""
+"""Access to the console, and the permitted origins of changes."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_who_comes_by_a_link_of_others_can_go_on(browser: Browser) -> None:
 def test_a_file_that_is_not_there_is_no_fault(
     browser: Browser, caplog: pytest.LogCaptureFixture, file: str
 ) -> None:
-    """Whoever reached the console, without a token, could fill its log with tracebacks."""
+    """Any client of the console, even without a token, could fill its log with tracebacks."""
     answer = browser.client.get(f"{ORIGIN}/static/{file}")
     assert (answer.status_code, answer.text) == (404, "the console has no such file\n")
     assert browser.client.post(f"{ORIGIN}/static/console.js").status_code == 405
@@ -72,7 +72,7 @@ def test_another_token_lets_nobody_in(browser: Browser, token: str) -> None:
     "others", ['prefs={"theme": "dark"}', "a b=c", "alone", 'open="', "\u00e9=1", "path=/"]
 )
 def test_cookies_of_other_programs_on_this_host_do_no_harm(browser: Browser, others: str) -> None:
-    """Browsers send them to every port. With one like these nobody was let in."""
+    """Browsers send them to every port. Cookies like these prevented every login."""
     own = f"{browser.door.cookie}={browser.door.entered}"
     for cookies in (f"{others}; {own}", f"{own}; {others}"):
         headers = {"cookie": cookies.encode("latin-1")}

@@ -1,4 +1,4 @@
-"""Commands that the console shows beside its changes: run by a shell, they do the same as the console."""
+"""Commands that the console shows with its changes: in a shell they have the same effect."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.cluster, pytest.mark.timeout(180)]
 
 PATIENCE_S = 60.0
 ODD = '-\'it $HOME `id` "x" \\ \u00e9\u202e\n;'
-"""What a stranger may call a group, a user or a transactional id."""
+"""Possible name of a group, a user or a transactional id, as an attacker may choose it."""
 SHELL = f'ottla() {{ "{sys.executable}" -m ottla "$@"; }}; set -e -o pipefail\n'
 ANY_BYTES = bytes(range(1, 256))
 Answer = Callable[[str], Awaitable[object]]
@@ -41,7 +41,7 @@ def in_base64(data: bytes) -> str:
 
 
 async def until(outcome: Callable[[], Awaitable[object]], expected: object) -> None:
-    """Return when the outcome is as expected: a broker may hear of a change a moment later."""
+    """Return once the outcome is as expected, since a broker may learn of a change a moment later."""
     deadline = asyncio.get_running_loop().time() + PATIENCE_S
     while (found := await outcome()) != expected:
         assert asyncio.get_running_loop().time() < deadline, (found, expected)
@@ -49,7 +49,7 @@ async def until(outcome: Callable[[], Awaitable[object]], expected: object) -> N
 
 
 class Twins:
-    """Two things that are the same but for their names: the console changes one, and a shell the other."""
+    """Two equal objects with different names: the console changes one, and a shell the other."""
 
     def __init__(self, admin: Admin, bootstrap: str) -> None:
         self.admin, self.bootstrap = admin, bootstrap
@@ -73,7 +73,7 @@ class Twins:
         return await self._actions[path].plan(self.visit(path, query, form))
 
     async def run(self, command: str) -> str:
-        """What a shell prints that runs a command, far away from UTC."""
+        """Return the output of a shell that runs a command in a time zone far from UTC."""
         assert command
         environ = {**os.environ, "OTTLA_BOOTSTRAP": self.bootstrap, "TZ": "XXX-14"}
         pipe = asyncio.subprocess.PIPE
@@ -102,7 +102,7 @@ class Twins:
         outcome: Answer,
         expected: object,
     ) -> None:
-        """Change both, and see that both have the outcome that is expected. In the form `{}` stands for the name."""
+        """Change both, and check that both have the expected outcome. In the form `{}` stands for the name."""
         changes = []
         for name in names:
             fields = {
@@ -119,7 +119,7 @@ class Twins:
             await until(partial(outcome, name), expected)
 
     async def topics(self, partitions: int, *records: int) -> list[str]:
-        """The names of two topics, with so many records in each partition."""
+        """Return the names of two new topics, with these numbers of records in their partitions."""
         names = [f"shown-{uuid.uuid4().hex[:8]}" for _ in range(2)]
         kept = {"retention.ms": "-1"}  # records are old: retention would take them whenever it comes by
         await self.admin.create_topics([NewTopic(name, partitions, 1, configs=kept) for name in names])
@@ -217,7 +217,7 @@ async def test_groups_are_moved_as_was_shown(
     twins: Twins, form: dict[str, str], expected: list[int | None]
 ) -> None:
     names = await twins.topics(3, 9, 4, 6)
-    for name in names:  # of one partition there is no offset yet
+    for name in names:  # one partition has no offset yet
         offsets = {TopicPartition(name, 0): 8, TopicPartition(name, 2): 3}
         assert set((await twins.admin.alter_offsets(name + ODD, offsets)).values()) == {None}
 
@@ -264,7 +264,7 @@ async def test_quotas_are_those_that_were_shown(twins: Twins) -> None:
 
 @pytest.mark.parametrize(("whose", "source"), [("1", "broker"), ("all", "all brokers")])
 async def test_settings_of_brokers(twins: Twins, whose: str, source: str) -> None:
-    """There is no twin of a broker: the console and a shell take turns."""
+    """A broker has no twin: the console and a shell take turns."""
 
     async def settings() -> dict[str, str | None]:
         entries = await twins.admin.describe_configs(BROKER_RESOURCE, "" if whose == "all" else whose)
@@ -309,7 +309,7 @@ async def test_records_are_sent_as_was_shown(
     names = await twins.topics(2)
 
     async def records(topic: str) -> object:
-        """All records of partition 1."""
+        """Return all records of partition 1."""
         place = TopicPartition(topic, 1)
         end = (await twins.admin.list_offsets({place: LATEST}))[place]
         assert isinstance(end, int)

@@ -1,4 +1,4 @@
-"""A browser that does not read, over real sockets: it is dropped, and nothing piles up for it."""
+"""A browser that does not read, over real sockets: it is dropped, and no data accumulates for it."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ async def feeds() -> AsyncIterator[Feeds]:
 
 @pytest.fixture
 async def address(feeds: Feeds) -> AsyncIterator[tuple[str, int]]:
-    """Where a stream is served that says a megabyte again and again."""
+    """Serve a stream that repeats a megabyte, and yield its address."""
     numbers, stopping = itertools.count(), asyncio.Event()
 
     async def produce() -> Mapping[str, str]:

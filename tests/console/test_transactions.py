@@ -1,4 +1,4 @@
-"""Transactions in the console: the list, one transactional id, what hangs, and what may be done."""
+"""Transactions in the console: the list, one transactional id, hanging transactions, and permitted actions."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def test_an_id_shows_the_partitions_of_its_transaction(browser: Browser) -> None
 
 
 def test_a_time_that_no_calendar_has_leaves_a_dash(admin: WithTransactions, browser: Browser) -> None:
-    """It is that of a record, so its producer chooses it."""
+    """The time comes from a record, so the producer chooses it."""
 
     async def written_late(partitions: Iterable[TopicPartition]) -> dict[TopicPartition, Any]:
         return {one: [ProducerDescription(4711, 3, 17, 2**62, 0, 500)] for one in partitions}

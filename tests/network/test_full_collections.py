@@ -1,4 +1,4 @@
-"""What a long pass of the garbage collector has looked through is left alone, until all is looked through again."""
+"""Objects that survive a long pass of the garbage collector are skipped until the next full pass."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def nothing_frozen_is_left() -> Iterator[None]:
 
 
 def collected(watch: FullCollections) -> int:
-    """A full pass: how many objects it found."""
+    """Run a full pass, and return the number of objects that it found."""
     gc.callbacks.append(watch)
     try:
         return gc.collect()
