@@ -1,4 +1,4 @@
-"""What a soak takes for a slope: a leak, and neither noise, nor what fills up at first, nor single spikes."""
+"""The slopes that a soak detects: a leak, and neither noise, nor initial growth, nor single spikes."""
 
 from __future__ import annotations
 

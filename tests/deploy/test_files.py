@@ -1,4 +1,4 @@
-"""The files in deploy/: accepted by what they are written for, as far as that can be had here."""
+"""The files in deploy/ are accepted by their intended programs, as far as these are available here."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_compose_accepts_its_file() -> None:
 
 
 def test_the_image_is_built_where_there_is_a_compiler() -> None:
-    """Without one, what is in C is left out, and nodes run on, slower."""
+    """Without a compiler the C extensions are left out, and nodes run slower."""
     stages = re.findall(r"^FROM (\S+)", (DEPLOY / "container/Containerfile").read_text(), re.MULTILINE)
     assert [each.endswith("-slim") for each in stages] == [False, True]
     assert stages[1].removesuffix("-slim") == stages[0]
@@ -93,7 +93,7 @@ def test_what_is_no_source_stays_out_of_the_image() -> None:
 
 
 def variables(tree: object) -> Iterator[str]:
-    """Every KAFKA_ variable that a manifest sets."""
+    """Yield every KAFKA_ variable that a manifest sets."""
     if isinstance(tree, dict):
         for key, value in tree.items():
             yield from (word for word in (key, value) if isinstance(word, str) and word.startswith("KAFKA_"))
@@ -129,7 +129,7 @@ def free_port() -> int:
 
 @contextmanager
 def entry_point(role: str, folder: Path, variables: dict[str, str]) -> Iterator[subprocess.Popen[bytes]]:
-    """The container's entry point as a user who may write in `folder` alone."""
+    """Run the container's entry point as a user who may write in `folder` alone."""
     command = [str(DEPLOY / "container/entrypoint.sh"), role]
     if os.geteuid() == 0:
         # The one right it keeps is to read: this Python may lie in root's home.

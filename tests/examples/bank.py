@@ -1,7 +1,7 @@
-"""A bank in the example database: tellers that move money while things break, and what must hold of all they saw.
+"""A bank in the example database: tellers that move money while processes fail, and checks of all their observations.
 
-Each transfer leaves a receipt in the partition of whoever pays. So at the end every balance can be computed from the
-receipts alone, those of transfers with an unknown outcome among them.
+Each transfer leaves a receipt in the payer's partition. So at the end every balance can be computed from the receipts
+alone, including transfers with an unknown outcome.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ BALANCE = 100
 PARTITIONS = 4
 LOOK = "SELECT coalesce(sum(balance), 0), count(*) FILTER (WHERE id LIKE 'account-%') FROM accounts"
 END_S = 90.0
-"""Within this time after the last fault every replica has everything."""
+"""Seconds after the last fault within which every replica is complete."""
 
 
 @dataclass(frozen=True)
 class Seen:
-    """A partition had this SCN at some moment between two times."""
+    """An observed SCN of a partition, at some moment between two times."""
 
     began_s: float
     ended_s: float
@@ -43,7 +43,7 @@ class Seen:
 
 @dataclass
 class Bank:
-    """Tellers in a thread of their own, from the start of the block to its end."""
+    """Tellers in a separate thread, from the start of the block to its end."""
 
     bootstrap: str
     name: str
@@ -51,7 +51,7 @@ class Bank:
     seed: int = 0
     tellers: int = 3
     acknowledged: dict[str, list[Placed]] = field(default_factory=dict)
-    """By receipt, where the parts of its transfer stand."""
+    """Places of a transfer's parts, by receipt."""
     in_doubt: set[str] = field(default_factory=set)
     rejected: set[str] = field(default_factory=set)
     writes: list[Seen] = field(default_factory=list)
@@ -75,7 +75,7 @@ class Bank:
         self._thread.join()
 
     def wait_for_transfers(self, count: int, timeout_s: float = END_S) -> None:
-        """Return once so many more were acknowledged."""
+        """Return once `count` further transfers were acknowledged."""
         wanted = len(self.acknowledged) + count
         wait_until(
             lambda: len(self.acknowledged) >= wanted or self.error, f"{count} more transfers", timeout_s
@@ -83,7 +83,7 @@ class Bank:
         self.raise_error()
 
     def master_of(self, partition: int) -> DatabaseNode:
-        """The node that accepts writes for a partition; waits for one."""
+        """Return the node that accepts writes for a partition; waits for one."""
         found: list[DatabaseNode] = []
 
         def look() -> bool:
@@ -95,8 +95,9 @@ class Bank:
 
     @contextmanager
     def asking(self, node: DatabaseNode, partition: int) -> Iterator[None]:
-        """Before the block begins, a read and a write of a partition are on their way to this node, be it the master or
-        asleep; at the end of the block both have come to an end."""
+        """Send a read and a write of a partition to this node, master or asleep, before the block; both have ended at
+        the block's end.
+        """
         account = next(one for one in ACCOUNTS if partition_of(one, PARTITIONS) == partition)
         asked = threading.Event()
         threads = [
@@ -104,7 +105,7 @@ class Bank:
             for each in (self._read_at(node, account, asked), self._write_at(node, account))
         ]
         threads[0].start()
-        asked.wait(END_S)  # first the read: whoever has failed to write knows that he is no master
+        asked.wait(END_S)  # first the read: a node that has failed to write knows that it is not the master
         threads[1].start()
         yield
         for one in threads:
@@ -138,7 +139,7 @@ class Bank:
                     ]
 
     def raise_error(self) -> None:
-        """What a teller met that no teller may meet."""
+        """Raise a teller's forbidden observation."""
         if self.error is not None:
             raise self.error
 
@@ -195,7 +196,7 @@ class Bank:
             await asyncio.sleep(0.01)
 
     async def _look_on(self, chance: random.Random) -> None:
-        """Whole transactions at any node at any time: no money is ever on its way."""
+        """Read whole transactions at any node at any time: no money is ever in transit."""
         while not self._over.is_set():
             node = chance.choice(self.nodes)
             with suppress(Doubtful, TimeoutError):
@@ -211,7 +212,7 @@ class Bank:
     # ------------------------------------------------------------ what must hold
 
     def check(self) -> None:
-        """Call it once all nodes run and nothing is broken any more."""
+        """Check everything; all nodes must run and all faults be over."""
         self.raise_error()
         log = asyncio.run(log_of(self.bootstrap, self.name))
         ends = [
@@ -240,7 +241,7 @@ class Bank:
         assert self.views, "nobody has looked at a replica"
 
     def check_acknowledged(self, log: list[list[tuple[int, Change]]]) -> None:
-        """Each acknowledgement stands in the log, where that has not been cut off behind a snapshot; none twice."""
+        """Check that each acknowledgement is in the log once, unless the log was cut there after a snapshot."""
         firsts = [min((change.scn for _, change in some if change.scn), default=math.inf) for some in log]
         told: set[tuple[int, int]] = set()
         for receipt, parts in self.acknowledged.items():
@@ -258,7 +259,7 @@ class Bank:
             assert len(indexes) <= 1, f"{receipt} is torn: {indexes}"
 
     def check_money(self, rows: dict[str, tuple[object, ...]]) -> None:
-        """Balances are what the receipts come to, and receipts are there as tellers were told."""
+        """Check that balances equal the sums of the receipts, and that receipts agree with the tellers' answers."""
         receipts = {key for key in rows if key.startswith("receipt-")}
         assert self.acknowledged.keys() <= receipts, "what was acknowledged is gone"
         assert not self.rejected & receipts, "what was rejected is there"
@@ -271,7 +272,7 @@ class Bank:
 
 
 def check_order(partition: int, changes: list[tuple[int, Change]]) -> None:
-    """SCNs have no gap and no tie, generations never go back."""
+    """Check that SCNs have no gap and no tie, and that generations never go back."""
     assert changes == sorted(changes, key=lambda one: one[0])
     generations = [change.generation for _, change in changes]
     assert generations == sorted(generations), (
@@ -284,7 +285,9 @@ def check_order(partition: int, changes: list[tuple[int, Change]]) -> None:
 
 
 def check_real_time(writes: list[Seen], reads: list[Seen]) -> None:
-    """Linearizable: whatever ended before a read began, the read has seen; and nothing that began after it ended."""
+    """Check linearizability: a read has seen every write that ended before the read began, and none that began after
+    its end.
+    """
     for partition in range(PARTITIONS):
         seen = [one for one in (*writes, *reads) if one.placed.partition == partition]
         ended = sorted(seen, key=lambda one: one.ended_s)
@@ -305,7 +308,7 @@ def check_real_time(writes: list[Seen], reads: list[Seen]) -> None:
 
 
 async def log_of(bootstrap: str, name: str) -> list[list[tuple[int, Change]]]:
-    """What is in the log by partition: commit index and change."""
+    """Return the log by partition: commit index and change."""
     async with asyncio.timeout(END_S):
         while True:
             try:
@@ -332,7 +335,7 @@ async def _read_log(bootstrap: str, name: str) -> list[list[tuple[int, Change]]]
 
 
 def reigning(node: DatabaseNode) -> list[int]:
-    """The partitions that a node is the master of now; none if it does not answer soon."""
+    """Return the partitions whose master a node is now; empty if it does not answer soon."""
 
     async def ask() -> list[int]:
         async with asyncio.timeout(2), dialled(node.address) as line:

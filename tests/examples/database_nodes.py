@@ -17,24 +17,24 @@ from tests.cluster import Node
 ROOT = Path(__file__).resolve().parents[2]
 Rows = list[tuple[object, ...]]
 _reserved: list[socket.socket] = []
-"""What keeps the ports of nodes that are away for them."""
+"""Sockets that keep the ports of absent nodes free."""
 
 
 class DatabaseNode(Node):
-    """One process with its folder."""
+    """A process of the database, with its folder."""
 
     @property
     def folder(self) -> Path:
-        """Its SQLite files."""
+        """Folder of the SQLite files."""
         return Path(self.entry["folder"])
 
     def rows(self, partition: int) -> Rows:
-        """What its file has of a partition, in the order of the keys."""
+        """Return a partition's rows in the node's file, in the order of the keys."""
         with closing(sqlite3.connect(self.folder / f"{partition}.sqlite")) as file:
             return list(file.execute(f"SELECT * FROM {TABLE} ORDER BY id"))
 
     def place(self, partition: int) -> tuple[int, int]:
-        """Generation and SCN up to which the file has been written."""
+        """Return the generation and SCN up to which the file has been written."""
         with closing(sqlite3.connect(self.folder / f"{partition}.sqlite")) as file:
             generation, scn = file.execute("SELECT generation, scn FROM applied").fetchone()
             return generation, scn
@@ -50,7 +50,10 @@ def node_of(
     port: int | None = None,
     prefix: Sequence[str] = (),
 ) -> DatabaseNode:
-    """Not started yet. `prefix`: what its command begins with, as one that enters a network namespace."""
+    """Return a node that is not started yet.
+
+    `prefix`: first words of its command, e.g. to enter a network namespace.
+    """
     folder = directory / f"{name}-{number}"
     folder.mkdir(parents=True)
     if port is None:
@@ -74,7 +77,7 @@ def node_of(
 
 @contextmanager
 def running(nodes: Sequence[DatabaseNode]) -> Iterator[Sequence[DatabaseNode]]:
-    """Started now, and gone at the end of the block."""
+    """Start the nodes, and end them after the block."""
     try:
         for node in nodes:
             node.restart()

@@ -1,4 +1,4 @@
-"""What test_decoding says of rows, as the example reads it."""
+"""The output of test_decoding about rows, as the example parses it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One SQLite file of the example: what is tried out is not seen, and what does not follow is refused."""
+"""One SQLite file of the example: tentative changes are invisible, and changes out of sequence are refused."""
 
 from __future__ import annotations
 

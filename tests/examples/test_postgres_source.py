@@ -1,4 +1,4 @@
-"""The example's replicas follow a real PostgreSQL server, whose follower is killed again and again."""
+"""The example's replicas follow a real PostgreSQL server, whose follower is killed repeatedly."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def source_of(directory: Path, cluster: RunningCluster, server: Server) -> Node:
 
 
 def all_rows(node: DatabaseNode) -> Rows:
-    """Of all partitions, in the order of the keys; none while the files are being made."""
+    """Return the rows of all partitions, in the order of the keys; empty while the files are being made."""
     with suppress(sqlite3.OperationalError):
         return sorted(
             (row for partition in range(4) for row in node.rows(partition)), key=lambda row: str(row[0])

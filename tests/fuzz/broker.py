@@ -1,7 +1,8 @@
-"""A broker's server over sockets, whose listener asks for a login, and strangers who say nearly the right things.
+"""A broker's server over sockets, whose listener requires a login, and unauthenticated peers that send nearly valid
+messages.
 
-Each stranger comes from an address of its own: failures of one address are slowed down. Now and then somebody who
-knows the password logs in, and is served.
+Each peer comes from a separate address, since failures of one address are slowed down. Now and then a peer with the
+password logs in, and is served.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ class _Handlers:
 
 
 class _Complaints(logging.Handler):
-    """What the server logs as a fault of its own."""
+    """A handler that collects the faults that the server logs about itself."""
 
     def __init__(self) -> None:
         super().__init__(logging.WARNING)
@@ -124,7 +125,7 @@ async def _stranger(port: int, number: int, data: bytes) -> None:
 
 
 async def _is_served(port: int, seed: int, number: int) -> None:
-    """Log in, and have an answer to each of the three requests."""
+    """Log in, and check that each of the three requests is answered."""
     try:
         async with asyncio.timeout(ANSWER_S):
             reader, writer = await asyncio.open_connection("127.0.0.1", port)

@@ -1,7 +1,7 @@
 """Plays many inputs that are nearly valid: `python -m tests.fuzz.run [--inputs N] [--seed S] [--target NAME ...]`.
 
 Prints its seed. The first input that does anything but what it may ends the run, with the command that plays it again.
-Memory is bounded by the kernel: who takes hundreds of megabytes for an input gets MemoryError.
+Memory is bounded by the kernel: code that takes hundreds of megabytes for an input gets MemoryError.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from tests.fuzz.mutation import make_input
 from tests.fuzz.targets import TARGETS, FoundFault, Target
 
 ROOM_BYTES = 256 << 20
-"""How much address space the process may take beyond what it has at the start."""
+"""Address space in bytes that the process may take beyond its initial one."""
 GROWTH_BYTES_MAX = 48 << 20
-"""How much more may be resident after all inputs of a target."""
+"""Bytes that may additionally be resident after all inputs of a target."""
 BROKER, BROKER_SHARE = "broker", 0.03
 
 
 def play(target: Target, seed: int, numbers: range) -> None:
-    """Inputs of a target. Raises FoundFault."""
+    """Play inputs of a target. Raises FoundFault."""
     valid = target.valid()
     for one in valid:
         _must_pass(target, one)
@@ -52,7 +52,10 @@ def play(target: Target, seed: int, numbers: range) -> None:
 
 
 def _must_pass(target: Target, data: bytes) -> None:
-    """A valid input that is refused would make all others worthless. TLS waits for what a client says next."""
+    """Check that a valid input is accepted; a refusal would make all others worthless.
+
+    TLS waits for the client's next message.
+    """
     if target.name != "tls":
         target.play(data)
 
@@ -62,13 +65,13 @@ def resident_bytes() -> int:
 
 
 def bound_memory() -> None:
-    """From here on."""
+    """Limit the address space from here on."""
     size = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (size + ROOM_BYTES, resource.RLIM_INFINITY))
 
 
 def shares(inputs: int, names: list[str]) -> Iterator[tuple[Target, int]]:
-    """How many of the inputs each of the chosen targets gets."""
+    """Yield the chosen targets, each with its number of inputs."""
     chosen = [target for target in TARGETS if target.name in names]
     total = sum(target.weight for target in chosen)
     for target in chosen:
@@ -77,7 +80,7 @@ def shares(inputs: int, names: list[str]) -> Iterator[tuple[Target, int]]:
 
 @contextmanager
 def timed(what: str) -> Iterator[None]:
-    """Tell how long it took."""
+    """Print the duration of the block."""
     began_s = time.monotonic()
     yield
     print(f"{what}, {time.monotonic() - began_s:.0f} s", flush=True)

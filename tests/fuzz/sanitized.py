@@ -23,7 +23,7 @@ PLAYED = ("produce", "batches", "segments")
 
 
 def load(folder: Path, name: str) -> None:
-    """Have an extension of `folder` in the place of the usual one."""
+    """Load an extension of `folder` in place of the usual one."""
     stem = name.replace(".", "/")
     (path,) = folder.glob(f"{stem}.*.so")
     spec = spec_from_file_location(name, path, loader=ExtensionFileLoader(name, str(path)))
@@ -46,7 +46,7 @@ def main() -> int:
     for name in EXTENSIONS:
         import_module(name.rpartition(".")[0])
         load(args.folder, name)
-    # Only now: what it imports takes the extensions that are there.
+    # Imported only now, since it imports the loaded extensions.
     from tests.fuzz.run import play, timed
     from tests.fuzz.targets import TARGETS
 

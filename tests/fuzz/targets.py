@@ -1,8 +1,7 @@
-"""Everything that reads what strangers send before they have proved who they are, or where they need not, and what
-operators' files hold.
+"""Every reader of unauthenticated peers' data, and of operators' files.
 
-A target plays one input. It may raise what it declares as its refusals, and nothing else. A new reader before
-authentication is one more row of `TARGETS`.
+A target plays one input. It may raise its declared refusals, and no other exception. A new reader before authentication
+is one more row of `TARGETS`.
 """
 
 from __future__ import annotations
@@ -60,23 +59,23 @@ _NAME_TAG = 0x30
 
 
 class FoundFault(AssertionError):
-    """An input was not refused in the declared way. The text says how to play it again."""
+    """An input that was not refused in the declared manner. The text says how to play it again."""
 
 
 @dataclass(frozen=True)
 class Target:
-    """What is played, the valid inputs that others are made of, and how it may refuse one."""
+    """A reader, the valid inputs from which others are made, and its refusals."""
 
     name: str
     valid: Callable[[], Sequence[bytes]]
     play: Callable[[bytes], None]
     refusals: tuple[type[Exception], ...]
     weight: int = 10
-    """Its share of all inputs, beside those of the others."""
+    """Weight of its share of all inputs, relative to other targets."""
 
 
 def _requests() -> list[bytes]:
-    """The frames of all dialogs, without their sizes."""
+    """Return the frames of all dialogs, without their sizes."""
     found = []
     for dialog in valid_inputs.dialogs():
         at = 0
@@ -88,7 +87,7 @@ def _requests() -> list[bytes]:
 
 
 def play_request(data: bytes) -> None:
-    """A frame of a client that has not logged in."""
+    """Play a frame of a client that has not logged in."""
     if len(data) < 8:
         return
     api_key, version = _KEY_AND_VERSION.unpack_from(data)
@@ -100,7 +99,7 @@ def play_request(data: bytes) -> None:
 
 
 def play_scram_server(data: bytes) -> None:
-    """What a client sends to log in by SCRAM."""
+    """Play the messages of a client's SCRAM login."""
     server = ScramServer(SCRAM_SHA_256, valid_inputs.SERVER_NONCE)
     for message in pieces_of(data):
         if server.user is None:
@@ -112,14 +111,16 @@ def play_scram_server(data: bytes) -> None:
 
 
 def _has_right_proof(data: bytes) -> bool:
-    """Whether its messages are the valid ones: what follows, or precedes the nonce as of librdkafka, is let through."""
+    """Return whether the messages are the valid ones, apart from permitted additions after them, or before the nonce as
+    with librdkafka.
+    """
     first, final = list(pieces_of(valid_inputs.scram_dialog()))
     said = list(pieces_of(data))
     return said[0] == first and said[1].rpartition(b",p=")[0].endswith(final.rpartition(b",p=")[0][-40:])
 
 
 def play_scram_client(data: bytes) -> None:
-    """What a server answers to a client of ours."""
+    """Play a server's answers to Ottla's client."""
     client = ScramClient(SCRAM_SHA_256, valid_inputs.USER, valid_inputs.PASSWORD, valid_inputs.CLIENT_NONCE)
     client.first()
     for number, message in enumerate(pieces_of(data)):
@@ -135,7 +136,7 @@ def _users() -> ListedUsers:
 
 
 def play_plain(data: bytes) -> None:
-    """The one message of PLAIN."""
+    """Play the one message of PLAIN."""
     login = PlainLogin(_users().check)
     try:
         login.receive(data).send(None)
@@ -144,7 +145,7 @@ def play_plain(data: bytes) -> None:
 
 
 def play_bearer(data: bytes) -> None:
-    """A message of OAUTHBEARER whose token nobody has signed."""
+    """Play a message of OAUTHBEARER with an unsigned token."""
     login = BearerMechanism(TokenRules(), None, lambda: valid_inputs.NOW_MS).begin()
     try:
         login.receive(data).send(None)
@@ -153,7 +154,7 @@ def play_bearer(data: bytes) -> None:
 
 
 def _told(login: BearerLogin) -> str:
-    """What the client of a refused token is told at the end."""
+    """Return the final error message for the client of a refused token."""
     try:
         login.receive(b"\x01").send(None)
     except LoginRefused as error:
@@ -162,19 +163,19 @@ def _told(login: BearerLogin) -> str:
 
 
 def play_claims(data: bytes) -> None:
-    """The JSON in a token: its header and its claims."""
+    """Play the JSON in a token: its header and its claims."""
     token = ".".join(base64.urlsafe_b64encode(part).rstrip(b"=").decode() for part in pieces_of(data))
     play_bearer(f"n,,\x01auth=Bearer {token}.\x01\x01".encode())
 
 
 def play_jaas(data: bytes) -> None:
-    """A text of `sasl.jaas.config`."""
+    """Play a text of `sasl.jaas.config`."""
     for module in parse_jaas(data.decode("utf-8", "surrogateescape")):
         assert module.class_name
 
 
 def play_java_store(data: bytes) -> None:
-    """A key store as Java wrote them, with the password and without."""
+    """Play a Java key store, with the password and without."""
     store = jks.read(data, None)
     for entry in store.keys.values():
         jks.unprotected(entry, STORE_PASSWORD)
@@ -182,7 +183,7 @@ def play_java_store(data: bytes) -> None:
 
 
 def play_der(data: bytes) -> None:
-    """DER to any depth that a reader of ours goes, and the subject of a certificate."""
+    """Play DER to the depth of Ottla's readers, and the subject of a certificate."""
     pending, seen = [data], 0
     while pending and seen < 200:
         for value in values_in(pending.pop()):
@@ -195,19 +196,19 @@ def play_der(data: bytes) -> None:
 
 
 def play_name(data: bytes) -> None:
-    """The name in a certificate."""
+    """Play the name in a certificate."""
     for value in values_in(data):
         name_text(value.content)
 
 
 def play_trusted(data: bytes) -> None:
-    """A trust store in PEM."""
+    """Play a trust store in PEM."""
     text = data.decode("utf-8", "surrogateescape")
     client_context(TlsRules(), None, load_trust_store(StoreSource("ssl.truststore", certificates=text)))
 
 
 def play_keys(data: bytes) -> None:
-    """A key store in PEM."""
+    """Play a key store in PEM."""
     text = data.decode("utf-8", "surrogateescape")
     load_key_store(StoreSource("ssl.keystore", certificates=text, key=text, key_option="ssl.keystore.key"))
 
@@ -219,7 +220,7 @@ def _accepting() -> ssl.SSLContext:
 
 
 def play_tls(data: bytes) -> None:
-    """TLS records of a client, and what the log says of them."""
+    """Play TLS records of a client, and the log's text about them."""
     ours, theirs = socket.socketpair()
     with ours, theirs:
         ours.setblocking(False)
@@ -237,14 +238,14 @@ def play_tls(data: bytes) -> None:
 
 
 def play_node_proof(data: bytes) -> None:
-    """What somebody says who dials as a broker."""
+    """Play the messages of a peer that connects as a broker."""
     proof = ServerProof(valid_inputs.node_credentials(1), bytes(NONCE_BYTES))
     for message in pieces_of(data):
         proof.receive(message)
 
 
 def play_link(data: bytes) -> None:
-    """What somebody says who dials a quorum node, and the frames behind it."""
+    """Play the messages of a peer that connects to a quorum node, and the frames after them."""
     server, _ = valid_inputs.link_server()
     server.receive(data)
     if server.done:
@@ -257,7 +258,7 @@ def _datagrams() -> list[bytes]:
 
 
 def play_datagram(data: bytes) -> None:
-    """A datagram that comes to the port of a quorum node."""
+    """Play a datagram to the port of a quorum node."""
     DatagramSeal(b"k" * 32, is_broker=False).decode(data)
 
 
@@ -268,7 +269,7 @@ def _names() -> list[bytes]:
 
 
 def play_produce(data: bytes) -> None:
-    """A version and a request to produce, as on a listener without logins: in C as in Python, and so each batch."""
+    """Play a version and a Produce request, as on a listener without logins: in C as in Python, with each batch."""
     if not data:
         return
     version, view = data[0] % 16, memoryview(data)
@@ -280,7 +281,7 @@ def play_produce(data: bytes) -> None:
 
 
 def play_batch(data: bytes) -> None:
-    """A batch of records whose CRC is right, or would be if there were one."""
+    """Play a batch of records with a right CRC, or one that would be right."""
     crc = int.from_bytes(data[CRC_AT:ATTRIBUTES_AT], "big")
     batch = bytearray(data)
     assert _found(produced_batch.find_sole, batch, crc) == _found(record_validation.sole_batch, batch, crc)
@@ -291,7 +292,7 @@ def _found(find: Callable[..., object], batch: bytearray, crc: int) -> object:
 
 
 def play_segment(data: bytes) -> None:
-    """The file of a segment: in C as in Python."""
+    """Play the file of a segment: in C as in Python."""
     fd = os.memfd_create("segment")
     try:
         os.write(fd, data)

@@ -1,4 +1,4 @@
-"""Some thousands of inputs, always the same: `make fuzz` plays a million others."""
+"""Some thousands of inputs, always the same; `make fuzz` plays a million others."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ async def test_a_broker_serves_on() -> None:
 
 
 def test_a_fault_is_found_and_told() -> None:
-    """What raises anything else than it declares ends the run, and is told with what plays it again."""
+    """An undeclared exception ends the run, with the command that plays the input again."""
 
     def faulty(data: bytes) -> None:
         if data != b"valid":

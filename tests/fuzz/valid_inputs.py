@@ -1,4 +1,4 @@
-"""What clients and files rightly say, to begin with: always the same bytes."""
+"""Valid inputs of clients and files, from which others are made: always the same bytes."""
 
 from __future__ import annotations
 
@@ -55,12 +55,12 @@ _PIECE = struct.Struct(">H")
 
 
 def in_pieces(*pieces: bytes) -> bytes:
-    """Several messages as one input."""
+    """Return several messages as one input."""
     return b"".join(_PIECE.pack(len(piece)) + piece for piece in pieces)
 
 
 def pieces_of(data: bytes) -> Iterable[bytes]:
-    """The messages of an input; lengths that lie end it."""
+    """Yield the messages of an input; a wrong length ends it."""
     at = 0
     while at + _PIECE.size <= len(data):
         (size,) = _PIECE.unpack_from(data, at)
@@ -70,14 +70,14 @@ def pieces_of(data: bytes) -> Iterable[bytes]:
 
 @cache
 def batch() -> bytes:
-    """Of a few records, as an idempotent producer sends it."""
+    """Return a batch of a few records of an idempotent producer."""
     records = [(b"key", b"value" * number, NOW_MS + number) for number in range(4)]
     return encode_batch(records, producer_id=7, producer_epoch=1, base_sequence=20)
 
 
 @cache
 def produce_requests() -> list[bytes]:
-    """Bodies, each behind its version: with one batch and with several."""
+    """Return bodies, each after its version: with one batch and with several."""
     one = PartitionProduceData(index=3, records=batch())
     few = TopicProduceData(name="topic", topic_id=b"i" * 16, partition_data=[one])
     many = TopicProduceData(name="other", topic_id=b"j" * 16, partition_data=[one, one])
@@ -91,26 +91,26 @@ def produce_requests() -> list[bytes]:
 
 @cache
 def certificate() -> bytes:
-    """In DER, of a name with attributes of several kinds."""
+    """Return a certificate in DER, whose name has attributes of several types."""
     return (FOLDER / "certificate.der").read_bytes()
 
 
 @cache
 def client_hello() -> bytes:
-    """The first record of a TLS client."""
+    """Return the first record of a TLS client."""
     return (FOLDER / "client_hello.bin").read_bytes()
 
 
 @cache
 def key() -> bytes:
-    """The private key of the certificate, in PKCS#8."""
+    """Return the private key of the certificate, in PKCS#8."""
     made = ec.derive_private_key(0xC0FFEE, ec.SECP256R1())
     return made.private_bytes(Encoding.DER, PrivateFormat.PKCS8, NoEncryption())
 
 
 @cache
 def pem() -> bytes:
-    """A key store in PEM."""
+    """Return a key store in PEM."""
     made = ec.derive_private_key(0xC0FFEE, ec.SECP256R1())
     private = made.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
     return private + x509.load_der_x509_certificate(certificate()).public_bytes(Encoding.PEM)
@@ -122,7 +122,7 @@ def framed(message: Message, version: int) -> bytes:
 
 @cache
 def dialogs() -> list[bytes]:
-    """What clients send to a listener that asks for a login, frame behind frame."""
+    """Return the frames that clients send to a listener with logins."""
     versions = [
         framed(ApiVersionsRequest(client_software_name="c", client_software_version="1"), n)
         for n in (0, 2, 3, 4)
@@ -144,13 +144,13 @@ def dialogs() -> list[bytes]:
 
 @cache
 def scram_dialog() -> bytes:
-    """Both messages of a client."""
+    """Return both messages of a client."""
     return in_pieces(*_scram()[0])
 
 
 @cache
 def scram_answers() -> bytes:
-    """Both messages of a server."""
+    """Return both messages of a server."""
     return in_pieces(*_scram()[1])
 
 
@@ -165,14 +165,14 @@ def _scram() -> tuple[list[bytes], list[bytes]]:
 
 
 def claims() -> bytes:
-    """The header and the claims of a token that nobody has signed."""
+    """Return the header and the claims of an unsigned token."""
     seconds = NOW_MS // 1000
     said = {"sub": "ann", "iss": "x", "aud": ["a"], "iat": seconds, "exp": seconds + 60, "scope": "a b"}
     return in_pieces(b'{"alg":"none"}', json.dumps(said).encode())
 
 
 def bearer() -> bytes:
-    """A message of OAUTHBEARER with that token."""
+    """Return a message of OAUTHBEARER with that token."""
     parts = [base64.urlsafe_b64encode(part).rstrip(b"=") for part in pieces_of(claims())]
     return b"n,a=ann,\x01auth=Bearer " + b".".join(parts) + b".\x01\x01"
 
@@ -184,14 +184,14 @@ def node_credentials(node_id: int) -> NodeCredentials:
 
 @cache
 def node_proof() -> bytes:
-    """Both messages of a broker that dials broker 1."""
+    """Return both messages of a broker that connects to broker 1."""
     client = ClientProof(node_credentials(2), 1, bytes(NONCE_BYTES))
     server = ServerProof(node_credentials(1), bytes(NONCE_BYTES))
     return in_pieces(client.claim, client.receive(server.receive(client.claim)))
 
 
 def link_server() -> tuple[ServerHandshake, bytes]:
-    """A quorum node's end of a link, and what it says first."""
+    """Return a quorum node's end of a link, and its first message."""
     security = LinkSecurity(Secrets.parse(SECRET))
     own = Identity(101, bytes(DIRECTORY_ID_BYTES), CLUSTER_ID)
     server = ServerHandshake(security, own, bytes(CHANCE_BYTES), FRAME_BYTES_MAX)
@@ -200,7 +200,7 @@ def link_server() -> tuple[ServerHandshake, bytes]:
 
 @cache
 def link_dialogs() -> list[bytes]:
-    """What brokers and quorum nodes send to a quorum node, with a frame behind it."""
+    """Return the messages of brokers and quorum nodes to a quorum node, followed by a frame."""
     found = []
     for role in Role:
         security = LinkSecurity(Secrets.parse(SECRET))
@@ -217,7 +217,7 @@ def link_dialogs() -> list[bytes]:
 
 @cache
 def java_stores() -> list[bytes]:
-    """As `keytool` wrote them before Java 9: a key with its chain, and certificates that are trusted."""
+    """Return stores of `keytool` before Java 9: a key with its chain, and trusted certificates."""
     return [_java_store(version) for version in (1, 2)]
 
 
@@ -242,7 +242,7 @@ def _sized(data: bytes) -> bytes:
 
 
 def _protected() -> bytes:
-    """The private key under Sun's protector, in the DER around it."""
+    """Return the private key under Sun's protector, in the surrounding DER."""
     secret, plain = STORE_PASSWORD.encode("utf-16-be"), key()
     salt = stream = bytes(range(20))
     hidden = bytearray()

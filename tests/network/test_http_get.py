@@ -1,4 +1,4 @@
-"""A document by HTTP: what servers may answer, with TLS, through proxies, and what is too much."""
+"""An HTTP download: servers' answers, with TLS, through proxies, and exceeded limits."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def _no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @contextmanager
 def answering(answer: bytes) -> Iterator[tuple[str, list[bytes]]]:
-    """A server that says this whatever it is asked; its URL, and what it was asked."""
+    """Run a server with a fixed answer; yield its URL, and its requests."""
     asked: list[bytes] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -144,7 +144,7 @@ async def test_certificates_are_checked(tmp_path: Path) -> None:
 
 @contextmanager
 def proxy(status: str = "200 Connection established") -> Iterator[tuple[int, list[str]]]:
-    """Takes CONNECT to ports of this machine, and whole URLs."""
+    """Run a proxy that takes CONNECT to ports of this machine, and whole URLs."""
     asked: list[str] = []
 
     async def pipe(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

@@ -1,4 +1,4 @@
-"""Which hosts are this machine itself."""
+"""The hosts that are this machine itself."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What blocks is done beside the event loop, also once the main thread has ended."""
+"""Blocking work runs beside the event loop, also once the main thread has ended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who makes room for whom among peers that have not proved who they are."""
+"""The order in which unauthenticated peers replace each other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Clusters that tests start for themselves: what goes in comes out, nodes break and come back, errors are plain."""
+"""Clusters that tests start themselves: records come back, nodes break and return, errors are clear."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("test_local_cluster")
 
 @pytest.fixture
 def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where clusters of this test keep their folders."""
+    """Return the folder for this test's clusters."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     return tmp_path
 
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[LocalCluster]:
-    """One broker, one quorum node, one process. Whoever breaks it brings it back."""
+    """Run one broker and one quorum node for all tests of the process. A test that breaks the cluster repairs it."""
     began = time.monotonic()
     with LocalCluster() as running:
         print(f"ready after {time.monotonic() - began:.2f} s")
@@ -46,7 +46,7 @@ def three() -> Iterator[LocalCluster]:
 
 
 def send(cluster: LocalCluster, topic: str, *values: str) -> None:
-    """Acknowledged by all in-sync replicas."""
+    """Send values, acknowledged by all in-sync replicas."""
     producer = Producer({"bootstrap.servers": cluster.bootstrap_servers, "acks": "all", "log_level": 0})
     for value in values:
         producer.produce(topic, value)
@@ -54,7 +54,7 @@ def send(cluster: LocalCluster, topic: str, *values: str) -> None:
 
 
 def read(cluster: LocalCluster, topic: str, count: int) -> list[str]:
-    """That many values from the beginning, through a group."""
+    """Return `count` values from the beginning, read by a group."""
     settings = {"group.id": f"of-{topic}", "auto.offset.reset": "earliest", "log_level": 0}
     consumer = Consumer({"bootstrap.servers": cluster.bootstrap_servers, **settings})
     try:
@@ -123,7 +123,7 @@ def test_the_one_process_dies_and_comes_back_with_its_records(cluster: LocalClus
     cluster.restart(1)
     send(cluster, "survives", "after")
     assert read(cluster, "survives", 2) == ["before", "after"]
-    cluster.restart(101)  # one that runs stops in good order first
+    cluster.restart(101)  # a running node stops in good order first
     send(cluster, "survives", "again")
     assert read(cluster, "survives", 1) == ["again"]
 

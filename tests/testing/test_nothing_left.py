@@ -42,7 +42,7 @@ def test_of_a_session_that_is_killed(tmp_path: Path, brokers: int, fault: str) -
 def test_of_a_session_that_is_killed_while_the_cluster_starts(tmp_path: Path, brokers: int) -> None:
     script = SESSION.format(folder=str(tmp_path), brokers=brokers, fault="pass")
     with subprocess.Popen([sys.executable, "-c", script], stdout=subprocess.PIPE, text=True) as session:
-        # Not just its folder: a session that dies before it has launched anything leaves nobody to clear up.
+        # The folder alone is not enough: a session that dies before its first launch leaves no process to clean up.
         wait_until(lambda: set(processes_of(tmp_path)) - {session.pid}, "the launch")
         session.kill()
     wait_until(lambda: list(tmp_path.iterdir()) == [], "an empty folder")

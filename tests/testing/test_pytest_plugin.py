@@ -1,4 +1,4 @@
-"""The plugin in runs of pytest of its own: the examples of the pages, isolation, broken clusters, options, costs."""
+"""The plugin in separate pytest runs: the examples of the pages, isolation, broken clusters, options, costs."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PLUGIN = ("-p", "ottla.testing.pytest_plugin")
 
 
 def run_pytest(folder: Path, *arguments: str, ini: str = "") -> subprocess.CompletedProcess[str]:
-    """Run the tests in `folder`, which is for temporary files, too. Plugins are those that are named."""
+    """Run the tests in `folder`, which also holds temporary files. Only the named plugins are loaded."""
     (folder / "pytest.ini").write_text(f"[pytest]\nasyncio_default_fixture_loop_scope = function\n{ini}")
     temporary = folder / "temporary"
     temporary.mkdir(exist_ok=True)
@@ -38,7 +38,7 @@ def run_pytest(folder: Path, *arguments: str, ini: str = "") -> subprocess.Compl
 
 
 def check_nothing_is_left(folder: Path) -> None:
-    """No process, and no folder of a cluster."""
+    """Check that no process and no cluster folder is left."""
     assert processes_of(folder) == []
     assert list((folder / "temporary").glob("ottla-*")) == []
 

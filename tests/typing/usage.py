@@ -1,4 +1,4 @@
-"""The public API as programs use it, and the types that they get: checked by `make lint` (basedpyright), never run."""
+"""The public API as programs use it, and the resulting types: checked by `make lint` (basedpyright), never run."""
 
 from __future__ import annotations
 
@@ -192,7 +192,7 @@ def a_cluster_for_tests() -> None:
 
 
 def wrong() -> None:
-    """What a type checker has to refuse: an ignored line without an error is one itself."""
+    """Errors that a type checker must report: an ignored line without an error is an error itself."""
     Producer(linger=5)  # pyright: ignore[reportCallIssue]
     Producer(acks=2)  # pyright: ignore[reportArgumentType]
     Consumer(auto_offset_reset="first")  # pyright: ignore[reportArgumentType]

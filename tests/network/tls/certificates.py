@@ -1,4 +1,4 @@
-"""An authority for tests, and stores that other programs have written."""
+"""An authority for tests, and stores written by other programs."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Issued:
 
 
 class Authority:
-    """Issues certificates."""
+    """An issuer of certificates."""
 
     def __init__(self, parent: Authority | None = None) -> None:
         self.ca = parent.ca.create_child_ca() if parent else trustme.CA()
@@ -80,13 +80,13 @@ class Authority:
 
 
 def run(*argv: object) -> None:
-    """Have another program write a store."""
+    """Run another program that writes a store."""
     done = subprocess.run([str(one) for one in argv], capture_output=True, text=True, check=False, timeout=60)
     assert done.returncode == 0, f"{argv[0]} {argv[1]}: {done.stdout}{done.stderr}"
 
 
 def pkcs12_file(issued: Issued, path: Path, *options: str, password: str = PASSWORD) -> Path:
-    """As `openssl pkcs12 -export` writes it."""
+    """Write a store by `openssl pkcs12 -export`."""
     pem = issued.pem_file(path.with_suffix(".source.pem"))
     secret = f"pass:{password}"
     run(
@@ -98,7 +98,7 @@ def pkcs12_file(issued: Issued, path: Path, *options: str, password: str = PASSW
 def java_key_store(
     issued: Issued, path: Path, kind: str, password: str = PASSWORD, key_password: str | None = None
 ) -> Path:
-    """As `keytool` writes it."""
+    """Write a key store by `keytool`."""
     source = pkcs12_file(issued, path.with_suffix(".p12"), password=PASSWORD)
     run(
         *jdk_tool("keytool"), "-importkeystore", "-noprompt",
@@ -110,7 +110,7 @@ def java_key_store(
 
 
 def java_trust_store(path: Path, kind: str, *certificates: str, password: str = PASSWORD) -> Path:
-    """As `keytool` writes it."""
+    """Write a trust store by `keytool`."""
     for number, certificate in enumerate(certificates):
         source = path.with_suffix(f".{number}.pem")
         source.write_text(certificate)

@@ -1,4 +1,4 @@
-"""What two ends agree on, over real sockets, and what a context refuses to be made of."""
+"""The parameters that two ends agree on, over real sockets, and invalid inputs of a context."""
 
 from __future__ import annotations
 
@@ -32,7 +32,10 @@ CA = trusting(AUTHORITY.pem)
 
 
 def meet(server: ssl.SSLContext, client: ssl.SSLContext, name: str = "localhost") -> ssl.SSLSocket:
-    """The client's end after both have shaken hands and a byte has come back. Raises OSError, the server's first."""
+    """Return the client's end after both have shaken hands and a byte has come back.
+
+    Raises OSError, the server's first.
+    """
     one, other = socket.socketpair()
     failures: list[OSError] = []
     versions: list[str | None] = []
@@ -148,7 +151,7 @@ def test_a_certificate_in_the_trust_store_is_believed_by_itself_as_in_java() -> 
 
 
 def test_a_certificate_that_only_openssl_refuses_is_named() -> None:
-    """The organization's name is of a kind that no text has, which nobody looks at before."""
+    """The organisation's name has a type that no text has, and that is not checked before."""
     der = x509.load_pem_x509_certificate(AUTHORITY.pem.encode()).public_bytes(Encoding.DER)
     text, no_text = b"\x55\x04\x0a\x0c", b"\x55\x04\x0a\x06"
     assert text in der
@@ -191,7 +194,7 @@ def test_revoked_certificates_are_refused(tmp_path: Path) -> None:
 
 
 def test_suites_of_tls12_have_openssls_names() -> None:
-    """Against `openssl ciphers`, which knows both names of each."""
+    """Compared with `openssl ciphers`, which knows both names of each."""
     listed = subprocess.run(
         ["openssl", "ciphers", "-stdname", "-tls1_2", "-s", "ALL:@SECLEVEL=0"],
         capture_output=True, text=True, check=True, timeout=20,

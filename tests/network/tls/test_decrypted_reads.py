@@ -1,4 +1,4 @@
-"""What TLS has decrypted fills a space, piece by piece, in C as in Python, and no byte is lost where it stops."""
+"""Decrypted data fills a buffer, piece by piece, in C as in Python, and no byte is lost where it stops."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ Reader = Callable[[Callable[[int, memoryview], int], memoryview, int], tuple[int
 
 
 class Stream:
-    """Pieces that come one by one, and what is raised behind them."""
+    """Pieces that come one by one, and a final error."""
 
     def __init__(self, pieces: Iterator[bytes] | list[bytes], behind: BaseException | None = None) -> None:
         self.pieces = list(pieces)
@@ -31,7 +31,7 @@ class Stream:
         self.asked: list[int] = []
 
     def read(self, size: int, space: memoryview) -> int:
-        """As OpenSSL: of one piece at a time, no more than asked for."""
+        """Read like OpenSSL: from one piece at a time, and at most `size` bytes."""
         self.asked.append(size)
         view = memoryview(space)
         assert size == len(view)
@@ -84,7 +84,7 @@ def test_what_is_no_error_of_a_stream_is_raised(reads: Reader) -> None:
 
 
 def test_c_trusts_no_count() -> None:
-    """A wrong one would be written behind the space."""
+    """A wrong count would lead to a write beyond the buffer."""
     if in_c is decrypted_reads_in_python:
         pytest.skip("it was not built here")
     space = memoryview(bytearray(4))
@@ -101,7 +101,7 @@ def test_c_trusts_no_count() -> None:
 
 
 def test_a_space_is_free_again_afterwards() -> None:
-    """Else its owner could not be resized, and its memory would stay."""
+    """Otherwise its owner could not be resized, and its memory would leak."""
     space = bytearray(8)
     in_c.read_decrypted(Stream([b"12345678"]).read, memoryview(space), 0)
     space += b"more"

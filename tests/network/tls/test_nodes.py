@@ -1,4 +1,4 @@
-"""What people are told of nodes that do not come to speak TLS with each other."""
+"""Messages to operators about nodes that fail to establish TLS."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def error_of(reason: str) -> ssl.SSLError:
     "error", [ssl.SSLEOFError(8, "EOF occurred"), error_of("UNEXPECTED_EOF_WHILE_READING")]
 )
 def test_a_sudden_end_may_be_a_certificate_that_is_not_believed(error: ssl.SSLError) -> None:
-    """Versions of Python tell it differently."""
+    """Versions of Python report it differently."""
     assert is_sudden_end(error)
     assert tls_problem(error) == CLOSED_EARLY
 

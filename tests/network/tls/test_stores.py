@@ -1,4 +1,4 @@
-"""Stores as openssl and keytool write them are read, and what cannot be used is named with its option and file."""
+"""Stores of openssl and keytool are read, and unusable ones are named with their option and file."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def test_pkcs12_of_openssl(tmp_path: Path, options: tuple[str, ...]) -> None:
 
 
 def test_pkcs12_of_long_ago_is_read_or_says_what_to_do(tmp_path: Path) -> None:
-    """Whether RC2 can be read depends on how OpenSSL was built."""
+    """The build of OpenSSL decides whether RC2 can be read."""
     path = pkcs12_file(ISSUED, tmp_path / "own.p12", *RC2)
     try:
         assert is_whole(load_key_store(source(path, password=PASSWORD)))
@@ -253,7 +253,7 @@ def with_another_key(der: bytes) -> bytes:
     ],
 )
 def test_a_certificate_that_cannot_be_used_is_named(change: Callable[[bytes], bytes], complaint: str) -> None:
-    """Much of it is read only when it is asked for, and is told all the same when it is loaded."""
+    """Much of it is parsed only on demand, and still reported at loading."""
     der = ISSUED.certificate.public_bytes(Encoding.DER)
     assert change(der) != der
     with pytest.raises(TlsUnusable, match=f"ssl.keystore.location: .*{complaint}"):
@@ -268,7 +268,7 @@ def test_a_trust_store_without_certificates_is_refused(tmp_path: Path) -> None:
 
 
 def test_what_is_decrypted_touches_no_disk(tmp_path: Path) -> None:
-    """No file that has a path is opened for writing while a context is made of a key that was decrypted."""
+    """No file with a path is opened for writing while a context is made of a decrypted key."""
     path = pkcs12_file(ISSUED, tmp_path / "own.p12")
     script = (
         "import sys, os, pathlib\n"

@@ -1,4 +1,6 @@
-"""A TLS stream reads much at a time, holds little, takes turns with what OpenSSL says, and tells every kind of end."""
+"""A TLS stream reads much at a time, holds little, alternates with OpenSSL's own messages, and reports every kind of
+end.
+"""
 
 from __future__ import annotations
 
@@ -29,7 +31,7 @@ OWN, CA = keys_of(AUTHORITY.issue("localhost")), trusting(AUTHORITY.pem)
 
 
 class Pipe:
-    """A socket that counts what is read from it, and can be full."""
+    """A socket that counts reads from it, and can be full."""
 
     def __init__(self, sock: socket.socket) -> None:
         self._socket = sock
@@ -59,7 +61,7 @@ class Pipe:
 
 
 class Ends:
-    """A stream that serves, and its client."""
+    """A serving stream, and its client."""
 
     def __init__(self, folder: Path, auth: ClientAuth = ClientAuth.NONE) -> None:
         self._sockets = socket.socketpair()
@@ -78,7 +80,7 @@ class Ends:
         return self
 
     def read(self, size: int = 1 << 20) -> bytes:
-        """At once, with room for so much. Raises BlockingIOError, and what ends the stream."""
+        """Read at once, with room for `size` bytes. Raises BlockingIOError, and the error that ends the stream."""
         space = memoryview(bytearray(size))
         return bytes(space[: self.stream.recv_into(space)])
 
@@ -148,7 +150,7 @@ def test_what_comes_with_the_handshake_is_not_waited_for(tmp_path: Path) -> None
 
 
 def test_streams_leave_nothing_to_each_other(tmp_path: Path) -> None:
-    """Whatever state they are in: within a record, with a full socket, broken, in a handshake."""
+    """This holds for every state: within a record, with a full socket, broken, in a handshake."""
     chance, made = random.Random(4), []
     for number in range(6):
         folder = tmp_path / str(number)
@@ -186,7 +188,7 @@ def test_streams_leave_nothing_to_each_other(tmp_path: Path) -> None:
 def test_a_stream_that_ends_in_between_takes_nothing_from_another(
     ends: Ends, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Garbage collection closes what was forgotten while others read."""
+    """Garbage collection closes forgotten streams while others read."""
     folder = tmp_path / "forgotten"
     folder.mkdir()
     forgotten, read = Ends(folder).shaken(), ssl.SSLObject.read
@@ -206,7 +208,7 @@ def test_a_stream_that_ends_in_between_takes_nothing_from_another(
 
 
 def test_a_stream_that_ends_in_another_thread_says_nothing(ends: Ends) -> None:
-    """Its memory is in use where it is at home, maybe at this moment."""
+    """Its memory is in use in its own thread, maybe at this moment."""
     ends.peer.hear()
     with ThreadPoolExecutor(1) as pool:
         pool.submit(ends.stream.say_end).result()
@@ -359,7 +361,7 @@ def test_the_peer_hears_why_its_handshake_fails(tmp_path: Path) -> None:
 
 
 async def refused(served: KeyStore, trusted: TrustStore) -> str:
-    """What a client says who dials a server that it does not trust."""
+    """Return the error of a client that connects to an untrusted server."""
     own, other = socket.socketpair()
     for one in (own, other):
         one.setblocking(False)

@@ -1,4 +1,4 @@
-"""A transport waits for what its stream waits for."""
+"""A transport waits for the same events as its stream."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NEWS = b"news"
 
 
 class Stream:
-    """Has news. May owe something to the socket, and hold something that came."""
+    """A stream with news. It may owe data to the socket, and hold received data."""
 
     def __init__(self) -> None:
         self.owes = self.is_full = self.is_broken = self.held = False
@@ -52,7 +52,7 @@ class Stream:
 
 
 class Loop:
-    """Which directions are looked at, and what is due."""
+    """The watched directions, and due callbacks."""
 
     def __init__(self) -> None:
         self.reader: Callable[[], object] | None = None
@@ -81,7 +81,7 @@ class Loop:
 
 
 class Waiting:
-    """A transport whose stream owes something, with a reader and a writer that note their turns."""
+    """A transport whose stream owes data, with a reader and a writer that note their turns."""
 
     def __init__(self) -> None:
         self.stream, self.loop = Stream(), Loop()

@@ -1,4 +1,4 @@
-"""The other end of a `TlsStream`, on a socket that tests fill and empty; it asks for new keys, as in RFC 8446."""
+"""The other end of a `TlsStream`, on a socket that tests fill and empty; it can request new keys (RFC 8446)."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ _KEY_UPDATE, _UPDATE_REQUESTED = 24, 1
 
 
 class WirePeer:
-    """A client, in TLS 1.3 with AES-256."""
+    """A client that uses TLS 1.3 with AES-256."""
 
     def __init__(self, sock: socket.socket, context: ssl.SSLContext, secrets: Path) -> None:
-        """`secrets` is where the context writes its keys."""
+        """Start with `secrets`, the file to which the context writes its keys."""
         self.sock = sock
         sock.setblocking(False)
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -28,17 +28,17 @@ class WirePeer:
         self._secrets = secrets
 
     def encrypted(self, data: bytes, record: int = 16384) -> bytes:
-        """The records that hold it, with so much in each."""
+        """Return the records of the data, with `record` bytes in each."""
         for at in range(0, len(data), record):
             self.tls.write(data[at : at + record])
         return self._outgoing.read()
 
     def said(self) -> bytes:
-        """What OpenSSL has to say here."""
+        """Return OpenSSL's outgoing data."""
         return self._outgoing.read()
 
     def hear(self) -> int:
-        """Give OpenSSL what has come: how many bytes."""
+        """Pass received data to OpenSSL, and return its length."""
         heard = 0
         try:
             while data := self.sock.recv(1 << 20):
@@ -50,7 +50,7 @@ class WirePeer:
         return heard
 
     def read(self) -> bytes:
-        """What has come and is decrypted."""
+        """Return the received, decrypted data."""
         self.hear()
         found = bytearray()
         try:
@@ -61,7 +61,7 @@ class WirePeer:
         return bytes(found)
 
     def requests_for_new_keys(self, count: int) -> bytes:
-        """So many in a row. Nothing was sent before."""
+        """Return `count` key update requests in a row. No data was sent before."""
         assert self.tls.cipher() == ("TLS_AES_256_GCM_SHA384", "TLSv1.3", 256)
         lines = dict(line.split()[::2] for line in self._secrets.read_text().splitlines() if line[0] != "#")
         secret, sent = bytes.fromhex(lines["CLIENT_TRAFFIC_SECRET_0"]), b""
@@ -76,13 +76,13 @@ class WirePeer:
 
 
 def _expanded(secret: bytes, label: bytes, size: int) -> bytes:
-    """HKDF-Expand-Label without a context."""
+    """Compute HKDF-Expand-Label without a context."""
     info = size.to_bytes(2, "big") + bytes([6 + len(label)]) + b"tls13 " + label + b"\0"
     return HKDFExpand(SHA384(), size, info).derive(secret)
 
 
 def shake_hands(stream: TlsStream, peer: WirePeer) -> None:
-    """Both ends, in turns."""
+    """Do the handshake of both ends, in turns."""
     is_done = [False, False]
     while not all(is_done):
         peer.hear()
