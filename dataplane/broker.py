@@ -63,8 +63,8 @@ class Broker:
         # Serve only now: with an empty image, this broker would answer that there are no topics and no brokers, itself
         # included, and clients drop the addresses that an answer leaves out.
         parts.server.start()
-        parts.moves.resume()
-        parts.resealing.start()
+        parts.storage.moves.resume()
+        parts.security.resealing.start()
         self._serves = True
         logger.info("broker %d serves", self.config.node_id)
 
@@ -81,8 +81,8 @@ class Broker:
         # After the replicas, since they report their last changes through the session.
         await parts.session.stop()
         # After the session, which no longer moves the position, and before the logs, whose folders hold it.
-        await parts.upkeep.write_position()
-        failure = parts.storage_failures.fatal
+        await parts.storage.upkeep.write_position()
+        failure = parts.storage.failures.fatal
         await asyncio.to_thread(parts.logs.close, clean=failure is None, broker_epoch=clean_epoch)
         if failure is not None:
             raise failure
@@ -129,11 +129,11 @@ class Broker:
             return parts.session.history_lost
         if parts is None or not self._serves:
             return f"{name} is starting"
-        if parts.storage_failures.fatal is not None:
-            return str(parts.storage_failures.fatal.strerror)
+        if parts.storage.failures.fatal is not None:
+            return str(parts.storage.failures.fatal.strerror)
         if parts.session.fenced:
             return f"{name} is fenced"
-        if lack := parts.room.lack():
+        if lack := parts.storage.room.lack():
             return f"{name} has no room: {lack}"
         behind = parts.catch_up.behind()
         return f"{name} is catching up: {behind} of its replicas are not in sync" if behind else ""

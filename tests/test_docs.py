@@ -16,8 +16,7 @@ import pytest
 
 from ottla.cli.main import COMMANDS
 from ottla.cli.nodes.settings import parse_yaml
-from ottla.dataplane import handlers
-from ottla.dataplane.assembly import parts, transaction_apis
+from ottla.dataplane import assembly, handlers
 from ottla.dataplane.configuration.config import BrokerConfig
 from ottla.dataplane.server import HandlerTable
 from ottla.metadata_quorum.config import QuorumNodeConfig
@@ -100,12 +99,11 @@ def test_the_table_of_rights_is_what_handlers_ask_for() -> None:
 
 
 def test_brokers_register_every_handler() -> None:
-    registered = {
-        value
-        for module in (parts, transaction_apis)
-        for value in vars(module).values()
-        if isinstance(value, type)
-    }
+    modules = [
+        importlib.import_module(f"{assembly.__name__}.{found.name}")
+        for found in pkgutil.iter_modules(assembly.__path__)
+    ]
+    registered = {value for module in modules for value in vars(module).values() if isinstance(value, type)}
     assert set(handler_classes()) <= registered
 
 

@@ -21,8 +21,10 @@ REFERENCE = re.compile(r"^\| ([A-Z])(\d+) to ([A-Z])(\d+) \| \| \| \S")
 LEFT_OUT = {
     "a wire format, or the image that both sides fold: every hop encodes and decodes": ("protocol/",),
     "only connects the parts: it calls the next row": (
+        "dataplane/assembly/group_parts.py",
         "dataplane/assembly/leaderships.py",
         "dataplane/assembly/parts.py",
+        "dataplane/assembly/replica_parts.py",
         "metadata_quorum/node.py",
     ),
     "lends memory, tells the time, counts, or ends a long turn": (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import asyncio
 import os
 from collections.abc import AsyncIterator, Iterable
@@ -18,6 +19,7 @@ from ottla.dataplane.configuration.config import BrokerConfig
 from ottla.dataplane.quorum.image_gate import ImageGate
 from ottla.protocol.cluster.cluster_image import ClusterImage
 from ottla.protocol.cluster.image_delta import ImageDelta
+from tests.imports import modules, nodes
 
 IMAGE_FOLLOWERS = [
     "TopicSettingsView",
@@ -56,6 +58,7 @@ MEASURED = [
     "MirrorMetrics",
     "AuthorizationMetrics",
 ]
+PERIODIC = ["Upkeep", "GroupExpiry"]
 STARTED = ["PeriodicRunner", "Upkeep", "TlsReloads", "BearerLogins", "Replicas"]
 CLOSED = [
     "PeriodicRunner",
@@ -117,10 +120,32 @@ async def test_parts_are_measured_in_this_order(parts: BrokerParts) -> None:
     assert kinds(parts.metrics.parts) == MEASURED
 
 
+def classes_with(method: str, *parameters: str) -> set[str]:
+    """The classes of the broker with a method of these parameters, without protocols."""
+    return {
+        node.name
+        for module, path in modules().items()
+        if module.startswith("ottla.dataplane.") and path.suffix == ".py"
+        for node in nodes(module)
+        if isinstance(node, ast.ClassDef) and not any(ast.unparse(base) == "Protocol" for base in node.bases)
+        for function in node.body
+        if isinstance(function, ast.FunctionDef)
+        and function.name == method
+        and [argument.arg.lstrip("_") for argument in function.args.args] == ["self", *parameters]
+    }
+
+
+def test_every_part_that_offers_something_is_in_a_list() -> None:
+    followers = classes_with("image_changed", "image", "delta")
+    assert followers == {*IMAGE_FOLLOWERS, *FOLLOWERS_OF_ROLES, "ImageChanges"}
+    assert classes_with("metric_families") == set(MEASURED)
+    assert classes_with("periodic_work") == set(PERIODIC)
+
+
 async def test_parts_are_started_and_closed_in_this_order(parts: BrokerParts) -> None:
     assert kinds(parts.started) == STARTED
     assert kinds(parts.closed) == CLOSED
-    assert kinds(parts.periodic.parts) == ["Upkeep", "GroupExpiry"]
+    assert kinds(parts.periodic.parts) == PERIODIC
     works = [work.name for part in parts.periodic.parts for work in part.periodic_work()]
     assert works == ["log checkpoints", "expiry of producers", "expiry of groups"]
 

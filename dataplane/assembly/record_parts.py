@@ -1,0 +1,43 @@
+"""The parts that serve the records of partitions to producers, consumers and followers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ..configuration.config import BrokerConfig
+from ..handlers.describe_producers import DescribeProducersHandlers
+from ..handlers.fetch import FetchHandlers, FetchSettings
+from ..handlers.list_offsets import ListOffsetsHandlers
+from ..handlers.offset_for_leader_epoch import OffsetForLeaderEpochHandlers
+from ..handlers.produce import ProduceHandlers
+from ..replication.replicas.replicas import Replicas
+from ..server import Server
+from ..transactions.participant import TransactionParticipant
+
+
+class RecordParts:
+    """The handlers of produce and fetch requests, which keep state, and of questions about logs."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        server: Server,
+        replicas: Replicas,
+        transactions: TransactionParticipant,
+    ) -> None:
+        self._replicas = replicas
+        self.fetches = FetchHandlers(
+            replicas,
+            server.purgatory,
+            FetchSettings(config.fetch_answer_max_bytes, config.fetch_session_slots, config.replica_selector),
+            server.quotas,
+        )
+        self.produces = ProduceHandlers(replicas, server.purgatory, transactions.gate, server.quotas)
+
+    def handlers(self) -> Iterator[object]:
+        """Yield the handlers to register."""
+        yield self.produces
+        yield self.fetches
+        yield ListOffsetsHandlers(self._replicas)
+        yield OffsetForLeaderEpochHandlers(self._replicas)
+        yield DescribeProducersHandlers(self._replicas)
