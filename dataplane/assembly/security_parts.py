@@ -15,7 +15,7 @@ from ..handlers.scram_credentials import ScramCredentialHandlers
 from ..quorum.session import QuorumSession
 from ..runtime.clocks import wall_ms
 from ..security.delegation_tokens import DelegationTokens
-from ..security.listener_tls import ReloadedListener, told_to_clients
+from ..security.listener_tls import ReloadedListener, reached_by_clients
 from ..security.resealing import Resealer
 from ..security.setting_secrets import SettingSecrets
 from ..security.tls_reloading import TlsReloads
@@ -66,7 +66,7 @@ def listener_reloads(config: BrokerConfig, foundation: Foundation, settings: Bro
         {
             listener.name: ReloadedListener(
                 foundation.tls[listener.name],
-                told_to_clients(listener.advertised_host),
+                reached_by_clients(listener.advertised_host),
                 listener.name == config.inter_broker_listener,
             )
             for listener in config.listeners

@@ -71,7 +71,7 @@ def framed(message: ProduceRequest, version: int) -> tuple[memoryview, int]:
     return frame, decode_request_header(frame)[1]
 
 
-def as_message_says(frame: memoryview, offset: int, version: int) -> UsualProduce | None:
+def as_message_says(frame: memoryview, offset: int, version: int) -> SentProduce | None:
     """Return the usual parts of a request, by their definition."""
     try:
         message = decode(ProduceRequest, frame, version, offset)
