@@ -1,4 +1,4 @@
-"""The parts that look after data folders and the logs in them."""
+"""The parts that maintain data folders and the logs in them."""
 
 from __future__ import annotations
 
