@@ -1,4 +1,4 @@
-"""Connections to hosts that have several addresses (RFC 8305)."""
+"""Outgoing TCP connections to hosts that have several addresses (Happy Eyeballs, RFC 8305)."""
 
 from __future__ import annotations
 

@@ -31,7 +31,8 @@ _before: list[tuple[int, int, int]] = []
 
 
 class FullCollections:
-    """A `gc.callbacks` function that freezes the survivors of long full passes.
+    """A `gc.callbacks` function that calls `gc.freeze` after each full collection that took at least `long_s`, so that
+    later collections leave out the surviving objects.
 
     The pass has just collected all garbage, so no garbage is frozen. Frozen objects may become garbage later, so a pass
     visits all objects once in a while.
@@ -50,7 +51,8 @@ class FullCollections:
         self._began_s = self._whole_s = clock()
 
     def __call__(self, phase: Literal["start", "stop"], info: dict[str, Any]) -> None:
-        """Handle the begin or end of a pass, as `gc.callbacks` calls it."""
+        """Time a full collection from its "start" to its "stop", and freeze the surviving objects if it was long.
+        Collections of younger generations are ignored."""
         if info["generation"] != _FULL:
             return
         now = self._clock()
@@ -65,7 +67,7 @@ class FullCollections:
 
 @contextmanager
 def long_passes_freeze() -> Iterator[None]:
-    """Freeze the survivors of long full passes while the block runs."""
+    """Run the block with a garbage collector that freezes the surviving objects of each long full collection."""
     watch = FullCollections()
     gc.callbacks.append(watch)
     try:

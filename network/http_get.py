@@ -141,7 +141,8 @@ async def _body(reader: asyncio.StreamReader) -> bytes:
 
 
 async def _head(reader: asyncio.StreamReader) -> tuple[int, dict[str, str]]:
-    """Return the status and the headers; header names are in lower case."""
+    """Read the status line and the headers of an HTTP answer. Return the status code and the headers by lower-case
+    name."""
     version, _, rest = (await _line(reader)).partition(" ")
     status = rest[:3]
     if not version.startswith("HTTP/1.") or not (status.isascii() and status.isdecimal()):

@@ -28,15 +28,16 @@ def library() -> Any:
 
 
 def open_context(**options: Any) -> Any:
-    """Return a security context of the library whose steps raise their own errors; by default the next call raises
-    them."""
+    """Return a new `gssapi.SecurityContext` for one login. Each of its steps raises its own errors; by default the
+    library raises them in the following call."""
     context = library().SecurityContext(**options)
     context.__DEFER_STEP_ERRORS__ = False
     return context
 
 
 def kerberos_principal(name: str) -> Any:
-    """Return the library's form of a principal's name. Raises GSSError."""
+    """Return the `gssapi.Name` of a Kerberos principal, such as `kafka/host@REALM`. Raises GSSError for an invalid
+    name."""
     gssapi = library()
     return gssapi.Name(name, gssapi.NameType.kerberos_principal)
 
@@ -55,7 +56,7 @@ def is_of_system(error: Exception) -> bool:
 
 
 def protocol_error_of(error: Exception) -> int | None:
-    """Return the Kerberos protocol's number for a GSSError, from 128 on MIT's library's number; None for other
-    errors."""
+    """Return the Kerberos protocol's error number (RFC 4120) of a GSSError; from 128 on the numbers are those of MIT's
+    library. None for other errors."""
     number = int(getattr(error, "min_code", 0)) - _PROTOCOL_ERRORS
     return number if 0 <= number < 256 else None

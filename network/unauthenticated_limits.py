@@ -4,7 +4,7 @@ Pure. A peer beyond a limit evicts an older peer, since honest peers authenticat
 suspicious. The address with the most such peers loses first, so a flood from one address does not keep other addresses
 out.
 
-Half of the places are kept for peers that have made progress in their handshake or login. Peers that have only
+Half of the allowed number is kept for peers that have made progress in their handshake or login. Peers that have only
 connected do not evict these, but each other. Beyond that half the peer that has made no progress for longest is
 evicted, so peers that stop halfway keep no peer out.
 """
@@ -20,8 +20,8 @@ _Peer = TypeVar("_Peer")
 
 @dataclass(slots=True)
 class _Address(Generic[_Peer]):
-    """Peers of one address: `waiting` have only connected, in order of arrival; `progressing` are in order of their
-    last step."""
+    """Unauthenticated peers from one IP address: `waiting` have only connected, in order of arrival; `progressing` have
+    taken a step of their handshake or login, in order of their last step."""
 
     waiting: dict[_Peer, None] = field(default_factory=dict)
     progressing: dict[_Peer, None] = field(default_factory=dict)
@@ -35,7 +35,8 @@ class _Address(Generic[_Peer]):
 
 
 class UnauthenticatedPeers(Generic[_Peer]):
-    """The unauthenticated peers, in order of arrival."""
+    """The connected peers that have not authenticated yet, in order of arrival, limited to `most` in total and
+    `of_address_most` for each IP address."""
 
     def __init__(self, most: int, of_address_most: int) -> None:
         self._most = most
@@ -56,7 +57,8 @@ class UnauthenticatedPeers(Generic[_Peer]):
         return iter(self._addresses)
 
     def admit(self, peer: _Peer, address: str) -> _Peer | None:
-        """Add a peer. Return the peer to disconnect for it, which counts no longer; None if the limits allow all."""
+        """Add a newly connected peer. Return the peer that the caller must disconnect, which is already removed here;
+        None if no limit is exceeded."""
         self._addresses[peer] = address
         crowd = self._of_address.setdefault(address, _Address())
         crowd.waiting[peer] = None
@@ -70,8 +72,8 @@ class UnauthenticatedPeers(Generic[_Peer]):
         return gives_way
 
     def _of_crowd(self, newcomer: _Peer) -> _Peer:
-        """Return the peer to evict when the total is exceeded: from the address that has most peers of the kind to
-        evict."""
+        """Return the peer to evict when the total is exceeded. It is from the IP address with most peers: with most
+        waiting peers while more than half of all are waiting, else with most progressing peers."""
         addresses = self._of_address.values()
         if len(self._addresses) - self._progressing > _places_to_wait(self._most):
             crowd = max(addresses, key=lambda address: len(address.waiting) - (newcomer in address.waiting))
@@ -79,7 +81,7 @@ class UnauthenticatedPeers(Generic[_Peer]):
         return max(addresses, key=lambda address: len(address.progressing)).oldest(False)
 
     def progressed(self, peer: _Peer) -> None:
-        """Note progress of a peer. Authenticated peers are ignored."""
+        """Note that a peer has taken a step of its handshake or login. Peers that are not in this set are ignored."""
         address = self._addresses.get(peer)
         if address is None:
             return
@@ -92,7 +94,7 @@ class UnauthenticatedPeers(Generic[_Peer]):
         of_address.progressing[peer] = None
 
     def forget(self, peer: _Peer) -> bool:
-        """Remove a peer that has authenticated or gone. Return whether it was unauthenticated."""
+        """Remove a peer that has authenticated or disconnected. Return whether it was still in this set."""
         address = self._addresses.pop(peer, None)
         if address is None:
             return False
@@ -108,5 +110,6 @@ class UnauthenticatedPeers(Generic[_Peer]):
 
 
 def _places_to_wait(most: int) -> int:
-    """Return how many of `most` places peers that have only connected may keep while others need places."""
+    """Return how many of the `most` allowed peers may be peers that have only connected, once the limit is reached:
+    half, and at least one."""
     return max(1, most // 2)

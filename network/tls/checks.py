@@ -19,12 +19,13 @@ DAYS_REMARKED = (1, 7, 30)
 
 
 def is_valid(store: KeyStore, now: datetime) -> bool:
-    """Return whether no certificate of the chain has expired."""
+    """Return whether no certificate of the key store's chain has expired at `now`."""
     return all(certificate.not_valid_after_utc > now for certificate in store.chain)
 
 
 def check_validity(store: KeyStore, now: datetime) -> Iterator[str]:
-    """Yield remarks on the certificates' remaining time. Raises TlsUnusable for an expired certificate."""
+    """Yield warnings for the log about certificates that expire soon or are not valid yet. Raises TlsUnusable for an
+    expired certificate."""
     for certificate in store.chain:
         end, begin = certificate.not_valid_after_utc, certificate.not_valid_before_utc
         name = subject_of(certificate)
@@ -44,7 +45,8 @@ def check_validity(store: KeyStore, now: datetime) -> Iterator[str]:
 
 
 def check_server_use(store: KeyStore, reached: ReachedAs | None) -> Iterator[str]:
-    """Yield remarks on a server's certificate. Raises TlsUnusable if it is for other uses only.
+    """Yield warnings for the log about a server's certificate, such as a missing name. Raises TlsUnusable if it is for
+    other uses only.
 
     `reached` is the name that clients dial, or None if no name is known.
     """

@@ -1,4 +1,4 @@
-"""Names of cipher suites: IANA's and Java's names, and OpenSSL's names for TLS 1.2."""
+"""Translation of the names of cipher suites: IANA's and Java's names to OpenSSL's names for TLS 1.2."""
 
 from __future__ import annotations
 

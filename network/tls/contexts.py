@@ -1,4 +1,4 @@
-"""OpenSSL contexts, made from loaded stores and checked settings."""
+"""Functions that make `ssl.SSLContext` objects from loaded key and trust stores and TLS settings."""
 
 from __future__ import annotations
 

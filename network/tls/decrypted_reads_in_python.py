@@ -9,8 +9,8 @@ from collections.abc import Callable
 def read_decrypted(
     read: Callable[[int, memoryview], int], space: memoryview, taken: int
 ) -> tuple[int, OSError | EOFError | None]:
-    """Fill `space` after its first `taken` bytes. Return the number of bytes filled, and the reason for stopping; None
-    if full.
+    """Fill `space` after its first `taken` bytes with decrypted data. Return the number of bytes now in `space`, and
+    the error or end that stopped the reading; None if `space` is full.
 
     `read(most, view)` puts at most `most` bytes into `view` and returns their number. 0 marks the end of the stream,
     which is returned as EOFError. An OSError of `read` is returned, too.

@@ -8,10 +8,8 @@ _ROUNDS_MAX = 10
 
 
 def check_handshake(accepting: ssl.SSLContext, dialling: ssl.SSLContext, name: str | None) -> None:
-    """Perform a handshake between two contexts. Raises ssl.SSLError if they do not agree.
-
-    The client dials `name`, or None if names are not checked.
-    """
+    """Perform a TLS handshake in memory between a server's context and a client's context. Raises ssl.SSLError if they
+    do not agree. The client compares the server's certificate with the host `name`, or with none if it is None."""
     to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
     ends = [
         dialling.wrap_bio(to_client, to_server, server_hostname=name),

@@ -23,7 +23,8 @@ class NodeRefused(Exception):
 
 
 class NodeTls(Protocol):
-    """The TLS contexts of one node. Contexts and certificates may change while the node runs."""
+    """The TLS contexts of a broker or quorum node for its links to other nodes. Contexts and certificates may change
+    while the node runs."""
 
     @property
     def accepting(self) -> ssl.SSLContext:
@@ -38,32 +39,33 @@ class NodeTls(Protocol):
 
 
 class RenewedNodeTls(NodeTls, Protocol):
-    """TLS contexts of a node that renew their certificates while the node runs."""
+    """The TLS contexts of a node that reads its key and certificate files again whenever they change."""
 
     def start(self) -> None:
-        """Begin to watch the files."""
+        """Begin to watch the key and certificate files for changes."""
 
     async def close(self) -> None:
-        """Stop watching the files."""
+        """Stop watching the key and certificate files."""
 
     def look_again(self) -> None:
-        """Read all files again. Unusable content changes nothing."""
+        """Read all key and certificate files again. If their content is unusable, the previous certificates stay in
+        use."""
 
     def expiries(self, now_s: float) -> dict[str, float]:
         """Return the seconds until each listener's certificate expires; `now_s` counts from 1970."""
 
     @property
     def failures(self) -> int:
-        """Number of times that reloaded files were unusable."""
+        """Number of times that changed key or certificate files were unusable."""
 
 
 def check_certificate(transport: asyncio.Transport, tls: NodeTls) -> None:
-    """Raise NodeRefused if the peer's certificate belongs to no node."""
+    """Raise NodeRefused if the owner of the peer's certificate on this TLS connection may not act as a node."""
     tls.check_peer(transport.get_extra_info("ssl_object").getpeercert(binary_form=True))
 
 
 def tls_problem(error: BaseException) -> str:
-    """Return the reason why TLS was not begun or was ended, as text for people."""
+    """Return a readable reason for an error that prevented or ended a TLS connection."""
     if is_sudden_end(error):
         return CLOSED_EARLY
     if isinstance(error, ssl.SSLCertVerificationError):

@@ -16,7 +16,7 @@ PROTOCOLS: Final = {"TLSv1.2": ssl.TLSVersion.TLSv1_2, "TLSv1.3": ssl.TLSVersion
 
 
 class ClientAuth(Enum):
-    """A server's demand for client certificates, by Kafka's names."""
+    """A server's demand for client certificates, by the values of Kafka's `ssl.client.auth`."""
 
     NONE = "none"
     REQUESTED = "requested"
@@ -25,7 +25,8 @@ class ClientAuth(Enum):
 
 @dataclass(frozen=True, slots=True)
 class TlsRules:
-    """The rules of a TLS context: versions, cipher suites and checks, and the names of the options that set them."""
+    """Settings of a TLS context: versions, cipher suites and certificate checks, and the names of the options that set
+    them."""
 
     protocols: tuple[str, ...] = tuple(PROTOCOLS)
     cipher_suites: tuple[str, ...] = ()
@@ -42,7 +43,7 @@ class TlsRules:
 
 
 class StoreType(Enum):
-    """The types of stores, by Kafka's names."""
+    """File formats of key and trust stores, by the values of Kafka's `ssl.keystore.type`."""
 
     PEM = "PEM"
     PKCS12 = "PKCS12"
@@ -51,7 +52,8 @@ class StoreType(Enum):
 
 @dataclass(frozen=True, slots=True)
 class StoreSource:
-    """The location and the passwords of a store. Option names are the ones that the user configured."""
+    """Location, format and passwords of a key or trust store: a file, or PEM text in the configuration. The option
+    names in error texts are the ones that the user configured."""
 
     option: str
     """Option that names the file or holds the certificates."""
@@ -73,7 +75,7 @@ class StoreSource:
 
 @dataclass(frozen=True, slots=True)
 class ReachedAs:
-    """The name by which others dial a server."""
+    """The host name or address by which clients dial a server, and the origin of that name."""
 
     host: str
     told: str

@@ -31,7 +31,8 @@ _DER_SEQUENCE: Final = 0x30
 
 @dataclass(frozen=True, slots=True)
 class KeyStore:
-    """A private key and its certificate chain, from its own certificate to the last one below the root."""
+    """A private key and its certificate chain: the key's own certificate first, then each signer below the root.
+    `remarks` are warnings for the log."""
 
     key: PrivateKeyTypes = field(repr=False)
     chain: tuple[x509.Certificate, ...]
@@ -46,7 +47,7 @@ class KeyStore:
 
 @dataclass(frozen=True, slots=True)
 class TrustStore:
-    """The certificates that are believed."""
+    """The certificates of authorities that this process trusts. `remarks` are warnings for the log."""
 
     certificates: tuple[x509.Certificate, ...]
     source: StoreSource
@@ -54,7 +55,7 @@ class TrustStore:
 
 
 def load_key_store(source: StoreSource) -> KeyStore:
-    """Read a private key and its chain. Raises TlsUnusable."""
+    """Read a private key and its certificate chain from a file or PEM text. Raises TlsUnusable."""
     with _naming_source(source):
         return _read_keys(source)
 
@@ -77,7 +78,7 @@ def _read_keys(source: StoreSource) -> KeyStore:
 
 
 def load_trust_store(source: StoreSource) -> TrustStore:
-    """Read the trusted certificates. Raises TlsUnusable."""
+    """Read the trusted certificates from a file or PEM text. Raises TlsUnusable."""
     with _naming_source(source):
         return _read_trusted(source)
 
@@ -139,7 +140,7 @@ def _text(source: StoreSource, data: bytes) -> str:
 
 
 def _kind(source: StoreSource, data: bytes) -> tuple[StoreType, tuple[str, ...]]:
-    """Return the type of the file, and a remark if another type was declared."""
+    """Return the store's type by its content, and a warning for the log if another type was declared."""
     if pem.is_pem(data):
         kind = StoreType.PEM
     elif data[:4] == jks.MAGIC:
@@ -165,7 +166,8 @@ def _matched(
     certificates: Sequence[x509.Certificate],
     remarks: tuple[str, ...],
 ) -> KeyStore:
-    """Order the chain: the key's own certificate, then each time the signer of the last."""
+    """Return the key store with its chain in order: the key's own certificate, then each time the signer of the
+    previous certificate."""
     own = public_bytes(key)
     leaf = next((certificate for certificate in certificates if public_bytes(certificate) == own), None)
     if leaf is None:

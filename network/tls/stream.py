@@ -1,4 +1,5 @@
-"""TLS on a non-blocking socket: OpenSSL works in memory, and the socket is read and written in large pieces.
+"""TLS on a non-blocking socket: OpenSSL encrypts and decrypts in memory buffers, and the socket is read and written in
+blocks of up to 64 KiB.
 
 `ssl.SSLSocket` reads the socket twice for each TLS record: five bytes, then the rest. Clients send records of a few
 bytes (librdkafka sends a record for each separate buffer), and then such reads are most of the work. Here one read
@@ -46,7 +47,8 @@ _memory = _Memory()
 
 
 class TlsStream:
-    """One end of a TLS connection. It owns its non-blocking socket, and only one thread may use it."""
+    """One end of a TLS connection over a non-blocking socket, with a socket's interface for handshake, receiving and
+    sending. It owns the socket, and only one thread may use it."""
 
     __slots__ = (
         "_end", "_incoming", "_is_dry", "_outgoing", "_read", "_received", "_sending_bytes", "_socket", "_tls",
@@ -107,7 +109,8 @@ class TlsStream:
         return True
 
     def _leave(self) -> None:
-        """Empty the shared buffers: keep unread input for the next call, and send output."""
+        """Empty the thread's shared OpenSSL buffers: keep unread input for this stream's next call, and send the
+        output."""
         self._received = self._incoming.read()
         if self._outgoing.pending:
             self._say()
@@ -126,7 +129,8 @@ class TlsStream:
         return self._tls.pending() + len(self._received)
 
     def holds_some(self) -> bool:
-        """Return whether there is data or an end to report that the kernel does not signal."""
+        """Return whether the stream holds received data, or an end or error to report. The kernel signals none of
+        these, so the reader must be called again."""
         return not self._is_dry or len(self._received) > 0 or bool(self._end)
 
     def recv_into(self, space: memoryview) -> int:
@@ -152,7 +156,8 @@ class TlsStream:
         return 0
 
     def _fill(self, space: memoryview) -> int:
-        """Fill `space` and return the number of bytes filled. An end or error after them is kept in `_end`."""
+        """Fill `space` with decrypted bytes and return their number. An end or error after these bytes is kept in
+        `_end`."""
         size, taken, is_more = len(space), 0, True
         try:
             while taken < size:
@@ -197,8 +202,8 @@ class TlsStream:
     # Sending
 
     def send(self, data: bytes | bytearray | memoryview) -> int:
-        """Send a part of `data` and return its length. The caller must send the rest again unchanged, since it may be
-        encrypted already.
+        """Encrypt and send a part of `data`, and return that part's length. The caller must then pass the rest
+        unchanged, since some of it may be encrypted already.
 
         Raises BlockingIOError if nothing was taken, and another OSError if the connection is broken.
         """

@@ -22,7 +22,7 @@ _Callback = Callable[[], object]
 
 
 class EventLoop(Protocol):
-    """The part of an event loop's interface that is needed."""
+    """The methods of `asyncio.AbstractEventLoop` that `TlsTransport` calls."""
 
     def add_reader(self, fd: int, callback: _Callback, /) -> object: ...
     def remove_reader(self, fd: int, /) -> object: ...
@@ -32,7 +32,8 @@ class EventLoop(Protocol):
 
 
 class TlsTransport:
-    """The socket and the readiness of one connection, after its handshake."""
+    """An established TLS connection with the methods of a non-blocking socket (`recv_into`, `send`) and of its event
+    loop (`add_reader`, `add_writer`)."""
 
     __slots__ = (
         "_fd",
@@ -59,7 +60,7 @@ class TlsTransport:
     # Interface of a socket.
 
     def fileno(self) -> int:
-        """Return the file descriptor, which TLS does not change."""
+        """Return the descriptor of the TCP socket below TLS."""
         return self._fd
 
     def pending(self) -> int:
@@ -84,8 +85,8 @@ class TlsTransport:
         return taken
 
     def send(self, data: bytes | bytearray | memoryview) -> int:
-        """Send a part of `data` and return its length. The caller must send the rest again unchanged, since it may be
-        encrypted already.
+        """Encrypt and send a part of `data`, and return that part's length. The caller must then pass the rest
+        unchanged, since some of it may be encrypted already.
 
         Raises BlockingIOError if nothing was taken, and another OSError if the connection is broken.
         """
@@ -101,24 +102,26 @@ class TlsTransport:
     # Interface of an event loop.
 
     def add_reader(self, fd: int, callback: _Callback) -> None:
-        """Call `callback()` whenever there may be bytes to receive."""
+        """Call `callback()` whenever there may be bytes to receive, until `remove_reader`. `fd` is ignored: the
+        transport has one descriptor."""
         self._on_readable = callback
         self._look()
         if self._stream.holds_some():
             self._read_soon()
 
     def remove_reader(self, fd: int) -> None:
-        """Stop calling the reader's callback."""
+        """Stop calling the callback of `add_reader`."""
         self._on_readable = None
         self._look()
 
     def add_writer(self, fd: int, callback: _Callback) -> None:
-        """Call `callback()` whenever bytes may be sent."""
+        """Call `callback()` whenever bytes may be sent, until `remove_writer`. `fd` is ignored: the transport has one
+        descriptor."""
         self._on_writable = callback
         self._look()
 
     def remove_writer(self, fd: int) -> None:
-        """Stop calling the writer's callback."""
+        """Stop calling the callback of `add_writer`."""
         self._on_writable = None
         self._look()
 
@@ -136,7 +139,8 @@ class TlsTransport:
                 self._read_soon()
 
     def _look(self) -> None:
-        """Watch the descriptor for the events that are waited for."""
+        """Register the socket with the event loop for the events that the callbacks, or OpenSSL's unsent messages, wait
+        for."""
         owes = self._stream.owes
         reads = self._on_readable is not None and not owes
         if reads != self._reads_fd:
