@@ -1,4 +1,4 @@
-"""Errors of a local cluster."""
+"""The error that a local cluster for tests raises."""
 
 from __future__ import annotations
 

@@ -21,7 +21,8 @@ SAID_LINES_MAX = 15
 
 
 class Launch:
-    """An `ottla up` process on `directory`, with its output in the file `output`. It ends when this process does."""
+    """An `ottla up` process that runs a cluster with its data in `directory` and writes its output to the file
+    `output`. `ottla up` stops the cluster when this Python process ends."""
 
     def __init__(
         self,
@@ -69,7 +70,7 @@ class Launch:
             return None
 
     def stop(self, timeout_s: float) -> None:
-        """Stop the process as Control-C would, or kill it if it has not ended after `timeout_s`."""
+        """Stop `ottla up` and its cluster by SIGTERM, or kill it by SIGKILL if it has not ended after `timeout_s`."""
         self.process.terminate()
         try:
             self.process.wait(timeout_s)
@@ -78,18 +79,19 @@ class Launch:
             self.process.wait()
 
     def said(self) -> str:
-        """Return the last lines of output of the command and its nodes, for messages."""
+        """Return the last lines of the logs of `ottla up` and of each node, for error messages."""
         logs = {self._output, *self._directory.glob("logs/*.log")}
         return "\n".join(f"{path.stem}: {last_lines(read_log(path))}" for path in sorted(logs))
 
 
 def last_lines(text: str) -> str:
-    """Return the last lines of a log, for messages."""
+    """Return the last 15 lines of a log, for error messages."""
     return "\n".join(text.rstrip().splitlines()[-SAID_LINES_MAX:]) or "(it wrote nothing)"
 
 
 def _parted(settings: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
-    """Split settings into arguments of a command, which all users of the machine can see, and variables for secrets."""
+    """Split broker settings into those for the command line, which all users of the machine can see, and environment
+    variables for secret settings."""
     # Imported late: pytest loads this module in every run, even if no test needs a cluster.
     from ..cli.nodes.settings import variable_of
     from ..protocol.settings.config_keys import is_sensitive

@@ -165,22 +165,22 @@ class LocalCluster:
         return sorted(set(self._running()).difference(self.broker_ids))
 
     def log(self, node: int) -> str:
-        """Return a node's log so far: warnings and errors."""
+        """Return the content of a node's log file so far. Nodes log only warnings and errors."""
         return self._node(node).log()
 
     # Faults
 
     def kill(self, node: int) -> None:
-        """Send SIGKILL; return once the process is gone. Its data remains."""
+        """Send SIGKILL to a node; return once the process is gone. Its data remains."""
         self._alive(node).kill9()
         self._killed.add(node)
 
     def pause(self, node: int) -> None:
-        """Send SIGSTOP: the process hangs and keeps its connections."""
+        """Send SIGSTOP to a node: the process hangs and keeps its connections."""
         self._alive(node).pause()
 
     def resume(self, node: int) -> None:
-        """Let a paused node continue; the other nodes may have given it up meanwhile."""
+        """Let a paused node continue (SIGCONT). Brokers that were paused for long may have been fenced meanwhile."""
         self._alive(node).resume()
 
     def restart(self, node: int) -> None:
@@ -342,7 +342,8 @@ class LocalCluster:
         return {number for number, one in self._nodes.items() if one is node}
 
     def _died(self, node: Node) -> LocalClusterError:
-        """Return the error to raise. It is reported once: `heal` then starts the node like a killed node."""
+        """Return the error for a node that died without `kill`. The node then counts as killed, so `heal` starts it
+        without raising again."""
         self._killed |= self._numbers_of(node)
         return LocalClusterError(f"{_name(node)} died by itself; it said last:\n{last_lines(node.log())}")
 
@@ -352,7 +353,8 @@ class LocalCluster:
             node.restart()
 
     def _wait_for(self, nodes: Iterable[Node], *, brokers: set[int]) -> None:
-        """Return once these quorum nodes answer, and these brokers report all `brokers` as taking part."""
+        """Return once these quorum nodes answer, and each of these broker nodes reports that all `brokers` are
+        registered and unfenced. Raises LocalClusterError if a node dies or is late."""
         deadline = time.monotonic() + self._start_timeout_s
         for node in nodes:
             while not self._takes_part(node, brokers):
@@ -377,7 +379,8 @@ class LocalCluster:
         return answers[node.id].reachable
 
     def _ask(self, question: Callable[[Admin], Coroutine[Any, Any, ResultT]]) -> ResultT:
-        """Ask brokers that are awake, in a thread with a separate event loop, since the caller may already run one."""
+        """Run `question` with an admin client that is connected to the live, unpaused brokers, and return its result.
+        It runs in a thread with a separate event loop, since the caller may already run one."""
         import asyncio
         from concurrent.futures import ThreadPoolExecutor
 

@@ -22,7 +22,8 @@ STOPPED_OR_ENDED = "Tt" + ENDED
 
 @dataclass
 class Node:
-    """A process of the cluster, with its entry in cluster.json."""
+    """A broker or quorum node as a process of a local cluster. `entry` is its description in cluster.json: id, port,
+    pid, argv, log file."""
 
     role: str
     entry: dict[str, Any]
@@ -39,7 +40,7 @@ class Node:
 
     @property
     def port(self) -> int:
-        """Port for clients, or of a quorum node for brokers."""
+        """TCP port on which the node listens: for clients if it is a broker, for brokers if it is a quorum node."""
         return int(self.entry["port"])
 
     @property
@@ -78,7 +79,8 @@ class Node:
         self.paused = False
 
     def restart(self) -> None:
-        """Run the entry's argv again, with the same data and port. Returns at once."""
+        """Start the node's process again with the recorded command line, and so with the same data and port. Returns at
+        once. Raises LocalClusterError if the process still runs."""
         if self.alive:
             raise LocalClusterError(f"{self.role} {self.id} still runs (pid {self.pid})")
         with Path(self.entry["log"]).open("ab") as log:
@@ -92,7 +94,7 @@ class Node:
             Path(pid_file).write_text(f"{self.process.pid}\n")
 
     def log(self) -> str:
-        """Return the node's log so far."""
+        """Return the content of the node's log file so far."""
         return read_log(Path(self.entry["log"]))
 
     def _end(self, number: signal.Signals) -> None:

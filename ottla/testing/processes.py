@@ -10,7 +10,7 @@ from typing import Protocol
 
 
 class Process(Protocol):
-    """The part of `subprocess.Popen` that is used here."""
+    """The part of `subprocess.Popen` that this package uses."""
 
     @property
     def pid(self) -> int:
@@ -33,10 +33,12 @@ class Process(Protocol):
 
 
 class Start(Protocol):
-    """A function that starts a command without input, with output to an open file, in a separate session."""
+    """A function that starts a command as a child process in a separate session. The command has no input, and its
+    output goes to an open file."""
 
     def __call__(self, argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], output: int) -> Process:
-        """Start the command, and return at once."""
+        """Start the command `argv` in the folder `cwd`, and return at once. `output` is the descriptor of the file for
+        stdout and stderr."""
 
 
 def executed(argv: Sequence[str], *, cwd: Path, env: Mapping[str, str], output: int) -> Process:

@@ -24,7 +24,8 @@ NAME_CHARACTERS_MAX = 200
 
 
 class IsolatedTopics:
-    """The cluster for one test, with unique topics and names."""
+    """Access to the session's cluster for one test: client options, and unique names of topics and groups that no other
+    test uses."""
 
     def __init__(self, cluster: LocalCluster) -> None:
         self.cluster = cluster
@@ -76,7 +77,7 @@ class IsolatedTopics:
         return topic
 
     def clean_up(self) -> None:
-        """Repair the cluster, and delete the topics. Afterwards raises LocalClusterError if a node died by itself."""
+        """Resume and restart the cluster's dead or paused nodes, and delete the topics that the test has used."""
         try:
             self.cluster.heal()
         except LocalClusterError:
@@ -92,9 +93,8 @@ class IsolatedTopics:
 
 @pytest.fixture(scope="session")
 def ottla_cluster(pytestconfig: pytest.Config) -> Iterator[LocalCluster]:
-    """Yield the cluster of this session, an `ottla.testing.LocalCluster`. Options and ini settings determine its
-    size.
-    """
+    """Yield the cluster of this session, an `ottla.testing.LocalCluster`. Command line options and ini settings of
+    pytest determine the number of nodes."""
     from .local_cluster import LocalCluster
 
     brokers = _number(pytestconfig, "ottla_brokers")
@@ -120,7 +120,7 @@ def ottla(ottla_cluster: LocalCluster) -> Iterator[IsolatedTopics]:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the options for the cluster's size and settings."""
+    """Add pytest's options and ini settings for the cluster's number of nodes and broker settings."""
     group = parser.getgroup("ottla", "the cluster of the fixtures ottla and ottla_cluster")
     group.addoption("--ottla-brokers", type=int, metavar="N", help="brokers of the cluster (1)")
     group.addoption("--ottla-quorum-nodes", type=int, metavar="N", help="its quorum nodes: 1, 3 or 5 (1)")
