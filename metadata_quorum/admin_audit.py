@@ -83,7 +83,8 @@ _NAMED_MAX: Final = 20
 
 
 class AdminAudit:
-    """The audit of the leading node."""
+    """The leading node's check of the author's rights for each command that changes ACLs, passwords or tokens, and the
+    log of administrative changes."""
 
     def __init__(self, settings: AuthorizerSettings | None, image: Callable[[], ClusterImage]) -> None:
         """Without `settings` there is no authorizer, and every principal may do everything."""
@@ -91,7 +92,8 @@ class AdminAudit:
         self._image = image
 
     def check(self, broker_id: int, message: SubmitCommand, command: Command[Any]) -> bool:
-        """Return whether the command may have an effect. If not, its changes are removed from it."""
+        """Return whether the authoritative ACLs permit the command to its author, the message's principal. If not, all
+        changes are removed from the command, which is marked as denied."""
         if self._settings is None or self._may(self._settings, message, command):
             return True
         _take_out(command)
@@ -123,7 +125,8 @@ class AdminAudit:
         command: Command[Any],
         changes: Sequence[tuple[object, Change]],
     ) -> None:
-        """Log the changes that a command has made."""
+        """Log an applied command's changes of the cluster's metadata, with its author's principal and host and the
+        broker that sent it."""
         if not isinstance(command, _LOGGED) or not logger.isEnabledFor(logging.INFO):
             return
         records = [record_of(change) for _, change in changes]

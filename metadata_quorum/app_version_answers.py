@@ -1,4 +1,7 @@
-"""The active leader's answers to brokers about application versions, in pages of `ANSWER_BYTES_MAX`. Pure."""
+"""The active leader's answers to brokers about application versions, in pages of `ANSWER_BYTES_MAX`. Pure.
+
+An application version is the number that a transaction's owner commits along with it.
+"""
 
 from __future__ import annotations
 
@@ -20,19 +23,20 @@ class _Listing:
 
 
 class AppVersionAnswers:
-    """The answers of this node, with the unfinished listing of each broker."""
+    """The pages of application versions that this node sends to brokers, with the unfinished listing of each broker."""
 
     def __init__(self) -> None:
         self._listings: dict[int, _Listing] = {}
 
     def forget(self, broker_id: int) -> None:
-        """Drop the listing of a broker whose session has ended."""
+        """Drop the unfinished listing of application versions of a broker whose session has ended."""
         self._listings.pop(broker_id, None)
 
     def answer(
         self, broker_id: int, question: AskAppVersions, history: AppVersionHistory, metadata_offset: int
     ) -> AppVersionsTold:
-        """Answer a question from the history at the current metadata offset."""
+        """Return the page of application versions that the question asks for. A new listing takes the versions at the
+        question's cut from `history`; `metadata_offset` is the current one."""
         if question.listing == question.question:
             found = history.at_cut(question.cut, question.told_offset, metadata_offset)
             if found is None:

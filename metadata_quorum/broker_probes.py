@@ -1,7 +1,7 @@
 """Checks whether the process of a broker is gone after its session has ended, or only the connection.
 
-The broker's heartbeat port shows it. A port that refuses a datagram no longer belongs to a process, and the broker is
-fenced at once, if the refusal is credible. Otherwise its heartbeats will be missed.
+The answer of the broker's heartbeat port decides. A port that refuses a datagram no longer belongs to a process, and
+the broker is fenced at once, if the refusal is credible. Otherwise its heartbeats will be missed.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ logger = logging.getLogger(__name__)
 
 
 class BrokerProbes:
-    """The probes of brokers, with the last session of each broker that the broker's side has ended. Owned by the event
-    loop.
+    """Probes of the UDP heartbeat ports of brokers that have closed their sessions, to find out whether their processes
+    are gone. Owned by the event loop.
 
     Sessions are remembered while another node leads, too, since broker and leader may have died together.
     """
@@ -41,13 +41,13 @@ class BrokerProbes:
         return len(self._probes)
 
     def session_ended(self, session: BrokerSession) -> None:
-        """Check a broker whose side has ended this session."""
+        """Remember a session that the broker's side has closed, and probe the broker's heartbeat port."""
         if session.heartbeat_port:
             self._ended[session.broker_id] = session
             self._suspect(session)
 
     def leadership_begins(self) -> None:
-        """Check all brokers whose sessions ended before this node became leader."""
+        """Probe all brokers that closed their sessions before this node became leader."""
         for session in self._ended.values():
             self._suspect(session)
 
@@ -57,7 +57,8 @@ class BrokerProbes:
             task.cancel()
 
     def _suspect(self, session: BrokerSession) -> None:
-        """Check one broker, if this node leads and the broker is not fenced."""
+        """Probe one broker's heartbeat port, if this node leads and the broker is not fenced; fence the broker if its
+        process is gone."""
         broker = self._image().brokers.get(session.broker_id)
         if not (self._duties.active and session.host):
             return

@@ -55,7 +55,8 @@ SESSIONS_PER_BROKER_MAX = 4
 
 @dataclass(frozen=True, slots=True)
 class SessionEvents:
-    """Callbacks for the messages of brokers."""
+    """Callbacks of the quorum node for the messages that a broker sends over its session: heartbeats, questions,
+    subscriptions and commands."""
 
     heartbeat: Callable[["BrokerSession", SessionHeartbeat], None]
     """A heartbeat."""
@@ -75,7 +76,8 @@ class SessionEvents:
 
 
 class SnapshotSource:
-    """The builder of the image's snapshots, in slices, once for all sessions that need one.
+    """A source of snapshots of the cluster image for brokers that the feed cannot serve. Each is built over several
+    turns of the event loop, once for all sessions that wait for it.
 
     A finished snapshot also serves later sessions, as long as the ring continues from it.
     """
@@ -83,14 +85,15 @@ class SnapshotSource:
     def __init__(
         self, feed: MetadataFeed, image: Callable[[], ClusterImage], history: Callable[[], int] = lambda: 0
     ) -> None:
-        """`history` returns the mark of the commands that made the image."""
+        """`history` returns the history mark, which identifies the commands that made the image."""
         self._feed = feed
         self._image = image
         self._history = history
         self._build: asyncio.Task[FeedSnapshot] | None = None
 
     async def get(self) -> FeedSnapshot:
-        """Return a snapshot that the feed continues."""
+        """Return a snapshot of the cluster image whose offset the feed's ring still covers; a new one is built if
+        necessary."""
         while True:
             build = self._build
             if build is None:
@@ -111,7 +114,8 @@ class SnapshotSource:
 
 
 class BrokerSession:
-    """One broker's session (the handler of its link)."""
+    """One broker's connection to this node: it receives the broker's messages, and sends it the metadata feed and
+    replies. It is the handler of the link."""
 
     def __init__(self, link: NodeConnection, sessions: "BrokerSessions") -> None:
         self.link = link
@@ -130,7 +134,7 @@ class BrokerSession:
         self._chunks: Iterator[FeedSnapshotChunk] | None = None
 
     def send(self, message: SessionMessage) -> None:
-        """Send one message; it is lost if the link is gone."""
+        """Send one message to the broker; it is lost if the connection is gone."""
         self.link.send(encode_session_message(message))
 
     def payload_received(self, link: NodeConnection, payload: bytes) -> None:
@@ -177,7 +181,8 @@ class BrokerSession:
         self._sessions.ended(self, reason)
 
     def push(self) -> None:
-        """Send the broker's missing records, as far as the link takes them, with one piece of the feed in each turn."""
+        """Send the metadata records that are missing in the broker's image, until the link's send buffer is full. Each
+        turn of the event loop sends one slice of the feed."""
         feed = self._sessions.feed
         while self._offset is not None and self.link.writable and not self._push_is_due:
             if self._chunks is not None:
@@ -230,7 +235,8 @@ class BrokerSession:
 
 @dataclass(frozen=True, slots=True)
 class _Push:
-    """Encoded records for sessions at their first offset; `is_full` if more followed when they were read."""
+    """Encoded metadata records for sessions at their first offset; `is_full` if the feed held further records when they
+    were read."""
 
     end_offset: int
     payload: bytes
@@ -238,7 +244,7 @@ class _Push:
 
 
 class BrokerSessions:
-    """All broker sessions of this node."""
+    """All sessions of brokers with this node, whether it leads or not."""
 
     def __init__(
         self,
@@ -277,21 +283,21 @@ class BrokerSessions:
         return session
 
     def of(self, broker_id: int, incarnation: bytes) -> BrokerSession | None:
-        """Return the open session of this incarnation, or None."""
+        """Return the open session of this incarnation (start) of a broker's process, or None."""
         for session in self._sessions:
             if session.broker_id == broker_id and session.incarnation == incarnation:
                 return session
         return None
 
     def ended(self, session: BrokerSession, reason: str) -> None:
-        """Remove a session whose link is gone."""
+        """Remove a session whose connection is gone, and report its end to `SessionEvents`."""
         self._sessions.remove(session)
         logger.info("session of broker %d ended: %s", session.broker_id, reason)
         self.events.ended(session)
 
     def tell_settled(self, transactions: Iterable[TransactionMetadata], image: ClusterImage) -> None:
-        """Notify the brokers of these transactions' clients that all markers are written, so that the clients need not
-        wait."""
+        """Notify brokers that these decided transactions have all their markers in the partitions. Each transaction's
+        notice goes to the broker of its client, which need not wait longer."""
         by_broker: dict[int, list[SettledTransaction]] = {}
         for transaction in transactions:
             entry = SettledTransaction(
@@ -326,7 +332,8 @@ class BrokerSessions:
             session.push()
 
     def send_records(self, session: BrokerSession, offset: int) -> int:
-        """Send one push to a session, and return its new offset. Sessions at the same offset share the encoding."""
+        """Send the next slice of the feed from `offset` to a session, and return the offset after it. Sessions at the
+        same offset share the encoding."""
         known = self._pushes.get(offset)
         if known is not None and (known.is_full or known.end_offset == self.feed.end_offset):
             session.link.send(known.payload)

@@ -21,7 +21,8 @@ _HEARTBEATS = 5
 
 @dataclass(frozen=True, slots=True)
 class ClockRemark:
-    """A change to report to people. `skew_ms` is positive for a clock that is ahead of the others."""
+    """A broker's or leader's clock that has begun to differ from the others, or agrees again, to be logged. `skew_ms`
+    is positive for a clock that is ahead."""
 
     node_id: int
     skew_ms: int
@@ -30,7 +31,8 @@ class ClockRemark:
 
 
 class ClockWatch:
-    """The differences of clocks, as one leadership of this node sees them."""
+    """A record of how far the clocks of brokers and of this leader differ, and of the clocks that are wrong by more
+    than `SKEW_MS_MAX`."""
 
     def __init__(self, node_id: int) -> None:
         self._node_id = node_id
@@ -49,7 +51,8 @@ class ClockWatch:
         self._heard.clear()
 
     def heard(self, broker_id: int, wall_ms: int, own_wall_ms: int) -> list[ClockRemark]:
-        """Note the time of day in a broker's heartbeat, and this node's on arrival. Return the changes.
+        """Note the time of day `wall_ms` in a broker's heartbeat, which arrived when this node's clock showed
+        `own_wall_ms`. Return the clocks that have become wrong or right.
 
         Changes are detected after a full round of all brokers, since all clocks differ if this node's clock jumps.
         """
@@ -62,14 +65,15 @@ class ClockWatch:
         return list(self._changes())
 
     def keep(self, broker_ids: Iterable[int]) -> None:
-        """Forget all brokers except these."""
+        """Forget the clocks of all brokers except these."""
         for gone in self._ahead_ms.keys() - set(broker_ids):
             del self._ahead_ms[gone]
             self._wrong.discard(gone)
             self._doubted.discard(gone)
 
     def skews_ms(self) -> dict[int, int]:
-        """Return how far each clock is ahead of the median: the brokers' clocks and this node's."""
+        """Return by node id how many milliseconds each clock is ahead of the median of all clocks. This node is
+        included; brokers with fewer than five heartbeats are not."""
         ahead = {
             broker_id: max(differences)
             for broker_id, differences in self._ahead_ms.items()
@@ -80,7 +84,8 @@ class ClockWatch:
         return {node_id: ahead_ms - middle for node_id, ahead_ms in ahead.items()}
 
     def _changes(self) -> Iterator[ClockRemark]:
-        """Yield the changes at the end of a round. A difference counts after two consecutive rounds."""
+        """Yield the clocks that have become wrong or right, at the end of a round of heartbeats. A clock is wrong after
+        two consecutive rounds with too large a difference."""
         before, self._doubted = self._doubted, set()
         for node_id, skew_ms in self.skews_ms().items():
             if node_id in self._wrong:
@@ -95,6 +100,7 @@ class ClockWatch:
 
 
 def _middle(ahead_ms: list[int]) -> int:
-    """Return the median; if there are two, the value nearer to this node's clock."""
+    """Return the median of the differences from this node's clock; if there are two middle values, the one nearer to
+    0."""
     ordered = sorted(ahead_ms)
     return min(ordered[(len(ordered) - 1) // 2], ordered[len(ordered) // 2], key=abs)

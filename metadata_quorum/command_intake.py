@@ -41,14 +41,16 @@ _NEVER_GIVEN_OUT: Final = 2**62
 
 
 class CommandReplies:
-    """The replies of one node to brokers, and to operators with the cluster secret."""
+    """The factory of this node's replies to commands, which brokers and operators with the cluster secret have
+    submitted."""
 
     def __init__(self, node_id: int, raft: RaftNode) -> None:
         self._node_id = node_id
         self._raft = raft
 
     def to_proposed(self, sequence: int, applied: object, error: Exception | None) -> CommandReply:
-        """Return the reply to a command that this node has proposed. Raises `error` unless it has a reply."""
+        """Return the reply to a command that this node has proposed to Raft, from its result `applied` or its error.
+        Errors that a broker should not see are raised again."""
         if isinstance(error, OutcomeUnknown):
             return CommandReply(sequence=sequence, status=CommandStatus.UNKNOWN)
         if isinstance(error, NotLeader | Overloaded):
@@ -75,7 +77,8 @@ class CommandReplies:
 
 
 class CommandIntake:
-    """A filter that proposes a broker's permitted commands while this node leads, and rejects all others at once."""
+    """The leader's intake of brokers' commands: it checks each command, proposes it to Raft, and sends the reply. A
+    node that does not lead answers NOT_LEADER."""
 
     def __init__(
         self,
@@ -168,8 +171,8 @@ class CommandIntake:
 
 
 def _speaks_for_itself(session: BrokerSession, encoded: bytes) -> tuple[Session | None, Command[Any]] | None:
-    """Decode a command; None if it must be refused. A broker submits in its own name; without a session it may only
-    register."""
+    """Decode a command that a broker submits in its own name; None if it is unreadable or names another broker, and
+    must be refused. Without a command session a broker may only register."""
     try:
         sender, command = decode_command(encoded)
     except MalformedMessage:

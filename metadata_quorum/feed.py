@@ -28,7 +28,7 @@ Scope = frozenset[int] | None
 
 @dataclass(slots=True)
 class FeedEntry:
-    """One metadata record, and the brokers it is for.
+    """One metadata record in the feed's ring, and the brokers that receive it.
 
     The state of a partition is encoded when a broker reads it. A broker that dies changes tens of thousands at once,
     and brokers follow the quorum's leader alone.
@@ -44,13 +44,14 @@ class FeedEntry:
 
     @property
     def size(self) -> int:
-        """Size in bytes, as far as it is known."""
+        """Size of the encoded record in bytes; an estimate for a partition change that is not encoded yet."""
         return len(self.record) if isinstance(self.record, bytes) else CHANGE_BYTES
 
 
 @dataclass(frozen=True, slots=True)
 class FeedSlice:
-    """The records from `first_offset` for one broker; after folding them its image is at `end_offset`.
+    """A slice of the metadata feed for one broker: the records from `first_offset` on. A broker that has folded them
+    has its image at `end_offset`.
 
     `end_offset - first_offset` exceeds `len(records)` by the number of records for other brokers.
     """
@@ -66,7 +67,8 @@ class FeedSlice:
 
 
 class MetadataFeed:
-    """A ring of the last records, addressed by metadata offset.
+    """A ring buffer of the latest metadata records, addressed by metadata offset, from which each broker's next records
+    are read.
 
     Invariant: start_offset <= end_offset, and the ring holds exactly the records in between.
     """
@@ -101,15 +103,16 @@ class MetadataFeed:
             self.start_offset += 1
 
     def restart_at(self, offset: int, history: int = 0) -> None:
-        """Empty the ring, because the image jumped to `offset` by a snapshot (of this node's own Raft log). `history`
-        is the mark there; 0 if unknown."""
+        """Empty the ring, because this node restored a Raft snapshot, which moved its image to `offset`. `history` is
+        the history mark at that offset; 0 if unknown."""
         self._entries.clear()
         self._bytes = 0
         self.start_offset = self.end_offset = offset
         self._start_history = history
 
     def history_at(self, offset: int) -> int:
-        """Return the history mark at this offset; 0 if it is unknown or outside the ring."""
+        """Return the history mark at this metadata offset, which identifies the commands up to there; 0 if it is
+        unknown or outside the ring."""
         if offset == self.start_offset:
             return self._start_history
         if self.start_offset < offset <= self.end_offset:
@@ -117,7 +120,8 @@ class MetadataFeed:
         return 0
 
     def lacks(self, offset: int, history: int) -> bool:
-        """Return whether an image at `offset` with that history mark has records that are missing here."""
+        """Return whether a broker's image at `offset` with this history mark includes metadata records that this node
+        does not have."""
         if offset > self.end_offset:
             return True
         own = self.history_at(offset)
@@ -131,8 +135,8 @@ class MetadataFeed:
         return offset >= self.start_offset
 
     def read(self, offset: int, broker_id: int, *, max_records: int, max_bytes: int) -> FeedSlice:
-        """Return the records after `offset` for this broker, at least one if any exists. Only records that continue
-        each other may exceed the limits.
+        """Return the records after `offset` for this broker, at least one if any exists. Only records that no broker
+        may have without their successors (`FeedEntry.continues`) may exceed the limits.
 
         Raises ValueError if the ring no longer covers the offset.
         """

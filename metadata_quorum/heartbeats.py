@@ -1,4 +1,4 @@
-"""The translation of brokers' heartbeats, over TCP and UDP, for the leader's duties."""
+"""The handling of brokers' heartbeats, over TCP and UDP: they are passed to the leader's duties and answered."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ logger = logging.getLogger(__name__)
 
 
 class Heartbeats:
-    """A link between heartbeats and the leader's duties, which also answers them."""
+    """A receiver of brokers' heartbeats, which passes them to `LeaderDuties`, answers them, and compares clocks."""
 
     def __init__(
         self, node_id: int, duties: LeaderDuties, now: Callable[[], float], wall_ms: Callable[[], int]
@@ -45,7 +45,8 @@ class Heartbeats:
         )
 
     def heartbeat(self, session: BrokerSession, message: SessionHeartbeat) -> None:
-        """Process a heartbeat over TCP, with the ends of the broker's logs and its wishes."""
+        """Process a heartbeat over TCP, with the ends of the broker's logs and its requests to be unfenced or to shut
+        down."""
         now, duties = self._now(), self._duties
         heartbeat = Heartbeat(
             session.broker_id,

@@ -1,5 +1,5 @@
-"""A check that this quorum still has all metadata that a broker has followed. Old copies of its folders may have been
-restored."""
+"""A check that this quorum still has all metadata records that a broker has received. Some are missing if the quorum's
+folders were restored from old copies."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ not lead."""
 
 
 class HistoryCheck:
-    """A comparison of the brokers' histories with the feed of the active leader."""
+    """A comparison of each broker's position in the metadata stream (offset and history mark) with the feed of the
+    active leader."""
 
     def __init__(self, raft: RaftNode, feed: MetadataFeed, publish: Callable[[], None]) -> None:
         """`publish` brings the feed up to the applied commands."""
@@ -28,11 +29,12 @@ class HistoryCheck:
         self._publish = publish
 
     def lacks(self, offset: int, history: int) -> bool:
-        """Return whether this node seems to be missing records that a broker has followed up to `offset`."""
+        """Return whether this node's feed seems to be missing records that a broker has followed up to `offset`, where
+        the broker's history mark is `history`."""
         return self._feed.lacks(offset, history)
 
     def compare(self, broker_id: int, offset: int, history: int, compared: Compared) -> None:
-        """Compare histories with certainty.
+        """Determine whether the quorum has lost records that the broker has, and pass the result to `compared`.
 
         A majority first confirms that this node leads. It then has all committed records, and so all records that any
         broker can have.
@@ -58,8 +60,8 @@ class HistoryCheck:
         self._raft.submit(None, confirmed)
 
     def subscribed(self, session: BrokerSession, message: Subscribe) -> None:
-        """Answer a subscription if this node leads, and the broker asks or this node seems to be missing its
-        records."""
+        """Answer a broker's subscription with the result of the comparison, if this node leads. The comparison is made
+        if the broker asks for it, or this node seems to be missing records that the broker has."""
         if message.history < 0 or not self._raft.is_leader:
             return
 

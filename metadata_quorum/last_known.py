@@ -15,7 +15,8 @@ PartitionKey = tuple[bytes, int]
 
 
 class LastKnownWatch:
-    """The partitions that wait for their last known members.
+    """The leaderless partitions whose ISR and ELR are empty, and which wait until their last known members have
+    reported their log ends.
 
     A new Raft leader creates a new watch, which scans all partitions once. Most partitions never wait, and a leader of
     100,000 has no time to scan repeatedly.
@@ -29,7 +30,8 @@ class LastKnownWatch:
                 self._note((topic_id, index), state, image.offset)
 
     def changed(self, changes: Iterable[PartitionChange], offset: int) -> None:
-        """Process the changes of a command, in order; the image is now at `offset`."""
+        """Add and remove waiting partitions after these partition changes of a command, in order. The image is now at
+        metadata offset `offset`."""
         for topic_id, index, state in changes:
             if state.leader == NO_LEADER or self._waiting:
                 self._note((topic_id, index), state, offset)
@@ -43,12 +45,13 @@ class LastKnownWatch:
             self._waiting.pop(key, None)
 
     def forget(self, topic_id: bytes) -> None:
-        """Drop the partitions of a deleted topic."""
+        """Drop the waiting partitions of a deleted topic."""
         for key in [key for key in self._waiting if key[0] == topic_id]:
             del self._waiting[key]
 
     def ready(self, image: ClusterImage, progress: ProgressTable) -> Iterator[list[ReplicaProgress]]:
-        """Yield the replicas' log ends for each partition whose last known members can be compared."""
+        """Yield the replicas' reported log ends for each waiting partition whose last known members have all reported,
+        so that a leader can be chosen."""
         if not self._waiting:
             return
         reported_up_to = {

@@ -20,7 +20,8 @@ from .transaction_questions import TransactionAnswers
 
 
 class LeaderAnswers:
-    """The answers to questions that a broker's own image does not answer."""
+    """The active leader's answers to questions that a broker's metadata image does not answer: quorum status,
+    transactions, application versions."""
 
     def __init__(
         self,
@@ -48,7 +49,7 @@ class LeaderAnswers:
         self._app_versions = AppVersionAnswers()
 
     def status(self, session: BrokerSession, question: int) -> None:
-        """Answer with the progress of all nodes and brokers."""
+        """Send the replication progress of all quorum nodes and brokers to the broker that asked."""
         replication = self._raft.replication
         if replication is not None:
             session.send(
@@ -75,7 +76,8 @@ class LeaderAnswers:
             self._reports.once_applied(lambda: self._answer(session, question))
 
     def app_versions(self, session: BrokerSession, question: AskAppVersions) -> None:
-        """Answer a question about application versions at a cut."""
+        """Send a page of the application versions at a cut (a position in the order of commits) to the broker that
+        asked."""
         if self._raft.is_leader:
             offset = self._image().offset
             session.send(
@@ -83,7 +85,7 @@ class LeaderAnswers:
             )
 
     def forget(self, broker_id: int) -> None:
-        """Drop the listings of a broker whose session has ended."""
+        """Drop the unfinished listings of a broker whose session has ended."""
         self._transactions.forget(broker_id)
         self._app_versions.forget(broker_id)
 

@@ -67,14 +67,15 @@ _STOOD_STILL_TIMEOUTS = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """The requests in a broker's heartbeats."""
+    """The requests in a broker's heartbeat: to be unfenced, or to shut down in order."""
 
     unfence: bool
     shut_down: bool
 
 
 class LeaderDuties:
-    """The duties of this node while it is the active leader. The time, monotonic seconds, is passed in.
+    """The actions that this node takes on its own while it is the active leader. The time is passed in as monotonic
+    seconds.
 
     `propose(command, done)` puts one of the leader's commands into the log and calls `done` when its outcome is known
     or will never be known.
@@ -124,7 +125,7 @@ class LeaderDuties:
         self._expired_tokens = ExpiredTokens(check_interval_s=settings.expired_tokens_check_interval_s)
 
     def lead(self, now: float) -> None:
-        """Begin to lead: every timer restarts."""
+        """Begin the leader's duties: all timers restart, and reports from brokers to earlier leaders are dropped."""
         image = self._image()
         self.active = True
         self.progress.clear()
@@ -170,7 +171,8 @@ class LeaderDuties:
     def noted(
         self, records: Iterable[Record], now: float, partitions: Iterable[PartitionChange] = ()
     ) -> None:
-        """Process the changes that a command has made in the image."""
+        """Update the timers of transactions and the watch of leaderless partitions after one command's changes of the
+        image; does nothing unless this node leads."""
         if not self.active:
             return
         image = self._image()
@@ -185,7 +187,8 @@ class LeaderDuties:
                 self._last_known.forget(record.topic_id)
 
     def image_changed(self, now: float) -> None:
-        """Process applied records; called on every node, leader or not, so that replay counters are kept."""
+        """Register and unregister brokers' sessions after the image has changed. Called on every node, leader or not,
+        so that the counters against replayed heartbeats are kept."""
         image = self._image()
         for broker_id, broker_epoch, incarnation in _registrations(image):
             self._sessions.register(broker_id, broker_epoch, incarnation, image.offset, now)
@@ -212,18 +215,20 @@ class LeaderDuties:
         return {broker_id for broker_id, broker in self._image().brokers.items() if not broker.fenced}
 
     def heard(self, heartbeat: Heartbeat, now: float) -> bool:
-        """Note a heartbeat; False if it is not of a registered broker's current incarnation."""
+        """Note a broker's heartbeat. Return False if it is a replay, or does not come from the registered incarnation
+        of the broker's process."""
         return self._sessions.heard(heartbeat, self._image().offset, now)
 
     def answers(self, broker_id: int, number: int, now: float) -> bool:
-        """Return whether this node answers an accepted heartbeat. The active leader does, and from then on checks that
-        its answers arrive."""
+        """Return whether this node answers a valid heartbeat of a broker. Only the active leader does, and from then on
+        checks that the broker receives the answers."""
         if self.active:
             self._sessions.answered(broker_id, number, now)
         return self.active
 
     def wishes(self, heartbeat: Heartbeat, wish: Wish, now: float) -> bool:
-        """Act on the requests in an accepted heartbeat. Return True if the broker may stop now."""
+        """Act on a broker's request, in a valid heartbeat, to be unfenced or to shut down. Return True if the broker
+        may stop now, because all live brokers know its partitions' new leaders."""
         broker = self._image().brokers.get(heartbeat.broker_id)
         if not self.active or broker is None or broker.broker_epoch != heartbeat.broker_epoch:
             return False
@@ -265,8 +270,8 @@ class LeaderDuties:
         )
 
     def fence(self, broker_id: int, broker_epoch: int) -> bool:
-        """Fence a dead broker, and elect by the known log ends of the other replicas. Return whether a command was
-        proposed."""
+        """Propose to fence a broker that counts as dead. Its partitions get new leaders, chosen by the reported log
+        ends of their replicas. Return whether a command was proposed."""
         image = self._image()
         broker = image.brokers.get(broker_id)
         if not self.active or broker is None or broker.fenced or broker.broker_epoch != broker_epoch:
@@ -284,12 +289,13 @@ class LeaderDuties:
         )
 
     def _progress_of(self, image: ClusterImage, broker_id: int) -> list[ReplicaLogEnd]:
-        """Return the known log ends for the partitions that this broker leads, where they matter."""
+        """Return the reported log ends of replicas of the partitions that this broker leads, where they may decide an
+        election."""
         return [_log_end(entry) for entry in election_log_ends(image, self.progress, broker_id)]
 
     def leaderless_progress(self, partitions: Iterable[ElectionPartition] | None) -> list[ReplicaLogEnd]:
-        """Return the known log ends for those of these partitions that have no leader; None stands for all
-        partitions."""
+        """Return the reported log ends of the replicas of leaderless partitions among these; None stands for all
+        partitions of the cluster."""
         image = self._image()
         if partitions is None:
             return [_log_end(entry) for entry in self.progress.of(_led_by(image, NO_LEADER))]
@@ -354,7 +360,8 @@ class LeaderDuties:
         return (what, broker_id) in self._proposed
 
     def _once(self, what: str, broker_id: int, command: LeaderCommand) -> bool:
-        """Propose a command; False while an equal one is pending."""
+        """Propose a command of the leader; False while an equal command, with the same `what` and broker, is
+        pending."""
         key = (what, broker_id)
         if key in self._proposed:
             return False

@@ -22,7 +22,8 @@ Propose = Callable[[bytes, Done], None]
 
 
 class Leadership:
-    """The reaction to the role that Raft gives this node."""
+    """The response of this quorum node to changes of its Raft role: it starts and stops the leader's duties, and
+    announces the leader to brokers."""
 
     def __init__(
         self,
@@ -54,7 +55,8 @@ class Leadership:
         self._upkeep: asyncio.Task[None] | None = None
 
     def role_changed(self, change: RoleChange) -> None:
-        """Process a change of role: this node leads, another node does, or no leader is known."""
+        """Start or stop the leader's duties after a change of the Raft role, and announce the new leader to the
+        brokers."""
         if change.leads:
             self._begin()
         else:
@@ -65,7 +67,7 @@ class Leadership:
         self._sessions.announce(change.term, hint)
 
     def stop(self) -> None:
-        """End the duties, since this node stops taking part."""
+        """Stop the leader's duties, because this node stops taking part."""
         self._duties.follow()
         self._stop_upkeep()
 
@@ -89,7 +91,8 @@ class Leadership:
             self._upkeep = None
 
     def _declare_restored(self) -> None:
-        """Declare, as the first leader afterwards, that an operator has restored the quorum from copies."""
+        """Propose, as the first leader after the restoration, the command that declares the quorum restored from
+        copies."""
 
         def known(_: object, error: Exception | None) -> None:
             if error is None:
@@ -123,7 +126,8 @@ def own_commands(propose: Propose) -> Callable[[LeaderCommand, Callable[[], None
 
 
 def _named(command: LeaderCommand) -> str:
-    """Return the kind of a command, and the broker it is about; the command itself may be long."""
+    """Return a command's name for the log, and the id of the broker that it concerns. The command itself may be
+    long."""
     kind = type(command).__name__
     if isinstance(command, FenceBroker | UnfenceBroker | BeginControlledShutdown):
         return f"{kind} of broker {command.broker_id}"

@@ -21,7 +21,7 @@ DEFAULT_IMAGE_LAG_S_MAX = 10.0
 
 
 class ExpiryReason(Enum):
-    """The reason why a session ended."""
+    """The reason why a broker's session expired, so that the broker is fenced."""
 
     SILENT = "no heartbeat within broker.session.timeout.ms"
     DEAF = "its heartbeats arrive, but it has heard no answer within broker.session.timeout.ms"
@@ -30,7 +30,8 @@ class ExpiryReason(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Heartbeat:
-    """The content of one heartbeat, over UDP or TCP."""
+    """The content of one heartbeat of a broker, over UDP or TCP. `loop_age_s` is the time since the last turn of the
+    broker's event loop."""
 
     broker_id: int
     broker_epoch: int
@@ -45,7 +46,8 @@ class Heartbeat:
 
 @dataclass(frozen=True, slots=True)
 class BrokerSighting:
-    """A broker's state according to its heartbeats. Times are seconds before now."""
+    """A broker's metadata offset, silence and lag by its heartbeats, for status reports. Times are seconds before
+    now."""
 
     metadata_offset: int
     silent_s: float
@@ -55,7 +57,7 @@ class BrokerSighting:
 
 @dataclass(frozen=True, slots=True)
 class Expiry:
-    """A broker to fence, with the reason."""
+    """A broker that the leader must fence because its session expired, with the reason."""
 
     broker_id: int
     broker_epoch: int
@@ -86,7 +88,8 @@ class _Session:
 
 @dataclass(slots=True)
 class SessionTracker:
-    """The sessions of all registered brokers."""
+    """The heartbeat sessions of all registered brokers, which expire `timeout_s` after a broker's last valid
+    heartbeat."""
 
     timeout_s: float
     image_lag_s_max: float = DEFAULT_IMAGE_LAG_S_MAX
@@ -169,12 +172,12 @@ class SessionTracker:
         return session is not None and session.heard_at is not None and self._expiry(session, now) is None
 
     def metadata_offset(self, broker_id: int) -> int:
-        """Return the last known offset of the broker's image; -1 if unknown."""
+        """Return the metadata offset that the broker's image had reached by its last heartbeat; -1 if unknown."""
         session = self._sessions.get(broker_id)
         return -1 if session is None else session.metadata_offset
 
     def sightings(self, now: float) -> dict[int, BrokerSighting]:
-        """Return the state of every broker that was heard since this node counts."""
+        """Return by broker id the state of every broker that has sent a heartbeat since this node began to count."""
         return {
             broker_id: BrokerSighting(
                 session.metadata_offset,
@@ -186,7 +189,7 @@ class SessionTracker:
         }
 
     def expired(self, now: float) -> list[Expiry]:
-        """Return the brokers whose session has ended, the longest silent first.
+        """Return the brokers whose session has expired, the longest silent first.
 
         If all members of an ISR are fenced, the last one fenced stays in it, and should be the one that is most likely
         alive. Brokers stay listed until they are heard again or unregistered.
@@ -222,7 +225,8 @@ def _counts_from(session: _Session, heartbeat: Heartbeat, now: float) -> float:
 
 @dataclass(frozen=True, slots=True)
 class ReplicaProgress:
-    """The end of one replica's log, according to its broker's last report."""
+    """The end of one replica's log by its broker's last heartbeat: the log end offset, and the leader epoch of the last
+    records."""
 
     topic_id: bytes
     partition: int
@@ -244,41 +248,44 @@ class ProgressTable:
     _reported: dict[int, tuple[int, int]] = field(default_factory=dict)
 
     def clear(self) -> None:
-        """Forget everything, since a new leader receives all reports again."""
+        """Forget all log ends, since brokers report all of them to a new leader again."""
         self._by_partition.clear()
         self.topics.clear()
         self._reported.clear()
 
     def note(self, progress: ReplicaProgress) -> None:
-        """Replace the entry for this replica."""
+        """Store a replica's reported log end in place of its earlier report."""
         self.topics.add(progress.topic_id)
         replicas = self._by_partition.setdefault((progress.topic_id, progress.partition), {})
         replicas[progress.broker_id] = progress
 
     def reported(self, broker_id: int, broker_epoch: int, metadata_offset: int) -> None:
-        """Note that this broker has reported all its log ends as of an image at this offset or later."""
+        """Note that this broker's process has reported the log ends of all its replicas, as of an image at
+        `metadata_offset` or later."""
         self._reported[broker_id] = (broker_epoch, metadata_offset)
 
     def has_reported(self, broker_id: int, broker_epoch: int, metadata_offset: int) -> bool:
-        """Return whether this registration has reported all its logs, as of an image at this offset or beyond."""
+        """Return whether the process registered under `broker_epoch` has reported all its log ends, as of an image at
+        `metadata_offset` or later."""
         return self.reported_up_to(broker_id, broker_epoch) >= metadata_offset
 
     def reported_up_to(self, broker_id: int, broker_epoch: int) -> int:
-        """Return the offset of its image as of which this registration has reported all its logs; -1 if it has not."""
+        """Return the metadata offset as of which the process registered under `broker_epoch` has reported all its log
+        ends; -1 if it has not."""
         epoch, offset = self._reported.get(broker_id, (-1, -1))
         return offset if epoch == broker_epoch else -1
 
     def forget(self, topic_ids: Iterable[bytes]) -> None:
-        """Drop deleted topics."""
+        """Drop the log ends of deleted topics."""
         gone = set(topic_ids)
         self.topics -= gone
         for key in [key for key in self._by_partition if key[0] in gone]:
             del self._by_partition[key]
 
     def of(self, partitions: Iterable[tuple[bytes, int]]) -> list[ReplicaProgress]:
-        """Return all entries for these partitions."""
+        """Return the reported log ends of all replicas of these partitions, given as (topic id, index)."""
         return [progress for key in partitions for progress in self._by_partition.get(key, {}).values()]
 
     def at(self, partition: tuple[bytes, int]) -> Mapping[int, ReplicaProgress]:
-        """Return the entries for one partition, by broker."""
+        """Return the reported log ends of one partition's replicas, by broker id."""
         return self._by_partition.get(partition, {})

@@ -1,4 +1,4 @@
-"""The path of marker reports into the Raft log of the active leader.
+"""The path of reports that transaction markers are written, from the partitions' leaders into the Raft log.
 
 A transaction has all its markers as soon as leaders report so, before the quorum has logged it; its client is notified
 at once (rule T10). No client waits for the log entry itself until the next decision. Reports therefore wait briefly for
@@ -22,7 +22,7 @@ HOLD_S = 0.005
 
 
 class ReportedMarkers:
-    """Markers that leaders have reported and the image does not show yet. Pure."""
+    """Transaction markers that partition leaders have reported as written, and the image does not show yet. Pure."""
 
     def __init__(self, image: Callable[[], ClusterImage]) -> None:
         self._image = image
@@ -30,7 +30,8 @@ class ReportedMarkers:
         self._markers: dict[str, tuple[int, dict[tuple[int, Place], int]]] = {}
 
     def note(self, command: ReportMarkers) -> list[TransactionMetadata]:
-        """Note a report, and return the decided transactions that have their last marker with it."""
+        """Note a leader's report of written markers. Return the decided transactions whose last missing marker it
+        names."""
         image = self._image()
         broker = image.brokers.get(command.broker_id)
         if broker is None or broker.broker_epoch != command.broker_epoch:
@@ -47,18 +48,18 @@ class ReportedMarkers:
         return [transaction for transaction in named.values() if self._is_settled(transaction)]
 
     def changed(self, transactional_ids: Iterable[str]) -> None:
-        """Drop transactions that the image now shows as complete."""
+        """Drop the reports about those of these transactions that the image now shows as complete."""
         decided = self._image().transactions.decided
         for name in transactional_ids:
             if name in self._markers and name not in decided:
                 del self._markers[name]
 
     def clear(self) -> None:
-        """Drop everything, since this node no longer leads."""
+        """Drop all reports, since this node no longer leads."""
         self._markers.clear()
 
     def _is_settled(self, transaction: TransactionMetadata) -> bool:
-        """Return whether all markers are written, according to the current leaders.
+        """Return whether a decided transaction has all its markers, according to the current leaders of its partitions.
 
         A report of an earlier leadership does not count: the current leader may have been elected uncleanly without
         that marker, and reports its own markers.
@@ -74,7 +75,8 @@ class ReportedMarkers:
 
 
 class MarkerReports:
-    """The reports that wait for the log. Only the event loop uses it."""
+    """The reports of written markers that wait briefly to be proposed together with the next command. Only the event
+    loop uses it."""
 
     def __init__(self, markers: ReportedMarkers, propose: Callable[[bytes, Done], None]) -> None:
         self._markers = markers
@@ -85,8 +87,8 @@ class MarkerReports:
         self._behind_last: list[Callable[[], None]] | None = None
 
     def take(self, command: ReportMarkers, encoded: bytes, done: Done) -> list[TransactionMetadata]:
-        """Take a report, to be proposed soon, and return the transactions that it completes. `done` gets its
-        outcome."""
+        """Take a report of written markers, which is proposed within `HOLD_S`, and return the transactions that it
+        completes. `done` gets the outcome of the proposal."""
         self._held.append((encoded, done))
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(HOLD_S, self.flush)
@@ -109,7 +111,7 @@ class MarkerReports:
         self._propose(encoded, done)
 
     def once_applied(self, then: Callable[[], None]) -> None:
-        """Call `then` once no earlier report is pending."""
+        """Propose all waiting reports, and call `then` once they are applied or have failed."""
         self.flush()
         if self._behind_last is None:
             then()

@@ -125,7 +125,8 @@ class QuorumNode:
         )
 
     def image(self) -> ClusterImage:
-        """Return the cluster's metadata as far as this node has applied commands."""
+        """Return this node's image of the cluster's metadata, which includes all commands that this node has
+        applied."""
         return self.controller.image
 
     @property
@@ -135,11 +136,11 @@ class QuorumNode:
 
     @property
     def has_tls(self) -> bool:
-        """True if its links use TLS."""
+        """True if this node's links to other nodes use TLS."""
         return self.config.tls is not None
 
     def look_at_keys(self) -> None:
-        """Reload its keys and certificates. Unusable files change nothing."""
+        """Reload this node's TLS keys and certificates from their files. Unusable files change nothing."""
         if self.config.tls is not None:
             self.config.tls.look_again()
 
@@ -163,7 +164,8 @@ class QuorumNode:
         return f"quorum node {self.config.node_id} hears of no leader"
 
     async def start(self) -> None:
-        """Recover, listen and take part. The other nodes may start in any order, and later."""
+        """Recover the Raft log, listen on the port and take part in the quorum. The other nodes may start in any order,
+        and later."""
         self._started = True
         for message in _NEEDED_AT_ONCE:
             prepare_decoding(message, 0)

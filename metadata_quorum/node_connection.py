@@ -45,10 +45,11 @@ logger = logging.getLogger(__name__)
 
 
 class NodeConnectionHandler(Protocol):
-    """The recipient of a ready link's events. All calls come from the event loop."""
+    """The recipient of an authenticated connection's events: frames, free send buffer, end. All calls come from the
+    event loop."""
 
     def payload_received(self, link: NodeConnection, payload: bytes) -> None:
-        """Process one frame. An exception closes the link and is logged."""
+        """Process the decrypted payload of one frame. An exception closes the connection and is logged."""
 
     def link_writable(self, link: NodeConnection) -> None:
         """Continue sending after the send buffer has drained; `NodeConnection.writable` was false before."""
@@ -59,7 +60,8 @@ class NodeConnectionHandler(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class NodeConnectionLimits:
-    """The limits of one link. The link is cut if more than `send_buffer_bytes_max` wait to be sent."""
+    """The limits of one connection between nodes: sizes in bytes, and the time for the handshake. The connection is
+    closed if more than `send_buffer_bytes_max` wait to be sent."""
 
     payload_bytes_max: int = 64 << 20
     send_buffer_high_bytes: int = 1 << 20
@@ -68,7 +70,8 @@ class NodeConnectionLimits:
 
 
 class NodeConnection(asyncio.Protocol):
-    """One connection. `choose_handler` is called when the other end is authenticated; None refuses it."""
+    """One TCP connection between nodes, authenticated and encrypted. `choose_handler` is called when the other end is
+    authenticated; it returns None to refuse the connection."""
 
     def __init__(
         self,
@@ -110,12 +113,13 @@ class NodeConnection(asyncio.Protocol):
 
     @property
     def peer(self) -> Peer:
-        """Authenticated other end. Raises RuntimeError before the handshake is done."""
+        """Identity of the authenticated other end. Raises RuntimeError before the handshake is done."""
         return self._handshake.peer
 
     @property
     def channel(self) -> Channel:
-        """Frames of this link, for deriving keys. Raises RuntimeError before the link is ready."""
+        """Encrypted channel of this connection, from which further keys can be derived. Raises RuntimeError before the
+        handshake is done."""
         return self._handshake.channel
 
     @property
@@ -128,12 +132,12 @@ class NodeConnection(asyncio.Protocol):
 
     @property
     def ready(self) -> bool:
-        """True if payloads may be sent."""
+        """True if the handshake is done and the connection is open, so that payloads may be sent."""
         return self._channel is not None and self._close_reason is None
 
     @property
     def writable(self) -> bool:
-        """False while more than `send_buffer_high_bytes` wait; senders should pause then."""
+        """True while at most `send_buffer_high_bytes` wait to be sent. Senders should pause while it is false."""
         return self._writable and self.ready
 
     @property
@@ -369,7 +373,7 @@ def accepted_connection(
     on_connected: Callable[[NodeConnection], None] | None = None,
     tls: NodeTls | None = None,
 ) -> NodeConnection:
-    """Return an accepting link: a protocol factory for `loop.create_server`."""
+    """Return the protocol object for one accepted connection. `loop.create_server` gets a factory that calls this."""
     handshake = ServerHandshake(security, identity, os.urandom(CHANCE_BYTES), limits.payload_bytes_max)
     return NodeConnection(handshake, choose_handler, limits, on_connected, tls)
 
@@ -385,7 +389,7 @@ async def dial(
     limits: NodeConnectionLimits = NodeConnectionLimits(),
     tls: NodeTls | None = None,
 ) -> NodeConnection:
-    """Connect and complete the handshake. Raises OSError with the reason when either fails.
+    """Connect to another node and complete the handshake. Raises OSError with the reason when either fails.
 
     As on an accepted link, `choose_handler` is called before the first payload is delivered.
     """

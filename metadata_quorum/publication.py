@@ -28,7 +28,8 @@ _PLACES_LOOKED_AT_MAX = 100
 
 
 class Publication:
-    """A collector of the changes in one turn, which publishes them at the turn's end."""
+    """A collector of the changes that commands make in the image. At the end of the event loop's turn it publishes them
+    to the feed, the leader's duties and the brokers' sessions."""
 
     def __init__(
         self,
@@ -59,7 +60,8 @@ class Publication:
         self._first: set[int] = set()
 
     def note(self, changes: Sequence[tuple[Scope, Change]], history: int) -> None:
-        """Note the changes that a command has made in the image."""
+        """Note one command's changes of the image for the next `publish`; `history` is the history mark after the
+        command."""
         end = self._controller.image.offset
         if end - len(changes) != self._noted_end:
             self._noted.clear()
@@ -87,7 +89,8 @@ class Publication:
             self._note_first(changes)
 
     def publish(self) -> None:
-        """Publish the noted changes, or a jump of the image: a snapshot of the Raft log was restored."""
+        """Publish the noted changes to the feed, the duties and the sessions. If the image jumped because a Raft
+        snapshot was restored, the feed restarts there instead."""
         offset = self._controller.image.offset
         self._marks.note(offset, self._raft.applied_index)
         if self._noted_end != offset:
@@ -108,8 +111,8 @@ class Publication:
         self._sessions.push(frozenset(first))
 
     def _note_first(self, changes: Sequence[tuple[Scope, Change]]) -> None:
-        """Note new leaders to notify first: a follower that learns of a new leader earlier is refused, and asks again a
-        millisecond later."""
+        """Note the new leaders of partitions, whose brokers receive the changes first. A follower that learns of a new
+        leader before that leader is refused, and retries a millisecond later."""
         image = self._controller.image
         for _, change in changes:
             if isinstance(change, PartitionChange):

@@ -17,7 +17,7 @@ _UNKNOWN = -1
 
 
 class OffsetMarks:
-    """The metadata offsets at the latest applied Raft indices. Pure."""
+    """A table that translates recent metadata offsets to Raft indices. Pure."""
 
     def __init__(self, marks_max: int = 10_000) -> None:
         self._marks_max = marks_max
@@ -25,7 +25,8 @@ class OffsetMarks:
         self._indices: list[int] = []
 
     def note(self, metadata_offset: int, index: int) -> None:
-        """Note that the image is at this offset with all entries up to `index` applied; neither ever decreases."""
+        """Note that the image is at `metadata_offset` once all Raft entries up to `index` are applied. Neither number
+        ever decreases."""
         if self._offsets and self._offsets[-1] == metadata_offset:
             self._indices[-1] = index
             return
@@ -36,7 +37,8 @@ class OffsetMarks:
         self._indices.append(index)
 
     def index_at(self, metadata_offset: int) -> int | None:
-        """Return the last index that an image at this offset certainly includes; None if that is too long ago."""
+        """Return the last Raft index that an image at this metadata offset certainly includes; None for an offset older
+        than the table."""
         position = bisect_right(self._offsets, metadata_offset)
         return self._indices[position - 1] if position else None
 
@@ -52,8 +54,8 @@ def status(
     marks: OffsetMarks,
     wall_clock_ms: int,
 ) -> QuorumStatus:
-    """Return the answer of the active leader `node_id` at this time, in ms since 1970. The leader itself is always
-    caught up."""
+    """Return the active leader's answer to a broker's question about progress: the position and lag of each voter and
+    broker. `wall_clock_ms` counts from 1970. The leader itself is always caught up."""
     standings: list[ReplicaStanding] = []
     for voter in sorted(voters):
         if voter == node_id:

@@ -38,11 +38,12 @@ _ACCEPT_AGAIN_S = 0.1
 
 
 class AddressInUse(Exception):
-    """The node's port is taken, or its address does not belong to this machine."""
+    """The port of the quorum node is taken, or its address does not belong to this machine."""
 
 
 class QuorumServer:
-    """A server that accepts connections and passes each, once authenticated, to the handler of its role."""
+    """The TCP and UDP server of a quorum node's port: it authenticates connections and passes each to the handler of
+    its role."""
 
     def __init__(
         self,

@@ -16,7 +16,8 @@ LOOKS_MAX = 20_000
 
 
 class ExpiredTokens:
-    """A periodic check of all tokens, every `check_interval_s`, first when this node begins to lead."""
+    """A periodic search for expired delegation tokens among all tokens, every `check_interval_s`, first when this node
+    begins to lead."""
 
     def __init__(self, *, check_interval_s: float) -> None:
         self._check_interval_s = check_interval_s
@@ -24,7 +25,7 @@ class ExpiredTokens:
         self._left: list[str] = []
 
     def begin(self, now: float) -> None:
-        """Start a check, since this node leads from now on. `now` is in monotonic seconds."""
+        """Start a search, since this node leads from now on. `now` is in monotonic seconds."""
         self._next_check = now
         self._left = []
 

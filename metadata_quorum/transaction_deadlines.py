@@ -36,7 +36,7 @@ class _Open:
 
 
 class TransactionClocks:
-    """The timers of all open transactions. Times are monotonic seconds.
+    """The timeouts of all open transactions, which the leader aborts when they expire. Times are monotonic seconds.
 
     A check takes time for due timers, not for running ones. The heap has one entry for each transactional id rather
     than each transaction. The entry may be earlier than its timer: many transactions come and go before the first would
@@ -50,7 +50,7 @@ class TransactionClocks:
         self._heap: list[tuple[float, str]] = []
 
     def begin(self, table: TransactionTable, now: float) -> None:
-        """Restart all timers, since this node leads from now on."""
+        """Restart the timeouts of all open transactions, since this node leads from now on."""
         self._open = {
             name: _Open(transaction.number, transaction.started_ms, now + transaction.timeout_ms / 1000)
             for name, transaction in table.by_id.items()
@@ -61,7 +61,8 @@ class TransactionClocks:
         heapify(self._heap)
 
     def changed(self, name: str, transaction: TransactionMetadata | None, now: float) -> None:
-        """Process a transactional id's new state; None if it was removed."""
+        """Start, restart or stop the timeout of a transactional id after a change; `transaction` is None if the id was
+        removed."""
         if transaction is None or transaction.phase is not Phase.ONGOING:
             self._open.pop(name, None)
             return
@@ -73,7 +74,8 @@ class TransactionClocks:
             self._look_at(name, due)
 
     def expire(self, now: float) -> ExpireTransactions | None:
-        """Return a command for the due transactions, as many as it may hold; None if there are none."""
+        """Return a command that aborts the transactions whose timeout has expired, up to the size of one command; None
+        if there are none."""
         batch = _Batch()
         for _ in range(LOOKS_MAX):
             if batch.is_full or not self._heap or self._heap[0][0] > now:
@@ -99,7 +101,7 @@ class TransactionClocks:
 
 
 class UnusedIds:
-    """A periodic check of all transactional ids, in limited batches.
+    """A periodic search for transactional ids that no client has used for the expiration time, in limited batches.
 
     The unused time of an id counts from the last activity of any client, or from the current time if that is earlier. A
     clock of this node that is far ahead therefore makes no id old, and without clients the number of ids does not grow.
@@ -121,7 +123,8 @@ class UnusedIds:
         self._left = []
 
     def changed(self, transaction: TransactionMetadata | None) -> None:
-        """Process a transactional id's new state; None if it was removed."""
+        """Note the time of a changed transactional id as the last activity of any client; `transaction` is None if the
+        id was removed."""
         if transaction is not None:
             self._newest_ms = max(self._newest_ms, transaction.updated_ms)
 
@@ -154,7 +157,8 @@ class UnusedIds:
 
 
 class _Batch:
-    """The transactions of one command."""
+    """The transactions of one command that expires or removes them, up to a limit of their number and of the length of
+    their names."""
 
     def __init__(self) -> None:
         self.transactions: list[OpenTransaction] = []

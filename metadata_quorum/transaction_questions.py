@@ -45,8 +45,8 @@ CHARACTER_BYTES_MAX = 4
 
 
 def largest_cut(table: TransactionTable, places: Iterable[Place]) -> int:
-    """Return the largest commit index up to which no decided transaction is outstanding in `places`, or anywhere if
-    empty.
+    """Return the largest cut: the highest commit index up to which every decided transaction has all its markers in
+    `places`, or in all partitions if `places` is empty.
 
     It remains valid: later decisions have larger indexes, and settled partitions do not become outstanding again
     (except where an unclean election has lost markers). A deposed leader that has not noticed returns a smaller index
@@ -81,19 +81,20 @@ class _Listing:
 
 
 class TransactionAnswers:
-    """The answers of this node, with the unfinished listing of each broker."""
+    """The leader's answers to brokers' questions about transactions, with the unfinished listing of each broker."""
 
     def __init__(self) -> None:
         self._listings: dict[int, _Listing] = {}
 
     def forget(self, broker_id: int) -> None:
-        """Drop the listing of a broker whose session has ended."""
+        """Drop the unfinished listing of transactions of a broker whose session has ended."""
         self._listings.pop(broker_id, None)
 
     def answer(
         self, broker_id: int, question: TransactionQuestion, table: TransactionTable, metadata_offset: int
     ) -> TransactionAnswer:
-        """Answer a question from the table at the current metadata offset."""
+        """Answer a broker's question about a cut, about some transactions, or for a page of transactional ids. `table`
+        is the state at `metadata_offset`."""
         match question:
             case AskCut():
                 cut = largest_cut(table, places_of(question.topics))
@@ -133,7 +134,8 @@ def _by_producer(question: AskTransactionIds, table: TransactionTable) -> Transa
 
 
 class _Page:
-    """A page of the transactions that pass the filters, as far as there is room."""
+    """A page of a listing of transactional ids, with the transactions that pass the question's filters, up to
+    `ANSWER_BYTES_MAX`."""
 
     def __init__(self, question: AskTransactionIds) -> None:
         self.position = max(question.position, 0)
@@ -144,7 +146,8 @@ class _Page:
         self._room = ANSWER_BYTES_MAX
 
     def take(self, transaction: TransactionMetadata | None, producer_id: int) -> bool:
-        """Advance by one position; False if there is no more room."""
+        """Add a transaction to the page if it passes the filters, and advance by one position. Return False if the page
+        has no more room."""
         if transaction is not None and self._passes(transaction):
             self._room -= _room_for(transaction)
             if self._transactions and (self._room < 0 or len(self._transactions) == LISTED_MAX):
@@ -165,13 +168,14 @@ class _Page:
         ) and transaction.started_ms < self._started_before_ms
 
     def told(self, end: int) -> TransactionIdsTold:
-        """Return the page, with the position to continue from, or -1 at the end."""
+        """Return the page as an answer, with the position from which the next page continues; -1 if this page reaches
+        `end`."""
         position = -1 if self.position >= end else self.position
         return TransactionIdsTold(question=self._question, position=position, transactions=self._transactions)
 
 
 def _room_for(transaction: TransactionMetadata) -> int:
-    """Return the upper bound of a transaction's size in bytes, without its writers."""
+    """Return the largest possible size in bytes of a transaction in an answer, without its writers."""
     return _FIXED_BYTES + CHARACTER_BYTES_MAX * len(transaction.transactional_id)
 
 

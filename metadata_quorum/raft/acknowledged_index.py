@@ -38,8 +38,8 @@ class AcknowledgedIndex:
     index_term: int = 0
 
     def breach(self, term: int, index: int, index_term: int) -> str:
-        """Return what is missing from a node in `term` with a durable log up to (`index`, `index_term`); empty if
-        nothing is.
+        """Return a text that says what is missing from a node in `term` with a durable log up to (`index`,
+        `index_term`); empty if nothing is.
 
         Logs compare as in elections (Raft, section 5.4.1): a log that ends in a later term has every committed entry.
         """
@@ -54,7 +54,7 @@ _NOTHING = AcknowledgedIndex()
 
 
 class AcknowledgedIndexes:
-    """The acknowledgements of all other nodes, as far as this node has received them."""
+    """The highest term and log position that each other node has acknowledged to this node."""
 
     def __init__(self, known: dict[int, AcknowledgedIndex] | None = None) -> None:
         self._of = dict(known or {})
@@ -80,7 +80,7 @@ class AcknowledgedIndexes:
             self.changed = True
 
     def encode(self) -> bytes:
-        """Return the records as bytes to save, and reset `changed`."""
+        """Return all acknowledgements as bytes for the file, and reset `changed`."""
         self.changed = False
         return b"".join(
             _ENTRY.pack(peer, known.term, known.index, known.index_term)

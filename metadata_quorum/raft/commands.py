@@ -35,8 +35,8 @@ first."""
 
 
 class Commands:
-    """Commands that wait for the log, for a majority, or for the machine. The library calls this object
-    (`CommandHooks`)."""
+    """The client commands of this node that wait to be appended, to reach a majority, or to be applied. pysyncobj calls
+    this object (`CommandHooks`)."""
 
     def __init__(
         self,
@@ -135,7 +135,8 @@ class Commands:
         self._applied_at = self._clock()
 
     def is_due(self, consensus: Consensus) -> bool:
-        """Return whether entries are to be applied now. A leader applies without delay."""
+        """Return whether committed entries are to be applied now. A leader applies at once, a follower at intervals or
+        when many entries wait."""
         backlog = self._backlog(consensus)
         if backlog <= 0 or consensus.leads or backlog > BACKLOG_MAX:
             return backlog > 0
@@ -143,7 +144,7 @@ class Commands:
         return self._clock() - self._applied_at >= patience_s
 
     def hurry(self) -> None:
-        """Apply at the next turn without delay: this node may have to lead soon."""
+        """Let committed entries be applied in the next turn without delay: this node may have to lead soon."""
         self._applied_at = -inf
 
     def take_applied(self) -> bool:
@@ -184,7 +185,7 @@ class Commands:
             raise BrokenInvariant(f"{queued} bytes are queued, {self._queued_bytes} counted")
 
     def _backlog(self, consensus: Consensus) -> int:
-        """Return how many entries may be applied. A follower leaves the newest entry while it writes."""
+        """Return the number of committed entries to apply. A follower leaves out the newest entry while it writes."""
         may_wait = self._journal.syncing and not consensus.leads
         return consensus.commit_index - consensus.last_applied - may_wait
 

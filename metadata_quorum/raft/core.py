@@ -53,7 +53,8 @@ TICK_S = 0.015
 
 
 class Core:
-    """A Raft node. `machine` already holds the state up to `parts.applied`."""
+    """The decisions of one Raft node, without input and output. `machine` already holds the state up to
+    `parts.applied`."""
 
     #: created last, since it needs the library's state; commands and snapshots refer to it
     replicator: Replicator
@@ -149,7 +150,7 @@ class Core:
 
     @property
     def leader_id(self) -> int | None:
-        """Leader of the current term, as far as this node knows."""
+        """Id of the current term's leader, as far as this node knows."""
         return self.consensus.leader_id
 
     @property
@@ -158,7 +159,8 @@ class Core:
         return 0.0 if self.consensus.leads else self.election.silence(self._clock())
 
     def pump(self) -> None:
-        """Run everything that time makes due: elections, commits, applying, heartbeats, queued commands, syncing."""
+        """Do all work that is due: elections, commits, applying entries, heartbeats, appending queued commands, and
+        syncing."""
         if self._stopped:
             return
         # Before anything is applied, since the sender of the entries waits until they are durable.
@@ -213,14 +215,15 @@ class Core:
         self.commands.check(consensus)
 
     def stop(self) -> None:
-        """Stop taking part. Callers with waiting commands learn that the outcome is unknown."""
+        """Stop taking part in the quorum. Callers whose commands are pending learn that the outcome is unknown."""
         self._stopped = True
         self.commands.close()
         self.membership.note_followers()
         self.replicator.leadership_ends()
 
     def close(self) -> None:
-        """Make everything durable and close the files, after all other work has ended. Blocks."""
+        """Make the journal and the acknowledgements durable and close the files, after all other work has ended.
+        Blocks."""
         self.journal.close()
         self.membership.close()
 
@@ -251,7 +254,7 @@ class Core:
         return wait
 
     def receive(self, peer: int, directory_id: bytes, payload: bytes) -> None:
-        """Process a message. Raises MalformedRaftMessage, after which the connection must be closed."""
+        """Process a Raft message of `peer`. Raises MalformedRaftMessage, after which the connection must be closed."""
         message = messages.decode(payload)
         if isinstance(message, Hello):
             self.membership.on_hello(peer, directory_id, message)
@@ -295,8 +298,8 @@ class Core:
                 self.membership.on_promised(peer, message)
 
     def _is_current(self, peer: int, term: int) -> bool:
-        """Return whether a leader's or follower's message counts. A newer term is adopted, an older term is
-        corrected."""
+        """Return whether a message of this term from a leader or a follower counts. A newer term is adopted; the sender
+        of an older term is sent the current one."""
         if term < self.consensus.term:
             self._send(peer, StaleTerm(self.consensus.term))
             return False
@@ -362,7 +365,8 @@ class Core:
             self._maybe_caught_up(peer, message, verified)
 
     def _maybe_caught_up(self, leader: int, message: Append, verified: int) -> None:
-        """Vote again once all entries that were committed when this leader began are durable here."""
+        """Give this node its right to vote again once all entries that were committed when this leader began are
+        durable here."""
         committed = message.commit_index
         is_of_this_term = self.journal.term_at(committed) == message.term
         if is_of_this_term and committed <= min(verified, self.journal.durable_index):
@@ -376,8 +380,8 @@ class Core:
     # Hooks of the library.
 
     def library_sends(self, peer: int, message: dict[str, Any]) -> None:
-        """Send the library's vote messages in this layer's format. `Follower` creates the replies of followers
-        instead."""
+        """Send a vote request or a vote of pysyncobj, in this layer's message format. `Follower` creates the replies of
+        followers instead."""
         if message["type"] == "request_vote":
             self._send(
                 peer, RequestVote(message["term"], message["last_log_index"], message["last_log_term"])
@@ -391,7 +395,7 @@ class Core:
         self.replicator.leadership_begins()
 
     def heartbeat(self) -> None:
-        """Send heartbeats, because the library's heartbeat timer is due or leadership has begun."""
+        """Send heartbeats to all followers, because pysyncobj's heartbeat timer is due or leadership has begun."""
         self.replicator.replicate(heartbeat=True)
 
     def vote_changed(self, vote: Vote) -> None:
@@ -401,7 +405,7 @@ class Core:
         self._effects.wake()
 
     def role_changed(self, leads: bool) -> None:
-        """End the leader's activities if the library changed its role from leader."""
+        """Fail pending commands and end replication if this node no longer leads."""
         if not leads:
             self.commands.give_up()
             self.membership.note_followers()
@@ -437,7 +441,8 @@ class Core:
             self._effects.wake()
 
     def _has_moved(self) -> bool:
-        """Return whether entries can be committed or applied. If not, the library is called by its timers."""
+        """Return whether entries can be committed or applied now. If not, the library next runs when one of its timers
+        is due."""
         consensus = self.consensus
         return (consensus.leads and consensus.may_commit) or self.commands.is_due(consensus)
 

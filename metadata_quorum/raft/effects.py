@@ -10,7 +10,8 @@ from .snapshots import Snapshot
 
 
 class NotLeader(Exception):
-    """This node is not the leader, and the command was not and will not be applied. `leader_id` may be."""
+    """This node is not the Raft leader, and the command was not and will not be applied. `leader_id` is the leader, as
+    far as known."""
 
     def __init__(self, leader_id: int | None) -> None:
         where = "no leader is known" if leader_id is None else f"node {leader_id} does"
@@ -28,7 +29,8 @@ class Overloaded(Exception):
 
 @dataclass(frozen=True, slots=True)
 class RoleChange:
-    """The role of this node: `leads` is true for the active leader of `term`. `leader_id` is a hint."""
+    """This node's new Raft role: `leads` is true for the active leader of `term`. `leader_id` is a hint, None if no
+    leader is known."""
 
     leads: bool
     term: int
@@ -37,7 +39,7 @@ class RoleChange:
 
 @dataclass(frozen=True, slots=True)
 class FoldRequest:
-    """A request to make a snapshot up to `index` from `base` and the journal."""
+    """A request to make a snapshot of the state after `index`, from the snapshot `base` and the journal's entries."""
 
     base: Snapshot | None
     index: int
@@ -47,16 +49,17 @@ Done = Callable[[object, Exception | None], None]
 
 
 class Effects(Protocol):
-    """The environment of the core: an event loop with links and threads, or the simulation."""
+    """The input and output operations that `Core` needs: implemented by an event loop with connections and threads, and
+    by the simulation."""
 
     def send(self, peer: int, parts: Sequence[bytes]) -> None:
-        """Send one message; it is lost if there is no connection."""
+        """Send one Raft message to `peer`, given in parts; it is lost if there is no connection."""
 
     def writable(self, peer: int) -> bool:
         """Return whether the connection to `peer` accepts data without congestion."""
 
     def wake(self) -> None:
-        """Call `pump` soon, after everything that has already arrived."""
+        """Call `Core.pump` soon, after all input that has already arrived."""
 
     def in_order(self, work: Callable[[], None], done: Callable[[], None]) -> None:
         """Run blocking `work` off the loop, after all earlier work; then call `done` on the loop."""

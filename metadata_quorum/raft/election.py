@@ -47,7 +47,8 @@ class _Round:
 
 
 class Election:
-    """One node's view of elections. Times are seconds of any monotonic clock.
+    """One node's election timer and votes: it decides when this node asks for pre-votes, stands, or refuses to vote.
+    Times are seconds of any monotonic clock.
 
     After each message of its leader, a node votes for no other candidate for `election_min` times its patience.
     """
@@ -73,7 +74,7 @@ class Election:
         self._votes: set[tuple[int, int]] = set()
 
     def due(self, now: float, *, term: int, leads: bool, may_vote: bool) -> Ask | Stand | Wait:
-        """Return the action that is due; `term` is the current term of this node. Call this whenever time has
+        """Return the step that this node must take now; `term` is its current term. Call this whenever time has
         passed."""
         pause, self._looked_at = now - self._looked_at, now
         self._note_term(term, leads=leads, now=now)
@@ -98,7 +99,8 @@ class Election:
         self._term, self._led = term, leads
 
     def patience(self, now: float) -> float:
-        """Return the factor by which silence may last longer than `Timing` says."""
+        """Return the factor, 1 to 8, by which the timeouts of `Timing` are stretched because the machine seems
+        overloaded."""
         return self._backoff.factor(now)
 
     def waits(self, now: float) -> bool:
@@ -106,11 +108,12 @@ class Election:
         return bool(self._peers) and now <= self._deadline
 
     def postpone(self, now: float) -> None:
-        """Restart the random timeout, because a leader was heard, a vote was given, or this node has just started."""
+        """Restart the random election timeout, because a leader was heard, a vote was given, or this node has just
+        started."""
         self._deadline = now + self._timeout(now)
 
     def hasten(self, deadline: float) -> None:
-        """Move the deadline forward to `deadline`, if that is earlier."""
+        """Move the election timeout forward to the time `deadline`, if that is earlier."""
         self._deadline = min(self._deadline, deadline)
 
     def leader_heard(self, leader: int, now: float) -> None:
@@ -135,8 +138,8 @@ class Election:
     def leader_gone(self, peer: int, now: float) -> float | None:
         """Handle the loss of the connection to `peer`. If it was the leader, this node may vote for others again.
 
-        Return the seconds after which an election may be due, or None. The peers of a killed leader see its connections
-        close, and the first node in the order of ids replaces it at once.
+        Return the seconds after which this node may stand for election; None if the peer was not the leader. The peers
+        of a killed leader see its connections close, and the first node in the order of ids replaces it at once.
         """
         self._heard.pop(peer, None)
         if peer != self._leader:
@@ -154,7 +157,8 @@ class Election:
         return inf if self._leader_heard is None else now - self._leader_heard
 
     def sticks(self, now: float, *, leads: bool) -> bool:
-        """Return whether this node has a leader and therefore refuses to vote."""
+        """Return whether this node leads, or has heard its leader within the shortest election timeout. It then refuses
+        to vote for other candidates."""
         return leads or self.silence(now) < self._timing.election_min * self._backoff.factor(now)
 
     def ask(self, term: int) -> None:
@@ -177,7 +181,8 @@ class Election:
         return True
 
     def count_vote(self, peer: int, term: int) -> bool:
-        """Return whether this is the first vote of `peer` in `term`; the library counts messages rather than voters."""
+        """Return whether this is the first vote of `peer` in `term`, and remember it. pysyncobj counts messages, so
+        repeated votes must not reach it."""
         if (peer, term) in self._votes:
             return False
         self._votes = {vote for vote in self._votes if vote[1] == term} | {(peer, term)}

@@ -25,7 +25,8 @@ _DOUBLINGS = FACTOR_MAX.bit_length() - 1
 
 
 class ElectionBackoff:
-    """The signs of overload that one node has seen. Times are seconds of any monotonic clock."""
+    """The signs of an overloaded machine that one node has seen, and the resulting factor for election timeouts. Times
+    are seconds of any monotonic clock."""
 
     def __init__(self, timeout_s: float) -> None:
         """`timeout_s` is the normal shortest timeout."""
@@ -52,7 +53,7 @@ class ElectionBackoff:
         gaps.append((now, gap_s))
 
     def factor(self, now: float) -> float:
-        """Return the factor by which timeouts are stretched."""
+        """Return the factor, 1 to 8, by which election timeouts are stretched."""
         began, gaps = self._began, self._gaps
         while began and now - began[0] > WITHIN_S:
             began.popleft()

@@ -14,7 +14,8 @@ from .syncobj import Consensus
 
 @dataclass(slots=True)
 class _Standing:
-    """The last index up to which this node's log is known to equal the log of the leader of `term`."""
+    """A follower's position relative to the leader of `term`: up to index `verified` this node's log is known to equal
+    the leader's."""
 
     leader: int
     term: int
@@ -34,8 +35,8 @@ class Follower:
         self._standing: _Standing | None = None
 
     def on_append(self, leader: int, message: Append) -> int | None:
-        """Process entries or a heartbeat of a current or newer term. Return the last index up to which the logs are
-        equal; None on a mismatch."""
+        """Process a leader's AppendEntries (entries or a heartbeat) of the current or a newer term. Return the last
+        index up to which this log equals the leader's; None on a mismatch."""
         applied = self._consensus.last_applied
         outcome = reconcile(self._journal, applied, message)
         if isinstance(outcome, Mismatch):
@@ -66,7 +67,7 @@ class Follower:
         self._consensus.deliver(leader, syncobj.append_entries(term, 0, last_index, last_term, ()))
 
     def synced(self) -> None:
-        """Acknowledge more entries after this node's durable index has risen."""
+        """Send an acknowledgement to the leader after this node's durable index has risen."""
         standing = self._standing
         if standing is None or standing.term != self._consensus.term or self._consensus.leads:
             return
@@ -74,7 +75,8 @@ class Follower:
             self._acknowledge(standing)
 
     def forget(self, peer: int) -> None:
-        """Drop the state of the leader whose connection is gone; on a new connection it starts with a probe."""
+        """Drop the state of replication from `peer` if it is the leader and its connection is gone. On a new connection
+        the leader starts with a probe."""
         if self._standing is not None and self._standing.leader == peer:
             self._standing = None
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """The position of a follower. Times are seconds before now."""
+    """A follower's position in the log and its last contact with the leader. Times are seconds before now."""
 
     log_end: int | None
     """First Raft index that is missing from the follower's disk; None while the follower has confirmed nothing."""
@@ -23,7 +23,8 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class Replication:
-    """A leader's view of replication. Followers that sent nothing in this term are left out."""
+    """The state of replication as the leader reports it: the end of its log, the commit position and the followers.
+    Followers that sent nothing in this term are left out."""
 
     log_end: int
     """First Raft index after the leader's log."""
@@ -42,7 +43,7 @@ class _Contact:
 
 
 class FollowerContacts:
-    """The followers during one leadership. Times are seconds of the leader's clock."""
+    """The last contact and position of each follower during one leadership. Times are seconds of the leader's clock."""
 
     def __init__(self) -> None:
         self._of: dict[int, _Contact] = {}
@@ -52,7 +53,7 @@ class FollowerContacts:
         self._of.clear()
 
     def heard(self, peer: int, now: float) -> None:
-        """Note a sign of life without information about the log."""
+        """Note a message of `peer` that says nothing about its log."""
         contact = self._of.setdefault(peer, _Contact(now))
         contact.heard_at = now
 
@@ -70,7 +71,7 @@ class FollowerContacts:
         contact.log_end, contact.leader_log_end, contact.confirmed_at = log_end, leader_log_end, now
 
     def standings(self, now: float) -> dict[int, Standing]:
-        """Return the positions of all followers that were heard."""
+        """Return by node id the positions of all followers that have sent a message in this leadership."""
         return {
             peer: Standing(
                 contact.log_end,

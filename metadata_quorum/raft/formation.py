@@ -122,7 +122,7 @@ def _listed(nodes: Collection[int]) -> str:
 
 
 class Gathering:
-    """The answers that an unformed node has collected. Pure."""
+    """The greetings that the node of an unformed cluster has collected from its peers. Pure."""
 
     def __init__(self, formation: Formation, peers: frozenset[int]) -> None:
         self._formation = formation
@@ -132,7 +132,8 @@ class Gathering:
         """Peer that belongs to a cluster formed without this folder."""
 
     def hear(self, peer: int, directory_id: bytes, hello: Hello) -> Formation | None:
-        """Process an answer, and return the formation to save if it was the last answer needed."""
+        """Process a peer's greeting. Return the formation to save if every peer's greeting has arrived now, else
+        None."""
         formed_with = dict(hello.founders)
         if hello.formed and formed_with.get(self._formation.node_id) != self._formation.directory_id:
             self.stranded_by = peer

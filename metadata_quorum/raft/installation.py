@@ -30,7 +30,8 @@ class _Incoming:
 
 
 class Installer:
-    """The receiver of snapshots. It handles at most one at a time, and reports a snapshot without news as installed."""
+    """The receiver of a snapshot that the leader sends in chunks. It handles at most one at a time. A snapshot that
+    holds no entry beyond this node's state is acknowledged as installed."""
 
     def __init__(
         self,
@@ -55,7 +56,8 @@ class Installer:
         self._incoming: _Incoming | None = None
 
     def on_chunk(self, leader: int, chunk: SnapshotChunk) -> None:
-        """Process a chunk from the leader of the current term, and answer."""
+        """Store a chunk of a snapshot from the leader of the current term, and acknowledge the bytes received so far.
+        The last chunk starts the installation."""
         if chunk.index <= self._consensus.last_applied:
             self._reply(leader, chunk.index, chunk.size, installed=True)
             return

@@ -28,14 +28,15 @@ FIRST_BASE = (b"", 1, 0)
 
 @dataclass(slots=True)
 class JournalTicket:
-    """A batch of writes to make durable. `run` blocks and may run in any thread, one ticket at a time."""
+    """A batch of pending writes to the journal's files. `run` writes and syncs them; it blocks and may run in any
+    thread, one ticket at a time."""
 
     disk: Disk
     ordinal: int
     writes: list[tuple[JournalSegment, list[bytes]]]
 
     def run(self) -> None:
-        """Write and sync the oldest file first, so that a crash leaves a prefix."""
+        """Write and sync the batch, the oldest file first, so that a crash leaves a prefix."""
         for segment, buffers in self.writes:
             created = segment.file is None
             if segment.file is None:
@@ -50,13 +51,14 @@ class JournalTicket:
 
 @dataclass(slots=True)
 class Removal:
-    """Files to close and remove. `run` blocks, and must follow every earlier ticket."""
+    """Journal files that hold only dropped entries, to be closed and removed. `run` blocks, and must follow every
+    earlier ticket."""
 
     disk: Disk
     segments: list[JournalSegment]
 
     def run(self) -> None:
-        """Remove the oldest file first, and make each removal durable before the next, so that no gap arises."""
+        """Remove the files, the oldest first, and make each removal durable before the next, so that no gap arises."""
         for segment in self.segments:
             if segment.file is not None:
                 segment.file.close()
@@ -66,7 +68,7 @@ class Removal:
 
 @dataclass(slots=True)
 class Journal:
-    """The log. `open_journal` creates it."""
+    """The Raft log of one node, in memory and on disk. `open_journal` creates it."""
 
     disk: Disk
     salt: int
@@ -88,7 +90,7 @@ class Journal:
 
     @property
     def base_index(self) -> int:
-        """Index before the first entry held."""
+        """Index of the base, the entry before the first one in memory."""
         return self.entries[0][1]
 
     @property
@@ -188,8 +190,8 @@ class Journal:
         return Removal(self.disk, gone)
 
     def mark(self) -> None:
-        """Record in the journal that everything is durable, if it is. Later damage can then be distinguished from a
-        torn tail."""
+        """Write a MARK record, which states that all records before it are durable, if that is so. Later damage can
+        then be distinguished from a torn tail."""
         if self.durable_ordinal == self.next_ordinal - 1 and self._last_kind is not JournalRecordKind.MARK:
             self._write(JournalRecordKind.MARK, self.last_index, self.last_term, b"")
 

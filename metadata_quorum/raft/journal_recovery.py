@@ -24,7 +24,8 @@ _NAME = re.compile(r"journal-(\d{10})\.log")
 
 @dataclass(slots=True)
 class JournalSegment:
-    """A file of the journal. `size` includes bytes that are not written yet; `written` is the size of the file."""
+    """One file of the journal, with its number in order. `size` includes bytes that are not written yet; `written` is
+    the size of the file."""
 
     number: int
     base_index: int
@@ -42,7 +43,8 @@ class JournalSegment:
 
 @dataclass(slots=True)
 class Recovered:
-    """The result of a replay. `entries` is empty if the journal does not exist yet."""
+    """The log's entries and files after a replay of the journal. `entries` is empty if the journal does not exist
+    yet."""
 
     entries: list[Entry] = field(default_factory=list)
     segments: list[JournalSegment] = field(default_factory=list)
@@ -50,7 +52,7 @@ class Recovered:
 
 
 def recover(disk: Disk, salt: int) -> Recovered:
-    """Replay every file, cut off a torn tail, and sync the rest. Raises CorruptFile."""
+    """Replay every file of the journal, cut off a torn tail, and sync the rest. Raises CorruptFile."""
     replay = _Replay(salt)
     contents = list(_read_files(disk))
     for position, (segment, content) in enumerate(contents):
@@ -96,7 +98,7 @@ def _in_all(salt: int, contents: list[tuple[JournalSegment, bytes]]) -> Iterator
 
 
 class _Replay:
-    """The replayed part of the log."""
+    """A replay of the journal's files in order, which rebuilds the log's entries."""
 
     def __init__(self, salt: int) -> None:
         self._salt = salt
@@ -104,7 +106,8 @@ class _Replay:
         self._begun = False
 
     def take(self, segment: JournalSegment, content: bytes) -> bool:
-        """Replay a file. Return False if it holds anything other than the next record."""
+        """Replay a file of the journal. Return False at the first unreadable record, or a record that does not follow
+        the previous one."""
         recovered = self.recovered
         while segment.written < len(content):
             record = unpack(self._salt, content, segment.written)
@@ -158,7 +161,7 @@ class _Replay:
 def _cut_off(
     disk: Disk, segment: JournalSegment, content: bytes, later: list[JournalSegment], recovered: Recovered
 ) -> None:
-    """Remove the torn tail, which was never acknowledged, newest file first."""
+    """Remove the journal's torn tail, which was never acknowledged, from the newest file back to `segment`."""
     for gone in reversed(later):
         if gone.file is not None:
             gone.file.close()

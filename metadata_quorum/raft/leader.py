@@ -36,7 +36,8 @@ class _Transfer:
     silent_heartbeats: int = 0
 
     def at_heartbeat(self) -> None:
-        """Resume at the position that the follower asked for, or from the start after a long silence.
+        """Move the transfer back to the position that the follower asked for, or to the start of the snapshot after a
+        long silence.
 
         Only heartbeats do this, so that a burst of refused chunks does not cause a burst of resends.
         """
@@ -49,7 +50,8 @@ class _Transfer:
 
 
 class Replicator:
-    """Replication to all followers while this node leads. Peers without a connection have no progress."""
+    """A leader's replication to all followers: entries, heartbeats and snapshots. Peers without a connection have no
+    progress."""
 
     def __init__(
         self,
@@ -107,7 +109,7 @@ class Replicator:
         )
 
     def leadership_begins(self) -> None:
-        """Reset all progress to a probe at the end of the log."""
+        """Begin replication to all connected followers with a probe at the end of the log."""
         self.leadership_ends()
         for peer in self._connected:
             self._followers[peer] = ReplicationProgress(self._journal.last_index + 1)
@@ -122,14 +124,14 @@ class Replicator:
         self._reported.clear()
 
     def connected(self, peer: int) -> None:
-        """Probe `peer` from the start, since it may have restarted."""
+        """Begin replication to `peer` with a probe at the end of the log, since the peer may have restarted."""
         self._connected.add(peer)
         if self._consensus.leads:
             self._followers[peer] = ReplicationProgress(self._journal.last_index + 1)
             self._feed(peer, heartbeat=True)
 
     def disconnected(self, peer: int) -> None:
-        """Drop the progress of `peer`."""
+        """Drop the replication progress of `peer`, whose connection is gone."""
         self._connected.discard(peer)
         self._followers.pop(peer, None)
         self._reported.pop(peer, None)
@@ -141,7 +143,7 @@ class Replicator:
             self._feed(peer, heartbeat=heartbeat)
 
     def on_reply(self, peer: int, reply: AppendReply) -> None:
-        """Process a follower's answer of this term."""
+        """Process a follower's AppendReply of this term: advance or move back, and send what follows."""
         follower = self._followers.get(peer)
         if follower is None:
             return
@@ -179,7 +181,8 @@ class Replicator:
         self._feed(peer)
 
     def synced(self) -> None:
-        """Report more acknowledged entries to the library after this node's durable index has risen."""
+        """Report followers' acknowledgements to pysyncobj, after this node's own durable index has risen to allow
+        it."""
         for peer, follower in self._followers.items():
             if follower.durable_index > self._reported.get(peer, 0):
                 self._report_to_library(peer, follower)
@@ -240,7 +243,7 @@ class Replicator:
         )
 
     def _batch(self, first: int) -> tuple[list[Entry], int]:
-        """Return entries from `first` up to the size of a message, and their size in bytes."""
+        """Return entries from index `first` on, up to the size of one message, and their size in bytes."""
         entries, size = [], 0
         held = self._journal.entries
         for position in range(first - held[0][1], len(held)):

@@ -10,7 +10,8 @@ MAX_CHUNK_BYTES = 256 << 10
 
 
 class Machine(Protocol):
-    """A pure state machine: without clock, randomness, input or output. All nodes' machines reach the same state."""
+    """The interface of the replicated state machine: pure, without clock, randomness, input or output. All nodes'
+    machines reach the same state."""
 
     def apply(self, index: int, term: int, command: bytes) -> object:
         """Apply a committed command. It must not fail: an exception stops the process, on every node alike."""

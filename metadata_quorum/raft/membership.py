@@ -31,7 +31,7 @@ logger = logging.getLogger(__name__)
 
 
 class QuorumMembership:
-    """The membership of this node in the quorum."""
+    """This node's formation, its right to vote, and the acknowledgements that it remembers of other nodes."""
 
     def __init__(
         self,
@@ -75,7 +75,7 @@ class QuorumMembership:
 
     @property
     def may_vote(self) -> bool:
-        """True if this node may vote and stand now."""
+        """True if this node may vote and stand for election now."""
         if self.formation.catching_up:
             return False
         return not self.unheard or self._clock() >= self._hears_until
@@ -86,7 +86,7 @@ class QuorumMembership:
         self._send(peer, self.formation.hello)
 
     def disconnected(self, peer: int) -> None:
-        """Drop the statements of a peer, which may not hold when it returns."""
+        """Forget that a disconnected peer has stated not to vote, since that may have changed when it returns."""
         self._connected.discard(peer)
         self.abstaining.discard(peer)
 
@@ -138,12 +138,14 @@ class QuorumMembership:
         self._acknowledged_indexes.spoke_in(peer, term)
 
     def note_leader(self, leader: int, committed: int) -> None:
-        """Record the leader's acknowledgement of `committed`, which is durable there if it is of the current term."""
+        """Remember that the leader has stored the log up to `committed` durably, if that entry is of the current
+        term."""
         if self._journal.term_at(committed) == self._consensus.term:
             self._acknowledged_indexes.acknowledged(leader, committed, self._consensus.term)
 
     def note_followers(self) -> None:
-        """Record the acknowledgements of this leader's followers; does nothing while it does not lead."""
+        """Remember the highest log positions that this leader's followers have acknowledged; does nothing while this
+        node does not lead."""
         for peer, index in self._acknowledged().items():
             term = self._journal.term_at(index)
             if term is not None:
@@ -159,7 +161,7 @@ class QuorumMembership:
         self._save(replace(self.formation, catching_up=False))
 
     def save_promises(self) -> None:
-        """Start writing the acknowledgements to disk, if that is due."""
+        """Start writing the remembered acknowledgements of other nodes to disk, if that is due."""
         now = self._clock()
         if self._saving or now - self._saved_at < self._settings.promises_saved_every_s:
             return
@@ -171,7 +173,7 @@ class QuorumMembership:
             self._effects.aside(lambda: acknowledged_index.save(self._disk, body), self._promises_saved)
 
     def close(self) -> None:
-        """Write the acknowledgements to disk. Blocks."""
+        """Write the remembered acknowledgements of other nodes to disk. Blocks."""
         if self._acknowledged_indexes.changed:
             acknowledged_index.save(self._disk, self._acknowledged_indexes.encode())
 

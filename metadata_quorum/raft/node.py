@@ -79,7 +79,8 @@ def _naming(directory: Path) -> Iterator[None]:
 
 
 class RaftNode:
-    """A node of the quorum. All methods except `start` and `stop` are called on the loop."""
+    """The interface of Raft for the rest of a quorum node: it replicates commands and reports the node's role. All
+    methods except `start` and `stop` are called on the loop."""
 
     def __init__(
         self,
@@ -209,7 +210,7 @@ class RaftNode:
 
     @property
     def leader_id(self) -> int | None:
-        """Node that this node considers the leader."""
+        """Id of the node that this node considers the leader; None if unknown."""
         return None if self._core is None else self._core.leader_id
 
     @property
@@ -234,7 +235,7 @@ class RaftNode:
 
     @property
     def replication(self) -> Replication | None:
-        """Replication state of this leader and its followers; None unless this node is the active leader."""
+        """Progress of this leader and its followers; None unless this node is the active leader."""
         return self._core.replicator.replication if self._core is not None and self.is_leader else None
 
     @property
@@ -244,7 +245,7 @@ class RaftNode:
 
     @property
     def abstaining(self) -> frozenset[int]:
-        """Nodes that do not vote because they are catching up, as far as this node knows."""
+        """Ids of nodes that do not vote because they are catching up, as far as this node knows."""
         if self._core is None:
             return frozenset()
         own = {self._config.node_id} if self.catching_up else set()
@@ -319,8 +320,8 @@ _GUARD = _Guard()
 
 
 class _Shell:
-    """The core's effects on an event loop: a thread for syncing in order, a thread for long work, and child
-    processes."""
+    """The implementation of `Effects` on an event loop: a thread for syncing in order, a thread for long work, and
+    child processes."""
 
     def __init__(self, node: RaftNode, config: RaftConfig, salt: int, links: PeerLinks) -> None:
         self._node = node

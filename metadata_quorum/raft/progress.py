@@ -12,7 +12,7 @@ from enum import Enum
 
 
 class Mode(Enum):
-    """The mode of replication to a follower."""
+    """The mode of replication to a follower: `PROBE`, `STREAM` or `SNAPSHOT`."""
 
     PROBE = "probe"
     STREAM = "stream"
@@ -21,7 +21,8 @@ class Mode(Enum):
 
 @dataclass(slots=True)
 class ReplicationProgress:
-    """The progress of one follower, while its connection and this leadership last.
+    """A leader's record of one follower's position in the log, while the follower's connection and this leadership
+    last.
 
     Invariant: `durable_index < next_index`. `generation` rises whenever the leader moves back, so that refusals of
     earlier messages can be distinguished from new ones.
@@ -63,7 +64,8 @@ class ReplicationProgress:
         return news
 
     def refused(self, next_index: int, generation: int) -> bool:
-        """Move back because the follower's log does not match. Return False for an outdated refusal."""
+        """Move `next_index` back because the follower's log does not match there. Return False for an outdated refusal,
+        of another generation."""
         if generation != self.generation or self.mode is Mode.SNAPSHOT:
             return False
         self._go_back(max(self.durable_index + 1, min(next_index, self.next_index)))
@@ -75,7 +77,7 @@ class ReplicationProgress:
         self._forget_in_flight()
 
     def snapshot_installed(self, index: int) -> None:
-        """Continue after `index` with a probe."""
+        """Continue replication after the snapshot's `index`, with a probe."""
         self.restored = True
         self._go_back(max(self.durable_index, index) + 1)
 

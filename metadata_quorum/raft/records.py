@@ -23,7 +23,7 @@ HEADER_BYTES = _HEADER.size
 
 
 class JournalRecordKind(IntEnum):
-    """The effect of a record on the log that is being rebuilt."""
+    """The kind of a journal record: its effect on the log that a replay rebuilds."""
 
     ENTRY = 1
     """Append the entry."""
@@ -39,7 +39,7 @@ class JournalRecordKind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class JournalRecord:
-    """A decoded record, with the position after it in `end`."""
+    """A decoded journal record. `end` is the position in the file after it."""
 
     kind: JournalRecordKind
     ordinal: int

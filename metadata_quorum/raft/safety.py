@@ -15,11 +15,11 @@ from .messages import Append
 
 
 class BrokenInvariant(AssertionError):
-    """A state that Raft rules out. The process must stop."""
+    """A state that the Raft algorithm rules out, so that the process must stop."""
 
 
 class LogView(Protocol):
-    """The part of the log's interface that decisions need."""
+    """The part of the journal's interface that `reconcile` and `is_up_to_date` read."""
 
     @property
     def base_index(self) -> int:
@@ -53,7 +53,7 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True)
 class Mismatch:
-    """The logs differ before the entries; the leader should try from `next_index`."""
+    """The decision that the logs differ before the message's entries; the leader should try from `next_index`."""
 
     next_index: int
 

@@ -9,7 +9,7 @@ from .journal import SEGMENT_BYTES
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Times in seconds. `election_min` must exceed three heartbeats, or followers depose a healthy leader."""
+    """Raft's timeouts in seconds. `election_min` must exceed three heartbeats, or followers depose a healthy leader."""
 
     election_min: float = 0.15
     election_max: float = 0.3
@@ -20,7 +20,7 @@ class Timing:
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """Bytes, counts and seconds that a deployment rarely changes."""
+    """Limits and intervals of the Raft layer, in bytes, counts and seconds, that a deployment rarely changes."""
 
     timing: Timing = field(default_factory=Timing)
     command_bytes_max: int = 16 << 20

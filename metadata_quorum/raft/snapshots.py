@@ -27,7 +27,8 @@ RECEIVED_NAME = "snapshot-received.tmp"
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """The state after applying everything up to `index`, whose entry has `term`."""
+    """A snapshot file: the state after applying everything up to `index`, whose entry has `term`. `size` is in
+    bytes."""
 
     name: str
     index: int
@@ -105,7 +106,7 @@ def _damaged(name: str, how: str) -> CorruptFile:
 
 
 class SnapshotStore:
-    """The snapshots in a folder, of which the newest counts."""
+    """The snapshot files in a folder, of which only the newest is used."""
 
     def __init__(self, disk: Disk) -> None:
         """Find the newest snapshot and remove leftovers. Blocks. Raises CorruptFile."""
@@ -123,7 +124,7 @@ class SnapshotStore:
         disk.sync_names()
 
     def publish(self, temporary: str) -> Snapshot:
-        """Give a written snapshot its final name, durably. Blocks; may run in any thread."""
+        """Rename a complete temporary snapshot file to its final name, durably. Blocks; may run in any thread."""
         file = self._disk.open(temporary)
         index, term = read_position(file, temporary)
         size = file.size()
@@ -134,7 +135,8 @@ class SnapshotStore:
         return Snapshot(name, index, term, size)
 
     def supersede(self, snapshot: Snapshot) -> str | None:
-        """Count a published snapshot if it is the newest. Return the name of a file to remove, or None."""
+        """Make a published snapshot the latest one if it is newer. Return the name of the file that is now superfluous,
+        or None."""
         if self.latest is not None and self.latest.index >= snapshot.index:
             return snapshot.name if self.latest.index > snapshot.index else None
         old, self.latest = self.latest, snapshot

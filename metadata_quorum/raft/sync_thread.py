@@ -21,7 +21,7 @@ _Job = tuple[Callable[[], None], Callable[[], None]]
 
 
 class SyncThread:
-    """A thread beside the loop. `give` and `stop` are called on the loop."""
+    """A thread beside the event loop that runs blocking work in order. `give` and `stop` are called on the loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, finished: Finished) -> None:
         self._loop = loop

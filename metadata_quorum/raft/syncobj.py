@@ -52,7 +52,7 @@ def clock() -> float:
 
 
 class CommandHooks(Protocol):
-    """Callbacks for commands. All calls come from `Consensus.tick`."""
+    """Callbacks of pysyncobj for committed and queued commands. All calls come from `Consensus.tick`."""
 
     def apply_committed(self, consensus: Consensus) -> None:
         """Apply entries up to the commit index, marking each with `Consensus.mark_applied`."""
@@ -62,13 +62,14 @@ class CommandHooks(Protocol):
 
 
 class Hooks(Protocol):
-    """Callbacks for terms, votes and leadership. All calls come from `Consensus.tick` or `Consensus.deliver`."""
+    """Callbacks of pysyncobj for terms, votes and leadership. All calls come from `Consensus.tick` or
+    `Consensus.deliver`."""
 
     def library_sends(self, peer: int, message: dict[str, Any]) -> None:
-        """Send `message` of the library to `peer`."""
+        """Send `peer` a message of pysyncobj, in the library's form."""
 
     def leadership_begins(self) -> None:
-        """Handle a won election; the no-op is not in the log yet."""
+        """Handle a won election. The no-op entry of the new term is not in the log yet."""
 
     def heartbeat(self) -> None:
         """Send every follower its missing entries, or a heartbeat."""
@@ -81,7 +82,8 @@ class Hooks(Protocol):
 
 
 class _Peer(Node):  # type: ignore[misc]
-    """Another node. There is one object for each node, so that the library's many look-ups compare by identity.
+    """Another quorum node in pysyncobj's form. There is one object for each node, so that the library's many look-ups
+    compare by identity.
 
     The hash still depends on the id: the library iterates over sets of nodes, and a seed of the simulation must
     reproduce the order.
@@ -93,7 +95,7 @@ class _Peer(Node):  # type: ignore[misc]
 
 
 class _Outlet(Transport):  # type: ignore[misc]
-    """The library's transport for outgoing messages."""
+    """A pysyncobj transport that passes the library's outgoing messages to `Hooks.library_sends`."""
 
     def __init__(self, hooks: Hooks) -> None:
         super().__init__(None, None, [])
@@ -119,7 +121,7 @@ class _NoPoller:
 
 
 class _LibraryLog:
-    """The journal under the library's method names."""
+    """The journal under the method names that pysyncobj calls."""
 
     def __init__(self, journal: Journal, vote: Vote, applied: int, hooks: Hooks) -> None:
         self._journal = journal
@@ -163,7 +165,7 @@ class _LibraryLog:
 
 
 class Consensus(SyncObj):  # type: ignore[misc]
-    """One node's Raft state: term, role, leader, commit index. Node ids are integers."""
+    """One node's Raft state in pysyncobj: term, role, leader, commit index. Node ids are integers."""
 
     def __init__(
         self,
@@ -233,7 +235,8 @@ class Consensus(SyncObj):  # type: ignore[misc]
 
     @property
     def may_commit(self) -> bool:
-        """True if a majority confirms more than is committed. The next tick commits it if it is of this term."""
+        """True if a majority has stored an entry beyond the commit index. The next tick commits it if it is of this
+        term."""
         others = self._SyncObj__raftMatchIndex.values()
         confirming = sum(index > self._SyncObj__raftCommitIndex for index in others)
         return bool(confirming >= (len(others) + 1) // 2)
@@ -263,7 +266,7 @@ class Consensus(SyncObj):  # type: ignore[misc]
         self._outlet._onNodeDisconnected(self._nodes[peer])
 
     def adopt_term(self, term: int) -> None:
-        """Follow in a later term, without a leader yet."""
+        """Become a follower in a later term, without a known leader; does nothing for other terms."""
         if term > self.term:
             self._SyncObj__setCurrentTerm(term, None)
             self._SyncObj__setState(_FOLLOWER)

@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class TransportTimes:
-    """The times of links in milliseconds."""
+    """Timeouts and intervals of the links between quorum nodes, in milliseconds."""
 
     reconnect_ms: int = 200
     connect_ms: int = 1000
@@ -34,7 +34,8 @@ class TransportTimes:
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """Callbacks for events of links."""
+    """Callbacks for events of the links to quorum nodes: connected, disconnected, message received, send buffer
+    free."""
 
     connected: Callable[[int], None]
     disconnected: Callable[[int], None]
@@ -43,7 +44,7 @@ class Listener:
 
 
 class PeerLinks:
-    """The links to the configured peers, at most one each. All methods are called on the loop."""
+    """The connections to the other quorum nodes, at most one to each node. All methods are called on the loop."""
 
     def __init__(
         self,
@@ -55,7 +56,7 @@ class PeerLinks:
         limits: NodeConnectionLimits,
         tls: NodeTls | None = None,
     ) -> None:
-        """`addresses` lists the other nodes."""
+        """`addresses` maps the id of each other node to its host and port."""
         self._tls = tls
         self._identity = identity
         self._security = security
@@ -69,7 +70,7 @@ class PeerLinks:
         self._stopping = False
 
     def start(self) -> None:
-        """Begin to dial and to ping."""
+        """Begin to dial the nodes with smaller ids, and to ping all connected nodes."""
         for peer in self._addresses:
             if peer < self._identity.node_id:
                 self._dialling[peer] = asyncio.get_running_loop().create_task(self._keep_dialling(peer))
@@ -89,7 +90,8 @@ class PeerLinks:
         await asyncio.gather(*(link.closed for link in links))
 
     def adopt(self, link: NodeConnection) -> bool:
-        """Take over a ready link; False refuses a link from a node that is not configured."""
+        """Take over an authenticated connection to a quorum node, which replaces an older one. False refuses a node
+        that is not configured."""
         peer = link.peer.node_id
         if peer not in self._addresses or self._stopping:
             return False

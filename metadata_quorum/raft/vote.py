@@ -19,7 +19,7 @@ _NOBODY = -1
 
 @dataclass(frozen=True, slots=True)
 class Vote:
-    """A term and the vote in it. `voted_for` is None while this node has not voted in `term`."""
+    """A Raft term and the node that this node has voted for in it; None while it has not voted."""
 
     term: int = 0
     voted_for: int | None = None

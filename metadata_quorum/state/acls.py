@@ -33,7 +33,8 @@ _COMPARISONS_MAX = 2_000_000
 
 
 def create_acls(work: Workspace, command: CreateAcls) -> CreateAclsResult:
-    """Create each ACL independently. An existing ACL makes no record."""
+    """Create each ACL of the command independently. An ACL that exists already counts as created and makes no
+    record."""
     check_allowed(command)
     check_security(work, "ACLs need")
     if len(command.acls) > CHANGES_MAX:

@@ -36,7 +36,8 @@ class _Change(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class VersionsAtCut:
-    """The application versions at a cut."""
+    """The application versions as of a cut, a position in the order of commits, or the versions that have changed since
+    an earlier answer."""
 
     versions: dict[str, int]
     """Versions by transactional id; NO_VERSION for an id that no longer has a version."""
@@ -47,10 +48,11 @@ class VersionsAtCut:
 
 
 class AppVersionHistory:
-    """The recent changes of application versions. Every record must be folded into it, in order."""
+    """The recent changes of application versions, with the commit index of each. Every metadata record must be folded
+    into it, in order."""
 
     def __init__(self, table: TransactionTable, offset: int, changes_max: int = CHANGES_MAX) -> None:
-        """`table` is the state at the metadata offset `offset`, from which changes are known."""
+        """`table` holds the transactions at the metadata offset `offset`; the history begins there."""
         self._now = {
             name: transaction.app_version
             for name, transaction in table.by_id.items()
@@ -64,7 +66,7 @@ class AppVersionHistory:
         self._changes_max = changes_max
 
     def apply(self, record: Record, offset: int) -> None:
-        """Fold a record of the command that ends at this metadata offset."""
+        """Fold a metadata record into the history. `offset` is the metadata offset after the record's command."""
         match record:
             case TransactionRecord():
                 self._next_index = max(self._next_index, record.commit_index + 1)
@@ -75,7 +77,7 @@ class AppVersionHistory:
                 self._next_index = max(self._next_index, record.next_commit_index)
 
     def at_cut(self, cut: int, told_offset: int, offset: int) -> VersionsAtCut | None:
-        """Return the versions at a cut, or None if the cut is too old or still to come.
+        """Return the application versions as of the commit index `cut`; None if the cut is too old or still to come.
 
         The result holds the ids that have changed since `told_offset`, which an earlier answer has named. It holds all
         ids if `told_offset` is -1 or too old. `offset` is the current metadata offset.

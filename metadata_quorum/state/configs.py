@@ -45,7 +45,8 @@ _WHOLE = re.compile(r"-?\d+")
 
 
 def alter_configs(work: Workspace, command: AlterConfigs) -> AlterConfigsResult:
-    """Change each resource independently, with all its changes or none."""
+    """Change the settings of each resource (topic or broker) independently: all changes of a resource or none of
+    them."""
     results: list[AlteredConfig] = []
     for resource in command.resources:
         result = AlteredConfig(resource_type=resource.resource_type, resource_name=resource.resource_name)
@@ -60,7 +61,8 @@ def alter_configs(work: Workspace, command: AlterConfigs) -> AlterConfigsResult:
 
 
 def _changed(work: Workspace, resource: ConfigResource) -> dict[str, str | None]:
-    """Return the new value of each named key; None removes it. Raises KafkaError."""
+    """Return the new value of each setting that the resource's changes name; None removes the setting. Raises
+    KafkaError."""
     _check_resource(work, resource)
     present = work.image.configs.get((resource.resource_type, resource.resource_name), {})
     values: dict[str, str | None] = {}
@@ -152,7 +154,7 @@ def _is_int(text: str) -> bool:
 
 
 def _checked(kind: int, name: str, value: str) -> str:
-    """Return the value in its stored form. Raises ConfigError."""
+    """Return a setting's value in the form in which it is stored. Raises ConfigError for an invalid value."""
     if kind == ResourceType.TOPIC:
         return check_topic_config(name, value)
     if kind == ResourceType.BROKER:
@@ -201,8 +203,8 @@ def _store(work: Workspace, resource: ConfigResource, values: dict[str, str | No
 
 
 def _follow(work: Workspace, topic: str | None) -> None:
-    """Adapt partitions to changed election settings of a topic, or of all: ELRs end and leaders are elected where
-    possible."""
+    """Update the partitions of a topic, or of all topics, after their election settings have changed: ELRs end and
+    leaders are elected where possible."""
     for topic_id, index, state in work.partitions() if topic is None else work.partitions_of(topic):
         electorate = work.electorate(topic_id)
         new = election.with_min_isr(state, electorate.min_isr)

@@ -126,7 +126,8 @@ OnChanges = Callable[[Sequence[tuple[Scope, Change]], int], None]
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """The outcome of a command. `result` is empty unless the command was applied, now or earlier."""
+    """The outcome of a command in the state machine. `result` is the encoded result, empty unless the command was
+    applied, now or earlier."""
 
     status: CommandStatus
     metadata_offset: int
@@ -135,7 +136,7 @@ class Applied:
 
     @property
     def records(self) -> tuple[tuple[Scope, Record], ...]:
-        """Changes as records, which are created on each access."""
+        """The command's changes of the image as metadata records, which are created on each access."""
         return tuple([(scope, record_of(change)) for scope, change in self.changes])
 
 
@@ -170,7 +171,8 @@ class _SessionState(Message):
 
 
 class Controller:
-    """The state machine. `apply` never raises on any bytes; the same commands give the same records on every node.
+    """The replicated state machine of the cluster's metadata. `apply` never raises on any bytes; the same commands give
+    the same records on every node.
 
     `on_changes` receives each command's changes, in order, after they are in the image. Read `image` and `app_versions`
     again for each use, since restoring replaces the objects.
@@ -192,7 +194,7 @@ class Controller:
 
     @property
     def history(self) -> int:
-        """History mark of the commands that made the image."""
+        """History mark of the commands that made the image: a number that differs if other commands did."""
         return self._history.mark
 
     def keep_decoded(self, encoded: bytes, decoded: tuple[Session | None, Command[Any]]) -> None:
@@ -275,7 +277,8 @@ class Controller:
         return cut(self._items())
 
     def _items(self) -> Iterator[bytes]:
-        """Yield a head, the records, an empty item, and each session followed by its results."""
+        """Yield the items of a snapshot: a head, the metadata records, an empty item, and each command session followed
+        by its kept results."""
         history = self._history
         head = _Head(
             offset=self.image.offset,

@@ -112,7 +112,7 @@ def remove_of_deleted(work: Workspace, users: Collection[str]) -> None:
 
 
 def has_credential(image: ClusterImage, user: str) -> bool:
-    """Return whether a user has a SCRAM credential of any mechanism."""
+    """Return whether a user has a SCRAM credential in the image, of any mechanism."""
     return any((user, mechanism) in image.scram_credentials for mechanism in SCRAM_MECHANISMS_BY_CODE)
 
 

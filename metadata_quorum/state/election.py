@@ -40,14 +40,16 @@ class Electorate:
     unclean_allowed: bool = False
 
     def of(self, state: PartitionState) -> Electorate:
-        """Return the electorate for this partition, without brokers whose replica is offline."""
+        """Return the electorate for one partition of the topic, without brokers whose replica of the partition is
+        offline."""
         if not state.offline_replicas:
             return self
         return replace(self, usable=self.usable.difference(state.offline_replicas))
 
 
 class _Membership(NamedTuple):
-    """The outcome of an election, from which the epochs of a partition's state follow."""
+    """A partition's ISR, ELR, last known members and leader after an election or a change, before the epochs are
+    raised."""
 
     isr: tuple[int, ...]  # in replica order, as the ELR
     elr: tuple[int, ...]
@@ -61,7 +63,7 @@ def _membership(state: PartitionState) -> _Membership:
 
 
 def _successor(old: PartitionState, was: _Membership, new: _Membership) -> PartitionState:
-    """Return the state after `old`, which is the same object if nothing changes."""
+    """Return the partition state that follows `old` with the membership `new`; the same object if nothing changes."""
     return old if new == was else _changed(old, new, broker_list(new.isr))
 
 
@@ -153,7 +155,8 @@ def _comparable(last_known: tuple[int, ...], electorate: Electorate, progress: P
 
 
 def elect(state: PartitionState, electorate: Electorate, progress: Progress = NO_PROGRESS) -> PartitionState:
-    """Return the state after an election, if it is needed and possible."""
+    """Return the partition's state after an election, if it has no usable leader and one can be elected; else the same
+    state."""
     was = _membership(state)
     return _successor(state, was, _elected(state.replicas, was, electorate.of(state), progress))
 
@@ -213,7 +216,8 @@ _Alike = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...
 
 
 class LeavingBroker:
-    """A broker that leaves many partitions in one command. Equal partitions are decided only once."""
+    """A cache of decisions for a broker that leaves many partitions in one command, by a fence or a shutdown.
+    Partitions in equal states are decided only once."""
 
     def __init__(self, broker_id: int, leave: Leave) -> None:
         self._broker_id = broker_id
@@ -249,7 +253,7 @@ class LeavingBroker:
 
 
 def with_isr(state: PartitionState, isr: Iterable[int], min_isr: int) -> PartitionState:
-    """Return the state after its leader changed the ISR."""
+    """Return the partition's state after its leader has changed the ISR to `isr`."""
     was = _membership(state)
     members = in_replica_order(state.replicas, isr)
     return _successor(state, was, _with_isr(state.replicas, was, members, min_isr))

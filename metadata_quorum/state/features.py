@@ -27,7 +27,7 @@ from .workspace import Workspace
 
 
 def update_features(work: Workspace, command: UpdateFeatures) -> UpdateFeaturesResult:
-    """Apply all updates or none. Raises KafkaError for the first invalid update."""
+    """Change the finalized levels of all named features, or of none. Raises KafkaError for the first invalid update."""
     levels = finalized(work.image.features)
     named: set[str] = set()
     for update in command.updates:
@@ -147,7 +147,8 @@ def _check_placement(work: Workspace, level: int) -> None:
 
 
 def check_security(work: Workspace, what: str, level: int = 1) -> None:
-    """Raise KafkaError while some broker may not support ACLs and users, or what `level` adds to them."""
+    """Raise KafkaError unless the finalized feature `security` has at least this level, so that every broker supports
+    ACLs and users. `what` begins the error's text."""
     if finalized(work.image.features)[SECURITY] < level:
         raise KafkaError(
             ErrorCode.UNSUPPORTED_VERSION,

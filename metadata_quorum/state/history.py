@@ -16,7 +16,8 @@ UNKNOWN = 0
 
 @dataclass(slots=True)
 class History:
-    """The history of applied commands."""
+    """The running history mark of the applied commands: the current Raft term, and a checksum of the commands applied
+    in it."""
 
     term: int = 0
     """Term of the last command; -1 if even that is unknown."""
@@ -26,7 +27,7 @@ class History:
     """Mark of the last command that changed the image."""
 
     def applied(self, term: int, command: bytes) -> None:
-        """Add the next applied command."""
+        """Add the next applied command to the term's checksum."""
         if term != self.term:
             self.checksum = None if self.term < 0 else 0
             self.term = term

@@ -21,7 +21,8 @@ ACLS_MAX: Final = 10_000
 
 
 def checked(work: Workspace, copies_acls: bool) -> bool:
-    """Return `copies_acls`, after a check that mirrors may copy ACLs. Raises KafkaError."""
+    """Return `copies_acls`, the option of a new mirror, after a check that all nodes support mirrors that copy ACLs.
+    Raises KafkaError."""
     if copies_acls:
         check_security(work, "mirrors that copy ACLs need")
         if finalized(work.image.features)[MIRROR] < MIRROR_WITH_ACLS:
@@ -33,7 +34,8 @@ def checked(work: Workspace, copies_acls: bool) -> bool:
 
 
 def follow(work: Workspace, command: FollowAcls) -> PlainResult:
-    """Adopt the source's current ACLs. ACLs that this cluster cannot have are left out. Raises KafkaError."""
+    """Create and remove a mirror's copied ACLs so that they equal the source's current ACLs. ACLs that this cluster
+    cannot have are left out. Raises KafkaError."""
     mirror = known_mirror(work, command.mirror)
     check_security(work, "ACLs need")
     if mirror.phase is not MirrorPhase.ACTIVE or not mirror.copies_acls:

@@ -1,4 +1,5 @@
-"""Rounds of mirrors: cuts of the source that all copies must reach, and the choice of the round for a promotion.
+"""Rounds of mirrors, and the choice of the round for a promotion. A round is a consistent cut of the source cluster, a
+position in its order of commits, which all copied partitions must reach.
 
 A round is announced for the existing copies. After the source has reported the cut, the announcing broker has seen that
 the source has no other topics to copy. A later copy therefore belongs to a topic or a partition that was created after
@@ -35,8 +36,8 @@ _NAMED_MAX: Final = 5
 
 
 def announce(work: Workspace, command: AnnounceMirrorCut) -> PlainResult:
-    """Begin a round, unless too many are in progress, or copies were added since the source was asked. Raises
-    KafkaError."""
+    """Begin a round of a mirror, unless too many are in progress, or copies were added since the source was asked for
+    the cut. Raises KafkaError."""
     mirror = known_mirror(work, command.mirror)
     if finalized(work.image.features)[MIRROR] < MIRROR_WITH_CUTS:
         raise KafkaError(
@@ -70,8 +71,8 @@ def announce(work: Workspace, command: AnnounceMirrorCut) -> PlainResult:
 
 
 def await_first(work: Workspace, mirror: str) -> None:
-    """Announce to the brokers that a new mirror has rounds. Its copies wait for the first round, wherever that cuts
-    them."""
+    """Announce to the brokers that a new mirror has rounds, so that its copies wait for the first round's cut, at
+    whatever offset it lies."""
     if finalized(work.image.features)[MIRROR] >= MIRROR_WITH_CUTS:
         work.emit(MirrorCutsTrimmedRecord(mirror=mirror, number=0))
 
@@ -91,8 +92,8 @@ def _learn_versions(work: Workspace, mirror: str, command: AnnounceMirrorCut) ->
 
 
 def report(work: Workspace, command: ReportMirrorCuts) -> PlainResult:
-    """Record the offsets at which leaders have found a cut. Reports of former leaders and about stopped copies are
-    ignored."""
+    """Record the offsets in copied partitions at which their leaders have found a round's cut. Reports of former
+    leaders and about stopped copies are ignored."""
     found: dict[tuple[str, int], dict[Place, int]] = defaultdict(dict)
     for reached_cut in command.partitions:
         mirror = _mirror_of(work, command.broker_id, reached_cut)
@@ -108,7 +109,8 @@ def report(work: Workspace, command: ReportMirrorCuts) -> PlainResult:
 
 
 def _mirror_of(work: Workspace, broker_id: int, reached_cut: ReachedCut) -> Mirror | None:
-    """Return the mirror for which this report counts; None if it does not count."""
+    """Return the mirror whose round a leader has reported as reached; None if the report is outdated or not asked
+    for."""
     place = (reached_cut.topic_id, reached_cut.partition)
     topic = work.image.topics_by_id.get(reached_cut.topic_id)
     state = None if topic is None else topic.partitions.get(reached_cut.partition)
@@ -126,7 +128,7 @@ def _mirror_of(work: Workspace, broker_id: int, reached_cut: ReachedCut) -> Mirr
 
 
 def _trim(work: Workspace, mirror: str) -> None:
-    """Drop the rounds before the newest complete round, which are no longer needed."""
+    """Drop a mirror's rounds before the newest round that all copies have reached, since they are no longer needed."""
     cuts = work.image.mirror_cuts.of(mirror)
     whole = cuts.newest_whole(work.image.copies_of(mirror))
     if whole is not None and cuts.rounds[0].number < whole.number:
@@ -156,8 +158,8 @@ def copies_came(work: Workspace, mirror: str, copies: Iterable[Place]) -> None:
 
 
 def newest_whole(work: Workspace, mirror: Mirror) -> tuple[MirrorRound, Mapping[Place, int]]:
-    """Return the newest round that all copies have reached, and the offset of its cut in each copy. Raises
-    KafkaError."""
+    """Return the newest round of a mirror that all copies have reached, and by partition the offset of its cut. Raises
+    KafkaError if there is none."""
     cuts, copies = work.image.mirror_cuts.of(mirror.name), work.image.copies_of(mirror.name)
     whole = cuts.newest_whole(copies)
     if whole is None:

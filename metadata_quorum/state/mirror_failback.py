@@ -35,7 +35,8 @@ from .workspace import Workspace
 
 
 def fail_back(work: Workspace, command: FailBackMirror) -> PlainResult:
-    """Make the topics copies, which continue after the common part of both logs. Raises KafkaError."""
+    """Make the command's topics copies of the topics of the cluster that copied them. Each partition continues after
+    the common part of both logs. Raises KafkaError."""
     if finalized(work.image.features)[MIRROR] < MIRROR_WITH_FAILBACK:
         raise KafkaError(
             ErrorCode.UNSUPPORTED_VERSION,
@@ -80,7 +81,8 @@ def fail_back(work: Workspace, command: FailBackMirror) -> PlainResult:
 
 
 def _topic(work: Workspace, described: ReturningTopic) -> TopicState:
-    """Return the topic if its leader epochs still equal those that were checked. Raises KafkaError."""
+    """Return the topic of this cluster if its partitions' leader epochs still equal those that the command's sender
+    checked. Raises KafkaError."""
     topic = work.image.topics_by_id.get(described.topic_id)
     if topic is None:
         raise KafkaError(ErrorCode.UNKNOWN_TOPIC_ID, f"there is no topic {described.topic_id.hex()} any more")

@@ -35,16 +35,14 @@ def check_may_be_copied(work: Workspace, mirror: Mirror, name: str) -> None:
 
 
 def become_due(work: Workspace, mirror: Mirror) -> None:
-    """Begin the transfer of committed offsets at a promotion at a cut, so that groups continue from their offsets
-    there.
-
-    Without a copy of offsets the groups had none at the cut, and offsets that were copied later are dropped.
-    """
+    """Begin the transfer of the groups' committed offsets at a promotion at a cut, so that groups continue from their
+    offsets at that cut. Without a copy of offsets the groups had none there, and offsets that were copied later are
+    dropped."""
     work.emit(MirrorOffsetsDueRecord(mirror=mirror.name, topic_id=_copy_of(work, mirror) or ZERO_UUID))
 
 
 def drop_copy(work: Workspace, mirror: Mirror) -> None:
-    """Remove the copy of offsets, which is no longer needed."""
+    """Remove the mirror's copy of the source's committed offsets, which is no longer needed."""
     topic_id = _copy_of(work, mirror)
     if topic_id is not None:
         remove(work, work.image.topics_by_id[topic_id])
@@ -62,7 +60,8 @@ def _copy_of(work: Workspace, mirror: Mirror) -> bytes | None:
 
 
 def tell(work: Workspace, command: TellMirrorOffsets) -> PlainResult:
-    """Record offsets as of the cut. Reports of former leaders and repeated reports are ignored."""
+    """Record the groups' committed offsets as of the promotion's cut, which the leader of a partition of their copy has
+    reported. Reports of former leaders and repeated reports are ignored."""
     found = work.image.mirror_offsets.of_copy(command.topic_id)
     state = _partition(work, command.topic_id, command.partition)
     is_leader = state is not None and (state.leader, state.leader_epoch) == (
@@ -81,8 +80,8 @@ def tell(work: Workspace, command: TellMirrorOffsets) -> PlainResult:
 
 
 def taken(work: Workspace, command: ReportOffsetsTaken) -> PlainResult:
-    """Record that coordinators have taken over the offsets of their partitions. After the last partition the copy is
-    removed."""
+    """Record that group coordinators of this cluster have taken over the committed offsets of their partitions. After
+    the last partition the mirror's copy of the offsets is removed."""
     due = work.image.mirror_offsets.due.get(command.mirror)
     own = work.image.topics_by_id.get(command.topic_id)
     if due is None or own is None or not due.told >= _leaders(work, due).keys():
@@ -111,8 +110,8 @@ def _partition(work: Workspace, topic_id: bytes, index: int) -> PartitionState |
 
 
 def give_up(work: Workspace, mirror: Mirror, topics: Collection[str]) -> None:
-    """Give up the offsets in lost partitions of the copy, because an operator accepts it. Their groups keep their
-    offsets of this cluster.
+    """Give up the committed offsets in lost partitions of the mirror's copy of them, because an operator accepts it.
+    Their groups keep their offsets of this cluster.
 
     Raises KafkaError if nothing in `topics` is lost; empty `topics` stand for all.
     """
@@ -143,6 +142,7 @@ def check_nobody_waits(work: Workspace, mirror: Mirror) -> None:
 
 
 def _leaders(work: Workspace, due: MirrorOffsetsDue) -> dict[int, int]:
-    """Return the leaders of the copy's partitions; empty if the source had no offsets at the cut."""
+    """Return the leader by partition of the mirror's copy of committed offsets; empty if the source had none at the
+    cut."""
     copy = work.image.topics_by_id.get(due.topic_id)
     return {} if copy is None else {index: state.leader for index, state in copy.partitions.items()}

@@ -130,7 +130,8 @@ def _check_settings(work: Workspace, command: CreateMirror) -> None:
 
 
 def limit(work: Workspace, command: LimitMirror) -> PlainResult:
-    """Limit the bandwidth at which the brokers fetch from the source. Raises KafkaError."""
+    """Set the limit in bytes per second at which each broker may fetch a mirror's topics from the source; 0
+    removes it. Raises KafkaError."""
     mirror = known_mirror(work, command.name)
     work.emit(mirror_record(replace(mirror, bandwidth=_checked_limit(work, command.bandwidth))))
     return PlainResult()
@@ -198,8 +199,8 @@ def promote_at_cut(work: Workspace, command: PromoteMirrorAtCut) -> PromoteMirro
 
 
 def _begin_epochs_of_our_own(work: Workspace, mirror: Mirror, cut_at: Mapping[Place, int]) -> None:
-    """Begin a new leader epoch in each partition of a mirror. A new leader truncates its log to `cut_at`, if that has
-    an offset.
+    """Begin a new leader epoch in each partition of a promoted mirror. Its leader first truncates its log to the
+    partition's offset in `cut_at`, if there is one.
 
     The mirror's own record comes last: until then no client can write, and partitions with a record are no longer
     copied.
@@ -215,7 +216,8 @@ def _begin_epochs_of_our_own(work: Workspace, mirror: Mirror, cut_at: Mapping[Pl
 
 
 def reconnect(work: Workspace, command: ReconnectMirror) -> PlainResult:
-    """Change the source's addresses and options, unless they were changed concurrently. Raises KafkaError."""
+    """Change the addresses and client options by which a mirror reaches its source, unless they were changed
+    concurrently. Raises KafkaError."""
     mirror = known_mirror(work, command.name)
     if command.replaces is not None and _pairs(command.replaces) != mirror.options:
         return PlainResult()
@@ -251,7 +253,8 @@ def delete(work: Workspace, command: DeleteMirror) -> PlainResult:
 
 
 def follow(work: Workspace, command: FollowTopics) -> FollowTopicsResult:
-    """Create, extend and configure each topic independently. Raises KafkaError."""
+    """Create a copy of each of the source's topics in the command, or extend and configure the existing copy,
+    independently of the other topics. Raises KafkaError."""
     mirror = known_mirror(work, command.mirror)
     if mirror.phase is not MirrorPhase.ACTIVE:
         raise refused_for_mirror(f"mirror {mirror.name!r} is {mirror.phase.name.lower()}")
@@ -267,7 +270,7 @@ def follow(work: Workspace, command: FollowTopics) -> FollowTopicsResult:
 
 
 def _follow(work: Workspace, mirror: Mirror, wanted: MirroredTopic, seed: int, budget: int) -> int:
-    """Create or update a copy, and return the number of new partitions."""
+    """Create or update the copy of one topic of the source, and return the number of new partitions."""
     topic = work.image.topics.get(wanted.name)
     if topic is None:
         return _create_copy(work, mirror, wanted, seed, budget)
@@ -332,7 +335,8 @@ def _take_over_settings(work: Workspace, wanted: MirroredTopic) -> None:
 
 
 def report(work: Workspace, command: ReportMirrorPartitions) -> PlainResult:
-    """Record the reports of leaders. Reports of former leaders, and about inactive mirrors, are ignored."""
+    """Record the leader epochs and faults of copied partitions, which their leaders have reported. Reports of former
+    leaders, and about inactive mirrors, are ignored."""
     for reported in command.partitions:
         topic = work.image.topics_by_id.get(reported.topic_id)
         state = None if topic is None else topic.partitions.get(reported.partition)
@@ -371,7 +375,8 @@ def _extended(lineage: tuple[tuple[int, int], ...], epochs: list[SourceEpoch]) -
 
 
 def _stop(work: Workspace, topic_id: bytes, index: int, fault: MirrorFault) -> None:
-    """Record a fault. The first fault stays, since others follow from it, unless the source's topic was recreated."""
+    """Stop the copying of a partition because of a fault, which is recorded. The first fault stays, since others follow
+    from it, unless the source's topic was recreated."""
     copy = _copy(work, topic_id, index)
     is_anew = fault.kind is FaultKind.MADE_ANEW and copy.fault != fault
     if copy.fault is None or is_anew:
@@ -425,8 +430,8 @@ def _pass_over(
 def _go_on_at(
     work: Workspace, topic_id: bytes, index: int, state: PartitionState, copy: MirrorPartition, offset: int
 ) -> None:
-    """Continue the log at `offset` in a new leader epoch. The leader truncates the log there, or skips missing
-    records."""
+    """Continue a copied partition's log at `offset` in a new leader epoch. The leader truncates the log there, or skips
+    missing records."""
     resumption = Resumption(state.leader_epoch + 1, offset)
     work.emit(mirror_partition_record(topic_id, index, replace(copy, resumption=resumption)))
     work.set_partition(topic_id, index, _in_new_epoch(state))
@@ -441,6 +446,6 @@ def _copy(work: Workspace, topic_id: bytes, index: int) -> MirrorPartition:
 
 
 def _topics(work: Workspace, mirror: str) -> Iterator[TopicState]:
-    """Return the topics of a mirror in the order of their names."""
+    """Yield the copied topics of a mirror in the order of their names."""
     found = [work.image.topics_by_id[topic_id] for topic_id, _ in work.image.mirrors.topics_of(mirror)]
     return iter(sorted(found, key=lambda topic: topic.name))

@@ -30,7 +30,8 @@ from .workspace import Workspace
 
 
 def report(work: Workspace, command: ReportOfflineReplicas) -> PlainResult:
-    """Mark replicas as offline. Partitions without a replica on this broker are ignored."""
+    """Mark a broker's replicas as offline, which the command names. Partitions without a replica on this broker are
+    ignored."""
     broker_id = current(work, command.broker_id, command.broker_epoch).broker_id
     for lost in command.partitions:
         state = _found(work.image, lost)
@@ -48,7 +49,8 @@ def _without_replica(state: PartitionState, broker_id: int, electorate: Electora
 
 
 def report_writability(work: Workspace, command: ReportWritability) -> PlainResult:
-    """Mark replicas as offline, or as usable again. Partitions without a replica on this broker are ignored."""
+    """Mark a broker's replicas as offline because their disk is full, or as usable again. Partitions without a replica
+    on this broker are ignored."""
     broker_id = current(work, command.broker_id, command.broker_epoch).broker_id
     change = _writable_again if command.writable else _unwritable
     for named in command.partitions:
@@ -66,7 +68,8 @@ def _found(image: ClusterImage, named: OfflineReplica) -> PartitionState | None:
 
 
 def _unwritable(state: PartitionState, broker_id: int, electorate: Electorate) -> PartitionState:
-    """Return the state without the replica; the same object if there would be no leader, or only an unclean one.
+    """Return the partition's state without the replica on the broker's full disk; the same object if there would be no
+    leader, or only an unclean one.
 
     The replica is readable, and accepts records again once there is space. A loss of records would be worse.
     """
@@ -78,7 +81,8 @@ def _unwritable(state: PartitionState, broker_id: int, electorate: Electorate) -
 
 
 def _writable_again(state: PartitionState, broker_id: int, electorate: Electorate) -> PartitionState:
-    """Return the state in which the replica may join the ISR, and leads at once if there is no leader."""
+    """Return the partition's state once the broker's disk has space again: the replica may join the ISR, and leads at
+    once if there is no leader."""
     if broker_id not in state.offline_replicas:
         return state
     left = tuple([member for member in state.offline_replicas if member != broker_id])

@@ -33,7 +33,8 @@ from .workspace import Workspace
 
 
 def alter_partition(work: Workspace, command: AlterPartition) -> AlterPartitionResult:
-    """Apply each change that builds on the current state and has eligible members (KIP-903)."""
+    """Apply each change of an ISR that builds on the partition's current epochs and names only eligible members
+    (KIP-903)."""
     current(work, command.broker_id, command.broker_epoch)
     return AlterPartitionResult(
         partitions=[_alter(work, command.broker_id, change) for change in command.partitions]
@@ -64,7 +65,8 @@ def _alter(work: Workspace, broker_id: int, change: AlterPartitionChange) -> Alt
 def _refusal(
     work: Workspace, broker_id: int, state: PartitionState, change: AlterPartitionChange
 ) -> ErrorCode:
-    """Return the error of Kafka's checks, in Kafka's order."""
+    """Return the error code for an ISR change that Kafka's checks refuse, in Kafka's order of checks; NONE if it is
+    permitted."""
     members = [member.broker_id for member in change.new_isr]
     if change.leader_epoch > state.leader_epoch or change.partition_epoch > state.partition_epoch:
         return ErrorCode.NOT_CONTROLLER

@@ -15,7 +15,8 @@ from ...protocol.errors import ErrorCode, KafkaError
 
 
 def start_of(seed: int, name: str, brokers: int) -> int:
-    """Return the first position for a topic: evenly distributed over seeds and names, and equal on all nodes."""
+    """Return the position in the list of brokers at which a topic's placement starts. It is a hash (BLAKE2b) of seed
+    and name: evenly distributed, and equal on all nodes."""
     digest = blake2b(f"{seed}/{name}".encode(), digest_size=8, person=b"placement").digest()
     return int.from_bytes(digest, "big") % brokers
 
@@ -59,7 +60,7 @@ def check_replicas(brokers: Collection[int], replicas: Sequence[int]) -> None:
 
 
 class Placement:
-    """The placement of one topic's partitions. At least one broker must be usable.
+    """The assignment of brokers to the replicas of one topic's partitions. At least one broker must be usable.
 
     The preferred leader is a usable broker. A host gets a second replica only once each host has one, and so does a
     rack, since a host is in one rack. Within these limits brokers that are not usable come last, as they cannot join an

@@ -19,7 +19,7 @@ def allocate(work: Workspace, command: AllocateProducerIds) -> AllocateProducerI
 
 
 def next_producer_id(work: Workspace) -> int:
-    """Allocate an id for a transactional id or a writer."""
+    """Allocate and return one producer id, for a transactional id or a transaction's writer."""
     return _take(work, 1)
 
 

@@ -36,7 +36,8 @@ def alter_client_quotas(work: Workspace, command: AlterClientQuotas) -> AlterCli
 
 
 def _changed(work: Workspace, entry: EntityQuotaChanges) -> tuple[QuotaEntity, dict[str, float]]:
-    """Return the entity and all its quotas after the changes. Raises KafkaError."""
+    """Return the quota entity (user, client id or address) and all its quotas by name after the changes. Raises
+    KafkaError."""
     entity = _entity(entry.entity)
     kind = entity_kind(entity)
     values = dict(work.image.client_quotas.get(entity, {}))

@@ -29,7 +29,8 @@ def _without(replicas: Iterable[int], gone: Iterable[int]) -> tuple[int, ...]:
 def begun(
     state: PartitionState, target: tuple[int, ...], electorate: Electorate, progress: Progress = NO_PROGRESS
 ) -> PartitionState:
-    """Return the state in which the move to `target` has begun, or is complete already."""
+    """Return the partition's state in which the reassignment to the brokers `target` has begun, or is complete
+    already."""
     original = _without(state.replicas, state.adding_replicas)
     unwanted = _without(state.adding_replicas, target)
     kept = _without(state.replicas, unwanted)
@@ -54,7 +55,7 @@ def _would_lead(state: PartitionState, replicas: Iterable[int], electorate: Elec
 def cancelled(
     state: PartitionState, electorate: Electorate, progress: Progress = NO_PROGRESS
 ) -> PartitionState:
-    """Return the state before the reassignment.
+    """Return the partition's state with the replicas that it had before the running reassignment.
 
     KafkaError: INVALID_REPLICA_ASSIGNMENT if none of its replicas has all records and unclean elections are not
     allowed, or if none of them could lead now.
@@ -105,8 +106,8 @@ def settled(
     electorate: Electorate,
     progress: Progress = NO_PROGRESS,
 ) -> PartitionState:
-    """Return the state after a change from `before` to `after`, which may complete the reassignment. If the change has
-    begun a leader epoch, the completion begins no further one."""
+    """Return the partition's state after a change from `before` to `after`, with its reassignment completed if the
+    change makes that possible. If the change has begun a leader epoch, the completion begins no further one."""
     new = completed(after, electorate, progress)
     if before is not None and before.leader_epoch < after.leader_epoch < new.leader_epoch:
         return replace(new, leader_epoch=after.leader_epoch)
@@ -114,6 +115,6 @@ def settled(
 
 
 def member_ends(leader_epoch: int, ends: Iterable[tuple[int, int]]) -> Progress:
-    """Return the members' positions that a leader reported as (broker id, log end offset; -1 unknown), for the choice
-    of its successor."""
+    """Return the log ends of the ISR members, which the leader reported as (broker id, log end offset; -1 unknown), in
+    the form that the choice of its successor takes."""
     return {broker_id: (leader_epoch, end) for broker_id, end in ends if end >= 0}

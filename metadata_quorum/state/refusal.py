@@ -14,7 +14,8 @@ class _OfSomebody(Protocol):
 
 
 def check_allowed(command: _OfSomebody, denial: ErrorCode = ErrorCode.CLUSTER_AUTHORIZATION_FAILED) -> None:
-    """Raise KafkaError, with the code `denial`, for a command that the leader has found unauthorized."""
+    """Raise KafkaError, with the code `denial`, for a command that the leader has marked as denied because its author
+    lacks the right."""
     if command.is_denied:
         raise KafkaError(denial, "The metadata quorum denies this change.")
 

@@ -24,7 +24,8 @@ _LAST_EPOCH = 2**31 - 1
 
 
 def declare(work: Workspace, _: DeclareRestored) -> PlainResult:
-    """Skip all epochs and producer ids that may have been used since. KafkaError when there are no epochs left."""
+    """Begin new leader epochs and skip producer ids, so that none is reused that was assigned after the quorum's copies
+    were made. KafkaError when there are no epochs left."""
     partitions = list(work.partitions())
     if any(
         max(state.leader_epoch, state.partition_epoch) > _LAST_EPOCH - 2 * EPOCHS_SKIPPED

@@ -17,8 +17,8 @@ KEPT_BYTES_MAX = 32 * 1024 * 1024
 
 @dataclass(slots=True)
 class CommandSession:
-    """The session of one broker. Invariant: `kept` holds results of sequences in (acknowledged, last], in order, within
-    limits."""
+    """A broker's command session: the sequence number of the last applied command, and the results that the broker has
+    not acknowledged. Invariant: `kept` holds results of sequences in (acknowledged, last], in order, within limits."""
 
     broker_epoch: int
     last: int = 0
@@ -33,12 +33,12 @@ class CommandSession:
             self._drop(next(iter(self.kept)))
 
     def acknowledge(self, sequence: int) -> None:
-        """Drop the results up to `sequence`, which have arrived."""
+        """Drop the kept results of commands up to `sequence`, which the broker has received."""
         while self.kept and (oldest := next(iter(self.kept))) <= sequence:
             self._drop(oldest)
 
     def check(self, metadata_offset: int) -> None:
-        """Raise AssertionError if this session is impossible at this metadata offset."""
+        """Raise AssertionError if the kept results contradict each other, the limits or this metadata offset."""
         sequences = list(self.kept)
         if sequences != sorted(sequences) or (
             sequences and not 0 < sequences[0] <= sequences[-1] <= self.last
@@ -57,13 +57,13 @@ class CommandSession:
 
 
 class SessionTable:
-    """The sessions of all brokers: one for each broker id, for its current broker epoch."""
+    """The command sessions of all brokers: one for each broker id, for its current broker epoch."""
 
     def __init__(self) -> None:
         self.sessions: dict[int, CommandSession] = {}
 
     def begin(self, broker_id: int, broker_epoch: int) -> None:
-        """Begin the session of a new registration, which replaces the previous session."""
+        """Begin the command session of a broker's new registration, which replaces its previous session."""
         present = self.sessions.get(broker_id)
         if present is None or present.broker_epoch != broker_epoch:
             self.sessions[broker_id] = CommandSession(broker_epoch)
@@ -73,7 +73,8 @@ class SessionTable:
         self.sessions.pop(broker_id, None)
 
     def find(self, session: Session) -> CommandSession | None:
-        """Return the session, and drop its acknowledged results; None if its broker epoch is outdated."""
+        """Return the command session of a broker, and drop its acknowledged results; None if the broker epoch is
+        outdated."""
         found = self.sessions.get(session.broker_id)
         if found is None or found.broker_epoch != session.broker_epoch:
             return None

@@ -1,4 +1,5 @@
-"""A stream of items that is cut into chunks of limited size, independent of item boundaries.
+"""A stream of items (byte strings) for snapshots, which is cut into chunks of limited size, independent of item
+boundaries.
 
 A stream is a sequence of `u32 length | item`; an item larger than a chunk is spread over several. Both directions are
 lazy: at most a chunk and an item are held in memory.
@@ -18,7 +19,7 @@ _LENGTH = Struct(">I")
 
 
 def cut(items: Iterable[bytes], chunk_bytes: int = CHUNK_BYTES) -> Iterator[bytes]:
-    """Yield the items in chunks of `chunk_bytes`; the last chunk is shorter."""
+    """Yield the items as a stream that is cut into chunks of `chunk_bytes`; the last chunk is shorter."""
     held = bytearray()
     for item in items:
         held += _LENGTH.pack(len(item))
@@ -34,8 +35,8 @@ def cut(items: Iterable[bytes], chunk_bytes: int = CHUNK_BYTES) -> Iterator[byte
 
 
 def joined(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield the items of a stream from `cut`. Raises ImageInconsistent if the stream ends within an item, or an item is
-    huge."""
+    """Yield the items of a stream from `cut` again. Raises ImageInconsistent if the stream ends within an item, or an
+    item exceeds ITEM_BYTES_MAX."""
     held = bytearray()
     for chunk in chunks:
         held += chunk

@@ -38,7 +38,7 @@ _LEGAL_NAME = re.compile(r"[a-zA-Z0-9._-]+")
 
 
 def create_topics(work: Workspace, command: CreateTopics) -> CreateTopicsResult:
-    """Create each topic independently; with `validate_only` only check them."""
+    """Create each topic of the command independently; with `validate_only` only check that it could be created."""
     results: list[CreatedTopic] = []
     budget = PARTITIONS_PER_COMMAND_MAX
     names = _CollidingNames(work)
@@ -108,7 +108,7 @@ class _CollidingNames:
         self._present: dict[str, str] | None = None
 
     def find(self, name: str) -> str | None:
-        """Return an existing topic that collides with a new one of this name; None if there is none."""
+        """Return the existing topic whose name collides with the name of a new topic; None if there is none."""
         key = name.replace(".", "_")
         if "_" not in key:
             return None
@@ -119,7 +119,7 @@ class _CollidingNames:
         return self._present.get(key)
 
     def add(self, name: str) -> None:
-        """Add a topic that exists now."""
+        """Add the name of a topic that the command has just created."""
         if self._present is not None:
             self._present[name.replace(".", "_")] = name
 
@@ -169,7 +169,7 @@ def check_name(name: str) -> None:
 
 
 def _checked_configs(topic: NewTopic) -> dict[str, str]:
-    """Return the settings in their stored form. Raises KafkaError."""
+    """Return a new topic's settings in the form in which they are stored. Raises KafkaError."""
     values: dict[str, str] = {}
     for config in topic.configs:
         if config.value is None:
@@ -317,7 +317,7 @@ def _delete(work: Workspace, topic: TopicState | None, missing: TopicResult) -> 
 
 
 def remove(work: Workspace, topic: TopicState) -> None:
-    """Remove a topic and its settings, without a check of permissions."""
+    """Remove a topic, its partitions and its settings from the image, without a check of permissions."""
     for key in sorted(work.image.configs.get((ResourceType.TOPIC, topic.name), ())):
         work.emit(
             ConfigRecord(

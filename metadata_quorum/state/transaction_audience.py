@@ -35,7 +35,7 @@ def tell_all(work: Workspace, record: Record) -> None:
 def audience(
     work: Workspace, transaction: TransactionMetadata | None, more: Iterable[Place] = ()
 ) -> Audience:
-    """Return the brokers that know of a transaction, or must know of it once it has `more` partitions."""
+    """Return the brokers that know of a transaction, or must know of it once the partitions `more` are added."""
     brokers: set[int] = set()
     if transaction is not None:
         brokers.add(transaction.session[0])
@@ -48,15 +48,15 @@ def audience(
 
 
 def introduce(work: Workspace, transaction: TransactionMetadata, newcomers: Audience) -> None:
-    """Send the whole transaction to brokers that did not know it."""
+    """Emit the records of the whole transaction for brokers that did not know of it."""
     if newcomers:
         for record in list(records_of(transaction)):
             work.emit(record, newcomers)
 
 
 class Telling:
-    """A context manager that changes one transaction and sends the records to its audience. At its end, new members of
-    the audience receive the whole transaction."""
+    """A context manager around one command's changes of one transaction. It emits each change as records for the
+    brokers that know the transaction, its audience."""
 
     def __init__(
         self,
@@ -65,7 +65,8 @@ class Telling:
         origin: ClientOrigin | None = None,
         new_places: Iterable[Place] = (),
     ) -> None:
-        """`origin` is the client of the command; None if no client has asked for the change."""
+        """`origin` is the client whose command changes the transaction; None if no client has asked for the change.
+        `new_places` are partitions that the change adds."""
         self._work = work
         self._id = transactional_id
         self._origin = origin if origin is not None and origin.is_client else None
@@ -86,12 +87,13 @@ class Telling:
 
     @property
     def transaction(self) -> TransactionMetadata:
-        """Current state of the transaction."""
+        """Current state of the transaction in the image."""
         return self._work.image.transactions.by_id[self._id]
 
     def state(self, changed: TransactionMetadata, *, replaces: bool = False) -> None:
-        """Emit a new state of the transaction, except for its writers. With `replaces` it has no writers any more, and
-        new members of the audience also learn which partitions were aborted under its epoch (rule T11)."""
+        """Emit a new state of the transaction, except for its writers. With `replaces` the transaction is a new one
+        without writers, and new members of the audience also learn which partitions were aborted under its epoch (rule
+        T11)."""
         if self._origin is not None:
             changed = with_session(changed, self._origin, self._work.image.offset + 1)
         record = transaction_record(changed, replaces=replaces)
@@ -110,8 +112,8 @@ class Telling:
         self._work.emit(writer_record(self.transaction, Writer(producer_id, epoch), places), self._known)
 
     def settled(self, writer: Writer, places: Iterable[Place]) -> None:
-        """Settle partitions of a writer that have their markers or are deleted. After the last one a decided
-        transaction is complete."""
+        """Mark partitions of a writer as settled: they have their transaction marker, or are deleted. After its last
+        partition a decided transaction is complete."""
         places = set(places)
         transaction = self.transaction
         left = any(number > (place in places) for place, number in transaction.lacking.items())

@@ -206,7 +206,7 @@ def _existing(work: Workspace, wanted: Iterable[Place]) -> set[Place]:
 
 
 def end(work: Workspace, command: EndTransaction) -> EndTransactionResult:
-    """Decide the outcome, once and for all writers and partitions."""
+    """Decide whether a transaction commits or aborts, once and for all its writers and partitions."""
     transaction = _known(work, command.transactional_id)
     if _was_committed_in_an_earlier_life(transaction, command):
         if transaction.phase.is_decided:
@@ -324,7 +324,8 @@ def _decide(
     chosen: set[int],
     origin: ClientOrigin | None = None,
 ) -> None:
-    """Store the outcome; `changed` already has the epoch that goes with it."""
+    """Store a transaction's outcome, commit or abort; `changed` already has the producer epoch that belongs to it. The
+    writers in `chosen` take part in the commit."""
     settled = changed.is_settled
     if commits:
         phase = Phase.COMPLETE_COMMIT if settled else Phase.PREPARE_COMMIT
@@ -418,8 +419,8 @@ def join(work: Workspace, command: JoinTransaction) -> JoinTransactionResult:
 
 
 def _free_in_pool(transaction: TransactionMetadata) -> tuple[int, int] | None:
-    """Return an unused producer id of the pool with its next epoch; None if there is none. Ids in use are the last of
-    the pool."""
+    """Return an unused producer id of the transaction's pool of writers' producer ids, with its next epoch; None if
+    there is none."""
     if len(transaction.pool) < len(transaction.writers):
         return None  # all are in use, and the owner writes, too
     free = (
@@ -431,7 +432,8 @@ def _free_in_pool(transaction: TransactionMetadata) -> tuple[int, int] | None:
 
 
 def verify(work: Workspace, command: VerifyTransaction) -> PlainResult:
-    """Do nothing: only the fact that the command was applied matters."""
+    """Check only that the broker is registered. A broker sends this command to learn the state as of its
+    application."""
     current(work, command.broker_id, command.broker_epoch)
     return PlainResult()
 
@@ -452,7 +454,7 @@ def expire(work: Workspace, command: ExpireTransactions) -> PlainResult:
 
 
 def abort(work: Workspace, command: AbortTransaction) -> PlainResult:
-    """Abort a transaction whoever its producer is; does nothing if it is over.
+    """Abort a transaction on an operator's request, whichever producer owns it; do nothing if it is over.
 
     A transaction that is named by its number must be open, or the newest to be aborted.
     """
@@ -507,7 +509,8 @@ def _known(work: Workspace, transactional_id: str) -> TransactionMetadata:
 
 
 def _check_not_aborted(transaction: TransactionMetadata, producer_id: int, epoch: int) -> None:
-    """KafkaError: TRANSACTION_ABORTABLE if the producer must ask for an abort or for the next epoch."""
+    """Raise KafkaError, TRANSACTION_ABORTABLE, if the cluster has aborted the transaction and its producer must ask for
+    an abort or for the next epoch."""
     if transaction.may_recover(producer_id, epoch):
         raise KafkaError(
             ErrorCode.TRANSACTION_ABORTABLE,

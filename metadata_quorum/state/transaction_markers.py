@@ -15,7 +15,8 @@ from .workspace import Workspace
 
 
 def report(work: Workspace, command: ReportMarkers) -> PlainResult:
-    """Settle the partitions whose markers are below the high watermark of the reporting leader.
+    """Mark partitions of decided transactions as settled, whose transaction markers a leader reports as written below
+    its high watermark.
 
     Markers that were settled before, or belong to another transaction or leadership, are ignored.
     """
@@ -60,7 +61,8 @@ def leaders_of(image: ClusterImage, places: Iterable[Place]) -> set[int]:
 
 
 def topic_goes(work: Workspace, topic_id: bytes, indexes: Iterable[int]) -> None:
-    """Settle the partitions of a topic that is removed, since none of its records remain readable."""
+    """Mark the partitions of a removed topic as settled in all transactions, since none of its records remain
+    readable."""
     gone: dict[int, set[Place]] = {}
     for index in indexes:
         place = (topic_id, index)
@@ -73,8 +75,8 @@ def topic_goes(work: Workspace, topic_id: bytes, indexes: Iterable[int]) -> None
 def partition_changed(
     work: Workspace, place: Place, before: PartitionState | None, after: PartitionState
 ) -> None:
-    """Send transactions to new replicas. A leader that may be missing records or markers must write the markers
-    again."""
+    """Send the transactions of a changed partition to its new replicas. After an unclean election the new leader may be
+    missing records or markers, and must write the markers again."""
     if before is None:
         return
     if after.replicas != before.replicas and (
@@ -109,7 +111,7 @@ def _settle(work: Workspace, producer_id: int, places: set[Place]) -> None:
 
 
 def _distinct(work: Workspace, place: Place) -> list[TransactionMetadata]:
-    """Return the transactions that are outstanding there, each only once even with several writers."""
+    """Return the transactions that are outstanding in this partition, each only once even with several writers."""
     here = work.image.transactions.at(place).values()
     return list({transaction.transactional_id: transaction for transaction in here}.values())
 

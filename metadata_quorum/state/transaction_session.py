@@ -12,7 +12,8 @@ from ...protocol.messages.transaction_commands import ClientOrigin
 
 
 def check_session(transaction: TransactionMetadata, origin: ClientOrigin) -> None:
-    """Refuse a request that comes neither on the last used connection nor on one that was made after that use.
+    """Refuse a client's request about a transaction if it comes on an outdated connection: neither on the connection
+    last used for the transaction, nor on one that was made after that use.
 
     KafkaError: NETWORK_EXCEPTION, at which the broker closes the connection without an answer; a live client repeats
     the request on a new connection.
@@ -41,7 +42,8 @@ def check_session_of_epoch(transaction: TransactionMetadata, origin: ClientOrigi
 def with_session(
     transaction: TransactionMetadata, origin: ClientOrigin, metadata_offset: int
 ) -> TransactionMetadata:
-    """Return the transaction with the session of a command whose first record takes the image to `metadata_offset`."""
+    """Return the transaction with the command's client connection as the last used one. The command's first record
+    takes the image to `metadata_offset`."""
     return transaction.but(
         session=_session(origin),
         session_offset=metadata_offset,

@@ -12,7 +12,7 @@ from .workspace import Workspace
 
 
 def forget(work: Workspace, command: ForgetTransactionalIds) -> PlainResult:
-    """Remove the given ids if they have not been used since.
+    """Remove the transactional ids that the command names, if they have not been used since the command was made.
 
     An id with an application version is kept: a client that commits that version again, however much later, must learn
     that it was committed.

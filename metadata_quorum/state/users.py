@@ -18,7 +18,8 @@ from .workspace import Workspace
 
 
 def alter_scram_credentials(work: Workspace, command: AlterScramCredentials) -> AlterScramCredentialsResult:
-    """Change each credential on its own. Raises KafkaError while some broker may not know of users."""
+    """Change each SCRAM credential of the command independently. Raises KafkaError unless all brokers' versions support
+    users."""
     check_allowed(command)
     check_security(work, "users of SCRAM need")
     results: list[AlteredCredential] = []
@@ -42,7 +43,7 @@ def alter_scram_credentials(work: Workspace, command: AlterScramCredentials) -> 
 
 
 def set_credential(work: Workspace, change: ScramCredentialChange) -> None:
-    """Store a user's password. Raises KafkaError."""
+    """Store a user's SCRAM credential for one mechanism: salt, iterations and encrypted keys. Raises KafkaError."""
     key = _key(change)
     if change.iterations > ITERATIONS_MAX:
         raise KafkaError(ErrorCode.UNACCEPTABLE_CREDENTIAL, "Too many iterations")

@@ -1,4 +1,5 @@
-"""The image under change by one command: emitted records are applied at once and kept for the feed."""
+"""The cluster image while one command changes it: emitted records are applied at once and kept for the metadata
+feed."""
 
 from __future__ import annotations
 
@@ -34,7 +35,8 @@ command."""
 
 
 class Workspace:
-    """The image, the changes of the current command, and the inputs of elections."""
+    """The cluster image under change by one command, the changes so far, and the brokers and settings that elections
+    need."""
 
     def __init__(self, image: ClusterImage, partition_changed: PartitionChanged) -> None:
         self.image = image
@@ -46,7 +48,8 @@ class Workspace:
         self._plain_electorate: Electorate | None = None
 
     def emit(self, record: Record, scope: Scope = None) -> None:
-        """Apply a record and keep it for the feed."""
+        """Apply a metadata record to the image, and keep it for the feed. `scope` holds the brokers that receive it;
+        None stands for all."""
         self.image.apply(record)
         self.changes.append((scope, record))
         if isinstance(record, BrokerRecord | BrokerRemovedRecord | ConfigRecord):
@@ -55,7 +58,7 @@ class Workspace:
             self._plain_electorate = None
 
     def by_partition(self, progress: Iterable[ReplicaLogEnd]) -> ProgressByPartition:
-        """Return the log ends from heartbeats, by partition and replica.
+        """Return replicas' log ends that brokers have reported in heartbeats, by partition and broker.
 
         Reports of replaced processes are left out, because a crash of the machine may have shortened their logs.
         """
@@ -68,15 +71,15 @@ class Workspace:
         return table
 
     def set_broker(self, state: BrokerState) -> None:
-        """Emit the new state of a broker, if it differs."""
+        """Emit a broker's new state, if it differs from the state in the image."""
         if self.image.brokers.get(state.broker_id) != state:
             self.emit(broker_record(state))
 
     def set_partition(
         self, topic_id: bytes, index: int, state: PartitionState, progress: Progress = NO_PROGRESS
     ) -> PartitionState:
-        """Emit the new state of a partition, if it differs, and complete its reassignment if possible. Return the
-        resulting state."""
+        """Emit a partition's new state, if it differs from the state in the image, and complete its reassignment if
+        possible. Return the resulting state."""
         before = self.image.topics_by_id[topic_id].partitions.get(index)
         if before is not None and before.partition_epoch == state.partition_epoch and before == state:
             return state
@@ -100,14 +103,14 @@ class Workspace:
 
     @property
     def usable(self) -> frozenset[int]:
-        """Brokers that may lead and join ISRs."""
+        """Ids of the brokers that may lead partitions and join ISRs."""
         if self._usable is None:
             brokers = self.image.brokers.values()
             self._usable = frozenset(broker.broker_id for broker in brokers if broker.usable)
         return self._usable
 
     def electorate(self, topic_id: bytes) -> Electorate:
-        """Return the inputs of elections in this topic."""
+        """Return the inputs of elections in this topic: the usable brokers and the topic's settings."""
         found = self._electorates.get(topic_id)
         if found is None:
             found = self._electorates[topic_id] = self._make_electorate(
