@@ -212,7 +212,7 @@ _BY_CODE: Final[dict[int, ErrorCode]] = {int(error): error for error in ErrorCod
 
 
 class ErrorInfo(NamedTuple):
-    """A row of the table of error codes."""
+    """A row of the table of error codes: code, text, and whether a retry may succeed."""
 
     code: int
     name: str

@@ -22,7 +22,8 @@ _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 
 class MetricKind(StrEnum):
-    """Kinds of metrics: a gauge moves freely, a counter or histogram only rises until its process restarts."""
+    """Kinds of Prometheus metrics: a gauge may rise and fall, a counter or histogram only rises until its process
+    restarts."""
 
     GAUGE = "gauge"
     COUNTER = "counter"
@@ -40,18 +41,19 @@ class Metric:
 
 
 def gauge(name: str, about: str, *labels: str) -> Metric:
-    """Return a gauge with these labels."""
+    """Return a gauge metric: `about` is its help text, `labels` the names of its labels."""
     return Metric(name, MetricKind.GAUGE, about, labels)
 
 
 def counter(name: str, about: str, *labels: str) -> Metric:
-    """Return a counter with these labels."""
+    """Return a counter metric: `about` is its help text, `labels` the names of its labels."""
     return Metric(name, MetricKind.COUNTER, about, labels)
 
 
 @dataclass(slots=True)
 class Histogram:
-    """Observations, counted below fixed upper bounds. The last count has no bound."""
+    """A Prometheus histogram: the number of observations in each bucket. `bounds` are the buckets' upper bounds; the
+    last count is of observations above all bounds."""
 
     bounds: tuple[float, ...]
     counts: list[int] = field(init=False)
@@ -72,7 +74,8 @@ Row = tuple[tuple[object, ...], float | Histogram]
 
 @dataclass(frozen=True, slots=True)
 class Family:
-    """A metric and its present samples. The iterables may be lazy: they are consumed once, piece by piece."""
+    """A metric with its present samples, one for each combination of label values. The iterables may be lazy: they are
+    consumed once, while the text is written."""
 
     metric: Metric
     rows: Iterable[Row] = ()
@@ -87,8 +90,8 @@ first."""
 
 
 def exposition(families: Families) -> Iterator[str]:
-    """Yield the text in pieces of at most `ROWS_PER_PIECE` samples, so that an event loop can run other tasks between
-    them. Some pieces are empty."""
+    """Yield Prometheus' text for all metrics in pieces of at most `ROWS_PER_PIECE` samples, so that an event loop can
+    run other tasks between them. Some pieces are empty."""
     for family in families:
         if family is None:
             yield ""
@@ -113,7 +116,7 @@ def exposition(families: Families) -> Iterator[str]:
 
 
 def _histogram(metric: Metric, values: tuple[object, ...], histogram: Histogram) -> Iterator[str]:
-    """Yield the cumulative buckets, the sum and the count of a histogram."""
+    """Yield the text lines of a histogram: its cumulative buckets, its sum and its count."""
     names, running = (*metric.labels, "le"), 0
     for bound, count in zip((*histogram.bounds, inf), histogram.counts, strict=True):
         running += count
@@ -125,7 +128,7 @@ def _histogram(metric: Metric, values: tuple[object, ...], histogram: Histogram)
 
 
 def labelled(names: tuple[str, ...], values: tuple[object, ...]) -> str:
-    """Return the labels of a sample in the form that follows its name."""
+    """Return the labels of a sample as Prometheus' text, `{name="value",...}`, which follows the metric's name."""
     if not names:
         return ""
     pairs = (f'{name}="{_escaped(value)}"' for name, value in zip(names, values, strict=True))

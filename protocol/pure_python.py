@@ -1,4 +1,4 @@
-"""The switch OTTLA_PURE_PYTHON=1 in the environment, which disables modules in C that have an equivalent in Python."""
+"""The switch that disables modules in C which have an equivalent in Python: OTTLA_PURE_PYTHON=1 in the environment."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ ANYBODY = "User:*"
 
 
 class AclResourceType(IntEnum):
-    """Types of protected resources."""
+    """Types of resources that ACLs protect, with the numbers of Kafka's protocol."""
 
     UNKNOWN = 0
     ANY = 1
@@ -36,7 +36,8 @@ class AclResourceType(IntEnum):
 
 
 class PatternType(IntEnum):
-    """Kinds of resource patterns: how the pattern's name is compared. ANY and MATCH are for filters."""
+    """Kinds of resource patterns, with the numbers of Kafka's protocol: how an ACL's resource name is compared. ANY and
+    MATCH occur in filters only."""
 
     UNKNOWN = 0
     ANY = 1
@@ -46,7 +47,8 @@ class PatternType(IntEnum):
 
 
 class AclOperation(IntEnum):
-    """Operations on a resource. ALL stands for every operation, ANY is for filters."""
+    """Operations that an ACL allows or denies, with the numbers of Kafka's protocol. ALL stands for every operation;
+    ANY occurs in filters only."""
 
     UNKNOWN = 0
     ANY = 1
@@ -80,7 +82,7 @@ implies nothing."""
 
 
 class AclPermission(IntEnum):
-    """Verdicts of an ACL about its operation. ANY is for filters."""
+    """Verdicts of an ACL, allow or deny, with the numbers of Kafka's protocol. ANY occurs in filters only."""
 
     UNKNOWN = 0
     ANY = 1
@@ -119,7 +121,7 @@ class Acl(NamedTuple):
 
     @classmethod
     def of(cls, told: _TellsAcl) -> Acl:
-        """Return the rule in a command, a result or a record of the quorum."""
+        """Return the ACL that a command, a result or a metadata record describes."""
         return cls(*(getattr(told, name) for name in cls._fields))
 
     def __str__(self) -> str:
@@ -194,7 +196,7 @@ class AclFilter(NamedTuple):
 
 
 def name_of(kind: type[IntEnum], code: int) -> str:
-    """Return the name of a code; for an unknown code, a text with its number."""
+    """Return the name of a numeric code of an enumeration; for an unknown code, a text with its number."""
     try:
         return kind(code).name
     except ValueError:

@@ -23,7 +23,8 @@ _CLASS, _SUPER_USERS, _OPEN = (
 
 @dataclass(frozen=True, slots=True)
 class AuthorizerSettings:
-    """Principals that may do everything, and the verdict about resources that no ACL covers."""
+    """Settings of the authorizer: the principals that may do everything (super.users), and the verdict about resources
+    that no ACL covers."""
 
     super_users: frozenset[str] = frozenset()
     open_without_acls: bool = False

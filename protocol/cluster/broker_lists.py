@@ -1,5 +1,5 @@
-"""Shared lists of brokers: equal lists are one object, since thousands of partitions of a large cluster have the same
-replicas."""
+"""Shared tuples of broker ids: equal tuples are one object, since thousands of partitions of a large cluster have the
+same replicas."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _known: dict[tuple[int, ...], tuple[int, ...]] = {}
 
 
 def broker_list(broker_ids: Iterable[int]) -> tuple[int, ...]:
-    """Return these brokers, in their order, as a shared tuple."""
+    """Return these broker ids, in their order, as a tuple that is shared by all callers with equal lists."""
     wanted = tuple(broker_ids)
     found = _known.get(wanted)
     if found is not None:

@@ -1,4 +1,4 @@
-"""The kinds of quotas, and of entities with quotas."""
+"""The quotas that the cluster supports, and the entities that can have each: users and client ids, or IP addresses."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ _CLIENTS, _ADDRESSES = "clients", "addresses"
 
 @dataclass(frozen=True, slots=True)
 class QuotaKey:
-    """A quota. `kind`: the entities that can have it. `most`: the highest whole number allowed; None allows any
-    number."""
+    """A kind of quota. `kind`: the entities that can have it, clients or addresses. `most`: the highest whole number
+    allowed; None also allows fractions and any size."""
 
     name: str
     kind: str
@@ -35,5 +35,5 @@ QUOTA_KEYS: Mapping[str, QuotaKey] = {
 
 
 def entity_kind(entity: QuotaEntity) -> str:
-    """Return the kind of quotas that the entity can have."""
+    """Return the kind of entity, clients or addresses, which determines the quotas that the entity can have."""
     return _ADDRESSES if any(kind == IP for kind, _ in entity) else _CLIENTS

@@ -89,7 +89,8 @@ class BrokerState:
 
 @dataclass(slots=True, unsafe_hash=True)
 class PartitionState:
-    """Replicas and leadership of a partition.
+    """Replicas and leadership of a partition: ISR, ELR, leader, epochs, reassignment and offline replicas, as broker
+    ids.
 
     Instances never change, which type checkers verify. A frozen dataclass would take four times as long to make, and
     each node makes an instance for each replica of a broker that dies.
@@ -109,13 +110,13 @@ class PartitionState:
 
     @property
     def is_moving(self) -> bool:
-        """True if a reassignment is in progress."""
+        """True if a reassignment of the partition's replicas is in progress."""
         return bool(self.adding_replicas or self.removing_replicas)
 
 
 @dataclass(slots=True)
 class TopicState:
-    """A topic and its partitions by index."""
+    """A topic: its id, its name, and the states of its partitions by index."""
 
     id: bytes
     name: str
@@ -124,7 +125,8 @@ class TopicState:
 
 @dataclass(frozen=True, slots=True)
 class SealedCredential:
-    """The credential by which a user logs in by SCRAM. The keys are encrypted, so that only brokers can read them."""
+    """A user's stored credential for login by SCRAM: salt, iterations and keys. The keys are encrypted, so that only
+    brokers can read them."""
 
     salt: bytes = field(repr=False)
     sealed_keys: bytes = field(repr=False)
@@ -132,7 +134,8 @@ class SealedCredential:
 
 
 class ImageInconsistent(AssertionError):
-    """A record that does not fit the image, or a broken invariant. The process must not continue."""
+    """A metadata record that does not fit the image, or a broken invariant of the image. The process must not
+    continue."""
 
 
 class ClusterImage:
@@ -160,7 +163,7 @@ class ClusterImage:
         self.mirror_offsets = MirrorOffsets()
 
     def apply(self, record: Record) -> None:
-        """Fold one record; the offset rises by one. Raises ImageInconsistent."""
+        """Apply one metadata record to the image; `offset` rises by one. Raises ImageInconsistent."""
         # Partition and transaction records are tested first, since they are the most frequent.
         if isinstance(record, PartitionRecord):
             self.set_partition(record.topic_id, record.partition, _partition_state(record))
@@ -255,7 +258,7 @@ class ClusterImage:
         self.offset += 1
 
     def become(self, other: ClusterImage) -> None:
-        """Take over everything that `other` has. `other` must not be used afterwards."""
+        """Take over the whole content of `other`, which must not be used afterwards."""
         vars(self).update(vars(other))
 
     def frozen(self) -> ClusterImage:
@@ -393,7 +396,7 @@ def _by_type_and_name(entity: QuotaEntity) -> list[tuple[str, bool, str]]:
 
 
 def client_quota_record(entity: QuotaEntity, values: Mapping[str, float]) -> ClientQuotaRecord:
-    """Return the record that sets the quotas of an entity."""
+    """Return the metadata record that sets all quotas of an entity (user, client id or address)."""
     return ClientQuotaRecord(
         entity=[QuotaEntityPart(entity_type=kind, entity_name=name) for kind, name in entity],
         values=[QuotaValue(key=key, value=value) for key, value in sorted(values.items())],
@@ -415,7 +418,7 @@ def scram_credential_record(key: ScramKey, credential: SealedCredential | None) 
 
 
 def delegation_token_record(state: TokenState) -> DelegationTokenRecord:
-    """Return the record that produces this state."""
+    """Return the metadata record that sets a delegation token to this state."""
     return DelegationTokenRecord(
         token_id=state.token_id,
         owner=state.owner,
@@ -442,7 +445,7 @@ def _token_state(record: DelegationTokenRecord) -> TokenState:
 
 
 def broker_record(state: BrokerState) -> BrokerRecord:
-    """Return the record that produces this state."""
+    """Return the metadata record that sets a broker's registration to this state."""
     return BrokerRecord(
         broker_id=state.broker_id,
         broker_epoch=state.broker_epoch,
@@ -473,7 +476,7 @@ def _broker_state(record: BrokerRecord) -> BrokerState:
 
 
 def partition_record(topic_id: bytes, index: int, state: PartitionState) -> PartitionRecord:
-    """Return the record that produces this state."""
+    """Return the metadata record that sets a partition to this state."""
     return PartitionRecord(
         topic_id=topic_id,
         partition=index,

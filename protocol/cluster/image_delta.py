@@ -49,7 +49,7 @@ _K = TypeVar("_K")
 
 @dataclass(slots=True)
 class ImageDelta:
-    """Differences between two states of an image."""
+    """The ids of brokers, topics, partitions and other items that differ between two states of the cluster image."""
 
     brokers: set[int] = field(default_factory=set)
     topics: set[bytes] = field(default_factory=set)
@@ -67,11 +67,11 @@ class ImageDelta:
 
     @property
     def concerns_brokers(self) -> bool:
-        """True if brokers or replicas changed."""
+        """True if a broker, a topic or a partition has changed."""
         return bool(self.brokers or self.partitions or self.topics or self.removed_topics)
 
     def note(self, record: Record) -> None:
-        """Add a record that was just applied to the image."""
+        """Add the changed item of a metadata record that was just applied to the image."""
         # Partition and transaction records are tested first, since they are the most frequent.
         if isinstance(record, PartitionRecord):
             self.partitions.add((record.topic_id, record.partition))
@@ -126,7 +126,7 @@ class ImageDelta:
 
     @classmethod
     def between(cls, before: ClusterImage, after: ClusterImage) -> ImageDelta:
-        """Return the differences that a snapshot makes."""
+        """Return the differences between the image `before` and the image `after` a snapshot was loaded."""
         delta = cls()
         delta.brokers = _differing(before.brokers, after.brokers)
         delta.configs = _differing(before.configs, after.configs)

@@ -34,7 +34,8 @@ MirrorCutRecords = MirrorCutRecord | MirrorCutReachedRecord | MirrorCutsTrimmedR
 
 @dataclass(frozen=True, slots=True)
 class MirrorRound:
-    """A cut of the source that all copies of a mirror are to reach."""
+    """A round of a mirror: a consistent cut of the source cluster, given as a commit index, which all copies of the
+    mirror are to reach."""
 
     number: int
     cut: int
@@ -50,7 +51,8 @@ class MirrorRound:
 
 @dataclass(slots=True)
 class CutsOfMirror:
-    """The rounds of one mirror that are still of use, and the copies that have reached them."""
+    """The rounds of one mirror that a promotion may still need, and for each copied partition the rounds that it has
+    reached."""
 
     next_number: int = 0
     rounds: tuple[MirrorRound, ...] = ()
@@ -64,18 +66,18 @@ class CutsOfMirror:
         return next((offset for known, offset in self.reached.get(place, ()) if known == number), None)
 
     def missing(self, number: int, copies: Iterable[Place]) -> Iterator[Place]:
-        """Return the copies that have not reached a round."""
+        """Yield the copied partitions that have not reached a round, given by its number."""
         return (place for place in copies if self.offset(place, number) is None)
 
     def behind(self, copies: Collection[Place]) -> list[Place]:
-        """Return the copies that are missing in the oldest round that is not whole."""
+        """Return the copied partitions that have not reached the oldest incomplete round."""
         for one in self.rounds:
             if missing := list(self.missing(one.number, copies)):
                 return missing
         return []
 
     def newest_whole(self, copies: Collection[Place]) -> MirrorRound | None:
-        """Return the newest round that all copies have reached."""
+        """Return the newest round that all copied partitions have reached; None if there is none."""
         return next(
             (one for one in reversed(self.rounds) if next(self.missing(one.number, copies), None) is None),
             None,
@@ -88,13 +90,13 @@ class CutsOfMirror:
 
 @dataclass(slots=True)
 class MirrorCuts:
-    """The cuts of all mirrors."""
+    """The rounds of all mirrors, by mirror."""
 
     by_mirror: dict[str, CutsOfMirror] = field(default_factory=dict)
     """Cuts by name of the mirror. A mirror without an entry will have no rounds."""
 
     def of(self, mirror: str) -> CutsOfMirror:
-        """Return the cuts of a mirror, which may have none yet."""
+        """Return the rounds of a mirror, which may have none yet."""
         return self.by_mirror.get(mirror) or CutsOfMirror()
 
     def are_awaited(self, mirror: str) -> bool:
@@ -125,7 +127,7 @@ class MirrorCuts:
                 cuts.versions.apply(record, cuts.rounds[0].cut if cuts.rounds else record.cut)
 
     def mirror_removed(self, mirror: str) -> None:
-        """Forget the cuts of a removed mirror."""
+        """Forget the rounds of a removed mirror."""
         self.by_mirror.pop(mirror, None)
 
     def topic_removed(self, topic_id: bytes) -> None:
@@ -183,7 +185,8 @@ class MirrorCuts:
 
 
 def cut_reached_record(mirror: str, number: int, offsets: dict[Place, int]) -> MirrorCutReachedRecord:
-    """Return the record of copies that have reached a round, in the given order."""
+    """Return the metadata record which states that copied partitions have reached a round, with the offset of its cut
+    in each."""
     topics: dict[bytes, ReachedTopic] = {}
     for (topic_id, index), offset in offsets.items():
         topic = topics.setdefault(topic_id, ReachedTopic(topic_id=topic_id))

@@ -28,7 +28,7 @@ OffsetsOfGroup = dict[Place, tuple[int, str]]
 
 @dataclass(slots=True)
 class MirrorOffsetsDue:
-    """The takeover of one mirror's offsets, until all groups have theirs."""
+    """The takeover of the committed offsets of a promoted mirror's source, in progress until all groups have theirs."""
 
     topic_id: bytes
     """Id here of the copy of the source's offsets; ZERO_UUID: no group had committed any at the cut."""
@@ -55,7 +55,7 @@ class MirrorOffsetsDue:
 
 @dataclass(slots=True)
 class MirrorOffsets:
-    """The takeovers of all mirrors."""
+    """The takeovers of committed offsets that are in progress, by promoted mirror."""
 
     due: dict[str, MirrorOffsetsDue] = field(default_factory=dict)
     """Takeovers by name of the mirror. A mirror without an entry was not promoted at a cut, or all its groups have
@@ -81,7 +81,7 @@ class MirrorOffsets:
                 self.due.pop(record.mirror, None)
 
     def mirror_removed(self, mirror: str) -> None:
-        """Forget the takeover of a removed mirror."""
+        """Forget the takeover of committed offsets of a removed mirror."""
         self.due.pop(mirror, None)
 
     def of_copy(self, topic_id: bytes) -> tuple[str, MirrorOffsetsDue] | None:
@@ -121,7 +121,7 @@ class MirrorOffsets:
 
 
 def mirrored_offsets(group: str, offsets: OffsetsOfGroup) -> list[MirroredOffset]:
-    """Return the offsets of a group in the form of commands and records."""
+    """Return the committed offsets of a group in the form that commands and metadata records have."""
     return [
         MirroredOffset(group=group, topic_id=topic_id, partition=index, offset=offset, metadata=metadata)
         for (topic_id, index), (offset, metadata) in sorted(offsets.items())

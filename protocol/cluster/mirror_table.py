@@ -58,7 +58,7 @@ MirrorRecords = (
 
 
 class MirrorPhase(IntEnum):
-    """Phases of a mirror."""
+    """Phases of a mirror: active, paused or promoted."""
 
     ACTIVE = 1
     """The mirror copies its topics."""
@@ -85,7 +85,8 @@ class FaultKind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class MirrorFault:
-    """The fault that stops a copy. It affects the offsets from `first` to before `end`."""
+    """The fault that stops the copying of a partition. It affects the offsets from `first` to before `end`; `reason` is
+    a text for the operator."""
 
     kind: FaultKind
     first: int
@@ -94,7 +95,7 @@ class MirrorFault:
 
 
 class ResumptionKind(IntEnum):
-    """Rules for a log that does not end at the offset at which the copy is to continue."""
+    """Rules for a copied partition's log that does not end at the offset at which copying is to continue."""
 
     EXACT = 0
     """Records after the offset are cut off. Records that are missing before it are left out."""
@@ -107,8 +108,8 @@ class ResumptionKind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Resumption:
-    """A continuation of the log: in leader epoch `leader_epoch` here the log continued at `offset`, which may differ
-    from its end."""
+    """A continuation of a copied partition's log: in this cluster's leader epoch `leader_epoch` the log continued at
+    `offset`, which may differ from its end. `kind` says what becomes of the records between the two."""
 
     leader_epoch: int
     offset: int
@@ -117,7 +118,8 @@ class Resumption:
 
 @dataclass(frozen=True, slots=True)
 class MirrorPartition:
-    """The copy of a partition."""
+    """The state of one partition that is, or was, a mirror's copy: the source's leader epochs, the fault that stopped
+    it, and how it continued."""
 
     lineage: tuple[tuple[int, int], ...] = ()
     """Leader epochs of the source up to where the partition was copied: (epoch, first offset), both rising."""
@@ -138,8 +140,8 @@ class MirrorPartition:
         )
 
     def goes_on_at(self, log_epoch: int, log_end: int, leader_epoch: int) -> int | None:
-        """Return the offset at which the log has to end before the leader of `leader_epoch` appends; None: its present
-        end.
+        """Return the offset at which the copied partition's log has to end before the leader of `leader_epoch` appends;
+        None if the log is to keep its present end.
 
         The log's last epoch is `log_epoch`, and it ends at `log_end`.
         """
@@ -173,7 +175,7 @@ class MirrorTopic:
 
 @dataclass(frozen=True, slots=True)
 class Mirror:
-    """A mirror and its settings."""
+    """A mirror: the source cluster that it copies from, the topics that it selects, its phase and its settings."""
 
     name: str
     source_cluster_id: str
@@ -193,7 +195,7 @@ class Mirror:
 
 @dataclass(slots=True)
 class MirrorTable:
-    """All mirrors, and all topics that belong or belonged to one."""
+    """All mirrors, and the state of all topics and partitions that belong or belonged to a mirror."""
 
     by_name: dict[str, Mirror] = field(default_factory=dict)
     topics: dict[bytes, MirrorTopic] = field(default_factory=dict)
@@ -211,7 +213,7 @@ class MirrorTable:
         return None if mirror is None or mirror.phase is MirrorPhase.PROMOTED else mirror
 
     def partition(self, topic_id: bytes, index: int) -> MirrorPartition | None:
-        """Return the copy of a partition; None if it never was a copy."""
+        """Return the mirror state of a partition; None if it never was a copy."""
         topic = self.topics.get(topic_id)
         return None if topic is None else topic.partitions.get(index)
 
@@ -288,18 +290,17 @@ class MirrorTable:
 
 
 def offsets_copy(mirror: str) -> str:
-    """Return the name of the topic here that holds the copy of the source's committed offsets, while a mirror needs
-    it."""
+    """Return the name of this cluster's internal topic that holds a mirror's copy of its source's committed offsets."""
     return f"{_OFFSETS_COPY}{mirror}"
 
 
 def is_offsets_copy(topic: str) -> bool:
-    """Return whether a topic is such a copy, by its name."""
+    """Return whether a topic is, by its name, a mirror's copy of its source's committed offsets."""
     return topic.startswith(_OFFSETS_COPY)
 
 
 def mirror_record(mirror: Mirror) -> MirrorRecord:
-    """Return the record that produces this mirror."""
+    """Return the metadata record that sets a mirror to this state."""
     return MirrorRecord(
         name=mirror.name,
         source_cluster_id=mirror.source_cluster_id,
@@ -316,7 +317,7 @@ def mirror_record(mirror: Mirror) -> MirrorRecord:
 
 
 def mirror_partition_record(topic_id: bytes, index: int, state: MirrorPartition) -> MirrorPartitionRecord:
-    """Return the record that produces this state."""
+    """Return the metadata record that sets the copy of a partition to this state."""
     record = MirrorPartitionRecord(
         topic_id=topic_id,
         partition=index,

@@ -18,7 +18,7 @@ NOTHING_TOLD: Final = -1
 
 @dataclass(slots=True)
 class MirrorVersions:
-    """The application versions of one mirror's source."""
+    """The application versions of the transactional ids of one mirror's source, as of the cuts of its rounds."""
 
     told_offset: int = NOTHING_TOLD
     """Metadata offset of the source up to which it has reported changes."""
@@ -28,7 +28,8 @@ class MirrorVersions:
     """Transactional ids with several pairs."""
 
     def apply(self, record: MirrorVersionsRecord, needed_from: int) -> None:
-        """Fold one record. No cut before `needed_from` will be asked for any more."""
+        """Apply one metadata record with the source's versions at a cut. No cut before `needed_from` will be asked for
+        any more."""
         told = {one.transactional_id: one.app_version for one in record.versions}
         if record.is_whole:
             told = dict.fromkeys(self.by_id, NO_VERSION) | told
@@ -43,8 +44,8 @@ class MirrorVersions:
         self._keep(name, known, needed_from)
 
     def trim(self, needed_from: int | None) -> None:
-        """Forget versions before a cut, since no earlier cut will be asked for. None: only cuts newer than those
-        reported will be asked for."""
+        """Forget versions that only cuts before the commit index `needed_from` need. With None only the newest version
+        of each id is kept."""
         for name in list(self._changing):
             known = self.by_id[name]
             self._keep(name, list(known), known[-1][0] if needed_from is None else needed_from)
@@ -61,7 +62,7 @@ class MirrorVersions:
         (self._changing.add if len(known) > 1 else self._changing.discard)(name)
 
     def at_cut(self, cut: int) -> dict[str, int]:
-        """Return the transactional ids that had versions at a cut, with their versions."""
+        """Return by transactional id the application versions at the cut, a commit index of the source."""
         found = {}
         for name, known in self.by_id.items():
             version = next((version for since, version in reversed(known) if since <= cut), NO_VERSION)
@@ -97,5 +98,5 @@ class MirrorVersions:
 
 
 def mirrored_versions(versions: Iterable[tuple[str, int]]) -> list[MirroredAppVersion]:
-    """Return application versions in the form of commands and records."""
+    """Return application versions in the form that commands and metadata records have."""
     return [MirroredAppVersion(transactional_id=name, app_version=version) for name, version in versions]

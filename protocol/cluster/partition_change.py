@@ -1,4 +1,4 @@
-"""Changes of partitions, as the state machine notes them, and their encoding for brokers."""
+"""Changes of partitions' states, as the quorum's state machine notes them, and their encoding for brokers."""
 
 from __future__ import annotations
 
@@ -21,18 +21,19 @@ _known: dict[_Lists, bytes] = {}
 
 
 class PartitionChange(NamedTuple):
-    """The new state of a partition. It stands for a record, which is made only where one is needed."""
+    """The new state of a partition, noted in place of a metadata record. The record is made only where it is needed."""
 
     topic_id: bytes
     partition: int
     state: PartitionState
 
     def record(self) -> PartitionRecord:
-        """Return the record that produces this state."""
+        """The metadata record that sets the partition to this state."""
         return partition_record(*self)
 
     def encoded(self) -> bytes:
-        """Return the bytes that `encode_record` makes of the record, in a third of the time."""
+        """Return the bytes of the change's metadata record, as `encode_record` makes them but in a third of the
+        time."""
         topic_id, partition, state = self
         if state.adding_replicas or state.removing_replicas or state.offline_replicas:
             return encode_record(self.record())
@@ -49,7 +50,7 @@ Change = Record | PartitionChange
 
 
 def record_of(change: Change) -> Record:
-    """Return the record of a change."""
+    """Return the metadata record that a noted change stands for; a record is returned unchanged."""
     return change.record() if isinstance(change, PartitionChange) else change
 
 

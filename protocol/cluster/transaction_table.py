@@ -32,7 +32,7 @@ Place = tuple[bytes, int]
 
 
 class Phase(IntEnum):
-    """Phases of a transaction. The numbers are Kafka's."""
+    """Phases of a transaction, from empty to complete, with Kafka's numbers."""
 
     EMPTY = 0
     ONGOING = 1
@@ -48,12 +48,12 @@ class Phase(IntEnum):
 
     @property
     def commits(self) -> bool:
-        """True if the outcome is a commit."""
+        """True if the transaction's decided outcome is a commit."""
         return self in (Phase.PREPARE_COMMIT, Phase.COMPLETE_COMMIT)
 
     @property
     def is_over(self) -> bool:
-        """True if the next transaction may begin."""
+        """True if the transaction is complete or empty, so that the next transaction of the id may begin."""
         return self in (Phase.EMPTY, Phase.COMPLETE_COMMIT, Phase.COMPLETE_ABORT)
 
 
@@ -61,8 +61,8 @@ _COMPLETED = {Phase.PREPARE_COMMIT: Phase.COMPLETE_COMMIT, Phase.PREPARE_ABORT: 
 
 
 class Recovery(IntEnum):
-    """States of whether a producer may continue under the next epoch after the cluster aborted its transaction
-    (KIP-588)."""
+    """Answers to the question whether a producer may continue under the next epoch after the cluster aborted its
+    transaction (KIP-588)."""
 
     NEVER = 0
     """The client cannot ask for the next epoch of a producer id that it has (KIP-360), so it is fenced."""
@@ -73,12 +73,14 @@ class Recovery(IntEnum):
 
 
 class TransactionInconsistent(AssertionError):
-    """A record that does not fit, or a broken invariant. The process must not continue."""
+    """A metadata record that does not fit the known transactions, or a broken invariant. The process must not
+    continue."""
 
 
 @dataclass(slots=True)
 class Writer:
-    """A writer of a transaction, and the partitions that it writes to. `outstanding` partitions have no marker yet."""
+    """A producer id and epoch that writes in a transaction, with the partitions that it writes to. Partitions in
+    `outstanding` have no transaction marker yet."""
 
     producer_id: int
     producer_epoch: int
@@ -94,7 +96,8 @@ class Writer:
 
 @dataclass(slots=True)
 class TransactionMetadata:
-    """A transactional id, and its newest transaction."""
+    """The state of a transactional id: producer id and epoch, the newest transaction with its phase and writers, and
+    the last application version."""
 
     transactional_id: str
     producer_id: int = -1
@@ -158,7 +161,7 @@ class TransactionMetadata:
 
     @property
     def outstanding(self) -> Iterator[tuple[Writer, Place]]:
-        """Writers and partitions without a marker, in a fixed order."""
+        """Pairs of writer and partition whose transaction marker is not written yet, in a fixed order."""
         for writer in self.writers.values():
             for place in sorted(writer.outstanding):
                 yield writer, place
@@ -192,12 +195,12 @@ class TransactionMetadata:
 
     @property
     def is_settled(self) -> bool:
-        """True if no marker is missing."""
+        """True if the transaction has its markers in all partitions of all writers."""
         return not self.lacking
 
 
 class TransactionTable:
-    """All transactions that this node knows."""
+    """All transactional ids that this node knows, with their transactions, by id, by producer id and by partition."""
 
     def __init__(self) -> None:
         #: transactions by transactional id
@@ -233,7 +236,7 @@ class TransactionTable:
     # ------------------------------------------------------------ folding
 
     def apply(self, record: TransactionalRecord) -> None:
-        """Fold one record. Raises TransactionInconsistent."""
+        """Apply one metadata record about transactions. Raises TransactionInconsistent."""
         match record:
             case TransactionRecord():
                 self._take(record)
@@ -430,14 +433,14 @@ def _committed(transaction: TransactionMetadata) -> list[int]:
 
 
 def places_of(topics: Iterable[WriterPartitions]) -> Iterator[Place]:
-    """Yield every partition in these lists."""
+    """Yield each partition of these lists as (topic id, index)."""
     for topic in topics:
         for index in topic.partitions:
             yield topic.topic_id, index
 
 
 def by_topic(places: Iterable[Place]) -> list[WriterPartitions]:
-    """Group partitions by topic, in the form of records."""
+    """Group partitions, given as (topic id, index), by topic in the form that metadata records have."""
     topics: dict[bytes, list[int]] = {}
     for topic_id, index in sorted(places):
         topics.setdefault(topic_id, []).append(index)
@@ -445,7 +448,8 @@ def by_topic(places: Iterable[Place]) -> list[WriterPartitions]:
 
 
 def transaction_record(transaction: TransactionMetadata, *, replaces: bool = False) -> TransactionRecord:
-    """Return the record of a transaction's state, without its writers."""
+    """Return the metadata record of a transaction's state, without its writers. With `replaces` its reader drops the
+    writers that it knows."""
     broker, epoch, connection = transaction.session
     return TransactionRecord(
         transactional_id=transaction.transactional_id,
@@ -482,7 +486,7 @@ def aborted_places(transaction: TransactionMetadata) -> list[AbortedPlace]:
 def writer_record(
     transaction: TransactionMetadata, writer: Writer, places: Iterable[Place]
 ) -> TransactionWriterRecord:
-    """Return the record that adds a writer, or partitions that it writes to."""
+    """Return the metadata record that adds a writer to a transaction, or partitions to a writer."""
     return TransactionWriterRecord(
         transactional_id=transaction.transactional_id,
         producer_id=writer.producer_id,
@@ -494,7 +498,8 @@ def writer_record(
 def settled_record(
     transaction: TransactionMetadata, writer: Writer, places: Iterable[Place], *, completes: bool = False
 ) -> TransactionSettledRecord:
-    """Return the record by which partitions of a writer are settled."""
+    """Return the metadata record which states that partitions of a writer have their markers; with `completes` the
+    transaction is complete."""
     return TransactionSettledRecord(
         transactional_id=transaction.transactional_id,
         producer_id=writer.producer_id,

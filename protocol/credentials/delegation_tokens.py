@@ -29,7 +29,8 @@ _KEY_ID_BYTES: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class TokenState:
-    """The state of a token, without its secret."""
+    """The state of a delegation token as the quorum stores it: id, owner, requester, renewers and times, without its
+    secret."""
 
     token_id: str
     owner: str
@@ -61,8 +62,8 @@ class TokenState:
 
 @dataclass(frozen=True, slots=True)
 class TokenLifetimes:
-    """Lifetimes of tokens: the longest (delegation.token.max.lifetime.ms), and the time until a token expires without
-    renewal (delegation.token.expiry.time.ms)."""
+    """Lifetimes of delegation tokens in ms: the longest (delegation.token.max.lifetime.ms), and the time until a token
+    expires without renewal (delegation.token.expiry.time.ms)."""
 
     longest_ms: int = 604_800_000
     renewed_for_ms: int = 86_400_000
@@ -75,25 +76,27 @@ class TokenLifetimes:
         return min(ends_at_ms, after(now_ms, self.renewed_for_ms)), ends_at_ms
 
     def renewal(self, asked_ms: int) -> int:
-        """Return the time for which a token is renewed. `asked_ms`: 0 or less asks for the longest time."""
+        """Return for how many ms a token is renewed, limited by the configuration. `asked_ms`: 0 or less asks for the
+        longest time."""
         return min(self.renewed_for_ms, asked_ms) if asked_ms > 0 else self.renewed_for_ms
 
 
 def after(now_ms: int, period_ms: int) -> int:
-    """Return the time a period from now, at most the largest time that there is."""
+    """Return the time `period_ms` after `now_ms`, at most the largest 64-bit number."""
     return min(now_ms + period_ms, LONG_MAX)
 
 
 def token_hmac(key: bytes, token_id: str) -> bytes:
-    """Return the secret of a token."""
+    """Return a delegation token's secret: the HMAC-SHA-512 of its id with the brokers' key."""
     return hmac.digest(key, token_id.encode(), "sha512")
 
 
 def token_password(secret: bytes) -> str:
-    """Return the password by which a client logs in with a token of this secret."""
+    """Return the password by which a client logs in with a token of this secret: the secret as base64."""
     return base64.b64encode(secret).decode()
 
 
 def token_key_id(key: bytes) -> bytes:
-    """Return a short name of a key, which does not reveal the key."""
+    """Return a short id of the brokers' key for tokens: the beginning of a SHA-256 hash, which does not reveal the
+    key."""
     return sha256(b"delegation token key\0" + key).digest()[:_KEY_ID_BYTES]

@@ -23,11 +23,13 @@ OFFER: Final = bytes([NO_LAYER]) + _NO_SIZE
 
 
 class LayersRefused(Exception):
-    """A login that ends here. The text is for a log and never for the other end."""
+    """A refused negotiation of security layers, which ends the login. The text is for the log of this end and never for
+    the other end."""
 
 
 def chosen(offer: bytes, authorization_id: str = "") -> bytes:
-    """Return the client's choice: no layer. Raises LayersRefused if the server does not offer it."""
+    """Return the client's message that chooses no security layer, in answer to the server's offer. Raises LayersRefused
+    if the server does not offer that."""
     if len(offer) != _HEAD_BYTES:
         raise LayersRefused(f"an offer of layers of {len(offer)} bytes, it must have {_HEAD_BYTES}")
     if not offer[0] & NO_LAYER:
@@ -36,7 +38,8 @@ def chosen(offer: bytes, authorization_id: str = "") -> bytes:
 
 
 def check_choice(choice: bytes) -> str:
-    """Return the user that the client wants to act as, from its choice; mostly empty. Raises LayersRefused."""
+    """Check that the client has chosen no security layer, and return the user that it wants to act as, mostly empty.
+    Raises LayersRefused."""
     if len(choice) < _HEAD_BYTES:
         raise LayersRefused(f"a choice of layers of {len(choice)} bytes, it must have at least {_HEAD_BYTES}")
     if choice[0] != NO_LAYER:

@@ -21,7 +21,7 @@ class JaasMalformed(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class LoginModule:
-    """An entry of a configuration: the class of a login module, with its options."""
+    """An entry of a JAAS configuration: the class name of a login module, with its options."""
 
     class_name: str
     flag: str
@@ -34,7 +34,7 @@ class LoginModule:
 
 
 def parse_jaas(text: str) -> list[LoginModule]:
-    """Parse the entries of a configuration. Raises JaasMalformed."""
+    """Parse the entries of a JAAS configuration. Raises JaasMalformed."""
     if len(text) > TEXT_CHARACTERS_MAX:
         raise JaasMalformed(f"it has {len(text)} characters, allowed are {TEXT_CHARACTERS_MAX}")
     tokens = _Tokens(text)
@@ -66,7 +66,7 @@ def _module(tokens: _Tokens) -> LoginModule:
 
 
 class _Tokens:
-    """A reader of the text's tokens, from its start."""
+    """A tokenizer for the text of a JAAS configuration."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -77,7 +77,7 @@ class _Tokens:
         return self._at >= len(self._text)
 
     def take(self, symbol: str) -> bool:
-        """Read `symbol` if it comes next, and return whether it did."""
+        """Consume the symbol if it is the next token, and return whether it was."""
         self._skip_blank()
         found = self._text.startswith(symbol, self._at)
         if found:

@@ -39,12 +39,12 @@ _NONCE = re.compile(r"[\x21-\x2b\x2d-\x7e]+")
 
 
 class ScramRefused(Exception):
-    """A login that ends here. The text is for a log and never for the other end."""
+    """A refused SCRAM login. The text is for the log of this end and never for the other end."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScramMechanism:
-    """A variant of SCRAM. `code`: its number in Kafka's protocol."""
+    """A SCRAM mechanism with its hash function: SHA-256 or SHA-512. `code` is its number in Kafka's protocol."""
 
     name: str
     code: int
@@ -52,11 +52,11 @@ class ScramMechanism:
     digest_bytes: int
 
     def digest(self, data: bytes) -> bytes:
-        """Return the hash of `data`."""
+        """Return the hash of `data` by the mechanism's hash function, SHA-256 or SHA-512."""
         return new_digest(self.hash_name, data).digest()
 
     def hmac(self, key: bytes, data: bytes) -> bytes:
-        """Return the HMAC with this hash."""
+        """Return the HMAC of `data` with `key` and the mechanism's hash function, SHA-256 or SHA-512."""
         return hmac.digest(key, data, self.hash_name)
 
 
@@ -72,8 +72,8 @@ SCRAM_MECHANISMS_BY_CODE: Final[Mapping[int, ScramMechanism]] = {
 
 @dataclass(frozen=True, slots=True)
 class ScramCredential:
-    """Credential of one user and mechanism, as stored by a server. It is secret, since its holder can impersonate the
-    server."""
+    """SCRAM credential of one user and mechanism (salt, iterations, stored key, server key), as stored by a server. It
+    is secret, since its holder can impersonate the server."""
 
     salt: bytes = field(repr=False)
     stored_key: bytes = field(repr=False)
@@ -84,7 +84,7 @@ class ScramCredential:
     def of_salted_password(
         cls, mechanism: ScramMechanism, salted_password: bytes, salt: bytes, iterations: int
     ) -> ScramCredential:
-        """Make a credential from the hash of a password and a salt."""
+        """Make a credential from a salted password, the PBKDF2 hash that `salted_password` returns."""
         client_key = mechanism.hmac(salted_password, b"Client Key")
         server_key = mechanism.hmac(salted_password, b"Server Key")
         return cls(salt, mechanism.digest(client_key), server_key, iterations)
@@ -99,7 +99,8 @@ class ScramCredential:
 
 
 def salted_password(mechanism: ScramMechanism, password: str, salt: bytes, iterations: int) -> bytes:
-    """Return the hash of a password and a salt. An attacker with the hash needs no password."""
+    """Return the PBKDF2 hash of a password and a salt (Hi() in RFC 5802). A client that has this hash needs no
+    password."""
     return pbkdf2_hmac(mechanism.hash_name, password.encode(), salt, iterations)
 
 
@@ -155,7 +156,8 @@ class ScramServer:
         return self._challenge.encode()
 
     def finish(self, message: bytes) -> bytes:
-        """Return the answer to the client's proof. Raises ScramRefused."""
+        """Check the proof in the client's second message, and return the server's last message, with its own proof.
+        Raises ScramRefused."""
         credential = self._credential
         if credential is None:
             raise ScramRefused("a proof before the challenge")
@@ -272,7 +274,7 @@ def _text(message: bytes) -> str:
 
 
 def _split_gs2(text: str) -> tuple[str, str]:
-    """Split a first message into its header, commas included, and the rest."""
+    """Split a client's first SCRAM message into its GS2 header, commas included, and the rest."""
     binding, comma, rest = text.partition(",")
     authorization, second_comma, bare = rest.partition(",")
     if binding not in ("n", "y") or not comma or not second_comma:

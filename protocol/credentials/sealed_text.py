@@ -10,12 +10,12 @@ _PREFIX: Final = "sealed:"
 
 
 def as_text(sealed: bytes) -> str:
-    """Return encrypted bytes as the value of a setting."""
+    """Return the encrypted bytes of a secret as text, for use as the value of a setting."""
     return _PREFIX + base64.b64encode(sealed).decode()
 
 
 def sealed_bytes(text: str) -> bytes | None:
-    """Return the encrypted bytes of such a value; None for any other text."""
+    """Return the encrypted bytes in a setting's value that `as_text` made; None for any other text."""
     if not text.startswith(_PREFIX):
         return None
     try:

@@ -20,7 +20,7 @@ _Sizes = tuple[int, int, int]
 
 
 class TopicWriter:
-    """A writer of topics for one version of MetadataResponse."""
+    """An encoder of the topics in MetadataResponse, for one version of the response."""
 
     def __init__(self, version: int) -> None:
         self._version = version
@@ -31,7 +31,8 @@ class TopicWriter:
     def topic(
         self, name: str, topic_id: bytes, is_internal: bool, partitions: Sequence[bytes], operations: int
     ) -> bytes:
-        """Encode a topic without an error."""
+        """Encode a topic with error code 0. `partitions` are encoded by `partition`; `operations` are the authorized
+        operations as a bit field."""
         text = name.encode()
         return b"".join(
             (
@@ -47,7 +48,7 @@ class TopicWriter:
         )
 
     def with_operations(self, topic: bytes, operations: int) -> bytes:
-        """Return the topic with other operations."""
+        """Return the encoded topic `topic` with other authorized operations, a bit field."""
         end = self._end(operations)
         return topic[: len(topic) - len(end)] + end
 
@@ -116,6 +117,6 @@ class TopicWriter:
         return bytes(out)
 
     def _end(self, operations: int) -> bytes:
-        """Encode the fields after the partitions."""
+        """Encode the fields of a topic after its partitions."""
         tags = b"\0" if self._flexible else b""
         return struct.pack(">i", operations) + tags if self._version >= 8 else tags

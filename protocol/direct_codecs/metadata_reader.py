@@ -37,7 +37,7 @@ brokers."""
 
 @dataclass(frozen=True, slots=True)
 class ToldPartition:
-    """A partition without its index; equal partitions share one object.
+    """A partition's leader and replicas in a MetadataResponse, without its index; equal partitions share one object.
 
     `leader` is -1 while there is none, and `leader_epoch` is -1 if the answer does not contain it.
     """
@@ -50,7 +50,7 @@ class ToldPartition:
 
     @classmethod
     def of(cls, partition: MetadataResponsePartition) -> Self:
-        """Return the partition in a message."""
+        """Return the content of a partition that the generated codec has decoded."""
         return cls(
             partition.leader_id,
             partition.leader_epoch,
@@ -62,7 +62,7 @@ class ToldPartition:
 
 @dataclass(slots=True)
 class ToldTopic:
-    """A topic of an answer.
+    """A topic of a MetadataResponse.
 
     `partitions` are in order, or None if the topic has the same bytes as before. `encoded` contains its bytes.
     """
@@ -76,7 +76,8 @@ class ToldTopic:
 
 
 class MetadataReader:
-    """A reader of one answer of a flexible version, whose body begins at `position`. The frame must not change."""
+    """A decoder of one MetadataResponse of a flexible version, whose body begins at `position` of the frame. The
+    frame's bytes must not change."""
 
     def __init__(self, frame: bytes, version: int, position: int, alike: dict[bytes, ToldPartition]) -> None:
         """Read the fields before the topics.
@@ -111,7 +112,7 @@ class MetadataReader:
             raise self._malformed(error) from None
 
     def _head(self, position: int) -> int:
-        """Read the fields before the topics, and return where the topics begin."""
+        """Read the response's fields before the topics, and return the position at which the topics begin."""
         read_broker = reader(ReaderKind.AT_ONCE, MetadataResponseBroker, self._version, flexible=True)
         count, position = self._count("brokers", position + 4)
         for _ in range(count):
@@ -122,7 +123,7 @@ class MetadataReader:
         return position + 4
 
     def _tail(self, position: int) -> None:
-        """Check that the fields after the topics are complete."""
+        """Check that the response's fields after the topics are complete."""
         if self._version <= 10:
             _INT32(self._frame, position)
             position += 4
@@ -172,7 +173,8 @@ class MetadataReader:
         return found, position
 
     def _partition(self, position: int) -> tuple[ToldPartition, int]:
-        """Read a partition whose length differs from the one before, or whose bytes are new."""
+        """Read a partition whose length differs from the previous one's, or whose bytes are new. Return it, and the
+        position after it."""
         stop = self._partition_end(position)
         if stop <= self._end:
             known = self._alike.get(self._frame[position + _ALIKE_FROM : stop])

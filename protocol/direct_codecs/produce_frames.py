@@ -49,7 +49,7 @@ _topic_of = itemgetter(0)
 
 
 def sent_produce(message: ProduceRequest | SentProduce) -> SentProduce:
-    """Return the content of a request in the form of `read_produce`, from a decoded message if it is one."""
+    """Return the content of a Produce request as `read_produce` does; a decoded message is converted."""
     if isinstance(message, tuple):
         return message
     by_id = any(data.topic_id != _NO_TOPIC_ID for data in message.topic_data)
@@ -62,8 +62,8 @@ def sent_produce(message: ProduceRequest | SentProduce) -> SentProduce:
 
 
 def write_produced(version: int, correlation_id: int, appended: Sequence[Appended]) -> bytes:
-    """Encode the whole frame that answers a request whose batches were all appended. Batches of one topic must be
-    adjacent."""
+    """Encode the whole frame of the ProduceResponse that answers a request whose batches were all appended. Batches of
+    one topic must be adjacent."""
     if len(appended) == 1:
         topic, index, base_offset, append_time_ms, log_start_offset = appended[0]
         head, tail = _around_sole(version, topic)
@@ -88,18 +88,19 @@ def write_produced(version: int, correlation_id: int, appended: Sequence[Appende
 
 @lru_cache(maxsize=4096)
 def _around_sole(version: int, topic: str | bytes) -> tuple[bytes, bytes]:
-    """Return the bytes before and after the result of the only batch."""
+    """Return the bytes of a ProduceResponse before and after the result of its only batch."""
     head = _begin(version, 1) + _topic_head(version, topic, 1)
     return head, _behind_batch(version) + (b"\0" if version >= _FLEXIBLE else b"") + _end(version)
 
 
 def _begin(version: int, topics: int) -> bytes:
-    """Return the tagged fields of the header, and the number of topics."""
+    """Return the beginning of a ProduceResponse after the correlation id: the header's tagged fields and the number of
+    topics."""
     return b"\0" + _count(topics, True) if version >= _FLEXIBLE else _count(topics, False)
 
 
 def _end(version: int) -> bytes:
-    """Return the throttle time, 0, and no tagged fields."""
+    """Return the end of a ProduceResponse: a throttle time of 0, and no tagged fields."""
     return bytes(5) if version >= _FLEXIBLE else bytes(4)
 
 
@@ -113,7 +114,8 @@ def _count(count: int, flexible: bool) -> bytes:
 
 @lru_cache(maxsize=16)
 def _behind_batch(version: int) -> bytes:
-    """Return the end of a batch's result: no refused record, no message, no tagged fields."""
+    """Return the last fields of an appended batch's result in a ProduceResponse: no refused record, no message, no
+    tagged fields."""
     if version >= _FLEXIBLE:
         return b"\1\0\0"
     return b"\0\0\0\0\xff\xff" if version >= _RECORD_ERRORS else b""
@@ -121,7 +123,8 @@ def _behind_batch(version: int) -> bytes:
 
 @lru_cache(maxsize=4096)
 def _topic_head(version: int, topic: str | bytes, batches: int) -> bytes:
-    """Return the bytes before the batches of a topic."""
+    """Return the bytes of a topic in a ProduceResponse before its batches: its name or id, and the number of
+    batches."""
     flexible = version >= _FLEXIBLE
     if isinstance(topic, bytes):
         return topic + _count(batches, flexible)

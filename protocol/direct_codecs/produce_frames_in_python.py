@@ -22,7 +22,8 @@ SentProduce: TypeAlias = tuple[str | None, int, int, list[SentBatch]]
 
 
 def read_produce(frame: memoryview, offset: int, version: int) -> SentProduce | None:
-    """Read a request of this version, whose body begins at `offset` of the frame. The records are views of the frame.
+    """Read a Produce request of this version, whose body begins at `offset` of the frame. The records are views of the
+    frame.
 
     Returns None for an unusual request: malformed bytes, a topic that occurs twice in a row, null in place of records,
     a topic without partitions, or too many batches. Tagged fields, which no version has, may count as unusual.
