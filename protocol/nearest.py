@@ -1,4 +1,4 @@
-"""Suggestions for misspelt names, for messages that refuse a name. Pure."""
+"""Suggestions for misspelt names, for error messages that refuse an unknown name. Pure."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ class AclEntry(Message):
 
 @data()
 class AclFilterEntry(Message):
-    """A filter that selects ACLs."""
+    """A filter that selects ACLs by resource pattern, principal, host, operation and permission."""
 
     resource_type: int = int8(about="Resource type; 1 for all.")
     resource_name: str | None = string(

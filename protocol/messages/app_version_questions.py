@@ -11,7 +11,8 @@ from ..wire.schema import Message, array, boolean, data, int32, int64, string
 
 @data()
 class AskAppVersions(Message):
-    """Question of a broker: which application versions did transactional ids have at a cut?"""
+    """Question of a broker: which application versions did transactional ids have at a cut, a commit index of the
+    transactions?"""
 
     question: int = int64(about="Number of the question.")
     listing: int = int64(

@@ -20,7 +20,8 @@ from ..wire.schema import (
 
 @data()
 class EntityData(Message):
-    """A part of an entity's name."""
+    """A part of the name of a quota's entity: a user, a client id or an IP address. An entity may have a user and a
+    client id."""
 
     entity_type: str = string(about="user, client-id or ip.")
     entity_name: str | None = string(nullable="0+", about="Name of the entity; null for the default.")
@@ -28,7 +29,7 @@ class EntityData(Message):
 
 @data()
 class ValueData(Message):
-    """A quota of an entity."""
+    """A quota of an entity: its name, such as `producer_byte_rate`, and its value."""
 
     key: str = string(about="Name of the quota.")
     value: float = float64(about="Value of the quota.")
@@ -36,7 +37,7 @@ class ValueData(Message):
 
 @data()
 class EntryData(Message):
-    """An entity with its quotas."""
+    """An entity (user, client id or IP address) with its quotas, in the answer to DescribeClientQuotas."""
 
     entity: list[EntityData] = array(EntityData, about="Parts that name the entity.")
     values: list[ValueData] = array(ValueData, about="Quotas by name.")
@@ -54,7 +55,8 @@ class DescribeClientQuotasResponse(Message):
 
 @data()
 class ComponentData(Message):
-    """A condition on one part of an entity's name."""
+    """A condition of DescribeClientQuotas on one part of an entity's name: the user, the client id or the IP
+    address."""
 
     entity_type: str = string(about="user, client-id or ip.")
     match_type: int = int8(about="0 exactly this name, 1 the default entity, 2 any name.")
@@ -63,7 +65,7 @@ class ComponentData(Message):
 
 @request(48, "0-1", flexible="1+", response=DescribeClientQuotasResponse)
 class DescribeClientQuotasRequest(Request[DescribeClientQuotasResponse]):
-    """Request for the quotas of matching entities."""
+    """Request for the quotas of the entities (users, client ids, IP addresses) that meet its conditions."""
 
     components: list[ComponentData] = array(ComponentData, about="Conditions on the entities.")
     strict: bool = boolean(about="Whether to leave out entities that have further parts.")
@@ -71,7 +73,7 @@ class DescribeClientQuotasRequest(Request[DescribeClientQuotasResponse]):
 
 @data()
 class AlterClientQuotasEntryData(Message):
-    """Result of the changes of one entity."""
+    """Result of the changes of one entity's quotas."""
 
     error_code: int = int16(about="Error code, 0 for success.")
     error_message: str | None = string(nullable="0+", about="Explanation for people; null without one.")
@@ -90,7 +92,7 @@ class AlterClientQuotasResponse(Message):
 
 @data()
 class OpData(Message):
-    """A quota to set or remove."""
+    """A change of one quota: its new value, or its removal."""
 
     key: str = string(about="Name of the quota.")
     value: float = float64(about="New value of the quota.")
@@ -99,7 +101,7 @@ class OpData(Message):
 
 @data()
 class AlterClientQuotasRequestEntryData(Message):
-    """Quotas of one entity to set or remove."""
+    """An entity (user, client id or IP address), and its quotas to set or remove."""
 
     entity: list[EntityData] = array(EntityData, about="Parts that name the entity.")
     ops: list[OpData] = array(OpData, about="Quotas to set or remove.")
@@ -107,7 +109,7 @@ class AlterClientQuotasRequestEntryData(Message):
 
 @request(49, "0-1", flexible="1+", response=AlterClientQuotasResponse)
 class AlterClientQuotasRequest(Request[AlterClientQuotasResponse]):
-    """Request to set or remove quotas."""
+    """Request to set or remove quotas of users, client ids and IP addresses."""
 
     entries: list[AlterClientQuotasRequestEntryData] = array(
         AlterClientQuotasRequestEntryData, about="Changes, by entity."

@@ -9,7 +9,7 @@ from .user_commands import ScramCredentialChange
 
 @data()
 class InitialFeature(Message):
-    """A level of a feature that is in force from the beginning."""
+    """A feature with the level that is in force from the cluster's formation on."""
 
     feature: str = string(about="Name of the feature.")
     level: int = int16(about="Level of the feature.")
@@ -17,7 +17,7 @@ class InitialFeature(Message):
 
 @data()
 class FormCluster(Command[PlainResult]):
-    """Command to name the cluster, once."""
+    """Command of the first leader of a new quorum: give the cluster its id, once."""
 
     cluster_id: str = string(about="Id of the cluster, chosen once and for ever.")
     features: list[InitialFeature] = array(

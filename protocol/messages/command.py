@@ -18,7 +18,8 @@ from ..wire.schema import Message, data, int16, string
 
 
 class CommandResult(Message):
-    """Base of all results. Each result declares these two fields, which concern the whole command."""
+    """Base class of the results of commands to the quorum. Each result declares an error code and a message, which
+    concern the whole command."""
 
     __slots__ = ()
 
@@ -31,14 +32,14 @@ _ResultT_co = TypeVar("_ResultT_co", bound=CommandResult, covariant=True)
 
 
 class Command(Message, Generic[_ResultT_co]):
-    """Base of all commands. The class in brackets is the class of the result."""
+    """Base class of commands to the quorum. The class in brackets is the class of the command's result."""
 
     __slots__ = ()
 
 
 @data()
 class PlainResult(CommandResult):
-    """Result of a command that either succeeds or is refused."""
+    """Result of a command that has no values to return: success, or an error code with a message."""
 
     error_code: int = int16(about="Error code, 0 for success.")
     error_message: str = string(about="Explanation for people.")
@@ -57,20 +58,21 @@ class _Outcome(Protocol):
 
 
 def result_type(command: type[Command[ResultT]]) -> type[ResultT]:
-    """Return the class of the results of these commands."""
+    """Return the class of the results of this class of commands."""
     bases: tuple[Any, ...] = command.__dict__["__orig_bases__"]
     declared: type[ResultT] = get_args(bases[0])[0]
     return declared
 
 
 def refusal(outcome: _Outcome) -> CommandRefused | None:
-    """Return the error of an outcome, with the quorum's message; None for success."""
+    """Return the error in a command's result, or in an element of it, with the quorum's message; None for success."""
     code = outcome.error_code
     return CommandRefused(ErrorCode.of(code), outcome.error_message) if code else None
 
 
 def accepted(result: ResultT) -> ResultT:
-    """Return the result itself. Raises CommandRefused if the command was refused."""
+    """Return the command's result unchanged. Raises CommandRefused if its error code says that the command was
+    refused."""
     refused = refusal(result)
     if refused is not None:
         raise refused

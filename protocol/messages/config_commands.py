@@ -9,7 +9,8 @@ from .command import Command, CommandResult
 
 
 class ConfigOperation(IntEnum):
-    """Kafka's operations on a configuration key."""
+    """Kafka's operations on a configuration key, with its numbers: set, delete, append to a list, subtract from a
+    list."""
 
     SET = 0
     DELETE = 1
@@ -18,7 +19,7 @@ class ConfigOperation(IntEnum):
 
 
 class ResourceType(IntEnum):
-    """Kafka's types of config resources; only those that the controller stores."""
+    """Kafka's types of resources that have a configuration, with its numbers; only types that the controller stores."""
 
     TOPIC = 2
     BROKER = 4
@@ -44,7 +45,7 @@ class ConfigChange(Message):
 
 @data()
 class ConfigResource(Message):
-    """Changes of one resource, such as a topic or a broker. All are made, or none."""
+    """Changes of one resource's configuration, such as a topic's or a broker's. All are made, or none."""
 
     resource_type: int = int8(about="Type of the resource, a ResourceType.")
     resource_name: str = string(about="Topic, broker id, or empty for all brokers.")
@@ -53,7 +54,7 @@ class ConfigResource(Message):
 
 @data()
 class AlteredConfig(Message):
-    """Result of the changes of one resource."""
+    """Result of the changes of one resource's configuration."""
 
     resource_type: int = int8(about="Type of the resource, as in the command.")
     resource_name: str = string(about="Name of the resource, as in the command.")

@@ -7,7 +7,7 @@ from ..wire.schema import Message, Request, array, data, int8, int16, int32, req
 
 @data()
 class ConfigResource(Message):
-    """A resource that has a configuration."""
+    """A resource that has a configuration, by type and name, such as a topic or a group."""
 
     resource_name: str = string(about="Topic name, broker id, or empty for all brokers.")
     resource_type: int = int8(
@@ -31,6 +31,6 @@ class ListConfigResourcesResponse(Message):
 
 @request(74, "0-1", flexible="0+", response=ListConfigResourcesResponse)
 class ListConfigResourcesRequest(Request[ListConfigResourcesResponse]):
-    """Request for the resources that have a configuration."""
+    """Request for the topics, brokers, groups and client metrics subscriptions that have a configuration."""
 
     resource_types: list[int] = array(int8, "1+", about="Types wanted; empty for all.")

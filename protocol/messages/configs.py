@@ -19,7 +19,8 @@ from ..wire.schema import (
 
 @data()
 class DescribeConfigsSynonym(Message):
-    """A value for a configuration key from one source, in force or hidden by another."""
+    """A value that one source, such as a broker's file, gives to a configuration key. It is in force, or hidden by
+    another source's value."""
 
     name: str = string("1+", about="Configuration key.")
     value: str | None = string("1+", nullable="0+", about="Value; null for none.")
@@ -57,7 +58,7 @@ class DescribeConfigsResourceResult(Message):
 
 @data()
 class DescribeConfigsResult(Message):
-    """Configuration of one resource."""
+    """Configuration of one resource, such as a topic or a broker."""
 
     error_code: int = int16(about="Error code, 0 for success.")
     error_message: str | None = string(nullable="0+", about="Explanation for people; null without one.")
@@ -78,7 +79,7 @@ class DescribeConfigsResponse(Message):
 
 @data()
 class DescribeConfigsResource(Message):
-    """A resource to describe."""
+    """A resource, such as a topic or a broker, whose configuration is asked for."""
 
     resource_type: int = int8(about="2 topic, 4 broker, 8 broker logger, 16 client metrics, 32 group.")
     resource_name: str = string(about="Name of the resource.")
@@ -96,7 +97,7 @@ class DescribeConfigsRequest(Request[DescribeConfigsResponse]):
 
 @data()
 class AlterConfigsResourceResponse(Message):
-    """Result of the changes of one resource."""
+    """Result of the changes of one resource's configuration."""
 
     error_code: int = int16(about="Error code, 0 for success.")
     error_message: str | None = string(nullable="0+", about="Explanation for people; null without one.")
@@ -125,7 +126,7 @@ class AlterableConfig(Message):
 
 @data()
 class AlterConfigsResource(Message):
-    """Changes of one resource."""
+    """Changes of the configuration of one resource, such as a topic or a broker."""
 
     resource_type: int = int8(about="2 topic, 4 broker, 8 broker logger, 16 client metrics, 32 group.")
     resource_name: str = string(about="Name of the resource.")
@@ -152,7 +153,7 @@ class AlterConfigsResponse(Message):
 
 @data()
 class ReplacedConfig(Message):
-    """A configuration entry that a resource gets."""
+    """A configuration entry, key and value, that a resource gets."""
 
     name: str = string(about="Configuration key.")
     value: str | None = string(nullable="0+", secret=True, about="Value; null for none.")

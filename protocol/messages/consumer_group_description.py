@@ -30,14 +30,14 @@ class TopicPartitions(Message):
 
 @data()
 class Assignment(Message):
-    """Partitions assigned to a member, by topic."""
+    """Partitions that are assigned to a member of a consumer group, by topic."""
 
     topic_partitions: list[TopicPartitions] = array(TopicPartitions, about="Topics and their partitions.")
 
 
 @data()
 class Member(Message):
-    """A member of a group."""
+    """A member of a consumer group, with its subscription and its assignment."""
 
     member_id: str = string(about="Id of the member.")
     instance_id: str | None = string(
@@ -62,7 +62,7 @@ class Member(Message):
 
 @data()
 class DescribedGroup(Message):
-    """A group with its members."""
+    """A consumer group with its state, its epochs and its members."""
 
     error_code: int = int16(about="Error code, 0 for success.")
     error_message: str | None = string(
@@ -90,7 +90,7 @@ class ConsumerGroupDescribeResponse(Message):
 
 @request(69, "0-1", flexible="0+", response=ConsumerGroupDescribeResponse)
 class ConsumerGroupDescribeRequest(Request[ConsumerGroupDescribeResponse]):
-    """Request to describe groups."""
+    """Request to describe consumer groups of KIP-848."""
 
     group_ids: list[str] = array(string, about="Ids of the groups to describe.")
     include_authorized_operations: bool = boolean(

@@ -15,7 +15,7 @@ come back (KIP-848). The last one is also its epoch while it is away."""
 
 @data()
 class TopicPartitions(Message):
-    """Partitions of one topic."""
+    """Partitions of one topic that a member of a consumer group owns or gets."""
 
     topic_id: bytes = uuid(about="Id of the topic; zero unknown.")
     partitions: list[int] = array(int32, about="Partition indexes.")
@@ -50,7 +50,7 @@ class ConsumerGroupHeartbeatResponse(Message):
 
 @request(68, "0-1", flexible="0+", response=ConsumerGroupHeartbeatResponse)
 class ConsumerGroupHeartbeatRequest(Request[ConsumerGroupHeartbeatResponse]):
-    """Request to join a group, to remain in it, or to leave it."""
+    """Request of a consumer to join a consumer group, to remain in it, or to leave it."""
 
     group_id: str = string(about="Id of the group.")
     member_id: str = string(about="Id of the member.")

@@ -73,12 +73,13 @@ class CooperativeStickyAssignorUserData(Message):
 
 
 def encode_payload(message: Message, version: int) -> bytes:
-    """Encode a payload with its version in front. Errors as `codec.encode`."""
+    """Encode a consumer's subscription or assignment, with its version as int16 in front. Errors as `codec.encode`."""
     return _VERSION.pack(version) + encode(message, version)
 
 
 def decode_payload(cls: type[_M], payload: Buffer) -> _M:
-    """Read a payload. A payload of a version newer than ours is read as our newest, with whose fields it begins.
+    """Read a subscription or assignment of a consumer. A payload of a version newer than ours is read as our newest,
+    with whose fields it begins.
 
     Raises MalformedMessage if the bytes are no such payload.
     """

@@ -26,7 +26,7 @@ from ..wire.schema import (
 
 @data()
 class CutTopic(Message):
-    """Partitions of one topic."""
+    """Partitions of one topic that a cut, a commit index of the transactions, is to divide."""
 
     topic_id: bytes = uuid(about="Id of the topic.")
     partitions: list[int] = array(int32, about="Partition indexes.")
@@ -62,7 +62,8 @@ class FindCutRequest(Request[FindCutResponse]):
 
 @data()
 class CutOffset(Message):
-    """The position of a cut in one partition."""
+    """The offset at which a cut divides one partition: below it are the markers of all transactions up to the cut's
+    commit index, and of no other."""
 
     partition_index: int = int32(about="Partition index.")
     error_code: int = int16(about="Error code, 0 for success.")
@@ -88,7 +89,7 @@ class CutOffset(Message):
 
 @data()
 class CutOffsetsTopic(Message):
-    """Positions of a cut in the partitions of one topic."""
+    """Offsets at which a cut divides the partitions of one topic."""
 
     topic_id: bytes = uuid(about="Id of the topic.")
     partitions: list[CutOffset] = array(CutOffset, about="Partitions, in the order of the request.")
@@ -103,7 +104,8 @@ class ListCutOffsetsResponse(Message):
 
 @request(20004, "0", flexible="0+", response=ListCutOffsetsResponse)
 class ListCutOffsetsRequest(Request[ListCutOffsetsResponse]):
-    """Request for the offsets at which a cut divides partitions. Only the leader of a partition answers for it."""
+    """Request for the offsets at which a cut, given as a commit index, divides partitions. Only the leader of a
+    partition answers for it."""
 
     cut: int = int64(default=-1, about="Commit index of the cut, from FindCut.")
     metadata_offset: int = int64(

@@ -45,7 +45,7 @@ class CreateDelegationTokenResponse(Message):
 
 @data()
 class CreatableRenewer(Message):
-    """A principal who may renew the token."""
+    """A principal who may renew the new delegation token."""
 
     principal_type: str = string(about="Type of the principal.")
     principal_name: str = string(about="Name of the principal.")
@@ -53,7 +53,7 @@ class CreatableRenewer(Message):
 
 @request(38, "1-3", flexible="2+", response=CreateDelegationTokenResponse)
 class CreateDelegationTokenRequest(Request[CreateDelegationTokenResponse]):
-    """Request to create a token."""
+    """Request to create a delegation token, by which programs log in for its owner."""
 
     owner_principal_type: str | None = string(
         "3+", nullable="3+", default=None, about="Type of the owner; null: the requester is the owner."
@@ -80,7 +80,7 @@ class RenewDelegationTokenResponse(Message):
 
 @request(39, "1-2", flexible="2+", response=RenewDelegationTokenResponse)
 class RenewDelegationTokenRequest(Request[RenewDelegationTokenResponse]):
-    """Request to let a token expire later."""
+    """Request to let a delegation token expire later."""
 
     hmac: bytes = bytes_(secret=True, about="The secret of the token.")
     renew_period_ms: int = int64(
@@ -99,7 +99,7 @@ class ExpireDelegationTokenResponse(Message):
 
 @request(40, "1-2", flexible="2+", response=ExpireDelegationTokenResponse)
 class ExpireDelegationTokenRequest(Request[ExpireDelegationTokenResponse]):
-    """Request to set the time at which a token expires, or to remove the token."""
+    """Request to set the time at which a delegation token expires, or to remove the token."""
 
     hmac: bytes = bytes_(secret=True, about="The secret of the token.")
     expiry_time_period_ms: int = int64(
@@ -117,7 +117,7 @@ class DescribedRenewer(Message):
 
 @data()
 class DescribedDelegationToken(Message):
-    """A token with its owner, times and renewers."""
+    """A delegation token with its owner, requester, times and renewers."""
 
     principal_type: str = string(about="Type of the owner.")
     principal_name: str = string(about="Name of the owner.")
@@ -150,7 +150,7 @@ class DescribeDelegationTokenResponse(Message):
 
 @data()
 class DescribedTokenOwner(Message):
-    """An owner whose tokens are wanted."""
+    """A principal whose delegation tokens are asked for."""
 
     principal_type: str = string(about="Type of the owner.")
     principal_name: str = string(about="Name of the owner.")
@@ -158,7 +158,7 @@ class DescribedTokenOwner(Message):
 
 @request(41, "1-3", flexible="2+", response=DescribeDelegationTokenResponse)
 class DescribeDelegationTokenRequest(Request[DescribeDelegationTokenResponse]):
-    """Request for the tokens that concern the sender, or that the sender may see."""
+    """Request for the delegation tokens that concern the sender, or that the sender may see."""
 
     owners: list[DescribedTokenOwner] | None = array(
         DescribedTokenOwner, nullable="0+", about="Owners of the wanted tokens; null for all."

@@ -7,7 +7,7 @@ from ..wire.schema import Message, Request, array, data, int16, int32, int64, re
 
 @data()
 class ProducerState(Message):
-    """The state of a producer in a partition."""
+    """A producer that a partition's leader remembers: id, epoch, last sequence and open transaction."""
 
     producer_id: int = int64(about="Producer id; -1 for none.")
     producer_epoch: int = int32(about="Producer epoch; -1 for none.")

@@ -25,7 +25,8 @@ from .mirror_records import MirrorOption, SourceEpoch
 
 @data()
 class DescribedLineage(Message):
-    """Description of a partition's log, from the leader of the partition."""
+    """Description of the log of one partition, from its leader: offsets, and the leader epochs of this cluster and of a
+    mirror's source."""
 
     partition: int = int32(about="Partition index.")
     error_code: int = int16(about="Error code, 0 for success. With an error the other fields are not set.")
@@ -96,7 +97,8 @@ class DescribeLineagesRequest(Request[DescribeLineagesResponse]):
 
 @data()
 class FailedBackPartition(Message):
-    """Comparison of a partition's log with the log of the source."""
+    """Comparison of a partition's log with the log of the source, by a failback: the offset at which the two
+    diverge."""
 
     partition: int = int32(about="Partition index.")
     common_offset: int = int64(
@@ -108,7 +110,7 @@ class FailedBackPartition(Message):
 
 @data()
 class FailedBackTopic(Message):
-    """Result of the failback of one topic."""
+    """Result of the failback of one topic, which becomes a copy of the topic that was its copy."""
 
     name: str = string(about="Name of the topic, here and at the source.")
     error_code: int = int16(about="Reason why the topic cannot become a copy; 0 if it can.")

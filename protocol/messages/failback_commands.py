@@ -9,7 +9,8 @@ from .mirror_records import MirrorOption, SourceEpoch
 
 @data()
 class ReturningPartition(Message):
-    """A partition that continues as a copy."""
+    """A partition of a failback: it becomes a copy of the source's partition, from the offset at which the two logs
+    diverge."""
 
     partition: int = int32(about="Partition index.")
     leader_epoch: int = int32(
@@ -21,7 +22,7 @@ class ReturningPartition(Message):
 
 @data()
 class ReturningTopic(Message):
-    """A topic that becomes a copy, with all its partitions."""
+    """A topic of a failback, which becomes a copy of the source's topic, with all its partitions."""
 
     topic_id: bytes = uuid(about="Id of the topic here.")
     source_topic_id: bytes = uuid(about="Id of the topic at the source.")
@@ -30,7 +31,8 @@ class ReturningTopic(Message):
 
 @data()
 class FailBackMirror(Command[PlainResult]):
-    """Command to make a mirror whose copies are existing topics. All of them become copies, or none."""
+    """Command to create a mirror whose copies are existing topics, which the source copied before. All of them become
+    copies, or none."""
 
     name: str = string(about="Name of the mirror.")
     source_cluster_id: str = string(about="Id of the cluster that is copied.")

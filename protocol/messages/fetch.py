@@ -32,7 +32,7 @@ FIRST_WITH_TOPIC_IDS: Final = 13
 
 @data()
 class EpochEndOffset(Message):
-    """A leader epoch and the offset at which it ends."""
+    """The end of the leader epoch at which a follower's log diverges from the leader's."""
 
     epoch: int = int32("12+", default=-1, about="Leader epoch.")
     end_offset: int = int64("12+", default=-1, about="First offset after the epoch; -1 unknown.")
@@ -40,7 +40,7 @@ class EpochEndOffset(Message):
 
 @data()
 class LeaderIdAndEpoch(Message):
-    """The leader of a partition and its epoch."""
+    """The current leader of a partition and its leader epoch, sent to a client that asked another broker."""
 
     leader_id: int = int32("12+", default=-1, about="Broker that leads the partition; -1 for none.")
     leader_epoch: int = int32("12+", default=-1, about="Leader epoch; -1 unknown.")
@@ -48,7 +48,7 @@ class LeaderIdAndEpoch(Message):
 
 @data()
 class SnapshotId(Message):
-    """The end of a snapshot of Kafka's own quorum."""
+    """The end of a snapshot of Kafka's own quorum, which this program never sends."""
 
     end_offset: int = int64(default=-1, about="First offset after the epoch; -1 unknown.")
     epoch: int = int32(default=-1, about="Leader epoch.")
@@ -56,7 +56,8 @@ class SnapshotId(Message):
 
 @data()
 class AbortedTransaction(Message):
-    """An aborted transaction among the records of a partition."""
+    """An aborted transaction, whose records among the fetched ones a consumer must skip: producer id and first
+    offset."""
 
     producer_id: int = int64("4+", about="Producer id; -1 for none.")
     first_offset: int = int64("4+", about="First offset of the transaction in the partition.")
@@ -64,7 +65,7 @@ class AbortedTransaction(Message):
 
 @data()
 class PartitionData(Message):
-    """Records of one partition."""
+    """Fetched records of one partition, with the partition's offsets or an error."""
 
     partition_index: int = int32(about="Partition index.")
     error_code: int = int16(about="Error code, 0 for success.")
@@ -127,7 +128,7 @@ class FetchableTopicResponse(Message):
 
 @data()
 class NodeEndpoint(Message):
-    """Address of a broker."""
+    """Address of a broker that leads a partition, sent to a client that asked another broker."""
 
     node_id: int = int32("16+", about="Broker id.")
     host: str = string("16+", about="Host name or address.")
@@ -152,7 +153,7 @@ class FetchResponse(Message):
 
 @data()
 class ReplicaState(Message):
-    """A follower that fetches."""
+    """The broker id and broker epoch of a follower that fetches; -1 for a consumer."""
 
     replica_id: int = int32("15+", default=-1, about="Broker id of a follower; -1 for a consumer.")
     replica_epoch: int = int64("15+", default=-1, about="Broker epoch of the follower; -1 unknown.")
@@ -160,7 +161,7 @@ class ReplicaState(Message):
 
 @data()
 class FetchPartition(Message):
-    """A partition to read, and the offset to read from."""
+    """A partition to read, the offset to read from, and the most bytes to return."""
 
     partition: int = int32(about="Partition index.")
     current_leader_epoch: int = int32(

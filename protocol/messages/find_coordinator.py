@@ -13,7 +13,7 @@ TRANSACTION_KEY: Final = 1
 
 @data()
 class Coordinator(Message):
-    """The coordinator of one key."""
+    """The broker that coordinates one key: a group id or a transactional id."""
 
     key: str = string("4+", about="Group or transactional id that was asked for.")
     node_id: int = int32("4+", about="Broker id.")
@@ -42,7 +42,8 @@ class FindCoordinatorResponse(Message):
 
 @request(10, "0-6", flexible="3+", response=FindCoordinatorResponse)
 class FindCoordinatorRequest(Request[FindCoordinatorResponse]):
-    """Request for the coordinators of keys; for several keys at once since version 4."""
+    """Request for the brokers that coordinate keys (group ids or transactional ids); for several keys at once since
+    version 4."""
 
     key: str = string("0-3", about="Group or transactional id to look up.")
     key_type: int = int8("1+", about="0 group, 1 transaction, 2 share group.")

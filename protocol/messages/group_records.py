@@ -87,14 +87,16 @@ class GroupMetadataValue(Message):
 
 @data("0", flexible="none")
 class ConsumerGroupKey(Message):
-    """Key of a consumer group, in key versions 3 (epoch) and 6 (epoch of the target assignment)."""
+    """Key of a record of a consumer group (KIP-848), in key versions 3 (epoch) and 6 (epoch of the target
+    assignment)."""
 
     group_id: str = string(about="Id of the group.")
 
 
 @data("0", flexible="none")
 class ConsumerGroupMemberKey(Message):
-    """Key of a member, in key versions 5 (metadata), 7 (target assignment) and 8 (current assignment)."""
+    """Key of a record of a consumer group's member, in key versions 5 (metadata), 7 (target assignment) and 8 (current
+    assignment)."""
 
     group_id: str = string(about="Id of the group.")
     member_id: str = string(about="Id of the member.")
@@ -159,14 +161,14 @@ class ConsumerGroupMemberMetadataValue(Message):
 
 @data("0", flexible="0+")
 class ConsumerGroupTargetAssignmentMetadataValue(Message):
-    """The group epoch for which the target assignment was computed (key version 6)."""
+    """The consumer group's epoch for which the target assignment was computed (key version 6)."""
 
     assignment_epoch: int = int32(about="Epoch of the target assignment.")
 
 
 @data()
 class TargetTopicPartitions(Message):
-    """Partitions of one topic."""
+    """Partitions of one topic in a member's target assignment."""
 
     topic_id: bytes = uuid(about="Id of the topic.")
     partitions: list[int] = array(int32, about="Partition indexes.")
@@ -199,7 +201,7 @@ class HeldTopicPartitions(Message):
 
 @data("0", flexible="0+")
 class ConsumerGroupCurrentMemberAssignmentValue(Message):
-    """The current assignment of a member (key version 8)."""
+    """The partitions that a member of a consumer group owns or must give up now (key version 8)."""
 
     member_epoch: int = int32(about="Epoch of the member.")
     previous_member_epoch: int = int32(about="Epoch of the member before that.")

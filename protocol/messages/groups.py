@@ -119,7 +119,7 @@ class SyncGroupResponse(Message):
 
 @data()
 class SyncGroupRequestAssignment(Message):
-    """The assignment of one member."""
+    """The assignment that the group's leader has computed for one member."""
 
     member_id: str = string(about="Member of the group; empty for none.")
     assignment: bytes = bytes_(about="Assignment of the member; opaque.")
@@ -198,7 +198,7 @@ class LeaveGroupResponse(Message):
 
 @data()
 class MemberIdentity(Message):
-    """A member that leaves."""
+    """A member of a classic group that leaves it, by member id or group instance id."""
 
     member_id: str = string("3+", about="Member of the group; empty for none.")
     group_instance_id: str | None = string(

@@ -36,7 +36,7 @@ KEY_VERSION_CORRELATION = struct.Struct(">hhi")
 
 
 class RequestHeader(NamedTuple):
-    """The first fields of every request."""
+    """The first fields of every request: API key, API version, correlation id and client id."""
 
     api_key: int
     api_version: int
@@ -128,7 +128,7 @@ def request_pieces(
 def _begin_request(
     out: bytearray, message: Message, version: int, correlation_id: int, client_id: str | None
 ) -> None:
-    """Append room for the size, and the header."""
+    """Append to `out` the header of a request, after four bytes of room for the frame's size."""
     schema = message.schema
     name = None if client_id is None else client_id.encode()
     out += bytes(FRAME_SIZE.size)

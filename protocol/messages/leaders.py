@@ -16,7 +16,7 @@ class PartitionResult(Message):
 
 @data()
 class ReplicaElectionResult(Message):
-    """Results of the elections in one topic."""
+    """Results of the leader elections in the partitions of one topic."""
 
     topic: str = string(about="Name of the topic.")
     partition_result: list[PartitionResult] = array(PartitionResult, about="Results by partition.")

@@ -47,7 +47,8 @@ class ListOffsetsResponse(Message):
 
 @data()
 class ListOffsetsPartition(Message):
-    """A partition and the timestamp to look up."""
+    """A partition, and the timestamp whose first offset is asked for (in ms since 1970, or a special value such as -1
+    for the end)."""
 
     partition_index: int = int32(about="Partition index.")
     current_leader_epoch: int = int32(
@@ -69,7 +70,7 @@ class ListOffsetsTopic(Message):
 
 @request(2, "1-11", flexible="6+", response=ListOffsetsResponse)
 class ListOffsetsRequest(Request[ListOffsetsResponse]):
-    """Request to look up offsets by timestamp."""
+    """Request for the first offsets whose records have at least the given timestamps."""
 
     replica_id: int = int32(about="Broker id of a follower; -1 for a consumer.")
     isolation_level: int = int8("2+", about="0 read uncommitted, 1 read committed.")

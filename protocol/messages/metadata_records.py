@@ -1,4 +1,5 @@
-"""Metadata records: controllers write them, images fold them. Each record is the full new state of one thing."""
+"""Metadata records: the quorum's controller writes them, and cluster images apply them. Each record is the full new
+state of one item, such as a partition or a broker."""
 
 from __future__ import annotations
 
@@ -57,7 +58,7 @@ class BrokerListener(Message):
 
 @data()
 class BrokerFeature(Message):
-    """A feature that a broker's program knows."""
+    """A feature that a broker's program supports, with the range of its levels."""
 
     name: str = string(about="Name of the feature.")
     most: int = int16(about="Highest level that the program knows.")
@@ -178,7 +179,7 @@ class ClientQuotaRecord(Message):
 
 @data()
 class FeatureLevelRecord(Message):
-    """The finalized level of a feature."""
+    """The finalized level of a feature (KIP-584), from now on in force in the cluster."""
 
     feature: str = string(about="Name of the feature.")
     level: int = int16(about="Finalized level; 0: not in force.")

@@ -63,7 +63,7 @@ class ReconnectMirror(Command[PlainResult]):
 
 @data()
 class LimitMirror(Command[PlainResult]):
-    """Command to limit the rate at which brokers fetch from the source."""
+    """Command to limit the bytes per second that each broker may fetch from a mirror's source."""
 
     name: str = string(about="Name of the mirror.")
     bandwidth: int = int64(about="Bytes per second that each broker may fetch from the source; 0: no limit.")
@@ -78,7 +78,8 @@ class DeleteMirror(Command[PlainResult]):
 
 @data()
 class MirroredTopic(Message):
-    """A topic of the source in its present state."""
+    """A topic of a mirror's source as it is now: its id, its number of partitions, and the settings that the copy takes
+    over."""
 
     name: str = string(about="Name of the topic, at the source and here.")
     source_topic_id: bytes = uuid(about="Id of the topic at the source; zero if the source reports none.")
@@ -89,7 +90,7 @@ class MirroredTopic(Message):
 
 @data()
 class MirroredTopicResult(Message):
-    """Result for the copy of one topic."""
+    """Result of the creation or update of the copy of one topic."""
 
     name: str = string(about="Name of the topic.")
     error_code: int = int16(about="Error code, 0 for success.")
@@ -109,7 +110,8 @@ class FollowTopicsResult(CommandResult):
 
 @data()
 class FollowTopics(Command[FollowTopicsResult]):
-    """Command to let copies follow their topics: create copies, add partitions, and apply settings."""
+    """Command to adapt a mirror's copies to the source's topics: create missing copies, add partitions, and apply
+    settings."""
 
     mirror: str = string(about="Name of the mirror.")
     topics: list[MirroredTopic] = array(MirroredTopic, about="Topics of the source.")
@@ -118,7 +120,7 @@ class FollowTopics(Command[FollowTopicsResult]):
 
 @data()
 class FollowAcls(Command[PlainResult]):
-    """Command to add the ACLs that the source has, and to remove copied ACLs that the source no longer has."""
+    """Command to add the ACLs that a mirror's source has, and to remove copied ACLs that the source no longer has."""
 
     mirror: str = string(about="Name of the mirror.")
     acls: list[AclEntry] = array(AclEntry, about="All matching ACLs, as the source has them now.")
@@ -126,7 +128,8 @@ class FollowAcls(Command[PlainResult]):
 
 @data()
 class MirrorPartitionReport(Message):
-    """Report of the leader of a copy; fields at their defaults report nothing."""
+    """Report of the leader of a copied partition: new leader epochs of the source, the offset to begin at, or a fault.
+    Fields at their defaults report nothing."""
 
     topic_id: bytes = uuid(about="Id of the topic here.")
     partition: int = int32(about="Partition index.")
@@ -143,7 +146,8 @@ class MirrorPartitionReport(Message):
 
 @data()
 class ReportMirrorPartitions(Command[PlainResult]):
-    """Command of a broker that reports its findings at the source. Reports of former leaders are ignored."""
+    """Command of a broker that reports leader epochs and faults which it has found while it copied partitions of a
+    mirror. Reports of former leaders are ignored."""
 
     broker_id: int = int32(about="Id of the broker that reports.")
     partitions: list[MirrorPartitionReport] = array(MirrorPartitionReport, about="Reports, by partition.")
@@ -151,7 +155,7 @@ class ReportMirrorPartitions(Command[PlainResult]):
 
 @data()
 class AcceptMirrorFaults(Command[PlainResult]):
-    """Command to accept lost records: copies continue after them."""
+    """Command to accept the records that a mirror's stopped copies have lost; copying continues after them."""
 
     mirror: str = string(about="Name of the mirror.")
     topics: list[str] = array(string, about="Names of topics; empty: all topics of the mirror.")
@@ -159,7 +163,8 @@ class AcceptMirrorFaults(Command[PlainResult]):
 
 @data()
 class AnnounceMirrorCut(Command[PlainResult]):
-    """Command to begin a round: all copies of a mirror are to reach this cut of the source."""
+    """Command to begin a round of a mirror: all copied partitions are to reach this cut of the source, a commit index
+    of its transactions."""
 
     mirror: str = string(about="Name of the mirror.")
     cut: int = int64(default=-1, about="Commit index of the source, from its FindCut.")
@@ -195,7 +200,8 @@ class AnnounceMirrorCut(Command[PlainResult]):
 
 @data()
 class ReachedCut(Message):
-    """A copy that has all records up to the offset at which the cut divides its partition, below the high watermark."""
+    """A copied partition that has all records up to the offset at which a round's cut divides it, below the high
+    watermark."""
 
     topic_id: bytes = uuid(about="Id of the topic here.")
     partition: int = int32(about="Partition index.")
@@ -206,7 +212,8 @@ class ReachedCut(Message):
 
 @data()
 class ReportMirrorCuts(Command[PlainResult]):
-    """Command of a broker that reports the cuts that its copies have reached. Reports of former leaders are ignored."""
+    """Command of a broker that reports the rounds' cuts that the copied partitions which it leads have reached. Reports
+    of former leaders are ignored."""
 
     broker_id: int = int32(about="Id of the broker that reports.")
     partitions: list[ReachedCut] = array(ReachedCut, about="Copies with the cuts that they have reached.")
@@ -214,7 +221,7 @@ class ReportMirrorCuts(Command[PlainResult]):
 
 @data()
 class PromoteMirrorAtCutResult(CommandResult):
-    """Result of PromoteMirrorAtCut: the round and its cut."""
+    """Result of PromoteMirrorAtCut: the chosen round of the mirror, with its cut of the source."""
 
     error_code: int = int16(about="Error code, 0 for success.")
     error_message: str = string(about="Explanation for people.")
@@ -232,8 +239,8 @@ class PromoteMirrorAtCut(Command[PromoteMirrorAtCutResult]):
 
 @data()
 class TellMirrorOffsets(Command[PlainResult]):
-    """Command of the leader of a copy of committed offsets: report the offsets as of the cut at which the mirror was
-    promoted."""
+    """Command of the broker that leads a partition of a mirror's copy of committed offsets. It reports the offsets as
+    of the cut at which the mirror was promoted."""
 
     broker_id: int = int32(about="Id of the broker that reports.")
     topic_id: bytes = uuid(about="Id of the copy here.")
@@ -249,7 +256,8 @@ class TellMirrorOffsets(Command[PlainResult]):
 
 @data()
 class TakenOffsets(Message):
-    """A partition of this cluster's committed offsets that has those of the mirror."""
+    """A partition of this cluster's `__consumer_offsets` whose groups have taken over the offsets of a promoted
+    mirror."""
 
     partition: int = int32(about="Partition index.")
     leader_epoch: int = int32(about="Leader epoch in which the broker leads.")

@@ -122,7 +122,7 @@ class MirrorPartitionRecord(Message):
 
 @data()
 class MirrorCutRecord(Message):
-    """Begin of a round: each copy of a mirror is to report when it has reached a cut of its source."""
+    """Begin of a round of a mirror: each copied partition is to report when it has reached a cut of its source."""
 
     mirror: str = string(about="Name of the mirror.")
     number: int = int64(about="Number of the round; rises by one.")
@@ -139,7 +139,7 @@ class MirrorCutRecord(Message):
 
 @data()
 class ReachedPartition(Message):
-    """A copy that has reached a cut."""
+    """A copied partition that has reached a round's cut of the source, and the offset of the cut in it."""
 
     partition: int = int32(about="Partition index.")
     offset: int = int64(
@@ -149,7 +149,7 @@ class ReachedPartition(Message):
 
 @data()
 class ReachedTopic(Message):
-    """Copies of one topic that have reached a cut."""
+    """Copied partitions of one topic that have reached a round's cut of the source."""
 
     topic_id: bytes = uuid(about="Id of the topic here.")
     partitions: list[ReachedPartition] = array(
@@ -159,7 +159,8 @@ class ReachedTopic(Message):
 
 @data()
 class MirrorCutReachedRecord(Message):
-    """Copies that have all records below a cut, on every replica that may lead them."""
+    """Copied partitions that have all records below a round's cut of the source, on every replica that may lead
+    them."""
 
     mirror: str = string(about="Name of the mirror.")
     number: int = int64(about="Number of the round.")
@@ -241,7 +242,8 @@ class MirrorOffsetsToldRecord(Message):
 
 @data()
 class MirrorOffsetsTakenRecord(Message):
-    """Partitions whose groups have their offsets."""
+    """Partitions of `__consumer_offsets` whose groups have taken over their committed offsets from a promoted
+    mirror."""
 
     mirror: str = string(about="Name of the mirror.")
     partitions: list[int] = array(
@@ -251,6 +253,7 @@ class MirrorOffsetsTakenRecord(Message):
 
 @data()
 class MirrorOffsetsDoneRecord(Message):
-    """End of the takeover: all groups have their offsets, or no group waits for them any more."""
+    """End of the takeover of committed offsets from a promoted mirror: all groups have their offsets, or no group waits
+    for them any more."""
 
     mirror: str = string(about="Name of the mirror.")

@@ -108,7 +108,7 @@ class AlterMirrorRequest(Request[AlterMirrorResponse]):
 
 @data()
 class DescribedMirrorPartition(Message):
-    """The copy of one partition."""
+    """The copy of one partition: its offsets, its lag and its fault."""
 
     partition: int = int32(about="Partition index.")
     fault: int = int8(about="Kind of the fault: 0 none, 1 gap, 2 diverged, 3 recreated, 4 unreadable.")
@@ -141,7 +141,7 @@ class DescribedMirrorPartition(Message):
 
 @data()
 class DescribedMirrorTopic(Message):
-    """The copy of one topic."""
+    """The copy of one topic of a mirror's source, with its partitions."""
 
     name: str = string(about="Name of the topic.")
     topic_id: bytes = uuid(about="Id of the topic here.")
@@ -153,7 +153,7 @@ class DescribedMirrorTopic(Message):
 
 @data()
 class SkippedTopic(Message):
-    """A topic of the source that is not copied, although its name matches."""
+    """A topic of a mirror's source that is not copied although its name matches, with the reason."""
 
     name: str = string(about="Name of the topic.")
     reason: str = string(about="Reason for people.")

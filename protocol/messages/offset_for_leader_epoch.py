@@ -7,7 +7,7 @@ from ..wire.schema import Message, Request, array, data, int16, int32, int64, re
 
 @data()
 class EpochEndOffset(Message):
-    """The end of a leader epoch in one partition."""
+    """The end offset of a leader epoch in one partition, or an error."""
 
     error_code: int = int16(about="Error code, 0 for success.")
     partition: int = int32(about="Partition index.")
@@ -44,7 +44,7 @@ class OffsetForLeaderPartition(Message):
 
 @data()
 class OffsetForLeaderTopic(Message):
-    """Partitions of one topic that are asked for."""
+    """Partitions of one topic for whose leader epochs the end offsets are asked."""
 
     topic: str = string(about="Name of the topic.")
     partitions: list[OffsetForLeaderPartition] = array(

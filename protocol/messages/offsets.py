@@ -52,7 +52,7 @@ class OffsetCommitResponse(Message):
 
 @data()
 class OffsetCommitRequestPartition(Message):
-    """An offset to commit."""
+    """An offset to commit for one partition, with the leader epoch of its record and the client's metadata."""
 
     partition_index: int = int32(about="Partition index.")
     committed_offset: int = int64(about="Next offset to consume; -1 for none.")

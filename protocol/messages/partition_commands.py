@@ -17,7 +17,7 @@ class ElectionType(IntEnum):
 
 @data()
 class ReplicaLogEnd(Message):
-    """End of one replica's log, from the broker's heartbeats."""
+    """Log end offset of one replica, and the leader epoch of its last records, from its broker's heartbeat."""
 
     topic_id: bytes = uuid(about="Id of the topic.")
     partition: int = int32(about="Partition index.")
@@ -34,7 +34,7 @@ class ReplicaLogEnd(Message):
 
 @data()
 class IsrMember(Message):
-    """A proposed member of an ISR (KIP-903)."""
+    """A proposed member of an ISR, with the broker epoch that the leader knows (KIP-903)."""
 
     broker_id: int = int32(about="Broker id of the replica.")
     broker_epoch: int = int64(
@@ -58,7 +58,8 @@ class AlterPartitionChange(Message):
 
 @data()
 class AlteredPartition(Message):
-    """Result of one change, with the present state of the partition if the partition is known."""
+    """Result of the change of one partition's ISR, with the present state of the partition if the partition is
+    known."""
 
     topic_id: bytes = uuid(about="Id of the topic.")
     partition: int = int32(about="Partition index.")
@@ -82,7 +83,8 @@ class AlterPartitionResult(CommandResult):
 
 @data()
 class AlterPartition(Command[AlterPartitionResult]):
-    """Command of a leader to change ISRs, by compare-and-set."""
+    """Command of a broker to change the ISRs of partitions that it leads. Each change names the epochs that it builds
+    on (compare-and-set)."""
 
     broker_id: int = int32(about="Id of the broker that leads.")
     broker_epoch: int = int64(about="Epoch of the broker's registration.")
@@ -108,7 +110,7 @@ class ElectLastKnown(Command[PlainResult]):
 
 @data()
 class ElectedPartition(Message):
-    """Result of one election."""
+    """Result of the election of one partition's leader."""
 
     topic_id: bytes = uuid(about="Id of the topic.")
     partition: int = int32(about="Partition index.")

@@ -38,7 +38,7 @@ class BatchIndexAndErrorMessage(Message):
 
 @data()
 class LeaderIdAndEpoch(Message):
-    """The leader of a partition and its epoch."""
+    """The current leader of a partition and its leader epoch, sent to a producer that asked another broker."""
 
     leader_id: int = int32("10+", default=-1, about="Broker that leads the partition; -1 for none.")
     leader_epoch: int = int32("10+", default=-1, about="Leader epoch; -1 unknown.")
@@ -90,7 +90,7 @@ class TopicProduceResponse(Message):
 
 @data()
 class NodeEndpoint(Message):
-    """Address of a broker."""
+    """Address of a broker that leads a partition, sent to a producer that asked another broker."""
 
     node_id: int = int32("10+", about="Broker id.")
     host: str = string("10+", about="Host name or address.")

@@ -34,7 +34,7 @@ class InitProducerIdResponse(Message):
 
 @request(22, "0-6", flexible="2+", response=InitProducerIdResponse)
 class InitProducerIdRequest(Request[InitProducerIdResponse]):
-    """Request for a producer id and epoch."""
+    """Request for a producer id and epoch. A transactional id's earlier producer is fenced by it."""
 
     transactional_id: str | None = string(
         nullable="0+", about="Transactional id of the producer; null without transactions."

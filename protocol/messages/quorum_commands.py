@@ -141,10 +141,8 @@ _RESULTS: Final = {command: result_type(command) for command in COMMANDS.values(
 
 
 class Session(NamedTuple):
-    """The session that a command belongs to, and the place of the command in it.
-
-    `acknowledged`: results up to this sequence have arrived and need not be kept.
-    """
+    """The command session of a broker's registration that a command belongs to, and the command's sequence number in
+    it. `acknowledged`: results up to this sequence have arrived and need not be kept."""
 
     broker_id: int
     broker_epoch: int
@@ -161,7 +159,8 @@ class _Envelope(Message):
 
 
 def encode_command(session: Session | tuple[int, int, int] | None, command: Command[Any]) -> bytes:
-    """Encode one command for the log."""
+    """Encode one command for the quorum's log, with the command session that it belongs to; None for a command without
+    one."""
     envelope = _Envelope()
     if session is not None:
         whose = Session(*session)
@@ -191,7 +190,7 @@ def _session(envelope: _Envelope) -> Session | None:
 
 
 def encode_result(result: CommandResult) -> bytes:
-    """Encode a result for a reply."""
+    """Encode a command's result for the reply to its broker."""
     return encode(result, 0)
 
 

@@ -20,7 +20,7 @@ from .transaction_questions import (
 
 
 class CommandStatus(IntEnum):
-    """Outcome of a submitted command."""
+    """Outcome of a command that a broker has submitted to a quorum node."""
 
     #: applied, now or earlier; `result` contains the result
     APPLIED = 0
@@ -42,7 +42,7 @@ class CommandStatus(IntEnum):
 
 @data()
 class Subscribe(Message):
-    """Request of a broker for all records after an offset.
+    """Request of a broker to a quorum node for all metadata records after an offset, present and future.
 
     The quorum node sends a snapshot first if its ring of recent records does not reach back to that offset.
     """
@@ -70,12 +70,14 @@ class Subscribe(Message):
 
 @data()
 class Unsubscribe(Message):
-    """Request of a broker to push nothing more, since it follows another node now."""
+    """Request of a broker to a quorum node to send no further metadata records, since the broker follows another node
+    now."""
 
 
 @data()
 class FeedSnapshotChunk(Message):
-    """A part of the records that rebuild the image as of the end offset, from the quorum."""
+    """A part of a snapshot of the cluster image, sent by a quorum node: metadata records that rebuild the image as of
+    the end offset."""
 
     end_offset: int = int64(about="Metadata offset of the image that all chunks together make.")
     first: bool = boolean(about="Whether the snapshot begins with this chunk.")
@@ -86,7 +88,8 @@ class FeedSnapshotChunk(Message):
 
 @data()
 class FeedRecords(Message):
-    """Records after the first offset, from the quorum. Records for other brokers are left out, but counted."""
+    """Metadata records after the first offset, sent by a quorum node. Records for other brokers are left out, but
+    counted."""
 
     first_offset: int = int64(about="Metadata offset that the broker's image must have.")
     end_offset: int = int64(about="Metadata offset of the image after these records.")
@@ -103,7 +106,8 @@ class FeedRecords(Message):
 
 @data()
 class LeaderChanged(Message):
-    """Notice of a quorum node about the leader. A node names itself only when it is active, that is, takes commands."""
+    """Notice of a quorum node about the quorum's leader. A node names itself only when it is active, that is, takes
+    commands."""
 
     term: int = int64(about="Raft term.")
     leader_id: int = int32(default=-1, about="Node id of the leader; -1 while unknown.")
@@ -165,7 +169,7 @@ class HistoryCompared(Message):
 
 @data()
 class CommandReply(Message):
-    """Outcome of a command, from the quorum."""
+    """Outcome of a submitted command, sent by a quorum node."""
 
     sequence: int = int64(about="Sequence of the command, as submitted.")
     status: int = int8(about="Outcome, a CommandStatus.")
@@ -178,7 +182,7 @@ class CommandReply(Message):
 
 @data()
 class PartitionProgress(Message):
-    """End of the broker's log of one partition."""
+    """End of the sending broker's log of one partition, in a heartbeat."""
 
     topic_id: bytes = uuid(about="Id of the topic.")
     partition: int = int32(about="Partition index.")
@@ -188,7 +192,8 @@ class PartitionProgress(Message):
 
 @data()
 class SessionHeartbeat(Message):
-    """Sign of life of a broker, over TCP."""
+    """Heartbeat of a broker over TCP: its metadata offset, the ends of its logs, and its requests to be unfenced or to
+    stop."""
 
     broker_epoch: int = int64(default=-1, about="Epoch of the broker's registration; -1 before registration.")
     metadata_offset: int = int64(about="Metadata offset of the broker's image.")
@@ -247,7 +252,8 @@ class HeartbeatAnswer(Message):
 
 @data()
 class ShutdownAllowed(Message):
-    """Permission of the quorum to stop: the broker no longer leads any partition, and the other brokers know it."""
+    """Permission of the quorum's leader for a broker to stop: the broker no longer leads any partition, and the other
+    brokers know it."""
 
 
 @data()
@@ -272,7 +278,8 @@ class TransactionsSettled(Message):
 
 @data()
 class ReplicaStanding(Message):
-    """Position of a node, as the leader knows it. The leader knows a voter's position only since it took over."""
+    """Position of a quorum node or broker in the metadata log, as the quorum's leader knows it. The leader knows a
+    voter's position only since it took over."""
 
     node_id: int = int32(about="Id of a quorum node or a broker.")
     log_end_offset: int = int64(
@@ -357,14 +364,15 @@ _NUMBERS = {cls: number for number, cls in _TYPES.items()}
 
 
 def encode_session_message(message: SessionMessage) -> bytes:
-    """Encode one payload for the channel."""
+    """Encode a session message as one payload for the channel between broker and quorum node."""
     out = bytearray((_NUMBERS[type(message)],))
     encode_into(message, 0, out)
     return bytes(out)
 
 
 def decode_session_message(payload: bytes) -> SessionMessage:
-    """Decode one payload. Raises MalformedMessage for anything that is not one whole session message."""
+    """Decode one payload of the channel between broker and quorum node. Raises MalformedMessage for anything that is
+    not one whole session message."""
     cls = _TYPES.get(payload[0]) if payload else None
     if cls is None:
         raise MalformedMessage(f"unknown session message type {payload[:1].hex() or 'of an empty payload'}")

@@ -8,7 +8,7 @@ from .command import Command, CommandResult
 
 @data()
 class QuotaEntityPart(Message):
-    """A part of an entity's name."""
+    """A part of the name of a quota's entity: a user, a client id or an IP address."""
 
     entity_type: str = string(about="user, client-id or ip.")
     entity_name: str | None = string(
@@ -18,7 +18,7 @@ class QuotaEntityPart(Message):
 
 @data()
 class QuotaValue(Message):
-    """A quota of an entity."""
+    """A quota of an entity: its name, such as `producer_byte_rate`, and its value."""
 
     key: str = string(about="Name of the quota.")
     value: float = float64(about="Value of the quota.")
@@ -35,7 +35,7 @@ class QuotaChange(Message):
 
 @data()
 class EntityQuotaChanges(Message):
-    """Changes of one entity's quotas. All are made, or none."""
+    """Changes of the quotas of one entity (user, client id or IP address). All are made, or none."""
 
     entity: list[QuotaEntityPart] = array(QuotaEntityPart, about="Parts that name the entity.")
     changes: list[QuotaChange] = array(QuotaChange, about="Quotas to set or remove.")
@@ -43,7 +43,7 @@ class EntityQuotaChanges(Message):
 
 @data()
 class AlteredQuota(Message):
-    """Result of the changes of one entity."""
+    """Result of the changes of one entity's quotas."""
 
     error_code: int = int16(about="Error code, 0 for success.")
     error_message: str = string(about="Explanation for people.")
@@ -68,7 +68,7 @@ class AlterClientQuotas(Command[AlterClientQuotasResult]):
 
 @data()
 class FeatureLevel(Message):
-    """A level to which a feature is to be set."""
+    """A feature and the level at which it is to be finalized (KIP-584)."""
 
     feature: str = string(about="Name of the feature.")
     level: int = int16(about="0 takes the feature out of force.")

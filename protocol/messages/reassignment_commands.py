@@ -1,4 +1,4 @@
-"""The command that moves replicas, and its result (KIP-455)."""
+"""The command that moves replicas of partitions between brokers, and its result (KIP-455)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class WantedReplicas(Message):
 
 @data()
 class TopicReassignment(Message):
-    """The partitions of a topic to move."""
+    """The partitions of a topic whose replicas are to move."""
 
     name: str = string(about="Name of the topic.")
     partitions: list[WantedReplicas] = array(WantedReplicas, about="Partitions with their new replicas.")

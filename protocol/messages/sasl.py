@@ -41,6 +41,6 @@ class SaslAuthenticateResponse(Message):
 
 @request(36, "0-2", flexible="2+", response=SaslAuthenticateResponse)
 class SaslAuthenticateRequest(Request[SaslAuthenticateResponse]):
-    """Request that carries one message of the mechanism."""
+    """Request that carries one message of the SASL mechanism which the client has chosen."""
 
     auth_bytes: bytes = bytes_(secret=True, about="The mechanism's next message from the client.")

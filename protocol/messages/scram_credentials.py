@@ -10,7 +10,7 @@ from ..wire.schema import Message, Request, array, bytes_, data, int8, int16, in
 
 @data()
 class CredentialInfo(Message):
-    """A mechanism by which a user can log in."""
+    """A SCRAM mechanism by which a user can log in, with the number of iterations."""
 
     mechanism: int = int8(about="Number of the mechanism.")
     iterations: int = int32(about="Number of iterations with which the password was hashed.")
@@ -56,7 +56,7 @@ class DescribeUserScramCredentialsRequest(Request[DescribeUserScramCredentialsRe
 
 @data()
 class AlteredUser(Message):
-    """Result of the change of one user."""
+    """Result of the changes of one user's SCRAM credentials."""
 
     user: str = string(about="Name of the user.")
     error_code: int = int16(about="Error code, 0 for success.")
@@ -73,7 +73,7 @@ class AlterUserScramCredentialsResponse(Message):
 
 @data()
 class CredentialDeletion(Message):
-    """A credential to delete."""
+    """A SCRAM credential to delete: user and mechanism."""
 
     name: str = string(about="Name of the user.")
     mechanism: int = int8(about="Number of the mechanism.")
@@ -81,7 +81,7 @@ class CredentialDeletion(Message):
 
 @data()
 class CredentialUpsertion(Message):
-    """A credential to set."""
+    """A SCRAM credential to set: user, mechanism, iterations, salt and salted password."""
 
     name: str = string(about="Name of the user.")
     mechanism: int = int8(about="Number of the mechanism.")

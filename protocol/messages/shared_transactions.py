@@ -73,7 +73,7 @@ class BeginTransactionRequest(Request[BeginTransactionResponse]):
 
 @response(20001, "0", flexible="0+")
 class JoinTransactionResponse(Message):
-    """Answer to JoinTransactionRequest: producer id and epoch of the writer, whose sequences begin at 0."""
+    """Answer to JoinTransactionRequest: the producer id and epoch of the writer, whose sequences begin at 0."""
 
     error_code: int = int16(about="Error code, 0 for success.")
     error_message: str | None = string(
@@ -115,7 +115,7 @@ class CommitTransactionResponse(Message):
 
 @data()
 class CommittedWriter(Message):
-    """A writer whose records count."""
+    """A writer that joined the transaction, and whose records are to be committed."""
 
     producer_id: int = int64(about="Producer id that the writer got when it joined.")
     producer_epoch: int = int16(about="Producer epoch that the writer got when it joined.")

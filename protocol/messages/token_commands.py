@@ -11,7 +11,7 @@ from .command import Command, CommandResult, PlainResult
 
 @data()
 class CreateDelegationToken(Command[PlainResult]):
-    """Command to store a new token. Its secret is derived from its id and a key that only brokers have."""
+    """Command to store a new delegation token. Its secret is derived from its id and a key that only brokers have."""
 
     token_id: str = string(about="Id of the token, chosen by the broker and never used again.")
     owner: str = string(about="Principal that a login with the token acts as.")
@@ -43,7 +43,8 @@ class CreateDelegationToken(Command[PlainResult]):
 
 @data()
 class TokenExpiryResult(CommandResult):
-    """Result of a renewal or an expiry: the new end of the token."""
+    """Result of the renewal or expiry of a delegation token: the time at which the token now expires, in ms since
+    1970."""
 
     error_code: int = int16(about="Error code, 0 for success.")
     error_message: str = string(about="Explanation for people.")
@@ -52,7 +53,7 @@ class TokenExpiryResult(CommandResult):
 
 @data()
 class RenewDelegationToken(Command[TokenExpiryResult]):
-    """Command to let a token expire later."""
+    """Command to let a delegation token expire later."""
 
     token_id: str = string(about="Id of the token.")
     principal: str = string(about="Principal that asks.")
@@ -62,7 +63,7 @@ class RenewDelegationToken(Command[TokenExpiryResult]):
 
 @data()
 class ExpireDelegationToken(Command[TokenExpiryResult]):
-    """Command to set the time at which a token expires, or to remove the token."""
+    """Command to set the time at which a delegation token expires, or to remove the token."""
 
     token_id: str = string(about="Id of the token.")
     principal: str = string(about="Principal that asks.")
@@ -74,7 +75,7 @@ class ExpireDelegationToken(Command[TokenExpiryResult]):
 
 @data()
 class RemoveExpiredTokens(Command[PlainResult]):
-    """Command to remove expired tokens."""
+    """Command of the quorum's leader to remove expired delegation tokens."""
 
     token_ids: list[str] = array(
         string, about="Ids of the tokens. A token that was renewed meanwhile remains."

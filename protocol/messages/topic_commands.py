@@ -71,7 +71,7 @@ class CreateTopics(Command[CreateTopicsResult]):
 
 @data()
 class TopicResult(Message):
-    """Result of a change of one topic."""
+    """Result of the deletion of one topic, or of the addition of partitions to it."""
 
     name: str = string(about="Name of the topic; empty if unknown.")
     topic_id: bytes = uuid(about="Id of the topic; zero if unknown.")
@@ -100,7 +100,7 @@ class DeleteTopics(Command[DeleteTopicsResult]):
 
 @data()
 class Replicas(Message):
-    """The replicas of a new partition."""
+    """The broker ids of a new partition's replicas."""
 
     broker_ids: list[int] = array(int32, about="Broker ids, preferred leader first.")
 

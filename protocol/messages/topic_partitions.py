@@ -64,7 +64,7 @@ class DescribeTopicPartitionsResponseTopic(Message):
 
 @data()
 class Cursor(Message):
-    """Position in the list of all partitions."""
+    """Position in the list of all topics' partitions, at which the next page begins."""
 
     topic_name: str = string(about="Name of the topic.")
     partition_index: int = int32(about="Partition index.")

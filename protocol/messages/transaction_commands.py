@@ -29,7 +29,7 @@ class ClientOrigin(Message):
 
     @property
     def is_client(self) -> bool:
-        """True if a client's own request led to the command."""
+        """True if a client's own request led to the command; False if a broker or the quorum sent it by itself."""
         return self.connection >= 0
 
 
@@ -86,7 +86,7 @@ class AddToTransaction(Command[AddToTransactionResult]):
 
 @data()
 class ChosenWriter(Message):
-    """A writer whose records shall count."""
+    """A writer of the transaction, by producer id and epoch, whose records are to be committed."""
 
     producer_id: int = int64(about="Producer id that the writer got when it joined.")
     producer_epoch: int = int16(about="Producer epoch that the writer got when it joined.")
@@ -94,7 +94,8 @@ class ChosenWriter(Message):
 
 @data()
 class EndTransactionResult(CommandResult):
-    """Result of EndTransaction: the decision. Readers see the end once the transaction of this number is complete."""
+    """Result of EndTransaction: the decided outcome, commit or abort. Readers see the end once the transaction of this
+    number is complete."""
 
     error_code: int = int16(about="Error code, 0 for success.")
     error_message: str = string(about="Explanation for people.")
@@ -179,7 +180,7 @@ class JoinTransaction(Command[JoinTransactionResult]):
 
 @data()
 class WrittenMarker(Message):
-    """The marker of one writer."""
+    """A transaction marker that a partition's leader has written for one writer of a transaction."""
 
     producer_id: int = int64(about="Producer id of the writer.")
     number: int = int32(about="Number of the transaction.")
@@ -187,7 +188,7 @@ class WrittenMarker(Message):
 
 @data()
 class WrittenMarkers(Message):
-    """Markers of one partition that are below its high watermark."""
+    """Transaction markers in one partition that are below its high watermark."""
 
     topic_id: bytes = uuid(about="Id of the topic.")
     partition: int = int32(about="Partition index.")
@@ -197,7 +198,7 @@ class WrittenMarkers(Message):
 
 @data()
 class ReportMarkers(Command[PlainResult]):
-    """Command of a leader that has written markers."""
+    """Command of a broker that has written transaction markers into partitions that it leads."""
 
     broker_id: int = int32(about="Id of the broker that leads.")
     broker_epoch: int = int64(about="Epoch of the broker's registration.")

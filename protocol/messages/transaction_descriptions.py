@@ -75,7 +75,7 @@ class ListTransactionsResponse(Message):
 
 @request(66, "0-2", flexible="0+", response=ListTransactionsResponse)
 class ListTransactionsRequest(Request[ListTransactionsResponse]):
-    """Request for the transactions that pass all filters."""
+    """Request for the transactions that pass all filters: states, producer ids, age."""
 
     state_filters: list[str] = array(string, about="States wanted; empty for all.")
     producer_id_filters: list[int] = array(int64, about="Producer ids wanted; empty for all.")

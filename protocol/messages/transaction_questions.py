@@ -17,7 +17,8 @@ FOREVER_MS = 2**63 - 1
 
 @data()
 class AskCut(Message):
-    """Question of a broker: up to which commit index are these partitions cut, whatever transactions are open?"""
+    """Question of a broker: up to which commit index do these partitions have the markers of all decided transactions,
+    whatever transactions are open?"""
 
     question: int = int64(about="Number of the question.")
     topics: list[WriterPartitions] = array(
@@ -40,7 +41,7 @@ class CutTold(Message):
 
 @data()
 class AskTransactions(Message):
-    """Question of a broker for everything about the transactions of these ids."""
+    """Question of a broker for the full description of the newest transactions of these transactional ids."""
 
     question: int = int64(about="Number of the question.")
     transactional_ids: list[str] = array(string, about="Transactional ids.")

@@ -76,7 +76,7 @@ class TransactionRecord(Message):
 
 @data()
 class WriterPartitions(Message):
-    """Partitions of one topic."""
+    """Partitions of one topic that a writer of a transaction writes to."""
 
     topic_id: bytes = uuid(about="Id of the topic.")
     partitions: list[int] = array(int32, about="Partition indexes.")
@@ -84,7 +84,8 @@ class WriterPartitions(Message):
 
 @data()
 class TransactionWriterRecord(Message):
-    """A writer in a transaction, with partitions that it writes to besides those already known."""
+    """A writer (producer id and epoch) in a transaction, with partitions that it writes to besides those already
+    known."""
 
     transactional_id: str = string(about="Transactional id of the transaction.")
     producer_id: int = int64(about="Producer id of the writer, which may be the owner.")
@@ -94,7 +95,7 @@ class TransactionWriterRecord(Message):
 
 @data()
 class TransactionSettledRecord(Message):
-    """Partitions of a writer that have their marker, or are gone."""
+    """Partitions of a transaction's writer that have the writer's transaction marker, or are deleted."""
 
     transactional_id: str = string(about="Transactional id of the transaction.")
     producer_id: int = int64(about="Producer id of the writer.")
@@ -104,7 +105,8 @@ class TransactionSettledRecord(Message):
 
 @data()
 class PooledWriter(Message):
-    """A producer id that a writer besides the owner has had."""
+    """A producer id that a writer of the transactional id's transactions had, other than the owner's, with its last
+    epoch."""
 
     producer_id: int = int64(about="Producer id; free, unless it writes now.")
     producer_epoch: int = int16(about="Last producer epoch that was given out.")

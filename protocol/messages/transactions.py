@@ -118,7 +118,7 @@ class AddOffsetsToTxnResponse(Message):
 
 @request(25, "0-4", flexible="3+", response=AddOffsetsToTxnResponse)
 class AddOffsetsToTxnRequest(Request[AddOffsetsToTxnResponse]):
-    """Request to add the partition that holds a group's offsets to a transaction."""
+    """Request to add the partition of `__consumer_offsets` that holds a group's offsets to a transaction."""
 
     transactional_id: str = string(about="Transactional id of the producer.")
     producer_id: int = int64(about="Producer id that the transactional id has now.")
@@ -142,8 +142,8 @@ class EndTxnResponse(Message):
 
 @request(26, "0-5", flexible="3+", response=EndTxnResponse)
 class EndTxnRequest(Request[EndTxnResponse]):
-    """Request to commit or abort the open transaction. Since version 5 the next transaction has a new producer epoch
-    (KIP-890)."""
+    """Request to commit or abort the open transaction of a transactional id. Since version 5 the next transaction has a
+    new producer epoch (KIP-890)."""
 
     transactional_id: str = string(about="Transactional id of the producer.")
     producer_id: int = int64(about="Producer id that the transactional id has now.")
@@ -196,7 +196,7 @@ class WritableTxnMarkerTopic(Message):
 
 @data()
 class WritableTxnMarker(Message):
-    """A marker to write."""
+    """A transaction marker to write into partitions: producer id and epoch, commit or abort."""
 
     producer_id: int = int64(about="Producer id of the transaction.")
     producer_epoch: int = int16(about="Producer epoch that the marker carries.")

@@ -8,7 +8,7 @@ from .command import Command, CommandResult
 
 @data()
 class ScramCredentialChange(Message):
-    """A credential to set or delete."""
+    """A user's SCRAM credential for one mechanism, to set or delete."""
 
     name: str = string(about="Name of the user.")
     mechanism: int = int8(about="1 SCRAM-SHA-256, 2 SCRAM-SHA-512.")
@@ -26,7 +26,7 @@ class ScramCredentialChange(Message):
 
 @data()
 class AlteredCredential(Message):
-    """Result of one change."""
+    """Result of the change of one SCRAM credential."""
 
     error_code: int = int16(about="Error code, 0 for success.")
     error_message: str = string(about="Explanation for people.")
@@ -43,7 +43,7 @@ class AlterScramCredentialsResult(CommandResult):
 
 @data()
 class AlterScramCredentials(Command[AlterScramCredentialsResult]):
-    """Command to change credentials, each independently of the others."""
+    """Command to change SCRAM credentials, each independently of the others."""
 
     changes: list[ScramCredentialChange] = array(ScramCredentialChange, about="Credentials to set or delete.")
     is_denied: bool = boolean(

@@ -16,7 +16,7 @@ _CHUNK_BYTES: Final = 1024 * 1024
 
 
 class Compression(IntEnum):
-    """Compression types: the lowest three bits of a batch's attributes."""
+    """Compression types of record batches, with Kafka's numbers: the lowest three bits of a batch's attributes."""
 
     NONE = 0
     GZIP = 1
@@ -52,7 +52,7 @@ def decompress(codec: int, data: Buffer, bytes_max: int = DECOMPRESSED_BYTES_MAX
 
 
 def expand(codec: int, data: Buffer, piece_bytes: int) -> Iterator[bytes]:
-    """Expand data piece by piece.
+    """Yield the expanded data in pieces.
 
     A piece has at most `piece_bytes`. With snappy a piece is a whole block, which may have up to 22 times the bytes
     that the block takes in `data`.
@@ -68,7 +68,7 @@ def expand(codec: int, data: Buffer, piece_bytes: int) -> Iterator[bytes]:
 
 
 class _Library(Protocol):
-    """A module with the functions of a codec."""
+    """The interface of a codec's module, such as `compression_zstd`."""
 
     @property
     def FAILURE(self) -> type[Exception]: ...

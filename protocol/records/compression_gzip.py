@@ -20,7 +20,8 @@ def compress(data: Buffer, level: int | None) -> bytes:
 
 
 def expand(data: Buffer, piece_bytes: int) -> Iterator[bytes]:
-    """Expand all gzip members. Raises `FAILURE` or EOFError for damaged data."""
+    """Yield the expanded content of all gzip members of `data`, in pieces of at most `piece_bytes`. Raises `FAILURE` or
+    EOFError for damaged data."""
     view = memoryview(data)
     stream, at = zlib.decompressobj(_WINDOW), 0
     while at < len(view):

@@ -14,7 +14,7 @@ _SLICE_BYTES: Final = 64 * 1024
 
 
 def compress(data: Buffer, level: int | None) -> bytes:
-    """Compress data into one frame, of independent blocks, since Java reads no other blocks."""
+    """Compress data into one lz4 frame, of independent blocks, since Java reads no other blocks."""
     compressed: bytes = lz4.frame.compress(
         data, compression_level=level or 0, block_linked=False, store_size=False
     )
@@ -22,7 +22,8 @@ def compress(data: Buffer, level: int | None) -> bytes:
 
 
 def expand(data: Buffer, piece_bytes: int) -> Iterator[bytes]:
-    """Expand all frames. Raises `FAILURE` or EOFError for damaged data."""
+    """Yield the expanded content of all lz4 frames of `data`, in pieces of at most `piece_bytes`. Raises `FAILURE` or
+    EOFError for damaged data."""
     view = memoryview(data)
     stream, at = lz4.frame.LZ4FrameDecompressor(), 0
     while at < len(view):

@@ -31,7 +31,8 @@ def compress(data: Buffer, level: int | None) -> bytes:
 
 
 def expand(data: Buffer, piece_bytes: int) -> Iterator[bytes]:
-    """Expand block by block; `piece_bytes` is ignored. Raises `FAILURE` or EOFError for damaged data."""
+    """Yield the expanded blocks of snappy data; `piece_bytes` is ignored. Raises `FAILURE` or EOFError for damaged
+    data."""
     view = memoryview(data)
     if bytes(view[: len(_XERIAL_MAGIC)]) != _XERIAL_MAGIC:
         yield _raw_snappy(view)
@@ -49,7 +50,8 @@ def expand(data: Buffer, piece_bytes: int) -> Iterator[bytes]:
 
 
 def _raw_snappy(block: memoryview) -> bytes:
-    """Expand one block. The block begins with its expanded length, which is checked before anything is allocated."""
+    """Expand one snappy block. The block begins with its expanded length, which is checked before anything is
+    allocated."""
     length = cramjam.snappy.decompress_raw_len(block)
     if length > len(block) * _RATIO_MAX:
         raise EOFError(f"a block of {len(block)} bytes claims to expand to {length}")

@@ -22,12 +22,13 @@ larger window is not kept.
 
 
 def compress(data: Buffer, level: int | None) -> bytes:
-    """Compress data into one frame."""
+    """Compress data into one zstd frame. `level` is zstd's level, None for the default."""
     return zstandard.ZstdCompressor(level=3 if level is None else level).compress(data)
 
 
 def expand(data: Buffer, piece_bytes: int) -> Iterator[bytes]:
-    """Expand all frames. Raises `FAILURE` or EOFError for damaged data."""
+    """Yield the expanded content of all zstd frames of `data`, in pieces of at most `piece_bytes`. Raises `FAILURE` or
+    EOFError for damaged data."""
     window_bytes = check_zstd_ends(data)
     try:
         decompressor = _idle.pop()

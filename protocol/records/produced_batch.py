@@ -37,7 +37,8 @@ _PIECE_BYTES: Final = 64 * 1024
 
 
 class BrokenRules(Exception):
-    """A batch whose records clients can read, but of which some break the topic's rules."""
+    """The refusal of a produced batch that clients can read, but of which some records break the topic's rules for keys
+    and timestamps."""
 
     def __init__(self, refused: list[tuple[int, int | None]], refused_count: int) -> None:
         super().__init__(f"{refused_count} records break the topic's rules")
@@ -48,7 +49,7 @@ class BrokenRules(Exception):
 
 
 class ExpandsTooFar(Exception):
-    """A batch that expands to more bytes than the caller accepts."""
+    """The refusal of a compressed batch that expands to more bytes than the caller accepts."""
 
     def __init__(self, bytes_max: int) -> None:
         super().__init__(f"the batch expands to more than the {bytes_max} bytes allowed")
@@ -57,8 +58,9 @@ class ExpandsTooFar(Exception):
 def sole_batch(
     data: memoryview, earliest_ms: int, latest_ms: int, keyed: bool
 ) -> tuple[BatchHeader, int | None] | None:
-    """Validate a produced batch that comes alone. Returns its header, and the largest timestamp of its records; None in
-    place of the timestamp if the records are compressed, so that `walk_records` still has to check them.
+    """Validate the data of a Produce request for one partition, if it consists of one batch. Returns the batch's
+    header, and the largest timestamp of its records; None in place of the timestamp if the records are compressed, so
+    that `walk_records` still has to check them.
 
     Returns None for anything else, also if `record_batch.validate_produced` or `walk_records` would refuse the batch;
     the caller has to use these two.

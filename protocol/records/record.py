@@ -77,7 +77,8 @@ class Record(NamedTuple):
 
 
 class EncodedRecords(NamedTuple):
-    """The body of a batch before compression, its number of records, their first and their highest timestamp."""
+    """The encoded records of a batch before compression, with their number, and their first and highest timestamp in ms
+    since 1970."""
 
     body: bytes
     record_count: int
@@ -86,14 +87,14 @@ class EncodedRecords(NamedTuple):
 
 
 class ControlType(IntEnum):
-    """Types of control records (KIP-98)."""
+    """Types of control records, the transaction markers (KIP-98), with Kafka's numbers."""
 
     ABORT = 0
     COMMIT = 1
 
 
 class ControlRecord(NamedTuple):
-    """The marker that ends a transaction in this partition."""
+    """A transaction marker: the control record that ends a transaction in this partition, by commit or abort."""
 
     type: ControlType
     number: int
@@ -129,7 +130,7 @@ def encode_batch(
 
 
 class SealedBatch(NamedTuple):
-    """A batch in two pieces, so that a large batch can be sent without joining them."""
+    """An encoded batch in two pieces, header and records, so that a large batch can be sent without joining them."""
 
     head: bytes
     body: bytes
@@ -150,7 +151,7 @@ def encode_batch_of(
     base_sequence: int = NO_SEQUENCE,
     transactional: bool = False,
 ) -> SealedBatch:
-    """Encode a batch as `encode_batch` does, of records that were encoded before."""
+    """Encode a batch as `encode_batch` does, from records that were encoded before."""
     attributes = compression | (TRANSACTIONAL_FLAG if transactional else 0)
     body, count, first_ms, last_ms = records
     if compression:
@@ -184,8 +185,9 @@ def encode_control_batch(
 
 
 def without_commit_index(batch: bytearray | memoryview, position: int, header: BatchHeader) -> None:
-    """Remove the commit index from a complete marker of ours at `position`; nothing else but the CRC changes. In
-    another cluster the commit index would count among the decisions of that cluster."""
+    """Remove the commit index, an extension of Kafka's format, from the complete transaction marker at `position`;
+    nothing else but the CRC changes. In another cluster the commit index would count among the decisions of that
+    cluster."""
     patch_record_tail(batch, position, header, _COMMIT_INDEX.pack(NO_COMMIT_INDEX) + _NO_HEADERS)
 
 
@@ -273,7 +275,7 @@ def _seal(
     base_sequence: int,
     body: bytes,
 ) -> SealedBatch:
-    """Build the header with its CRC."""
+    """Build the batch header with its CRC, and return it with the body."""
     fields = BATCH_BODY.pack(
         attributes, count - 1, first_ms, last_ms, producer_id, producer_epoch, base_sequence, count
     )

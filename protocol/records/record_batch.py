@@ -48,7 +48,7 @@ Buffer = bytes | bytearray | memoryview
 
 
 class BatchHeader(NamedTuple):
-    """The 13 fields of the header, in wire order."""
+    """The 13 fields of a record batch's header (format v2), in wire order."""
 
     base_offset: int
     batch_length: int
@@ -75,12 +75,13 @@ class BatchHeader(NamedTuple):
 
     @property
     def next_offset(self) -> int:
-        """Offset after this batch."""
+        """Offset after the batch's last record."""
         return self.base_offset + self.last_offset_delta + 1
 
     @property
     def last_sequence(self) -> int:
-        """Sequence of the last record, -1 without a sequence. Sequences wrap from 2^31 - 1 to 0."""
+        """Sequence number of the batch's last record; -1 if the producer is not idempotent. Sequences wrap from 2^31 -
+        1 to 0."""
         if self.base_sequence == NO_SEQUENCE:
             return NO_SEQUENCE
         return (self.base_sequence + self.last_offset_delta) & 0x7FFFFFFF
@@ -244,7 +245,8 @@ def validate_produced(buffer: Buffer) -> list[tuple[int, BatchHeader]]:
 def patch_offset_and_epoch(
     buffer: bytearray | memoryview, position: int, base_offset: int, partition_leader_epoch: int
 ) -> None:
-    """Write the base offset and the partition leader epoch, which the CRC does not cover."""
+    """Write the base offset and the partition leader epoch into the header of the batch at `position`. The CRC does not
+    cover them."""
     _OFFSET.pack_into(buffer, position, base_offset)
     _LENGTH.pack_into(buffer, position + _LEADER_EPOCH_AT, partition_leader_epoch)
 
@@ -252,15 +254,15 @@ def patch_offset_and_epoch(
 def patch_place(
     buffer: bytearray | memoryview, header: BatchHeader, base_offset: int, partition_leader_epoch: int
 ) -> None:
-    """Write the base offset and the partition leader epoch of a batch at the beginning of the buffer, whose header is
-    known."""
+    """Write the base offset and the partition leader epoch into the batch at the beginning of the buffer, whose header
+    was parsed before."""
     _PLACE.pack_into(buffer, 0, base_offset, header.batch_length, partition_leader_epoch)
 
 
 def patch_record_tail(
     buffer: bytearray | memoryview, position: int, header: BatchHeader, tail: bytes
 ) -> None:
-    """Write the last bytes of an uncompressed batch, and recompute the CRC."""
+    """Write `tail` over the last bytes of the uncompressed batch at `position`, and recompute its CRC."""
     size = header.size
     buffer[position + size - len(tail) : position + size] = tail
     _CRC.pack_into(buffer, position + CRC_AT, compute_crc(buffer, position, size))
@@ -274,7 +276,8 @@ def patch_timestamp(
     log_append_time: bool,
     max_timestamp_ms: int,
 ) -> None:
-    """Write the timestamp type and the largest timestamp, and recompute the CRC."""
+    """Write the timestamp type and the largest timestamp into the header of the batch at `position`, and recompute its
+    CRC."""
     attributes = header.attributes & ~LOG_APPEND_TIME_FLAG
     if log_append_time:
         attributes |= LOG_APPEND_TIME_FLAG

@@ -83,7 +83,7 @@ def encode_records(records: Iterable[NewRecord]) -> tuple[bytes, int, int, int]:
 
 
 class RecordCursor(Generic[Row]):
-    """A cursor that decodes the records of a body in portions.
+    """A cursor that decodes the records of a batch's expanded body, a number of records at a time.
 
     Each record becomes a `row`, a named tuple of the fields `before`, then offset, timestamp in ms since 1970, key,
     value, headers, then the fields `after`.
@@ -276,7 +276,8 @@ def _encode_time(later_ms: int) -> bytes:
 
 
 def encode_headers(headers: Headers) -> bytes:
-    """Encode the headers of a record."""
+    """Encode the headers of a record in the form that `encode_record` takes: their number, then name and value of
+    each."""
     parts = [zigzag(len(headers))]
     for name, value in headers:
         encoded = name.encode()

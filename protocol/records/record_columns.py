@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 
 class BlobColumn(NamedTuple):
-    """A column of keys or values.
+    """A column of record keys or values as Arrow's variable-length binary.
 
     `ends` are int32 numbers: 0, then the end of each value in `data`. `valid` has a bit for each value that is not
     null, the lowest bit first; None if no value is null.
@@ -21,7 +21,8 @@ class BlobColumn(NamedTuple):
 
 
 class ColumnBuffers(NamedTuple):
-    """The buffers of all columns. Numbers are int64 in the machine's byte order, timestamps are in ms since 1970."""
+    """The buffers of collected records, one column for each field of a record. Numbers are int64 in the machine's byte
+    order, timestamps are in ms since 1970."""
 
     rows: int
     offsets: bytes
@@ -33,7 +34,7 @@ class ColumnBuffers(NamedTuple):
 
 
 class Columns:
-    """A collection of records, to which `RecordCursor.take_into` adds, until `finish` returns them."""
+    """A collector of records as columns: `RecordCursor.take_into` adds records until `finish` returns the columns."""
 
     __slots__ = ("_headers", "_keys", "_offsets", "_timestamps", "_values", "size")
 
@@ -53,7 +54,7 @@ class Columns:
 
     @property
     def last_offset(self) -> int:
-        """Offset of the last row; -1 while there is none."""
+        """Offset of the last collected record; -1 while there is none."""
         return self._offsets[-1] if self._offsets else -1
 
     def extend(self, records: Sequence[tuple[Any, ...]]) -> None:

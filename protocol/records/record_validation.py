@@ -32,7 +32,7 @@ _TIME_BITS: Final = 64
 
 
 class Fault(IntEnum):
-    """Faults that make a batch unreadable. The numbers equal those of `_record_validation.c`."""
+    """Reasons why the records of a batch are unreadable. The numbers equal those of `_record_validation.c`."""
 
     LONG_VARINT = 1
     RECORD_SIZE = 2
@@ -65,7 +65,8 @@ _TEXTS: Final = {
 
 
 def fault_error(fault: int, number: int, count: int, claimed: int, there: int) -> KafkaError:
-    """Return the error for record `number`, from 0, of a batch whose header claims `count` records."""
+    """Return the INVALID_RECORD error for a fault in record `number`, counted from 0, of a batch whose header claims
+    `count` records. `claimed` and `there` are numbers for the text."""
     if fault == Fault.BATCH_GOES_ON:
         text = f"the batch goes on behind the {count} records that its header says"
     elif fault == Fault.BATCH_ENDS:
@@ -79,8 +80,9 @@ def fault_error(fault: int, number: int, count: int, claimed: int, there: int) -
 def sole_batch(
     data: Buffer, crc: int, earliest_ms: int, latest_ms: int, keyed: bool
 ) -> tuple[BatchHeader, int | None] | None:
-    """Validate a produced batch that comes alone. Returns its header, and the largest timestamp of its records in ms:
-    -1 if no record has one, None if they are compressed and were not checked.
+    """Validate the data of a Produce request for one partition, if it consists of one batch. Returns the batch's
+    header, and the largest timestamp of its records in ms: -1 if no record has one, None if they are compressed and
+    were not checked.
 
     `crc` is the CRC of the bytes after the header's CRC; the other parameters are those of `RecordValidator`. Returns
     None for anything else: an invalid batch, or several batches. The caller has to find out the reason by other
@@ -104,16 +106,16 @@ def sole_batch(
 
 
 class _PieceEnds(Exception):
-    """A piece that ends within the field that is being read."""
+    """A signal that a piece of a batch's records ends within the field that is being read."""
 
 
 class RecordValidator:
-    """A walk over the records of a batch, piece by piece."""
+    """A validator of a produced batch's records, which are fed to it in pieces."""
 
     def __init__(
         self, count: int, base_timestamp_ms: int, earliest_ms: int, latest_ms: int, keyed: bool
     ) -> None:
-        """Begin a walk.
+        """Begin with the first record of a batch.
 
         `count` and `base_timestamp_ms` are values of the batch's header. Timestamps below `earliest_ms` or above
         `latest_ms` are refused, except -1, which means that there is none; with `keyed`, so are records without a key.
@@ -140,7 +142,7 @@ class RecordValidator:
         self._at = 0
 
     def feed(self, piece: Buffer) -> None:
-        """Check the next piece of the records.
+        """Check the next piece of the batch's expanded records.
 
         Raises KafkaError: INVALID_RECORD where they are malformed, and at each call after that.
         """
@@ -161,7 +163,8 @@ class RecordValidator:
             self._piece = b""
 
     def finish(self) -> int:
-        """Return the largest timestamp, -1 if no record has one, after all pieces were fed.
+        """Return the largest timestamp of the batch's records in ms, -1 if no record has one, after all pieces were
+        fed.
 
         Raises KafkaError: INVALID_RECORD if records are missing, or one is cut short.
         """
@@ -306,7 +309,8 @@ class RecordValidator:
     # Parts of fields
 
     def _judge(self, *, has_key: bool) -> None:
-        """Check the topic's rules for a record whose timestamp and key are known."""
+        """Check the topic's rules for timestamps and keys on a record whose timestamp is known, and note the record if
+        it breaks one."""
         timestamp = self._timestamp
         if self._keyed and not has_key:
             self._refuse(None)

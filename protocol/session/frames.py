@@ -36,11 +36,13 @@ Buffer = bytes | bytearray | memoryview
 
 
 class FrameError(Exception):
-    """A byte stream that cannot be trusted any more. The connection must be closed."""
+    """A frame that is not authentic or too long, so that the byte stream cannot be trusted any more. The connection
+    must be closed."""
 
 
 class Channel:
-    """A connection after its handshake. The two subclasses below protect its frames.
+    """A protected channel between two nodes after their handshake, which turns payloads into frames and frames into
+    payloads. `EncryptedChannel` and `TaggedChannel` implement it.
 
     `max_payload_bytes` limits a payload in both directions. Memory grows only with bytes that have arrived.
     """
@@ -133,7 +135,8 @@ class EncryptedChannel(Channel):
 
 
 class TaggedChannel(Channel):
-    """A channel whose frames no third party can change, but anyone on the path can read. The keys differ as above."""
+    """A channel whose frames no third party can change, but anyone on the path can read. The keys of the two directions
+    differ."""
 
     __slots__ = ("_received", "_receiving_key", "_sending_key", "_sent")
 
@@ -165,7 +168,8 @@ class TaggedChannel(Channel):
 
 
 class _Direction:
-    """The frames of one direction. Each number is used once, and the key is replaced in time."""
+    """The cipher for the frames of one direction. Each frame number is used once as nonce, and the key is replaced
+    before it has protected too many frames."""
 
     __slots__ = ("_cipher", "_frames_per_key", "_key", "frames")
 

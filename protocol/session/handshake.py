@@ -59,7 +59,8 @@ _IDENTITY = struct.Struct(f">Bi{DIRECTORY_ID_BYTES}sB")
 
 
 class Role(IntEnum):
-    """Purposes of a connection. A server decides by the role which of its parts serves the connection."""
+    """Purposes of a connection between nodes: Raft, broker session or operator. A server decides by the role which of
+    its parts serves the connection."""
 
     RAFT = 1
     BROKER = 2
@@ -84,10 +85,10 @@ class HandshakeError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Identity of one end. `directory_id` is the id of the data folder, or a broker's incarnation.
+    """Identity that one end of a handshake states. `directory_id` is the id of the data folder, or a broker's
+    incarnation.
 
-    An empty `cluster_id` means that this end has not learned its cluster yet and accepts any that shares
-    the secret.
+    An empty `cluster_id` means that this end has not learned its cluster yet and accepts any that shares the secret.
     """
 
     node_id: int
@@ -105,7 +106,8 @@ class Identity:
 
 @dataclass(frozen=True, slots=True)
 class LinkSecurity:
-    """Protection of a node's links. Raises ValueError for a secret that is too short."""
+    """Secrets and encryption rule for a node's connections to other nodes. Raises ValueError for a secret that is too
+    short."""
 
     cluster: Secrets
     """Secret that all nodes share. A process that holds it can act as a broker."""
@@ -121,13 +123,13 @@ class LinkSecurity:
                 raise ValueError(f"a secret has {len(secret)} bytes, at least {MIN_SECRET_BYTES} are needed")
 
     def of(self, role: Role) -> Secrets:
-        """Return the secrets of a role."""
+        """Return the secrets that connections of a role use."""
         return self.quorum if role is Role.RAFT and self.quorum is not None else self.cluster
 
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """The other end, as it has proved itself. `role` is the role of the connection, the same at both ends."""
+    """The authenticated other end of a connection. `role` is the role of the connection, the same at both ends."""
 
     role: Role
     node_id: int
@@ -220,13 +222,13 @@ class _Handshake:
         return hmac.digest(self._secret, label + bytes(self._transcript), sha256)
 
     def _say(self, body: bytes, label: bytes) -> bytes:
-        """Add `body` to the transcript, and return its message with the proof."""
+        """Add `body` to the transcript of the handshake, and return the message: the body with the proof."""
         self._transcript += body
         return _message(body + self._proof(label))
 
     def _hear(self, body: bytes, label: bytes) -> bytes:
-        """Add a received body to the transcript, and return it without its proof. Raises HandshakeError if the proof is
-        wrong."""
+        """Add a received body to the transcript of the handshake, and return it without its proof. Raises
+        HandshakeError if the proof is wrong."""
         if len(body) < _IDENTITY.size + PROOF_BYTES:
             raise HandshakeError(f"handshake message of {len(body)} bytes is too short")
         said, proof = body[:-PROOF_BYTES], body[-PROOF_BYTES:]
@@ -238,11 +240,12 @@ class _Handshake:
         raise HandshakeError(self._stranger(said))
 
     def _candidates(self, said: bytes) -> tuple[bytes, ...]:
-        """Return the secrets that the other end may have used."""
+        """Return the secrets with which the other end may have made its proof; `said` is its message."""
         raise NotImplementedError
 
     def _stranger(self, said: bytes) -> str:
-        """Return the reason why the other end, which has used none of these secrets, is refused."""
+        """Return the reason for refusing the other end, whose proof was made with none of the known secrets; `said` is
+        its message."""
         raise NotImplementedError
 
     def _private_key(self) -> X25519PrivateKey:
@@ -276,7 +279,7 @@ class _Handshake:
 
 
 class ServerHandshake(_Handshake):
-    """The accepting end. It has to send `hello` when the connection opens."""
+    """The accepting end of a handshake. The caller has to send `hello` when the connection opens."""
 
     def __init__(
         self,
@@ -291,7 +294,7 @@ class ServerHandshake(_Handshake):
         self._said_hello = False
 
     def hello(self) -> bytes:
-        """Return the first bytes of the connection."""
+        """Return the server's hello, the first bytes of the connection."""
         if self._said_hello:
             raise RuntimeError("hello is said once")
         self._said_hello = True
@@ -336,7 +339,7 @@ class ServerHandshake(_Handshake):
 
 
 class ClientHandshake(_Handshake):
-    """The dialling end, which chooses the role of the connection."""
+    """The dialling end of a handshake, which chooses the role of the connection."""
 
     def __init__(
         self,
@@ -409,7 +412,7 @@ class ClientHandshake(_Handshake):
 
 @dataclass(frozen=True, slots=True)
 class _Asked:
-    """The request of a client. `key` is empty in version 1."""
+    """The content of a client's message in the handshake. `key` is its X25519 public key, empty in version 1."""
 
     role: Role
     identity: Identity

@@ -43,7 +43,8 @@ class InvalidDatagram(Exception):
 
 @dataclass(frozen=True, slots=True)
 class DatagramHeartbeat:
-    """Sign of life of a broker."""
+    """Heartbeat of a broker over UDP: its registration, its metadata offset, and the age of its event loop's last
+    turn."""
 
     broker_id: int
     #: -1 while the broker has not registered
@@ -72,7 +73,7 @@ class HeartbeatAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """Question of a quorum node for the identity of the process on this port."""
+    """Question of a quorum node to a broker's heartbeat port, which only the broker's live process can answer."""
 
     nonce: bytes
 
@@ -88,7 +89,7 @@ Datagram = DatagramHeartbeat | HeartbeatAnswer | Probe | ProbeAnswer
 
 
 class DatagramSeal:
-    """Encryption of the datagrams of one link, at one of its ends.
+    """An encoder and decoder of encrypted datagrams that belong to one TCP link, for one of its ends.
 
     An end has one seal for a link, and uses it from one thread, since its numbers must not repeat.
     """
@@ -105,7 +106,7 @@ class DatagramSeal:
         self._received = 0
 
     def encode(self, datagram: Datagram) -> bytes:
-        """Return the bytes to send."""
+        """Return the encrypted bytes of a datagram under the next number."""
         match datagram:
             case DatagramHeartbeat():
                 body = _HEARTBEAT.pack(

@@ -46,7 +46,7 @@ MAX_MESSAGE_BYTES: Final = _CLAIM.size + MAX_CLUSTER_ID_BYTES
 
 
 class NodeRole(IntEnum):
-    """Roles of a connection's client."""
+    """Roles in which a client proves itself to a broker: broker or operator."""
 
     BROKER = 1
     OPERATOR = 2
@@ -66,7 +66,7 @@ class ProvenNode:
 
 @dataclass(frozen=True, slots=True)
 class NodeCredentials:
-    """Data with which a node proves itself, and checks the proofs of other nodes."""
+    """The identity and the keys with which a node proves itself, and checks the proofs of other nodes."""
 
     node_id: int
     cluster_id: str
@@ -95,7 +95,7 @@ class NodeCredentials:
 
 
 class ClientProof:
-    """The dialling end. `server_id` is the id of the broker that it intends to reach."""
+    """The dialling end of a mutual proof. `server_id` is the id of the broker that it intends to reach."""
 
     def __init__(self, credentials: NodeCredentials, server_id: int, nonce: bytes) -> None:
         self._key = credentials.keys[0]
@@ -121,7 +121,7 @@ class ClientProof:
         """True if the server has proved itself, too."""
 
     def receive(self, message: bytes) -> bytes:
-        """Take the server's next message, and return the client's next message; empty after the server's proof.
+        """Process the server's next message, and return the client's next message; empty after the server's proof.
 
         Raises ProofRefused if the server does not hold the secret, or is another broker.
         """
@@ -147,7 +147,7 @@ class ClientProof:
 
 
 class ServerProof:
-    """The accepting end of one connection. It accepts one attempt."""
+    """The accepting end of a mutual proof, for one attempt of one connection."""
 
     def __init__(self, credentials: NodeCredentials, nonce: bytes) -> None:
         self._credentials = credentials

@@ -32,7 +32,8 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class Secrets:
-    """Secrets of one file. A node that dials or signs uses `first`; `accepted` includes it."""
+    """The secrets that a file lists. A node dials and signs with the `first`, and accepts all of them from other
+    nodes."""
 
     accepted: tuple[bytes, ...] = field(repr=False)
 
@@ -108,12 +109,13 @@ def strength_bits(secret: bytes) -> float:
 
 
 def could_be_words(secret: bytes) -> bool:
-    """Return whether the secret is so short, and made of letters alone, that it may be in a list of words."""
+    """Return whether the secret may be in a list of words: it is short and consists of letters alone."""
     return len(secret) * _BITS_OF_LETTERS < MIN_STRENGTH_BITS and _OF_WORDS.issuperset(secret.lower())
 
 
 def _period(secret: bytes) -> int:
-    """Return the length of the shortest piece whose repetition makes the whole; the last repetition may be partial."""
+    """Return the length in bytes of the shortest piece whose repetition makes the whole secret; the last repetition may
+    be partial."""
     return next(
         length for length in range(1, len(secret) + 1) if secret[length:] == secret[: len(secret) - length]
     )

@@ -15,7 +15,7 @@ _Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 
 def _limit(item: str) -> tuple[_Network, int]:
-    """Parse `ADDRESS:NUMBER` or `NETWORK:NUMBER`. Raises ConfigError."""
+    """Parse an entry, `ADDRESS:NUMBER` or `NETWORK:NUMBER`. Raises ConfigError."""
     place, _, number = item.rpartition(":")
     try:
         network = ipaddress.ip_network(place.strip())
@@ -30,7 +30,8 @@ def _limit(item: str) -> tuple[_Network, int]:
 
 
 class AddressLimits:
-    """Limits, looked up by address. A lookup takes the same time for any number of limits."""
+    """A table of limits by IP address and network, such as a number of connections. A look-up takes the same time for
+    any number of entries."""
 
     def __init__(self, text: str = "") -> None:
         """Parse the limits. Raises ConfigError."""

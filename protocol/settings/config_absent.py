@@ -187,7 +187,7 @@ name, so these are left out."""
 
 
 def why_ignored(name: str) -> str | None:
-    """Return the reason why a key of Kafka changes nothing; None for keys with an effect, and for unknown names."""
+    """Return the reason why a key of Kafka has no effect here; None for keys with an effect, and for unknown names."""
     if (why := IGNORED_KEYS.get(name)) is not None:
         return why
     return next((why for family, why in IGNORED_FAMILIES.items() if name.startswith(family)), None)

@@ -15,7 +15,7 @@ from .config_table import NODE_KEYS, TOPIC_KEYS
 
 
 class ConfigSource(IntEnum):
-    """Places in which a value can be set, with Kafka's numbers."""
+    """Places in which a setting's value can come from, with Kafka's numbers: the `config_source` of DescribeConfigs."""
 
     DYNAMIC_TOPIC = 1
     DYNAMIC_BROKER = 2
@@ -28,7 +28,8 @@ class ConfigSource(IntEnum):
 
 
 class ConfigLink(NamedTuple):
-    """A value of a setting, which is hidden by the links before it."""
+    """A value of a setting in the chain of its sources, hidden by the links before it. `name` is the key that sets
+    it."""
 
     name: str
     value: str | None
@@ -47,7 +48,8 @@ _MILLISECONDS = {"hours": 3_600_000, "minutes": 60_000}
 
 
 def links(names: Sequence[str], layers: Iterable[Layer]) -> list[ConfigLink]:
-    """Return the values of a setting with these names, the value in force first.
+    """Return the values that layers of sources give to a setting with these names (key and synonyms), the value in
+    force first.
 
     As in Kafka a default counts under the first name alone. For example, `retention.ms` does not get its default from
     the default of `log.retention.hours`.
@@ -62,7 +64,8 @@ def links(names: Sequence[str], layers: Iterable[Layer]) -> list[ConfigLink]:
 
 
 def broker_names(name: str) -> tuple[str, ...]:
-    """Return the name of a broker key, followed by the keys that count after it for the same setting."""
+    """Return the names of a broker's setting, most important first: the key, followed by its keys in other units such
+    as `log.retention.hours`."""
     for key in TOPIC_KEYS.values():
         if name in key.synonyms:
             return key.synonyms[key.synonyms.index(name) :]
@@ -70,7 +73,8 @@ def broker_names(name: str) -> tuple[str, ...]:
 
 
 def in_unit_of(key: ConfigKey, link: ConfigLink) -> str | None:
-    """Return the link's value, converted to the unit of a key that it stands for."""
+    """Return the link's value as text, converted from the unit of its own key (hours, minutes) to the unit of `key`;
+    None if it has no value."""
     factor = _MILLISECONDS.get(link.name.rpartition(".")[2])
     if factor is None or link.value is None or not key.name.endswith(".ms"):
         return link.value
@@ -79,8 +83,7 @@ def in_unit_of(key: ConfigKey, link: ConfigLink) -> str | None:
 
 
 def topic_defaults(layers: Sequence[Layer]) -> dict[str, str]:
-    """Return the values that the settings of brokers give to topics without own settings, by the topics' names of the
-    keys."""
+    """Return by topic key the values that brokers' settings give to topics without own settings."""
     values = {}
     for key in TOPIC_KEYS.values():
         found = links(key.synonyms, layers)

@@ -47,7 +47,8 @@ def setting(name: str, convert: Callable[[Any], object] = int) -> Any:
 
 
 def declared_key(name: str) -> ConfigKey:
-    """Return a row of the table; if a topic and a broker have a key of this name, the topic's. Raises KeyError."""
+    """Return the row of the table of keys with this name; if a topic and a broker have a key of this name, the topic's.
+    Raises KeyError."""
     return TOPIC_KEYS.get(name) or NODE_KEYS[name]
 
 
@@ -57,7 +58,8 @@ def default_text(name: str) -> str:
 
 
 def keys_of_fields(cls: type[DataclassInstance]) -> dict[str, ConfigKey]:
-    """Return the keys of a dataclass by the names of their fields. Other fields are left out."""
+    """Return by field name the configuration keys of a dataclass's settings. Fields that are no settings are left
+    out."""
     return {each.name: each.metadata[_KEY] for each in fields(cls) if _KEY in each.metadata}
 
 

@@ -13,11 +13,11 @@ _NUMBER = re.compile(r"[0-9.eE+-]+", re.ASCII)
 
 
 class ConfigError(ValueError):
-    """A key or value that cannot be used; the message says what is wrong and what is allowed."""
+    """A configuration key or value that cannot be used. The message says what is wrong and what is allowed."""
 
 
 class ConfigType(Enum):
-    """Kafka's types of values."""
+    """Types of configuration values, as Kafka names them."""
 
     BOOLEAN = "true or false"
     INT = "a whole number of 32 bits"
@@ -29,7 +29,7 @@ class ConfigType(Enum):
 
 
 class Scope(Flag):
-    """Places in which a key may be given."""
+    """Places in which a configuration key may be given, such as a broker's file or a topic."""
 
     TOPIC = auto()
     BROKER = auto()  # in a broker's file
@@ -41,7 +41,7 @@ class Scope(Flag):
 
 @dataclass(frozen=True, slots=True)
 class ConfigKey:
-    """A configuration key.
+    """A configuration key: name, type, default, bounds, and the places in which it may be given.
 
     `synonyms`: broker keys that give a topic key its default; the first one that is set wins.
     """

@@ -47,8 +47,8 @@ _SECRET = re.compile(r"password|secret|jaas|credential|private|token|(^|[._-])ke
 
 
 def node_key(name: str) -> ConfigKey | None:
-    """Return the key of nodes with this name, which may also be a key of one listener or of metrics; None if there is
-    none."""
+    """Return the configuration key with this name for brokers or quorum nodes. A key for one listener, or for the
+    metrics endpoint, counts, too. None if there is none."""
     return NODE_KEYS.get(name) or key_of_listener(name, NODE_KEYS) or key_of_metrics(name, NODE_KEYS)
 
 
@@ -65,7 +65,8 @@ def _nearest(name: str, known: tuple[str, ...]) -> str | None:
 
 
 def check_topic_config(name: str, value: str) -> str:
-    """Return the value in the form that is stored. Raises ConfigError for a key or value that topics cannot have."""
+    """Return a topic setting's value in the form that is stored. Raises ConfigError for a key or value that topics
+    cannot have."""
     key = TOPIC_KEYS.get(name)
     if key is None:
         raise unknown_key(name, TOPIC_KEYS, "topic config name")
@@ -83,8 +84,8 @@ def check_topic_configs(values: Mapping[str, str]) -> None:
 
 
 def check_dynamic_broker_config(name: str, value: str) -> str:
-    """Return the value in the form that is stored. Raises ConfigError for a key or value that running brokers cannot be
-    given.
+    """Return the value of a broker's dynamic setting in the form that is stored. Raises ConfigError for a key or value
+    that running brokers cannot be given.
 
     An unknown name is stored without effect, as Kafka stores it for plugins, unless it looks like a secret: the value
     would be stored in plain text.
@@ -115,7 +116,7 @@ def looks_secret(name: str) -> bool:
 
 
 def is_sensitive(name: str) -> bool:
-    """Return whether the value of a setting of nodes must not be shown."""
+    """Return whether the value of a broker's or quorum node's setting is a secret that must not be shown."""
     key = node_key(name)
     return looks_secret(name) if key is None else key.type is ConfigType.PASSWORD
 
@@ -127,7 +128,8 @@ def is_dynamic(name: str) -> bool:
 
 
 def check_properties(properties: Mapping[str, str], scope: Scope) -> list[str]:
-    """Check a node's file. Returns a note for each key that has no effect. Raises ConfigError."""
+    """Check the settings in a node's file; `scope` is the role of the node. Returns a note for each key that has no
+    effect. Raises ConfigError."""
     notes = []
     for name, value in properties.items():
         key, bare = node_key(name), without_prefix(name)

@@ -52,7 +52,7 @@ def key_of_metrics(name: str, keys: Mapping[str, ConfigKey]) -> ConfigKey | None
 
 
 def listener_of(name: str) -> str | None:
-    """Return the listener, in lower case, that a key with the prefix is for; None for other keys."""
+    """Return the listener, in lower case, of a key `listener.name.NAME...`; None for other keys."""
     form = _FORM.fullmatch(name)
     return form["listener"] if form is not None else None
 

@@ -70,8 +70,8 @@ _CLIENT_PROPERTIES = frozenset(
 
 
 def client_patterns(text: str) -> list[tuple[str, str]]:
-    """Return the entries of a `match`, each with its pattern. Raises ConfigError for an entry that names no property of
-    clients."""
+    """Return the entries of a client metrics subscription's `match`, such as `client_id=app.*`, each with its regular
+    expression. Raises ConfigError for an entry that names no property of clients."""
     entries = []
     for entry in filter(None, (part.strip() for part in text.split(","))):
         name, separator, pattern = entry.partition("=")
@@ -82,8 +82,8 @@ def client_patterns(text: str) -> list[tuple[str, str]]:
 
 
 def check_group_bounds(name: str, value: str, broker: Mapping[str, str]) -> None:
-    """Check a setting of groups. Raises ConfigError if it is no number, or outside the bounds in the broker's
-    settings."""
+    """Check a setting of a consumer group. Raises ConfigError if it is no number, or outside the bounds in the settings
+    `broker`."""
     wanted = GROUP_KEYS[name].parse(value)
     assert isinstance(wanted, int), f"{name} is no whole number by its type"
     behind = GROUP_KEYS[name].synonyms[0]

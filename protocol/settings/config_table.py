@@ -39,12 +39,12 @@ def _topic(
     most: float | None = None,
     allowed: tuple[str, ...] = (),
 ) -> ConfigKey:
-    """Return a topic's key; `synonyms` are the broker keys that give its default."""
+    """Return the table row of a topic's key; `synonyms` are the broker keys that give its default."""
     return ConfigKey(name, kind, default, doc, Scope.TOPIC, least, most, allowed, synonyms)
 
 
 def _throttled(name: str, doc: str) -> ConfigKey:
-    """Return a topic's key for a list of replicas, which has no broker key."""
+    """Return the table row of a topic's key for a list of throttled replicas, which has no broker key."""
     return ConfigKey(name, _LIST, "", doc, Scope.TOPIC, item_pattern=r"[0-9]{1,9}:[0-9]{1,9}")
 
 
@@ -59,7 +59,8 @@ def _node(
     most: float | None = None,
     check: Callable[[str], object] | None = None,
 ) -> ConfigKey:
-    """Return a key of nodes. A key without a default has to be given, or its absence has a meaning."""
+    """Return the table row of a key for brokers or quorum nodes. If `default` is None, the key has to be given, or its
+    absence has a meaning."""
     return ConfigKey(name, kind, default, doc, scope, least, most, check=check)
 
 
@@ -333,7 +334,8 @@ CLUSTER_WIDE_KEYS = ("min.insync.replicas", "unclean.leader.election.enable")
 
 
 def _behind(key: ConfigKey) -> ConfigKey:
-    """Return the broker key that gives a topic key its default. If there are several such keys, it has no default."""
+    """Return the table row of the broker key that gives a topic key its default. If there are several such keys, it has
+    no default."""
     default = None if len(key.synonyms) > 1 else key.default
     name = key.synonyms[0]
     scope = _DYNAMIC | _QUORUM if name in CLUSTER_WIDE_KEYS else _DYNAMIC

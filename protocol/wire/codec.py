@@ -51,25 +51,26 @@ class UnsupportedField(ValueError):
 
 
 class Sized(Protocol):
-    """Records that are not in memory, such as a slice of a file. `size` is in bytes."""
+    """A value of a `records` field whose bytes are not in memory, such as a slice of a file. `size` is in bytes."""
 
     @property
     def size(self) -> int: ...
 
 
 class HoleBuffer(bytearray):
-    """Bytes with holes, each for records that are stored elsewhere and sent from there."""
+    """A buffer for an encoded message with holes, each for records that are stored elsewhere and sent from there."""
 
     def __init__(self) -> None:
         super().__init__()
         self.holes: list[tuple[int, Any]] = []
 
     def hole(self, records: Any) -> None:
-        """Leave a hole for `records` here."""
+        """Mark a hole at the end of the present bytes, where `records` are to be sent."""
         self.holes.append((len(self), records))
 
     def parts(self) -> list[Any]:
-        """Return bytes and records in their order."""
+        """Return the bytes between the holes and the records of the holes, in the order in which they are to be
+        sent."""
         parts: list[Any] = []
         view, position = memoryview(self), 0
         for at, records in self.holes:
@@ -103,7 +104,7 @@ def encode_into(message: Message, version: int, out: bytearray) -> None:
 
 
 def encode_element(element: Message, of: type[Message], version: int) -> bytes:
-    """Encode a struct in the form that it has inside a message `of` that version. Errors as `encode`."""
+    """Encode a nested struct in the form that it has inside a message `of` that version. Errors as `encode`."""
     out = bytearray()
     try:
         writer(type(element), version, _check(of, version))(element, out)
@@ -113,7 +114,8 @@ def encode_element(element: Message, of: type[Message], version: int) -> bytes:
 
 
 def encode_parts(message: Message, version: int) -> list[Any]:
-    """Encode the body as parts to send in order; each `records` value that only has a `size` is a separate part."""
+    """Encode the body of a message as parts to send in order; each `records` value that only has a `size` is a separate
+    part."""
     out = HoleBuffer()
     encode_into(message, version, out)
     return out.parts()

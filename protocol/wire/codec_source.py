@@ -56,7 +56,7 @@ Nested = Callable[[type[Message]], Callable[..., Any]]
 
 
 class TooManyElements(Exception):
-    """An array with more elements than a bounded reader may still read."""
+    """An encoded message whose arrays have more elements than a bounded reader may still read."""
 
 
 def has_arrays(cls: type[Message], version: int) -> bool:
@@ -69,7 +69,8 @@ def has_arrays(cls: type[Message], version: int) -> bool:
 
 
 class _Source:
-    """Lines of a function under construction, and a run of fixed-size items that is not written out yet."""
+    """A generator of a function's Python source: the lines so far, and a run of fixed-size items that is not written
+    out yet."""
 
     def __init__(self, cls: type[Message], version: int, flexible: bool, nested: Nested) -> None:
         self.cls, self.version, self.flexible, self.nested = cls, version, flexible, nested
@@ -100,7 +101,7 @@ class _Source:
         raise NotImplementedError
 
     def bind(self, prefix: str, value: Any) -> str:
-        """Return a name for `value` in the function's scope."""
+        """Make `value` available to the generated function, and return its name there, which begins with `prefix`."""
         for name, bound in self.scope.items():
             if name.startswith(prefix) and bound is value:
                 return name
@@ -115,7 +116,7 @@ class _Source:
         return self.version in field.nullable
 
     def plain_fields(self) -> list[Field]:
-        """Return the fields in the body of this version, in wire order."""
+        """Return the fields that are in the message's body in this version, except tagged ones, in wire order."""
         return [f for f in self.cls.schema.fields if self.version in f.versions and not self.is_tagged(f)]
 
     def is_tagged(self, field: Field) -> bool:
@@ -137,14 +138,14 @@ class _Reader(_Source):
     head = "def read(buf, pos, end):"
 
     def read(self, struct_class: type[Message]) -> str:
-        """Return the call that reads a nested struct."""
+        """Return the source of the call that reads a nested struct."""
         return f"{self.bind('read_', self.nested(struct_class))}(buf, pos, end)"
 
     def begin_array(self) -> None:
-        """Add code before `n` elements are read."""
+        """Add the code that runs before an array of `n` elements is read."""
 
     def begin_loop(self, depth: int) -> None:
-        """Add code before a loop over `n` elements."""
+        """Add the code that runs before a loop over an array's `n` elements."""
 
     def begin_element(self, depth: int) -> None:
         """Add code at the start of a loop's body; `at{depth}` is the number of the element."""
@@ -181,7 +182,7 @@ class _Reader(_Source):
         self.add(f"else: {target}, pos = {read}")
 
     def sized(self, field: Field, target: str, where: str) -> None:
-        """Add code for a string, bytes, records or an array: its length first."""
+        """Add the code that reads a string, bytes, records or an array into `target`: its length first."""
         if self.flexible:
             self.fixed("n", "B")
             self.add("if n > 127: n, pos = long_uvarint(buf, pos, n)")
@@ -234,7 +235,8 @@ class _Reader(_Source):
         self.depth -= 1
 
     def default(self, field: Field) -> None:
-        """Add code that sets the default of a field that is not in this version, or is tagged and so may be missing."""
+        """Add the code that sets a field to its default, which is not in this version, or is tagged and so may be
+        missing."""
         if not isinstance(field.default, tuple):
             self.add(f"m.{field.name} = {self.bind('default_', field.default)}")
         elif field.struct is not None:
@@ -395,7 +397,7 @@ class _Writer(_Source):
             self.content(field, v, n, where)
 
     def content(self, field: Field, v: str, n: str, where: str) -> None:
-        """Add code for a value that is not null: its length, then its content."""
+        """Add the code that writes a value that is not null: its length, then its content."""
         indent = "    " * self.depth
         if field.kind == "string":
             self.lines.append(f"{indent}{v} = {v}.encode()")
@@ -446,7 +448,7 @@ class _Writer(_Source):
         self.depth = depth
 
     def is_set(self, field: Field, value: str) -> str:
-        """Return an expression that is true if the value of the field is not its default."""
+        """Return the source of an expression that is true if the field's `value` is not its default."""
         default = field.default
         if default is None:
             return f"{value} is not None"

@@ -22,7 +22,8 @@ class MalformedMessage(ValueError):
 
 
 def too_long(where: str, length: int, left: int) -> MalformedMessage:
-    """Return the error for an impossible length: negative, over the limit of its type, or beyond the buffer."""
+    """Return the error for the field `where` with an impossible length: negative, over the limit of its type, or beyond
+    the `left` bytes of the buffer."""
     return MalformedMessage(f"{where}: length {length} is not allowed, {left} bytes are left")
 
 

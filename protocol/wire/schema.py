@@ -51,7 +51,8 @@ class VersionRange(NamedTuple):
 
 @cache
 def versions_of(text: str) -> VersionRange:
-    """Parse "3", "0-4", "2+" or "none". Results are cached, since thousands of fields share a few dozen texts."""
+    """Parse a version range: "3", "0-4", "2+" or "none". Results are cached, since thousands of fields share a few
+    dozen texts."""
     if text == "none":
         return VersionRange(HIGHEST_VERSION + 1, HIGHEST_VERSION)
     if text.endswith("+"):
@@ -65,7 +66,7 @@ NO_VERSIONS: Final = versions_of("none")
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """A row of a message's table.
+    """A field of a message, as its table declares it: type, versions, default.
 
     `struct` or `element` is the type of a nested struct or of an array's elements. The repr of a message hides `secret`
     fields. An `encodable` array may also be given as an `EncodedArray`.
@@ -86,7 +87,8 @@ class Field:
 
 
 class EncodedArray:
-    """Structs that were encoded before, for messages of one version."""
+    """Nested structs that were encoded before, in place of the elements of an `encodable` array, for messages of one
+    version."""
 
     __slots__ = ("elements",)
 
@@ -99,7 +101,8 @@ class EncodedArray:
 
 @dataclass(frozen=True, slots=True)
 class Schema:
-    """Declaration of a message. `api_key` is -1 for a message that is no request or response."""
+    """Declaration of a message class: its fields, its versions and its API key. `api_key` is -1 for a message that is
+    no request or response."""
 
     fields: tuple[Field, ...]
     versions: VersionRange
@@ -159,8 +162,8 @@ def _field(
     ignorable: bool,
     **nested: Any,
 ) -> Any:
-    """Make a row of the table. The return type is Any, so that the annotation beside it determines the attribute's
-    type."""
+    """Return a `Field` for a message's table. The declared return type is Any, so that the annotation beside the field
+    determines the attribute's type."""
     tagged_versions = NO_VERSIONS if tag is None else versions_of(tagged or versions)
     nullable_versions = versions_of(nullable) if nullable else NO_VERSIONS
     return Field(
