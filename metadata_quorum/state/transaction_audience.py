@@ -56,7 +56,8 @@ def introduce(work: Workspace, transaction: TransactionMetadata, newcomers: Audi
 
 class Telling:
     """A context manager around one command's changes of one transaction. It emits each change as records for the
-    brokers that know the transaction, its audience."""
+    brokers that know the transaction, its audience. At its end, new members of the audience receive the whole
+    transaction."""
 
     def __init__(
         self,

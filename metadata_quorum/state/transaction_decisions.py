@@ -420,7 +420,7 @@ def join(work: Workspace, command: JoinTransaction) -> JoinTransactionResult:
 
 def _free_in_pool(transaction: TransactionMetadata) -> tuple[int, int] | None:
     """Return an unused producer id of the transaction's pool of writers' producer ids, with its next epoch; None if
-    there is none."""
+    there is none. Ids in use are the last of the pool."""
     if len(transaction.pool) < len(transaction.writers):
         return None  # all are in use, and the owner writes, too
     free = (

@@ -77,7 +77,8 @@ class IsolatedTopics:
         return topic
 
     def clean_up(self) -> None:
-        """Resume and restart the cluster's dead or paused nodes, and delete the topics that the test has used."""
+        """Resume and restart the cluster's dead or paused nodes, and delete the topics that the test has used.
+        Afterwards raises LocalClusterError if a node died by itself."""
         try:
             self.cluster.heal()
         except LocalClusterError:
