@@ -61,8 +61,8 @@ _COMPLETED = {Phase.PREPARE_COMMIT: Phase.COMPLETE_COMMIT, Phase.PREPARE_ABORT: 
 
 
 class Recovery(IntEnum):
-    """Answers to the question whether a producer may continue under the next epoch after the cluster aborted its
-    transaction (KIP-588)."""
+    """Rules for a transaction's producer after an abort by the cluster: whether the producer may continue under the
+    next epoch (KIP-588)."""
 
     NEVER = 0
     """The client cannot ask for the next epoch of a producer id that it has (KIP-360), so it is fenced."""

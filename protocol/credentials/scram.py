@@ -222,7 +222,7 @@ class ScramClient:
         self._server_signature = b""
 
     def first(self) -> bytes:
-        """Return the client's first message."""
+        """Return the client's first SCRAM message, with the user's name and the nonce."""
         return b"n,," + self._first_bare.encode()
 
     def final(self, challenge: bytes) -> bytes:

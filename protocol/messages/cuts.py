@@ -144,7 +144,7 @@ class ListAppVersionsResponse(Message):
 
 @request(20011, "0", flexible="0+", response=ListAppVersionsResponse)
 class ListAppVersionsRequest(Request[ListAppVersionsResponse]):
-    """Request for the application versions that transactional ids had at a cut.
+    """Request for the application versions that transactional ids had at a cut, given as a commit index.
 
     Any broker answers. OFFSET_NOT_AVAILABLE: this cut lies too far back, so the client has to find a newer one first.
     """

@@ -50,7 +50,7 @@ class GroupMetadataKey(Message):
 
 @data()
 class GroupMetadataMember(Message):
-    """A member of a stored group."""
+    """A member of a classic group, as stored in `__consumer_offsets`."""
 
     member_id: str = string(about="Id of the member.")
     group_instance_id: str | None = string(
@@ -70,7 +70,7 @@ class GroupMetadataMember(Message):
 
 @data("0-4", flexible="4+")
 class GroupMetadataValue(Message):
-    """A classic group's generation and members."""
+    """The stored state of a classic group: its generation, protocol, leader and members."""
 
     protocol_type: str = string(about='Class of protocols, "consumer" for consumers.')
     generation: int = int32(about="Generation of the group.")

@@ -28,7 +28,7 @@ FIRST_WITH_TOPIC_IDS: Final = 13
 
 @data()
 class BatchIndexAndErrorMessage(Message):
-    """A record because of which a batch was refused."""
+    """A record that is the reason for refusing its batch: its index in the batch, and a text."""
 
     batch_index: int = int32("8+", about="Position of the record in the batch.")
     batch_index_error_message: str | None = string(

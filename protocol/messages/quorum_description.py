@@ -22,7 +22,7 @@ from ..wire.schema import (
 
 @data()
 class ReplicaState(Message):
-    """A voter or an observer of the quorum."""
+    """A voter or an observer of the metadata quorum, with its position in the log."""
 
     replica_id: int = int32(about="Node id.")
     replica_directory_id: bytes = uuid(
@@ -53,7 +53,7 @@ class ReplicaState(Message):
 
 @data()
 class QuorumPartitionState(Message):
-    """The state of the quorum's log."""
+    """The state of the metadata quorum's log: leader, epoch, high watermark, voters and observers."""
 
     partition_index: int = int32(about="Always 0.")
     error_code: int = int16(about="Error code, 0 for success.")
@@ -69,7 +69,7 @@ class QuorumPartitionState(Message):
 
 @data()
 class QuorumTopicState(Message):
-    """The one log of the quorum, named as a topic."""
+    """The metadata quorum's log, in the form of a topic with one partition."""
 
     topic_name: str = string(about="Always __cluster_metadata.")
     partitions: list[QuorumPartitionState] = array(
