@@ -25,7 +25,8 @@ def _is_any(choice: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class DutySettings:
-    """Settings of the actions that the leader takes on its own."""
+    """Settings of the actions that the quorum's leader takes on its own, such as leader balancing and the removal of
+    unused transactional ids."""
 
     imbalance_percentage: int = setting("leader.imbalance.per.broker.percentage")
     """Percentage of the partitions that prefer a broker, above which partitions led by other brokers return to it."""

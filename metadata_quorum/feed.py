@@ -181,7 +181,8 @@ class MetadataFeed:
 
 @dataclass(frozen=True, slots=True)
 class FeedSnapshot:
-    """A snapshot of the image at `end_offset` as records, in chunks ready to be sent to any number of brokers."""
+    """A snapshot of the cluster image at `end_offset` as metadata records, in chunks ready to be sent to any number of
+    brokers."""
 
     end_offset: int
     chunks: Sequence[Sequence[bytes]]

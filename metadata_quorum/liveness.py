@@ -239,7 +239,8 @@ class ReplicaProgress:
 
 @dataclass(slots=True)
 class ProgressTable:
-    """The log end offsets from heartbeats, so that an election can choose the replica that is furthest along."""
+    """A table of the replicas' log end offsets from brokers' heartbeats, so that an election can choose the replica
+    that is furthest along."""
 
     _by_partition: dict[tuple[bytes, int], dict[int, ReplicaProgress]] = field(default_factory=dict)
     #: topics with entries

@@ -1,4 +1,5 @@
-"""The distribution of applied changes from the controller to the feed, the duties and the sessions."""
+"""The distribution of applied metadata changes from the controller to the feed, the leader's duties and the brokers'
+sessions."""
 
 from __future__ import annotations
 

@@ -179,7 +179,8 @@ class QuorumServer:
                     await datagrams.send(answer, sender)
 
     def _heard(self, data: bytes) -> bytes | None:
-        """Process a datagram and return the answer. Datagrams that belong to no open link are ignored."""
+        """Process a UDP datagram (a heartbeat) and return the answer, None for no answer. Datagrams that belong to no
+        open link are ignored."""
         link = self._by_key_id.get(key_id_of(data) or b"")
         if link is None:
             return None

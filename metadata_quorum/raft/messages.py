@@ -171,7 +171,7 @@ ENTRY_OVERHEAD_BYTES = _ENTRY.size
 
 
 def encode(message: Message) -> list[bytes]:
-    """Encode a message as parts of one payload; entries and chunks are not copied."""
+    """Encode a message between quorum nodes as parts of one payload; entries and chunks are not copied."""
     match message:
         case Append(term, generation, commit, previous_index, previous_term, entries):
             head = _LAYOUT[_APPEND].pack(
@@ -208,7 +208,7 @@ def encode(message: Message) -> list[bytes]:
 
 
 def decode(payload: bytes) -> Message:
-    """Decode a payload. Raises MalformedRaftMessage."""
+    """Decode the payload of a message between quorum nodes. Raises MalformedRaftMessage."""
     kind = payload[0] if payload else 0
     layout = _LAYOUT.get(kind)
     if layout is None:

@@ -25,7 +25,8 @@ def journal_salt(formation: Formation) -> int:
 def open_parts(
     disk: Disk, formation: Formation, settings: Settings, *, replace_empty: bool, restored: bool = False
 ) -> RecoveredState:
-    """Open the folder of `formation`. Raises CorruptFile for damage that no crash explains.
+    """Read the node's vote, journal, snapshot and acknowledgements from its folder `disk`. Raises CorruptFile for
+    damage that no crash explains.
 
     `replace_empty`: an operator states that this folder replaces a lost one. `restored`: an operator states that this
     folder was restored from an older copy on purpose, so it votes at once.

@@ -242,7 +242,7 @@ class Consensus(SyncObj):  # type: ignore[misc]
         return bool(confirming >= (len(others) + 1) // 2)
 
     def tick(self, *, stands: bool, patience: float) -> None:
-        """Run the library once: commit rule, applying, heartbeats, new commands.
+        """Run pysyncobj once: commit rule, applying, heartbeats, new commands.
 
         With `stands` this node first stands for election. `patience` is the factor for `Timing.leader_fallback`, the
         time after which a leader steps down while a majority is silent.
@@ -252,7 +252,7 @@ class Consensus(SyncObj):  # type: ignore[misc]
         self.doTick(0)
 
     def deliver(self, peer: int, message: dict[str, Any]) -> None:
-        """Pass a checked message of `peer` to the library."""
+        """Pass a checked message of `peer` to pysyncobj."""
         self._outlet._onMessageReceived(self._nodes[peer], message)
 
     def peer_connected(self, peer: int) -> None:
@@ -334,7 +334,7 @@ def _replaced_parts(log: _LibraryLog) -> Iterator[None]:
 def append_entries(
     term: int, commit_index: int, previous_index: int, previous_term: int, entries: Iterable[Entry]
 ) -> dict[str, Any]:
-    """Return the library's form of AppendEntries."""
+    """Return an AppendEntries message as the dictionary that pysyncobj expects."""
     return {
         "type": "append_entries",
         "term": term,
@@ -346,18 +346,18 @@ def append_entries(
 
 
 def request_vote(term: int, last_index: int, last_term: int) -> dict[str, Any]:
-    """Return the library's form of RequestVote."""
+    """Return a RequestVote message as the dictionary that pysyncobj expects."""
     return {"type": "request_vote", "term": term, "last_log_index": last_index, "last_log_term": last_term}
 
 
 def grant_vote(term: int) -> dict[str, Any]:
-    """Return the library's form of a granted vote."""
+    """Return a granted vote in `term` as the dictionary that pysyncobj expects."""
     return {"type": "response_vote", "term": term}
 
 
 def confirm(next_index: int | None) -> dict[str, Any]:
-    """Return the library's form of a follower's reply: it has everything below `next_index`; None only shows that it
-    lives."""
+    """Return a follower's reply as the dictionary that pysyncobj expects: the follower has everything below
+    `next_index`; None only shows that it lives."""
     return {
         "type": "next_node_idx",
         "next_node_idx": next_index or 0,

@@ -32,7 +32,7 @@ from .workspace import Workspace
 
 
 def create(work: Workspace, command: CreateDelegationToken) -> PlainResult:
-    """Store a new token. Raises KafkaError."""
+    """Store a new delegation token in the image. Raises KafkaError."""
     check_allowed(command, ErrorCode.DELEGATION_TOKEN_AUTHORIZATION_FAILED)
     check_security(work, "delegation tokens need", SECURITY_WITH_TOKENS)
     if not command.token_id or command.token_id in work.image.delegation_tokens:
@@ -64,7 +64,7 @@ def create(work: Workspace, command: CreateDelegationToken) -> PlainResult:
 
 
 def renew(work: Workspace, command: RenewDelegationToken) -> TokenExpiryResult:
-    """Extend a token's validity, at most until its maximum lifetime. Raises KafkaError."""
+    """Extend a delegation token's validity, at most until its maximum lifetime. Raises KafkaError."""
     token = _found(work, command.token_id)
     if token.is_over(command.now_ms):
         raise KafkaError(ErrorCode.DELEGATION_TOKEN_EXPIRED)
@@ -73,8 +73,8 @@ def renew(work: Workspace, command: RenewDelegationToken) -> TokenExpiryResult:
 
 
 def expire(work: Workspace, command: ExpireDelegationToken) -> TokenExpiryResult:
-    """Let a token expire after a period, or remove it at once if the period is negative, even an expired token. Raises
-    KafkaError."""
+    """Let a delegation token expire after a period, or remove it at once if the period is negative, even an expired
+    token. Raises KafkaError."""
     token = _found(work, command.token_id)
     _check_owner(token, command.principal)
     if command.period_ms < 0:

@@ -69,7 +69,7 @@ class SessionTable:
             self.sessions[broker_id] = CommandSession(broker_epoch)
 
     def end(self, broker_id: int) -> None:
-        """Drop the session of an unregistered broker."""
+        """Drop the command session of an unregistered broker."""
         self.sessions.pop(broker_id, None)
 
     def find(self, session: Session) -> CommandSession | None:
