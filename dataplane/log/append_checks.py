@@ -21,8 +21,8 @@ _EVER_MS = 2**63 - 1
 
 
 class RefusedRecords(KafkaError):
-    """A batch is refused because of some of its records. `records` has their positions in the batch, and each one's
-    fault."""
+    """The error for a batch that is refused because of some of its records. `records` has pairs of a record's position
+    in the batch and its fault."""
 
     def __init__(self, code: ErrorCode, message: str, records: Sequence[tuple[int, str]]) -> None:
         super().__init__(code, message)
@@ -30,15 +30,21 @@ class RefusedRecords(KafkaError):
 
 
 class TakesLong(KafkaError):
-    """A batch expands too far for a check on the event loop. If it is not checked in a thread, its producer must send
-    it again."""
+    """The error for a batch whose records expand too far to be checked on the event loop.
+
+    The caller has it checked in a thread. Otherwise its producer gets REQUEST_TIMED_OUT, and must send it again.
+    """
 
     def __init__(self) -> None:
         super().__init__(ErrorCode.REQUEST_TIMED_OUT, "the batch takes long to validate")
 
 
 class ProducedRules(NamedTuple):
-    """A topic's rules for produced records, computed once and not for each record."""
+    """A topic's rules for produced records: whether the log sets their timestamps, whether they need a key, and by how
+    many ms a timestamp may differ from the clock.
+
+    They are computed once, not for each record.
+    """
 
     stamps: bool
     keyed: bool
@@ -47,7 +53,7 @@ class ProducedRules(NamedTuple):
 
     @classmethod
     def of(cls, config: LogConfig) -> ProducedRules:
-        """Return the rules of a topic."""
+        """Return the rules for produced records that a topic's log settings contain."""
         return cls(
             config.stamps_at_append,
             config.compacted,
@@ -56,7 +62,7 @@ class ProducedRules(NamedTuple):
         )
 
     def times_at(self, now_ms: int) -> tuple[int, int]:
-        """Return the earliest and the latest timestamp that producers may use."""
+        """Return the earliest and the latest timestamp, in ms, that producers may send at the time `now_ms`."""
         if self.stamps:
             return -_EVER_MS, _EVER_MS
         return max(-_EVER_MS, now_ms - self.before_max_ms), min(_EVER_MS, now_ms + self.after_max_ms)

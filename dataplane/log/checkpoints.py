@@ -89,12 +89,13 @@ def encode_leader_epochs(entries: Iterable[tuple[int, int]]) -> bytes:
 
 
 def encode_uuid(value: bytes) -> str:
-    """Return 16 bytes in Kafka's notation: URL-safe base64 without padding."""
+    """Return a 16-byte id, such as a topic id, in Kafka's notation: URL-safe base64 without padding."""
     return base64.urlsafe_b64encode(value).decode().rstrip("=")
 
 
 def decode_uuid(text: str) -> bytes:
-    """Return the 16 bytes. Raises ValueError unless `text` is 16 bytes in URL-safe base64."""
+    """Return the 16-byte id, such as a topic id, that `text` contains. Raises ValueError unless `text` is 16 bytes in
+    URL-safe base64."""
     try:
         value = base64.b64decode(text + "=" * (-len(text) % 4), altchars=b"-_", validate=True)
     except binascii.Error:
@@ -134,13 +135,15 @@ def write_topic_id(directory: Path, topic_id: bytes, *, sync: bool = False) -> N
 
 
 def write_clean_shutdown(directory: Path, broker_epoch: int) -> None:
-    """Write the marker that all files in `directory` were flushed. Raises KafkaError: KAFKA_STORAGE_ERROR."""
+    """Write the file in a data folder that marks a clean stop of the broker in this epoch: all files in `directory`
+    were flushed. Raises KafkaError: KAFKA_STORAGE_ERROR."""
     marker = json.dumps({"version": 0, "brokerEpoch": broker_epoch}, separators=(",", ":"))
     write_atomically(directory / CLEAN_SHUTDOWN, marker.encode(), sync=True)
 
 
 def take_clean_shutdown(directory: Path) -> int | None:
-    """Read and remove the marker. Returns its broker epoch (-1 if it names none), or None if the last stop was unclean.
+    """Read and remove the file that marks a clean stop in a data folder. Returns the broker epoch in it (-1 if it names
+    none); None if there is no such file, since the last stop was unclean.
 
     Raises KafkaError: KAFKA_STORAGE_ERROR if it cannot be removed, since a later crash would pass for a clean stop.
     """

@@ -43,8 +43,8 @@ logger = logging.getLogger(__name__)
 
 
 def shut_down_together(logs: Sequence[PartitionLog], flush: Callable[[], None]) -> None:
-    """Settle logs to which nothing is appended any more. `flush` makes all earlier writes durable; it may raise
-    KafkaError. Blocking.
+    """Write and flush the files of logs that have no more appends, so that the next start need not recover them.
+    `flush` makes all earlier writes of the file system durable; it may raise KafkaError. Blocking.
 
     A log that fails stays unsettled, and closing it reports the reason. Raises KafkaError if a flush fails; then no log
     is settled.
@@ -66,12 +66,13 @@ def _written(log: PartitionLog) -> _Shutdown | None:
 
 
 class _Shutdown:
-    """One log during the clean stop."""
+    """The clean stop of one log: its files are written, renamed and noted as flushed, in three steps."""
 
     __slots__ = ("_cuts", "_log", "_replaced", "_segments", "_target")
 
     def __init__(self, log: PartitionLog) -> None:
-        """Write the log's files. Raises KafkaError: KAFKA_STORAGE_ERROR."""
+        """Write the log's indexes, leader epochs and producer snapshot, without a flush. Raises KafkaError:
+        KAFKA_STORAGE_ERROR."""
         log.check_usable()
         self._log = log
         self._cuts, self._target = log.durability.cuts, log.log_end_offset
@@ -90,7 +91,8 @@ class _Shutdown:
         self._replaced.append(path)
 
     def takes_names(self) -> bool:
-        """Rename the written files to their names. Returns whether all renames succeeded."""
+        """Rename files from their temporary names to the names of the files that they replace. Returns whether all
+        renames succeeded."""
         try:
             for path in self._replaced:
                 take_name(path)
@@ -100,7 +102,7 @@ class _Shutdown:
         return True
 
     def is_durable(self) -> None:
-        """Note that all files were flushed."""
+        """Note that all files of the log, and their names, were flushed."""
         log = self._log
         log.durability.flushed(self._cuts, self._target, self._segments)
         log.durability.synced_the_rest(log.segment_list, log.leader_epochs)

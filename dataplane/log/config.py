@@ -25,7 +25,7 @@ class StoredCompression(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LogConfig:
-    """Topic settings under Kafka's names (dots become underscores)."""
+    """The settings of a topic that concern its partitions' logs, under Kafka's names (dots become underscores)."""
 
     segment_bytes: int = setting("segment.bytes")
     segment_ms: int = setting("segment.ms")

@@ -27,7 +27,8 @@ def append_copied(log: PartitionLog, batches: memoryview, leader_epoch: int, now
 
 
 def _step_back_over_gap(log: PartitionLog, offset: int) -> None:
-    """Move the log end back to the beginning of the source's batch, if this log has no records there.
+    """Make the copied log end at `offset`, where a batch of the source begins, if the copy has no records from there
+    on.
 
     The source's log starts within a batch, which can only be copied as a whole. If this log has records there, nothing
     happens.

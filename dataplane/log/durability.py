@@ -1,4 +1,5 @@
-"""The part of one log that is known to be on the disk: flushes raise it, and cuts lower it."""
+"""The part of one log that is known to be on the disk: flushes raise its end, the recovery point, and truncations lower
+it."""
 
 from __future__ import annotations
 
@@ -26,7 +27,8 @@ NOT_CUT: Final = 2**63 - 1
 class Durability:
     """The recovery point of a log, below which all records were flushed.
 
-    Only the event loop cuts. A flush may run in another thread at the same time, one flush at a time.
+    Only the event loop cuts the log (truncates it). A flush may run in another thread at the same time, one flush at a
+    time.
     """
 
     __slots__ = (
@@ -65,18 +67,20 @@ class Durability:
 
     @property
     def cuts(self) -> int:
-        """The number of begun and ended cuts. A flush notes it before it looks at the log, and passes it to
-        `flushed`."""
+        """The number of truncations of the log that began, plus those that ended. A flush reads it first, and passes it
+        to `flushed`, which so detects a truncation in between."""
         return self._cuts
 
     def take_lowest_cut(self) -> int:
-        """Return the lowest offset at which the log was cut since the last call; `NOT_CUT` if it was not cut."""
+        """Return the lowest offset to which the log was truncated since the last call; `NOT_CUT` if it was not
+        truncated."""
         with self._guard:
             lowest, self._lowest_cut = self._lowest_cut, NOT_CUT
         return lowest
 
     def begin_cut(self, offset: int) -> None:
-        """Announce that records from `offset` on will be cut. Raises KafkaError: then nothing may be cut."""
+        """Announce a truncation: records from `offset` on will be removed, and the recovery point falls to `offset`.
+        Raises KafkaError: then nothing may be removed."""
         with self._guard:
             self._cuts += 1
             self._lowest_cut = min(self._lowest_cut, offset)
@@ -92,7 +96,7 @@ class Durability:
             self.before_compacted_goes(offset)
 
     def end_cut(self) -> None:
-        """Note that the records are cut."""
+        """Note that the announced truncation is done."""
         with self._guard:
             self._cuts += 1
 
@@ -109,8 +113,12 @@ class Durability:
         sync_directory(self._directory)
 
     def flushed(self, cuts: int, target: int, segments: Sequence[Segment]) -> int:
-        """Note that `segments`, all segments at the time, are flushed up to offset `target`. Returns the present
-        recovery point."""
+        """Raise the recovery point after a flush of `segments`, all segments of the log at the time, up to offset
+        `target`.
+
+        `cuts` is the number of truncations before the flush. If the log was truncated since, nothing is raised. Returns
+        the present recovery point.
+        """
         with self._guard:
             if cuts == self._cuts and cuts % 2 == 0:
                 self.recovery_point = max(self.recovery_point, target)
@@ -128,14 +136,15 @@ class Durability:
         sync_file(segments[-1].path)
 
     def synced_the_rest(self, segments: SegmentList, epochs: LeaderEpochs) -> None:
-        """Note that leader epochs, written in their present state, and all names were flushed together with those of
-        other logs."""
+        """Note that the leader epoch file, in its present state, and the names of all files of the log were flushed
+        together with those of other logs."""
         epochs.dirty, epochs.saved = False, epochs.entries
         segments.changed = False
         self._is_named = True
 
     def sync_the_rest(self, segments: SegmentList, epochs: LeaderEpochs) -> None:
-        """Flush leader epochs and names. Raises KafkaError: KAFKA_STORAGE_ERROR; the next flush tries again."""
+        """Write and flush the leader epoch file if it is outdated, and flush the names of the log's files. Raises
+        KafkaError: KAFKA_STORAGE_ERROR; the next flush tries again."""
         dirty, changed = epochs.dirty, segments.changed
         try:
             # Flags are cleared before the write, and only if they were set: changes that the event loop makes meanwhile

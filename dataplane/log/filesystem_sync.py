@@ -1,4 +1,5 @@
-"""One call that flushes a whole file system, which is cheaper than a flush of each file when thousands have changed.
+"""The system call `syncfs`: one call flushes a whole file system, cheaper than a flush of each file when
+thousands have changed.
 
 It also flushes data that other programs have written there. So it suits a broker that stops, and has to flush as much
 anyway.
@@ -28,7 +29,7 @@ _STATFS_BYTES = 512
 
 
 def is_supported(fd: int) -> bool:
-    """Return whether the call exists here, and can be trusted on the file system of an open file."""
+    """Return whether this system has `syncfs`, and it can be trusted on the file system of an open file."""
     return _system_call() is not None and _file_system(fd) in _TRUSTED
 
 

@@ -16,18 +16,22 @@ HEADERS_SHORT: Final = 2_000
 
 
 class HeaderWalk(ABC):
-    """A walk from a batch on. It is created and closed in the event loop's thread; `find` blocks, and belongs in
-    another thread."""
+    """A walk over batch headers of a segment, from the batch at byte `position` on, in search of the batch where a
+    lookup by timestamp continues.
+
+    It is created and closed in the event loop's thread; `find` blocks, and belongs in another thread.
+    """
 
     def __init__(self, segment: Segment, position: int) -> None:
-        """Open the segment for the walk. Raises KafkaError: KAFKA_STORAGE_ERROR."""
+        """Open the segment for the walk, which begins at byte `position`. Raises KafkaError: KAFKA_STORAGE_ERROR."""
         self._segment = segment
         self._position = position
         self._end = segment.size
         self._file = segment.descriptor()
 
     def find(self) -> int:
-        """Return the position of the batch from which the lookup should continue, or else the end of the walk.
+        """Return the byte position of the batch from which the lookup should continue; the segment's end if no batch
+        qualifies.
 
         Raises KafkaError: KAFKA_STORAGE_ERROR if the segment cannot be read, or is damaged.
         """
@@ -53,11 +57,11 @@ class HeaderWalk(ABC):
 
     @abstractmethod
     def takes(self, header: BatchHeader) -> bool:
-        """Return whether the lookup should continue at this batch, unless a later batch takes its place."""
+        """Return whether the lookup should continue at this batch. A later batch for which this is true replaces it."""
 
     @abstractmethod
     def is_over(self, header: BatchHeader) -> bool:
-        """Return whether no later batch matters."""
+        """Return whether the walk may stop at this batch, since no later batch can replace the result."""
 
 
 class FirstSince(HeaderWalk):
@@ -69,16 +73,17 @@ class FirstSince(HeaderWalk):
         self._log_start_offset = log_start_offset
 
     def takes(self, header: BatchHeader) -> bool:
-        """Return whether the batch may have such a record."""
+        """Return whether the batch may have a record at or after the timestamp and the log start."""
         return may_have(header, self._timestamp, self._log_start_offset)
 
     def is_over(self, header: BatchHeader) -> bool:
-        """Return whether such a batch is found."""
+        """Return whether the walk may stop: the batch may have a record at or after the timestamp and the log start."""
         return self.takes(header)
 
 
 class LatestBelow(HeaderWalk):
-    """A walk to the first batch with the largest timestamp from the log start to below an offset."""
+    """A walk to the first batch with the largest timestamp among the batches from the log start to below
+    `upto_offset`."""
 
     def __init__(self, segment: Segment, position: int, upto_offset: int, log_start_offset: int) -> None:
         super().__init__(segment, position)
@@ -87,7 +92,8 @@ class LatestBelow(HeaderWalk):
         self._latest_ms = -1
 
     def takes(self, header: BatchHeader) -> bool:
-        """Return whether no earlier batch has as large a timestamp."""
+        """Return whether the batch lies in the range of offsets, and has a larger timestamp than all earlier
+        batches."""
         counts = self._log_start_offset <= header.last_offset and header.base_offset < self._upto_offset
         if not counts or header.latest_known_ms <= self._latest_ms:
             return False
@@ -95,7 +101,7 @@ class LatestBelow(HeaderWalk):
         return True
 
     def is_over(self, header: BatchHeader) -> bool:
-        """Return whether the batch reaches the offset."""
+        """Return whether the walk may stop: the batch reaches `upto_offset`, where the range of offsets ends."""
         return header.next_offset >= self._upto_offset
 
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from .transactions import LogTransactions
 
 _DROPPED_AT_ONCE = 16
-"""The most segments that one call drops; later calls find the others."""
+"""The maximum number of segments that one call drops; later calls drop the rest."""
 
 
 class OldSegments:

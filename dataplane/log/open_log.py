@@ -29,7 +29,7 @@ class AppendResult(NamedTuple):
 
 
 class OpenLog(Protocol):
-    """The members of `PartitionLog` that the parts need which work on the whole log."""
+    """The interface of an open `PartitionLog` for the modules that implement it, such as truncation and retention."""
 
     config: LogConfig
     producers: ProducerStates
@@ -46,7 +46,7 @@ class OpenLog(Protocol):
         """Raise KafkaError, KAFKA_STORAGE_ERROR, if the log is offline or closed."""
 
     def on_move(self) -> object:
-        """Handle a change of the log's start or end, its epochs or its files."""
+        """Report a change of the log's start or end, its epochs or its files to the owner of the log."""
 
     def fail(self, error: KafkaError) -> None:
         """Take the log offline."""

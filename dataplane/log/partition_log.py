@@ -187,7 +187,8 @@ class PartitionLog:
         self.producers.check(end)
 
     def _extent(self) -> tuple[int, int, int]:
-        """Return values that differ after any change of the records."""
+        """Return the log's first base offset, its end offset and its number of truncations, which differ after any
+        change of the records."""
         return self.segment_list.first_base, self.log_end_offset, self.durability.cuts
 
     @property
@@ -512,7 +513,8 @@ class PartitionLog:
             self._release_files()
 
     def note_settled(self) -> None:
-        """Note that the flushed files are in the state that a clean stop leaves."""
+        """Note that the log's files are written and flushed as a clean stop leaves them. Then `close` does not write
+        them again."""
         self._settled, self.fingerprint = self._extent(), None
 
     def _release_files(self) -> None:

@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 
 class ProducedBatches:
-    """A front of a log that this broker leads, for batches that clients produce."""
+    """The appends of clients' batches to a log that this broker leads: duplicates are found, and records are
+    validated."""
 
     __slots__ = ("_config", "_log", "_rules")
 

@@ -14,14 +14,15 @@ from .config import LogConfig
 
 
 class Retained(Protocol):
-    """The properties of a segment that matter for retention."""
+    """The properties of a segment on which retention depends: base offset, size in bytes, and largest timestamp."""
 
     @property
     def base_offset(self) -> int: ...
     @property
     def size(self) -> int: ...
     def largest_timestamp_ms(self) -> int:
-        """Return the largest timestamp. Called only for a segment that may be dropped because of its age."""
+        """Return the largest timestamp in the segment, in ms. Called only for a segment that may be dropped because of
+        its age."""
 
 
 def segments_to_drop(

@@ -14,7 +14,8 @@ _UNREADABLE = frozenset({errno.EIO, errno.ENXIO, errno.ENODEV, errno.EUCLEAN, er
 
 
 class BrokenBatch(Exception):
-    """The bytes at `position` are not a batch that continues the log; `reason` describes the fault."""
+    """The error for bytes at `position` of a log file that are not a batch that continues the log; `reason` describes
+    the fault."""
 
     def __init__(self, position: int, reason: str) -> None:
         super().__init__(position, reason)

@@ -24,7 +24,7 @@ _SHORT_BYTES = 256 * 1024
 
 
 class TimestampOffset(NamedTuple):
-    """A record found by time; `timestamp` in ms."""
+    """A record found by its timestamp (ms): its offset and its leader epoch."""
 
     timestamp: int
     offset: int
@@ -37,7 +37,8 @@ _WalkKey = tuple[int, int]
 
 @dataclass(slots=True)
 class Known:
-    """Results of the long parts of one lookup."""
+    """The results of a lookup by timestamp that threads have found: searched batches and walks over headers. The lookup
+    is repeated with them."""
 
     records: dict[tuple[int, int], TimestampOffset | None] = field(default_factory=dict)
     """Found records by the batch's base offset and the timestamp that was looked for."""
@@ -45,14 +46,15 @@ class Known:
     """Positions of the batches that walks have found, or their ends."""
 
     def go_on_at(self, key: _WalkKey, walk: Callable[[], HeaderWalk]) -> int:
-        """Return the position that a walk has found. Raises TakesWalk if the walk was not made yet."""
+        """Return the byte position that the walk `key` has found in its segment. Raises TakesWalk with a new walk if
+        there is no result yet."""
         if key not in self.places:
             raise TakesWalk(key, walk())
         return self.places[key]
 
 
 class BatchLookup(NamedTuple):
-    """A batch to search for its first record at or after a timestamp and the log start."""
+    """The search of one batch for its first record at or after a timestamp and the log start."""
 
     batch: bytes
     header: BatchHeader
@@ -61,7 +63,7 @@ class BatchLookup(NamedTuple):
 
     @property
     def key(self) -> tuple[int, int]:
-        """The key of this lookup in `Known.records`."""
+        """The base offset of the batch and the timestamp, by which `Known.records` has the result."""
         return self.header.base_offset, self.timestamp
 
     @property
@@ -70,8 +72,11 @@ class BatchLookup(NamedTuple):
         return self.header.size > (_COMPRESSED_SHORT_BYTES if self.header.compression else _SHORT_BYTES)
 
     def find(self) -> TimestampOffset | None:
-        """Search the records. If they cannot be read, the header stands for them: it claims that the batch has such a
-        record, and the result is the batch's base offset."""
+        """Return the first record of the batch at or after the timestamp and the log start; None if there is none.
+
+        If the records cannot be read, the header stands for them. It claims that the batch has such a record, and the
+        result is the batch's base offset.
+        """
         header = self.header
         epoch = header.partition_leader_epoch
         stamped_ms = header.max_timestamp if header.is_log_append_time else None
@@ -88,8 +93,10 @@ class BatchLookup(NamedTuple):
 
 
 class TakesLookup(Exception):
-    """A lookup has come to a batch whose records take long to search. It must be repeated once this result is
-    `Known`."""
+    """The exception that a lookup by timestamp raises for a batch whose records take long to search.
+
+    The lookup must be repeated once the result of `lookup` is `Known`.
+    """
 
     def __init__(self, lookup: BatchLookup) -> None:
         super().__init__(f"the batch at offset {lookup.header.base_offset} has to be gone over")
@@ -97,7 +104,10 @@ class TakesLookup(Exception):
 
 
 class TakesWalk(Exception):
-    """A lookup has to read many batch headers. It must be repeated once the walk's end is `Known`."""
+    """The exception that a lookup by timestamp raises if it has to read many batch headers.
+
+    It must be repeated once the end of the `walk` over them is `Known`.
+    """
 
     def __init__(self, key: _WalkKey, walk: HeaderWalk) -> None:
         super().__init__(f"many batches have to be gone over in the segment at offset {key[0]}")
@@ -225,7 +235,10 @@ def _scan(
 def _batches_since(
     segment: Segment, offset: int, timestamp: int, log_start_offset: int, known: Known | None
 ) -> Iterator[tuple[int, BatchHeader]]:
-    """Yield the batches that may have such a record. With `known`, a walk over many headers is left to a thread."""
+    """Yield the batches from `offset` on that may have a record at or after `timestamp` and the log start.
+
+    With `known`, a walk over many headers is left to a thread: TakesWalk is raised.
+    """
     place = segment.find(offset)
     start = segment.size if place is None else place[0]
     left = HEADERS_SHORT

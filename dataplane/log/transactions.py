@@ -16,7 +16,8 @@ if TYPE_CHECKING:
 
 
 class LogTransactions:
-    """A view of the log. Which markers are appended is decided elsewhere."""
+    """The transactions of one log, for readers: which are open, and which data was aborted. Appends of markers are
+    decided elsewhere."""
 
     __slots__ = ("_log",)
 
@@ -36,8 +37,9 @@ class LogTransactions:
         return self._log.producers.transactions.last_commit_index
 
     def marker_above(self, commit_index: int) -> FirstMarker | MarkerSearch | None:
-        """Return the first marker with a higher commit index, None if none exists, or a search for it in the files.
-        It may be above the high watermark. All markers up to `commit_index` are below it.
+        """Return the first marker in the log whose commit index is above `commit_index`; None if none exists; or a
+        search for it in the log's files. It may be above the high watermark. All markers up to `commit_index` lie
+        before it.
 
         Raises KafkaError: KAFKA_STORAGE_ERROR.
         """

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
 
 
 class Truncation:
-    """The cutting methods of one log. When a call returns, cut records are durably gone, with their epochs and producer
-    state."""
+    """The methods that truncate one log. When a call returns, the removed records are durably gone, with their leader
+    epochs and producer state."""
 
     __slots__ = ("_durability", "_log")
 

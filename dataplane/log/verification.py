@@ -15,7 +15,7 @@ from .storage_errors import BrokenBatch, damage
 def check_slice(
     piece: LogSlice, of: Path, epochs: LeaderEpochs, *, offset: int, contiguous: bool
 ) -> KafkaError | None:
-    """Return the fault in the bytes of a log slice, or None. Blocking.
+    """Return the first fault in the bytes of a log slice (a CRC or a header field), or None. Blocking.
 
     The slice was read from `offset` of the log in folder `of`; `epochs` are the log's epochs when it was read.
     `contiguous` is True if the log has no gaps. Raises OSError if the disk refused to read the bytes.

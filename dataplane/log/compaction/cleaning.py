@@ -32,11 +32,13 @@ logger = logging.getLogger(__name__)
 
 
 class SourceChanged(Exception):
-    """A file is gone or shorter than the job says, so the log has changed, and the job is void."""
+    """The error that a log has changed since its cleaning job was made: a segment file is gone or shorter. The job is
+    void."""
 
 
 class LogCleaning:
-    """One cleaning job. `spent` is called with every number of bytes read or written, and may wait or raise."""
+    """The work of one cleaning job: it writes cleaned copies of a log's segments. `spent` is called with the size of
+    each read and write in bytes; it may sleep or raise."""
 
     def __init__(self, job: CleaningJob, spent: Callable[[int], None]) -> None:
         self._job = job

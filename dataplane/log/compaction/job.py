@@ -16,12 +16,14 @@ LINE_BYTES_MAX = 64 << 20
 
 
 class MalformedLine(ValueError):
-    """The line is cut short, too long, or not a known message."""
+    """The error for a line that is cut short or too long, or is not a known message between the broker and its cleaning
+    process."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Limits of one round of cleaning, from the broker's log.cleaner settings."""
+    """Limits of one cleaning of a log (memory, buffer sizes, bytes per second), from the broker's log.cleaner
+    settings."""
 
     dedupe_bytes: int = setting("log.cleaner.dedupe.buffer.size")
     load_factor: float = setting("log.cleaner.io.buffer.load.factor", float)
@@ -31,7 +33,8 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class CleaningJob:
-    """A job to clean one log between two offsets."""
+    """A job for the cleaning process: compact one log, whose records from the first dirty offset to the upper bound are
+    not compacted yet."""
 
     directory: Path
     segments: Sequence[tuple[int, int]]
@@ -78,7 +81,7 @@ class CleaningJob:
 
 @dataclass(frozen=True, slots=True)
 class GroupCleaned:
-    """A reply: neighbouring segments were cleaned into one file, which is flushed."""
+    """A reply of the cleaning process: a group of neighbouring segments was cleaned into one file, which is flushed."""
 
     segments: tuple[int, ...]
     """Base offsets of the old segments. The new segment has the first of these base offsets."""
@@ -89,7 +92,7 @@ class GroupCleaned:
 
 @dataclass(frozen=True, slots=True)
 class LogCleaned:
-    """The last reply: all groups are done."""
+    """The last reply to a cleaning job that succeeded: all groups of segments are cleaned."""
 
     clean_offset: int
     """The offset below which every key now occurs once."""
@@ -103,7 +106,8 @@ class LogCleaned:
 
 @dataclass(frozen=True, slots=True)
 class CleaningFailed:
-    """The last reply after a failure: the rest is not cleaned. Groups that were reported before stay valid."""
+    """The last reply to a cleaning job that failed: some groups of segments are not cleaned. Groups that were reported
+    before stay valid."""
 
     reason: str
     may_pass: bool
@@ -137,7 +141,8 @@ def decode_reply(line: bytes) -> Reply:
 
 
 def read_line(stream: IO[bytes]) -> bytes | None:
-    """Read the next whole line; None at the end. Raises MalformedLine."""
+    """Read the next whole line of a stream of messages; None at the stream's end. Raises MalformedLine if it is cut
+    short or too long."""
     line = stream.readline(LINE_BYTES_MAX)
     if not line:
         return None

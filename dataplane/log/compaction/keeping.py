@@ -13,7 +13,8 @@ from .transactions import TransactionFilter
 
 
 class LastRecord(NamedTuple):
-    """The position of a producer's last record in a log, which the producer's newest state depends on."""
+    """The position and epoch of a producer's last record in a log. Compaction keeps the batch of this record, since the
+    producer's newest state depends on it."""
 
     last_data_offset: int
     """The last offset of its newest data batch; -1 if it wrote no data in its epoch."""
@@ -21,7 +22,8 @@ class LastRecord(NamedTuple):
 
 
 class Judgement(NamedTuple):
-    """The decision about a batch. Unless all its records are dropped, each record is judged separately."""
+    """The decision whether compaction drops the records of a batch, and whether the batch's header stays. Unless all
+    records are dropped, each record is judged separately."""
 
     drops_records: bool
     stays_empty: bool
@@ -32,7 +34,8 @@ class Judgement(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Rules:
-    """The rules of one round of cleaning a log."""
+    """The inputs of one cleaning of a log: the time, retention of tombstones, offsets where segments must end, and
+    producers."""
 
     now_ms: int
     delete_retention_ms: int
@@ -44,7 +47,8 @@ class Rules:
 
     @property
     def new_horizon_ms(self) -> int:
-        """The time from which tombstones may be removed that are met for the first time."""
+        """The time, in ms, from which tombstones and markers may be removed that this cleaning is the first to meet
+        (KIP-534)."""
         return self.now_ms + self.delete_retention_ms
 
 
@@ -55,7 +59,7 @@ def delete_horizon(header: BatchHeader) -> int | None:
 
 
 class Keeper:
-    """The judge of one log's records, and of its batches, which must be given in offset order."""
+    """A judge that decides which batches and records of one log stay. Batches must be given in offset order."""
 
     def __init__(self, rules: Rules, offsets: OffsetMap, transactions: TransactionFilter) -> None:
         self.rules = rules
@@ -63,8 +67,8 @@ class Keeper:
         self._transactions = transactions
 
     def judge(self, header: BatchHeader, control: ControlType | None) -> Judgement:
-        """Decide about a batch. `control` is the type of a control batch's record; None for another type or no
-        record."""
+        """Decide whether the records and the header of a batch stay. `control` is the type of a control batch's record;
+        None for another type or no record."""
         marker_without_data = False
         if header.is_control:
             drops = header.record_count == 0

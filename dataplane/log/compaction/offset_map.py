@@ -24,7 +24,8 @@ class OffsetMap:
     __slots__ = ("_most", "_slots", "_table", "latest_offset", "size")
 
     def __init__(self, memory_bytes: int, load_factor: float) -> None:
-        """`load_factor` (0 to 1) is the part of the memory that is filled before the map counts as full."""
+        """Create an empty map in this amount of memory. `load_factor` (0 to 1) is the part of the memory that is filled
+        before the map counts as full."""
         self._slots = max(memory_bytes, LEAST_BYTES) // SLOT_BYTES
         self._most = min(int(self._slots * load_factor), self._slots - 1)
         self._table = bytearray(self._slots * SLOT_BYTES)
@@ -38,7 +39,7 @@ class OffsetMap:
         return self.size >= self._most
 
     def put(self, key: bytes, offset: int) -> bool:
-        """Note the record of `key` at `offset`. Returns False, and notes nothing, if the map is full."""
+        """Store `offset` as the last offset of `key`. Returns False, and stores nothing, if the map is full."""
         if self.size >= self._most:
             return False
         digest = blake2b(key, digest_size=_HASH_BYTES).digest()
@@ -57,7 +58,7 @@ class OffsetMap:
         return True
 
     def get(self, key: bytes) -> int:
-        """Return the last offset put for `key`; -1 if none exists."""
+        """Return the last offset stored for `key`; -1 if the map has no such key."""
         digest = blake2b(key, digest_size=_HASH_BYTES).digest()
         table, slots = self._table, self._slots
         slot = int.from_bytes(digest[:8], "big") % slots

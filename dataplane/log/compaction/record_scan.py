@@ -1,4 +1,5 @@
-"""Records of a batch as spans of bytes, so that compaction keeps or drops them without decoding them.
+"""Records of a batch as spans of bytes (a record's start, end, time, offset and key), so that compaction keeps or drops
+them without decoding them.
 
 A record that stays is copied unchanged. So only its length, timestamp delta, offset delta and key are read, and whether
 it has a value. Its headers and value are skipped.
@@ -27,7 +28,8 @@ def records_of(batch: Buffer, header: BatchHeader, bytes_max: int = DECOMPRESSED
 
 
 def scan(body: bytes, count: int) -> Iterator[Span]:
-    """Yield the span of each of `count` records. Raises KafkaError: CORRUPT_MESSAGE if they do not fill `body`."""
+    """Yield the span of each of `count` uncompressed records: its byte range, timestamp and offset deltas, key, and
+    whether it has a value. Raises KafkaError: CORRUPT_MESSAGE if the records do not fill `body`."""
     position, end = 0, len(body)
     try:
         for _ in range(count):

@@ -29,7 +29,8 @@ _FLAGS_OF_EMPTY = LOG_APPEND_TIME_FLAG | TRANSACTIONAL_FLAG | CONTROL_FLAG
 
 
 def empty_batch(header: BatchHeader) -> bytes:
-    """Return the batch without any record. It stays as a producer's last batch, so that its sequence is known."""
+    """Return the batch's header without records. A producer's last batch stays in this form, so that its sequence is
+    known."""
     return _seal(header, header.attributes & _FLAGS_OF_EMPTY, NO_TIMESTAMP, header.max_timestamp, 0, b"")
 
 
@@ -59,7 +60,8 @@ def reduced_batch(
 
 
 def _restamped(body: bytes, span: Span, shift: int) -> bytes:
-    """Return the record with its timestamp delta changed by `shift`."""
+    """Return the encoded record with its timestamp delta changed by `shift` ms, since the base timestamp of its batch
+    changes."""
     _, fields, stop, later_ms, *_ = span
     _, rest = read_varlong(body, fields + 1)
     changed = b"".join((body[fields : fields + 1], zigzag(later_ms + shift), body[rest:stop]))

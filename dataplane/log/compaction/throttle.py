@@ -13,7 +13,7 @@ class CompactionThrottle:
     def __init__(
         self, bytes_per_second: float, clock: Callable[[], float], sleep: Callable[[float], None]
     ) -> None:
-        """`clock` returns seconds, and `sleep` takes seconds."""
+        """Create a byte counter that allows this rate. `clock` returns seconds, and `sleep` takes seconds."""
         self._rate = bytes_per_second
         self._clock = clock
         self._sleep = sleep

@@ -32,15 +32,16 @@ class TransactionScan:
 
     @property
     def open(self) -> bool:
-        """True if the marker of some transaction has not come yet."""
+        """True if a transaction with data has no marker among the batches given so far."""
         return bool(self._open)
 
     def data(self, producer_id: int, first_offset: int) -> None:
-        """Note a transactional data batch."""
+        """Note that a transactional data batch of this producer begins at `first_offset`. Its first batch opens the
+        transaction."""
         self._open.setdefault(producer_id, first_offset)
 
     def marker(self, producer_id: int, offset: int, *, aborts: bool) -> None:
-        """Note a control batch that ends a transaction."""
+        """Note a marker at `offset` that ends this producer's transaction, by an abort or a commit."""
         first_offset = self._open.pop(producer_id, None)
         if aborts and first_offset is not None:
             self.aborted.append(AbortedRange(producer_id, first_offset, offset))

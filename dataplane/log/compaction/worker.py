@@ -28,11 +28,16 @@ logger = logging.getLogger(__name__)
 
 
 class Orphaned(Exception):
-    """The broker is gone, and its successor may be using the files."""
+    """The error that the broker, which is the parent of this cleaning process, is gone. Its successor may be using the
+    files."""
 
 
 def serve(jobs: IO[bytes], replies: IO[bytes], parent: int) -> None:
-    """Do jobs until the input ends. Global state of the process is not changed. Raises MalformedLine, Orphaned."""
+    """Clean one log for each job that arrives, and write replies, until `jobs` ends. `parent` is the broker's process
+    id.
+
+    Global state of the process is not changed. Raises MalformedLine. Raises Orphaned if the broker is gone.
+    """
     while (line := read_line(jobs)) is not None:
         job = CleaningJob.decode(line)
         throttle = CompactionThrottle(job.limits.io_bytes_per_second, time.monotonic, time.sleep)
@@ -56,7 +61,8 @@ def serve(jobs: IO[bytes], replies: IO[bytes], parent: int) -> None:
 
 
 def _may_pass(error: BaseException | None) -> bool:
-    """Return whether a file is gone, as after the deletion of a topic, or the disk is full."""
+    """Return whether the error of a cleaning is that a file is gone, as after the deletion of a topic, or that the disk
+    is full."""
     return isinstance(error, FileNotFoundError) or (isinstance(error, OSError) and error.errno in DISK_FULL)
 
 

@@ -22,7 +22,7 @@ NOWHERE: Final = -1
 
 
 class Ended(NamedTuple):
-    """A transaction that has a marker."""
+    """A transaction in a log that a marker has ended, by a commit or an abort."""
 
     marker_offset: int
     first_offset: int
@@ -61,7 +61,8 @@ class OpenTransactions:
 
     @property
     def ended(self) -> tuple[Ended, ...]:
-        """The transactions whose marker was not below the high watermark at the last request."""
+        """The ended transactions that are not forgotten yet. Their markers were not below the high watermark of the
+        last call of `forget`."""
         return tuple(self._ended)
 
     @property

@@ -56,7 +56,8 @@ def load_producers(
 
 
 def told_by_batches_from(producers: ProducerStates, log_end_offset: int) -> int:
-    """Return the offset from which batches contain the window of every producer; 0 if a snapshot is needed for that."""
+    """Return the offset from which the log's batches contain the last five batches of every producer; 0 if a snapshot
+    is needed for that."""
     if not producers.transactions.is_pristine:
         return 0
     entries = producers.entries()
@@ -133,8 +134,8 @@ def _load_snapshot(
 
 
 def _snapshot_below(directory: Path, segments: Sequence[Segment], offset: int) -> tuple[ProducerStates, int]:
-    """Return the newest state that has a snapshot at `offset` or below, or the empty state at the log's first
-    segment."""
+    """Return the producer state of the newest readable snapshot at or below `offset`, and its offset. Without a
+    snapshot, return the empty state and the offset of the log's first segment."""
     first = segments[0].base_offset
     for found in reversed(snapshot_offsets(directory)):
         if first <= found <= offset:

@@ -44,7 +44,7 @@ def snapshot_path(directory: Path, offset: int) -> Path:
 
 
 def encode_snapshot(producers: ProducerStates) -> bytes:
-    """Return the file's bytes."""
+    """Return the bytes of a snapshot file that holds this producer state."""
     out = bytearray(_PREFIX.pack(_VERSION, 0, len(producers)))
     for entry in producers.entries():
         last = entry.batches[-1] if entry.batches else None
@@ -96,7 +96,8 @@ def _encode_window(entry: ProducerEntry) -> bytes:
 
 
 def decode_snapshot(data: bytes) -> ProducerStates:
-    """Return the producer state in a file's bytes. Raises ValueError if they are damaged or of another version."""
+    """Return the producer state in the bytes of a snapshot file. Raises ValueError if they are damaged or of another
+    version."""
     if len(data) < _PREFIX.size:
         raise ValueError(f"{len(data)} bytes are too few")
     version, crc, count = _PREFIX.unpack_from(data)
@@ -126,7 +127,8 @@ def decode_snapshot(data: bytes) -> ProducerStates:
 
 
 def _decode_trailer(data: memoryview, producers: ProducerStates) -> None:
-    """Decode the trailer into `producers`. Raises ValueError."""
+    """Add the content of a snapshot's trailer to `producers`: commit indexes, ended transactions, and windows. Raises
+    ValueError."""
     commit_index, forgotten_below, ended = NO_COMMIT_INDEX, 0, []
     if data:
         if len(data) < _TRAILER.size:
@@ -156,7 +158,8 @@ def _decode_trailer(data: memoryview, producers: ProducerStates) -> None:
 
 
 def _decode_windows(data: memoryview, producers: ProducerStates) -> None:
-    """Decode the windows into the entries of `producers`. Raises ValueError."""
+    """Add the windows in a snapshot's trailer (each producer's last five batches) to the entries of `producers`. Raises
+    ValueError."""
     at = 0
     for entry in producers.entries():
         if at == len(data):

@@ -37,7 +37,7 @@ REFUSED_MAX: Final = 1000
 
 
 class ProducedBatch(NamedTuple):
-    """A batch in a producer's window."""
+    """A batch in a producer's window, which has the last five batches that the producer appended to the partition."""
 
     first_sequence: int
     last_sequence: int
@@ -48,7 +48,7 @@ class ProducedBatch(NamedTuple):
 
 
 class ProducerEntry:
-    """The state of a producer on a partition."""
+    """The state of one producer on a partition: its epoch, its window of the last five batches, and its transaction."""
 
     __slots__ = (
         "batches",
@@ -84,8 +84,8 @@ class ProducerEntry:
         return self.batches[-1].last_sequence if self.batches else NO_SEQUENCE
 
     def original_of(self, header: BatchHeader) -> ProducedBatch | None:
-        """Return the batch in the window with the same sequences as this one, which has the same epoch; None if there
-        is none."""
+        """Return the batch among the producer's last five that has the same sequences as `header`; None if there is
+        none. The caller has checked that the epochs are equal."""
         first, last = header.base_sequence, header.last_sequence
         for batch in self.batches:
             if batch.first_sequence == first and batch.last_sequence == last:
@@ -93,8 +93,10 @@ class ProducerEntry:
         return None
 
     def has_ended(self, batch: ProducedBatch) -> bool:
-        """Return whether a transactional batch of the window is before the producer's last marker. Every such batch
-        belongs either to the open transaction, or to a transaction that a marker has ended."""
+        """Return whether a transactional batch of the producer's window lies before the producer's last marker.
+
+        Every such batch belongs either to the open transaction, or to a transaction that a marker has ended.
+        """
         return not NO_OFFSET < self.transaction_first_offset <= batch.first_offset
 
     @property
@@ -105,20 +107,24 @@ class ProducerEntry:
 
     @property
     def next_sequence(self) -> int | None:
-        """The sequence of its next batch under its epoch. None if unknown: the log has only markers of the producer,
-        and its earlier records under the same epoch may have been deleted."""
+        """The sequence number of the producer's next batch under its present epoch.
+
+        None if unknown: the log has only markers of the producer, and its earlier records under the same epoch may have
+        been deleted.
+        """
         if self.batches:
             return (self.last_sequence + 1) & SEQUENCE_MAX
         return 0 if self.epoch_began_here else None
 
     def begin_epoch(self, producer_epoch: int) -> None:
-        """Continue under another epoch."""
+        """Set the producer's epoch to another one. Sequences begin again at 0, and the window of batches is emptied."""
         self.producer_epoch = producer_epoch
         self.epoch_began_here = True
         self.batches.clear()
 
     def took(self, batch: ProducedBatch) -> None:
-        """Add a batch to the window, and drop the oldest if the window is full."""
+        """Add an appended batch to the producer's window of the last five batches, and drop the oldest if the window is
+        full."""
         batches = self.batches
         if len(batches) == WINDOW:
             del batches[0]
@@ -148,7 +154,7 @@ class ProducerEntry:
 
 
 class ProducerStates:
-    """All producers known to one partition."""
+    """The state of all producers that have written to one partition, by producer id, and their transactions."""
 
     __slots__ = ("_entries", "_refused", "transactions")
 
@@ -187,7 +193,7 @@ class ProducerStates:
             )
 
     def is_duplicate(self, header: BatchHeader) -> bool:
-        """Return whether a batch repeats a batch of the window."""
+        """Return whether a batch repeats one of the last five batches of its producer, under the same epoch."""
         entry = self._entries.get(header.producer_id)
         return (
             entry is not None
@@ -328,8 +334,8 @@ class ProducerStates:
         return entry
 
     def _forget_idle(self) -> None:
-        """Forget a part of the producers, as if they had expired: the longest silent of those that were never in a
-        transaction."""
+        """Forget a tenth of the maximum number of producers, as if they had expired: the longest silent of those that
+        were never in a transaction."""
         idle = [
             entry
             for entry in self._entries.values()

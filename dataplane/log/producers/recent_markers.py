@@ -17,7 +17,8 @@ LISTED_MAX: Final = 4096
 
 
 class FirstMarker(NamedTuple):
-    """The first marker above a commit index, at which the log can be cut."""
+    """The first transaction marker above a commit index in a log. The log can be cut there: the markers of all earlier
+    decisions are below it."""
 
     offset: int
     open_from: int
@@ -28,8 +29,10 @@ class FirstMarker(NamedTuple):
 
 
 class RecentMarkers:
-    """The first marker of each commit index; there may be several, since more than one writer of a transaction may have
-    written to the log."""
+    """The first marker of each commit index in one log.
+
+    Several markers may share a commit index, since more than one writer of a transaction may have written to the log.
+    """
 
     __slots__ = ("_commit_indexes", "_least_offsets", "_offsets", "_open_from", "unlisted_to")
 

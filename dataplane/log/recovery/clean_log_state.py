@@ -51,7 +51,7 @@ class Fingerprint(NamedTuple):
 
 
 class KnownSegment(NamedTuple):
-    """A segment; the numbers of entries are those in its index files."""
+    """The sizes of a segment at a clean stop: bytes of its log file, and numbers of entries in its index files."""
 
     base_offset: int
     size: int
@@ -61,8 +61,8 @@ class KnownSegment(NamedTuple):
 
 
 class CleanLogState(NamedTuple):
-    """The state that opening the log from its files would find. `topic_id` is None if the folder does not
-    contain it."""
+    """The state of a log at a clean stop, as opening the log from its files would find it. `topic_id` is None if the
+    folder does not contain it."""
 
     topic_id: bytes | None
     fingerprint: Fingerprint

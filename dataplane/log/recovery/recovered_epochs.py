@@ -13,7 +13,8 @@ from ..storage_errors import BrokenBatch
 
 
 class EpochFell(BrokenBatch):
-    """A batch has a lower leader epoch than an earlier batch. `since` is the start of the first epoch above it."""
+    """The error for a batch with a lower leader epoch than an earlier batch. `since` is the start offset of the first
+    epoch above it."""
 
     def __init__(self, position: int, reason: str, since: int) -> None:
         super().__init__(position, reason)
@@ -21,7 +22,8 @@ class EpochFell(BrokenBatch):
 
 
 class RecoveredEpochs:
-    """The epochs of the checkpoint (`epochs`), to which the epochs of batches are added."""
+    """The leader epochs of a log during recovery. `epochs` begins with those of the checkpoint, and gets the epochs of
+    batches as they are read."""
 
     def __init__(self, epochs: LeaderEpochs, recovery_point: int) -> None:
         epochs.truncate_from_end(recovery_point)  # Later epochs may belong to records that were cut off.

@@ -49,7 +49,8 @@ logger = logging.getLogger(__name__)
 
 @dataclass(slots=True)
 class OpenedLog:
-    """The content of a folder. The last segment is not active yet."""
+    """The content of an opened partition folder: segments, leader epochs and producer state. The last segment is not
+    active yet."""
 
     segments: list[Segment]
     next_offset: int
@@ -65,7 +66,8 @@ class OpenedLog:
 
 @dataclass(frozen=True, slots=True)
 class OpenRequest:
-    """A request to open a folder; `recovery_point` is the offset below which all records had been flushed."""
+    """A request to open a partition's folder as a log; `recovery_point` is the offset below which all records had been
+    flushed."""
 
     directory: Path
     config: LogConfig

@@ -60,7 +60,7 @@ def _bounded(most: int, limit: int) -> int:
 
 
 class GrowingLog(Protocol):
-    """An owner of a descriptor for appending, which can do without it until the next append."""
+    """A log with a file descriptor for appending, which it can close until the next append."""
 
     def rest(self) -> None:
         """Close the descriptor."""
@@ -88,8 +88,8 @@ class FileCache:
         self._lock = threading.Lock()
 
     def opening(self, opens: Callable[[], SharedDescriptor]) -> SharedDescriptor:
-        """Return the result of `opens`. If the process has no descriptor left for it, the appender that opened first
-        rests.
+        """Return the descriptor that `opens` opens. If the process has no descriptor left, the log that opened one for
+        appending first closes it.
 
         Raises KafkaError as `opens` does.
         """
@@ -102,7 +102,8 @@ class FileCache:
         return opens()
 
     def note_appender(self, appender: GrowingLog) -> None:
-        """Note that a log has a file open for appending. Another log may rest for that."""
+        """Note that a log has a file open for appending. If there are too many, the log that opened its file first
+        closes it."""
         if appender not in self._appenders:
             self._appenders[appender] = None
             if len(self._appenders) > self._appenders_max:

@@ -21,7 +21,8 @@ segment if a crash came first. Otherwise the log would end there, below the offs
 
 
 def mark_gaps(directory: Path) -> None:
-    """Note permanently that the log in `directory` has gaps between offsets. Raises KafkaError: KAFKA_STORAGE_ERROR."""
+    """Note permanently that the log in `directory` has gaps between offsets, as compaction leaves them. Raises
+    KafkaError: KAFKA_STORAGE_ERROR."""
     try:
         (directory / GAPS_MARK).touch()
     except OSError as error:

@@ -75,7 +75,7 @@ class Segment:
 
     @classmethod
     def adopt(cls, directory: Path, base_offset: int, files: FileCache) -> Self:
-        """Return an inactive segment whose files, flushed, have just taken their names.
+        """Return an inactive segment of complete files, which were flushed and have just been renamed to their names.
 
         Raises KafkaError: KAFKA_STORAGE_ERROR.
         """
@@ -140,7 +140,8 @@ class Segment:
     # Noting batches
 
     def note_batch(self, header: BatchHeader, last_offset: int, position: int, interval: int) -> None:
-        """Index a batch that lies at `position`."""
+        """Note an appended batch at byte `position`: its timestamp, and an index entry if `interval` bytes lie since
+        the last entry."""
         if self.since_index_entry > interval:
             self.offset_index.append(last_offset, position)
             self.time_index.append_if_later(self.max_timestamp, self.max_timestamp_offset)

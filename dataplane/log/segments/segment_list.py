@@ -136,7 +136,7 @@ class SegmentList:
         self.fd = RESTS
 
     def _grow(self, segment: Segment, descriptor: SharedDescriptor) -> None:
-        """Append to this open segment from now on."""
+        """Make this open segment the active one, to which appends go from now on."""
         self.active, self.fd = segment, descriptor.fd
         self._files.note_appender(self)
 
@@ -334,7 +334,8 @@ class SegmentList:
         return has_nothing_there and not any(segment.size for segment in self._segments[at + 1 :])
 
     def cut(self, segment: Segment, position: int, end_offset: int) -> None:
-        """Make `segment` the active one and end it at `position`. Raises KafkaError: KAFKA_STORAGE_ERROR."""
+        """Make `segment` the active one and end it at byte `position`; later segments are renamed for deletion. Raises
+        KafkaError: KAFKA_STORAGE_ERROR."""
         while self._segments[-1] is not segment:
             self.doomed += self._segments[-1].doom()
             self._segments.pop()

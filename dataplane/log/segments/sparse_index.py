@@ -27,7 +27,7 @@ _TAIL_BYTES_MAX = 32 * 1024
 
 
 class SparseIndex:
-    """Entries of two numbers, sorted by both."""
+    """An index file of a segment: entries of two numbers, sorted by both."""
 
     __slots__ = ("_entry", "_file", "_files", "_tail", "_write_from_bytes", "_written")
 
@@ -57,7 +57,8 @@ class SparseIndex:
         return self._written * self._entry.size + len(self._tail)
 
     def entry(self, number: int) -> tuple[int, int]:
-        """Return the two numbers of one entry; negative positions count from the end, as in a list.
+        """Return the two numbers of the index entry at position `number`; negative positions count from the end, as in
+        a list.
 
         Raises KafkaError: KAFKA_STORAGE_ERROR.
         """
@@ -67,7 +68,7 @@ class SparseIndex:
         return first, second
 
     def fields(self, number: int) -> tuple[int, ...]:
-        """Return all numbers of one entry. Raises KafkaError: KAFKA_STORAGE_ERROR."""
+        """Return all numbers of the index entry at position `number`. Raises KafkaError: KAFKA_STORAGE_ERROR."""
         if number < self._written:
             return self._entry.unpack_from(self._mapped(), number * self._entry.size)
         return self._entry.unpack_from(self._tail, (number - self._written) * self._entry.size)

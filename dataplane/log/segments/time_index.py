@@ -12,8 +12,8 @@ _ENTRY = struct.Struct(">qi")  # largest timestamp so far in ms, offset relative
 
 
 class TimeIndex(SparseIndex):
-    """An index whose entries have the largest timestamp so far, and the last offset of the batch with that
-    timestamp."""
+    """The time index of a segment: its entries have the largest timestamp so far (ms), and the last offset of the batch
+    with that timestamp."""
 
     __slots__ = ("_base_offset",)
 
@@ -22,7 +22,7 @@ class TimeIndex(SparseIndex):
         self._base_offset = base_offset
 
     def append_if_later(self, timestamp: int, offset: int) -> None:
-        """Add an entry if `timestamp` is above the last entry's."""
+        """Add an index entry if `timestamp` (ms) is above the last entry's. A negative timestamp stands for none."""
         if timestamp < 0:
             return
         last = self.last_fields()
@@ -30,7 +30,8 @@ class TimeIndex(SparseIndex):
             self.add(timestamp, offset - self._base_offset)
 
     def lookup(self, timestamp: int) -> tuple[int, int] | None:
-        """Return (timestamp, offset) of the last entry at or below `timestamp`."""
+        """Return (timestamp, offset) of the last index entry at or below `timestamp` (ms); None if there is no such
+        entry."""
         return self._absolute(self.last_until(timestamp, 0))
 
     def last_below(self, offset: int) -> tuple[int, int] | None:

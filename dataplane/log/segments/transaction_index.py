@@ -36,12 +36,14 @@ class TransactionIndex(SparseIndex):
         self._tail += _ENTRY.pack(_VERSION, *aborted)
 
     def transaction(self, number: int) -> AbortedTransaction:
-        """Return one entry. Raises KafkaError: KAFKA_STORAGE_ERROR."""
+        """Return the aborted transaction in the index entry at position `number`. Raises KafkaError:
+        KAFKA_STORAGE_ERROR."""
         _, *aborted = self.fields(number)
         return AbortedTransaction._make(aborted)
 
     def transactions(self) -> list[AbortedTransaction]:
-        """Return all entries. Raises KafkaError: KAFKA_STORAGE_ERROR."""
+        """Return the aborted transactions of the segment, one for each index entry. Raises KafkaError:
+        KAFKA_STORAGE_ERROR."""
         return [self.transaction(number) for number in range(len(self))]
 
     def collect(self, fetch_offset: int, upper_bound: int, found: list[AbortedTransaction]) -> bool:
@@ -90,8 +92,8 @@ class TransactionIndex(SparseIndex):
             raise damage(self.path, size, reason) from BrokenBatch(size, reason)
 
     def complete(self, *, write: bool) -> None:
-        """Note that all markers were read since the index was reset. With `write` the index is written at once and
-        replaces any older file.
+        """Note that the index has the aborts of all markers in the segment, read since the index was reset. With
+        `write` the index is written at once and replaces any older file.
 
         Raises KafkaError: KAFKA_STORAGE_ERROR; the older file is intact.
         """
