@@ -21,7 +21,8 @@ class AbortTransactionHandlers:
     async def abort(
         self, request: ClientRequest, message: AbortTransactionRequest
     ) -> AbortTransactionResponse:
-        """Answer once the quorum has decided. The markers follow later.
+        """Abort the open transaction of a transactional id. Answer once the quorum has decided; the markers follow
+        later.
 
         Raises KafkaError TRANSACTIONAL_ID_NOT_FOUND.
         """

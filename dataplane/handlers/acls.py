@@ -131,8 +131,10 @@ class AclHandlers:
 
 
 def _check_size(texts: Iterable[str]) -> None:
-    """Raises POLICY_VIOLATION if the texts are too large for one command. A request is not split: it counts as a
-    whole."""
+    """Raise POLICY_VIOLATION if the names in a request about ACLs are too large for one command.
+
+    A request is not split: its texts count as a whole.
+    """
     if sum(len(text.encode()) for text in texts) > _TEXT_BYTES_MAX:
         raise KafkaError(
             ErrorCode.POLICY_VIOLATION, f"names of ACLs take more than {_TEXT_BYTES_MAX} bytes in one request"

@@ -43,7 +43,7 @@ _FIRST_WITH_MANY = 4
 
 
 class TransactionalProducer(NamedTuple):
-    """The producer that a request names."""
+    """The producer that a request names: its transactional id, producer id and epoch."""
 
     transactional_id: str
     producer_id: int
@@ -153,7 +153,8 @@ class AddToTxnHandlers:
     def _verified(
         self, who: TransactionalProducer, asked: AddPartitionsToTxnTransaction
     ) -> list[AddPartitionsToTxnTopicResult]:
-        """Return whether the partitions are in the producer's transaction, as far as this broker knows.
+        """Return for each partition that a producer asks about whether it is in the producer's open transaction, as far
+        as this broker knows.
 
         Kafka's brokers ask each other this.
         """

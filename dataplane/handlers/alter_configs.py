@@ -142,7 +142,8 @@ class AlterConfigsHandlers:
         return AlterConfigsResponse(responses=_responses(message.resources, errors))
 
     def _sent(self, resource: _Resource, config: _Config) -> str | None:
-        """Return the value in the form in which it is sent to the quorum."""
+        """Return the value of a setting in the form for the quorum: a refused secret is emptied, and a broker's secret
+        is sealed."""
         value = sent_value(resource.resource_type, config.name, config.value)
         if value is None or resource.resource_type != ResourceType.BROKER:
             return value
@@ -346,7 +347,7 @@ class AlterConfigsHandlers:
 
 
 def _of_listeners(resource: config_commands.ConfigResource) -> list[config_commands.ConfigChange]:
-    """Return the changes of listeners' keys."""
+    """Return the changes that concern keys and certificates (TLS) of a broker's listeners."""
     if resource.resource_type != ResourceType.BROKER:
         return []
     return [change for change in resource.changes if is_tls_of_listener(change.name)]
@@ -363,7 +364,10 @@ def _check_dynamic(names: list[str]) -> None:
 
 
 async def _check_client_metrics(resource: config_commands.ConfigResource) -> None:
-    """Compile one pattern in each turn of the loop: a value may hold thousands."""
+    """Check the client patterns in the setting `match` of a metrics subscription. Raises KafkaError INVALID_CONFIG.
+
+    One pattern is compiled in each turn of the loop, since a value may hold thousands.
+    """
     for change in resource.changes:
         if change.name == "match" and change.operation in (ConfigOperation.SET, ConfigOperation.APPEND):
             try:

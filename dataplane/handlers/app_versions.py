@@ -1,4 +1,7 @@
-"""ListAppVersions (0), Ottla's own: the committed application version of each job at a cut."""
+"""ListAppVersions (0), Ottla's own: the application version that each job has committed up to a cut.
+
+A cut is a commit index: it names all transactions that were decided up to it.
+"""
 
 from __future__ import annotations
 
@@ -15,14 +18,19 @@ TIMEOUT_S = 5.0
 
 
 class VersionFinder(Protocol):
-    """Asks the quorum's leader for application versions."""
+    """A client of the quorum's leader that asks for application versions."""
 
     async def at_cut(self, cut: int, told_offset: int, timeout_s: float) -> VersionsFound | None:
-        """Return the versions at a cut; None if no leader has answered in time. Raises CutUnknown."""
+        """Return the application versions of transactional ids at a cut, which is a commit index.
+
+        `told_offset` is the metadata offset of an earlier answer; only later changes are returned, and -1 asks for all
+        versions. Returns None if no leader has answered in time. Raises CutUnknown.
+        """
 
 
 class AppVersionHandlers:
-    """Answers clusters that copy this cluster, and go on at a cut of it."""
+    """The handler by which a mirroring cluster gets application versions, so that its jobs can go on at a cut of this
+    cluster."""
 
     def __init__(self, finder: VersionFinder) -> None:
         self._finder = finder
@@ -31,7 +39,8 @@ class AppVersionHandlers:
     async def list_versions(
         self, request: ClientRequest, message: ListAppVersionsRequest
     ) -> ListAppVersionsResponse:
-        """Return the versions of all transactional ids, or of those that have changed.
+        """Return the application versions of all transactional ids at a cut, or only those that have changed since an
+        earlier answer.
 
         A client without the right to see all versions gets none: if a version were silently left out, a job would
         commit twice.

@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 
 
 class AuthenticateNodeHandlers:
-    """Checks proofs, and marks the connections with a valid proof."""
+    """The handler that checks whether a peer holds the cluster secret, and marks its connection with a valid proof."""
 
     def __init__(self, credentials: NodeCredentials) -> None:
         self._credentials = credentials
@@ -27,7 +27,8 @@ class AuthenticateNodeHandlers:
     def authenticate(
         self, request: ClientRequest, message: AuthenticateNodeRequest
     ) -> AuthenticateNodeResponse | None:
-        """Return the next message of the exchange. A refusal closes the connection unanswered."""
+        """Return the broker's next message of the authentication exchange with a node. A refusal closes the connection
+        unanswered."""
         connection = request.connection
         # No quota holds up a follower. An unauthenticated peer has one attempt for each connection, which are counted.
         request.meter = None

@@ -157,7 +157,8 @@ def _changes(entry: AlterClientQuotasRequestEntryData) -> commands.EntityQuotaCh
 
 
 def _components(given: Iterable[ComponentData]) -> dict[str, ComponentData]:
-    """Return the components by type. Raises KafkaError for filters that Kafka refuses."""
+    """Return the components of a quota filter by entity type (user, client id, ip). Raises KafkaError for filters that
+    Kafka refuses."""
     components: dict[str, ComponentData] = {}
     for component in given:
         kind = component.entity_type
@@ -186,7 +187,8 @@ def _components(given: Iterable[ComponentData]) -> dict[str, ComponentData]:
 
 
 def matches(entity: QuotaEntity, components: dict[str, ComponentData], *, strict: bool) -> bool:
-    """Return whether the entity has every part of the filter and, with `strict`, no other part."""
+    """Return whether a quota's entity has every part (user, client id, ip) that the filter's components name and, with
+    `strict`, no other part."""
     names = dict(entity)
     if strict and len(names) != len(components):
         return False

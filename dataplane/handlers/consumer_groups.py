@@ -39,7 +39,8 @@ def new_member_id() -> str:
 
 
 class ConsumerGroupHandlers:
-    """The KIP-848 APIs over the coordinator's shards."""
+    """The handlers of ConsumerGroupHeartbeat and ConsumerGroupDescribe (KIP-848), which use the groups of the
+    coordinator."""
 
     def __init__(
         self, coordinator: GroupCoordinator, assignors: tuple[str, ...], group_version: Callable[[], int]
@@ -61,7 +62,8 @@ class ConsumerGroupHandlers:
         & handler_asks("DESCRIBE Topic for each that is named, or that a pattern is to match"),
     )
     def heartbeat(self, request: ClientRequest, message: ConsumerGroupHeartbeatRequest) -> None:
-        """Answer once the changes of the heartbeat are committed; at once if there are none."""
+        """Apply the heartbeat of a consumer group's member. Answer once the changes of the heartbeat are committed; at
+        once if there are none."""
 
         def reply(result: HeartbeatReply | KafkaError) -> None:
             request.reply(_refusal(result) if isinstance(result, KafkaError) else _response(result))

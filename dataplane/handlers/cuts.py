@@ -48,17 +48,18 @@ _Searched = tuple[bytes, int, int, int]
 
 
 class CutFinder(Protocol):
-    """Asks the quorum's leader for cuts."""
+    """A client of the quorum's leader that asks for cuts: commit indexes up to which transactions are whole."""
 
     async def cut(self, places: Collection[Place], timeout_s: float) -> TransactionCut | None:
-        """Return the newest cut of these partitions, or of all if none is named.
+        """Return the newest cut of these partitions, or of all if none is named: the largest commit index up to which
+        no marker is missing.
 
         None is returned if no leader has answered in time.
         """
 
 
 class CutHandlers:
-    """Answers readers that read transactions as a whole."""
+    """The handlers of FindCut and ListCutOffsets, for readers that must not read a part of a transaction."""
 
     def __init__(
         self,
@@ -76,7 +77,7 @@ class CutHandlers:
 
     @handles(FindCutRequest, 0, 0, needs=handler_asks("DESCRIBE Topic for each that is named, or for some"))
     async def find(self, request: ClientRequest, message: FindCutRequest) -> FindCutResponse:
-        """Return the newest cut of some partitions."""
+        """Return the newest cut of some partitions: the largest commit index up to which no marker is missing there."""
         access = request.access
         for topic in message.topics:
             self._check_topic(access, topic.topic_id)
@@ -94,7 +95,7 @@ class CutHandlers:
     async def list_offsets(
         self, request: ClientRequest, message: ListCutOffsetsRequest
     ) -> ListCutOffsetsResponse:
-        """Return the offsets of a cut in partitions that this broker leads.
+        """Return, for each partition that this broker leads, the offset up to which a reader may read at a cut.
 
         A broker that no longer leads, and has not learnt of it, does not know the newest markers. Its high watermark
         may lie below markers that belong to the cut. So a leader answers only if its image is as new as the cut.
@@ -117,7 +118,8 @@ class CutHandlers:
         return ListCutOffsetsResponse(topics=answers)
 
     def _may_see_some(self, access: Access, message: ListCutOffsetsRequest) -> bool:
-        """Return whether some part of the answer is not a refusal; otherwise the quorum need not be asked."""
+        """Return whether the client may describe some topic of the request. Otherwise the whole answer is a refusal,
+        and the quorum need not be asked."""
         topics = (self._quorum.image.topics_by_id.get(topic.topic_id) for topic in message.topics)
         names = {None if topic is None else topic.name for topic in topics}
         # A topic may be too new for this broker's image.
@@ -129,7 +131,7 @@ class CutHandlers:
         )
 
     async def _catch_up(self) -> None:
-        """Return once this broker's image has all that the quorum had when the request came."""
+        """Return once this broker's image has all that the quorum had decided when the request came."""
         try:
             async with asyncio.timeout(VERIFY_TIMEOUT_S):
                 await self._shared_catch_up.wait()
@@ -175,7 +177,8 @@ class CutHandlers:
         return FirstMarker(*(max(offset, start) for offset in found))
 
     async def _search(self, searched: _Searched, search: MarkerSearch) -> FirstMarker | None:
-        """Search for the marker, and remember the result for clients that ask again because the search took long.
+        """Search for a marker in a thread, and remember the result for clients that ask again because the search took
+        long.
 
         The result is valid as long as this leader epoch lasts.
         """

@@ -156,7 +156,7 @@ class DelegationTokenHandlers:
     async def expire(
         self, request: ClientRequest, message: ExpireDelegationTokenRequest
     ) -> ExpireDelegationTokenResponse:
-        """Set another end of a token's life, or remove it at once, if its owner or a renewer asks."""
+        """Set another end of a token's life, or remove the token at once, if its owner or a renewer asks."""
         response = ExpireDelegationTokenResponse()
         try:
             token, now_ms = self._asked_about(request, response, bytes(message.hmac))
@@ -180,7 +180,8 @@ class DelegationTokenHandlers:
         response: RenewDelegationTokenResponse | ExpireDelegationTokenResponse,
         secret: bytes,
     ) -> tuple[TokenState, int]:
-        """Return the token that a request is about, and the time. Raises KafkaError."""
+        """Return the token that a request to renew or expire names by its secret, and the present time in ms. Raises
+        KafkaError."""
         response.expiry_timestamp_ms = _NO_TIME
         _check_may_ask(request.session)
         response.expiry_timestamp_ms = 0

@@ -35,7 +35,7 @@ _TRIMS_PER_TURN = 100
 
 
 class _Trim(NamedTuple):
-    """The outcome for one partition so far."""
+    """The deletion of records in one partition: the new log start offset, and the result for the client."""
 
     partition: Partition | None
     offset: int
@@ -108,7 +108,8 @@ class DeleteRecordsHandlers:
 
 
 async def _followed(trim: _Trim, deadline: float) -> None:
-    """Fill in the result once every live replica starts at the offset."""
+    """Wait until every live replica of the partition starts at the new log start offset, then set the partition's
+    result."""
     partition, offset, result = trim
     assert partition is not None
     outcome: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()

@@ -23,7 +23,8 @@ class DeleteTransactionalIdHandlers:
     async def delete(
         self, request: ClientRequest, message: DeleteTransactionalIdRequest
     ) -> DeleteTransactionalIdResponse:
-        """Answer once this broker's image no longer has the id. Other brokers follow by the metadata feed.
+        """Have the quorum forget a transactional id. Answer once this broker's image no longer has the id. Other
+        brokers follow by the metadata feed.
 
         Raises KafkaError: TRANSACTIONAL_ID_NOT_FOUND, CONCURRENT_TRANSACTIONS.
         """

@@ -54,7 +54,7 @@ def _undescribed(resource: DescribeConfigsResource, error: KafkaError) -> Descri
 
 
 class _Description:
-    """The results that the resources of one request share: most topics have the same settings."""
+    """The results of one DescribeConfigs request. Resources share results, since most topics have the same settings."""
 
     def __init__(self, view: ConfigView, message: DescribeConfigsRequest) -> None:
         self._view = view
@@ -63,12 +63,12 @@ class _Description:
 
     @cached_property
     def topics(self) -> BackedSettings:
-        """The settings of topics."""
+        """The settings of any topic: a topic's own settings, and the brokers' settings and defaults behind them."""
         return self._sharing(self._view.topics())
 
     @cached_property
     def groups(self) -> BackedSettings:
-        """The settings of groups."""
+        """The settings of any group: a group's own settings, and the brokers' settings and defaults behind them."""
         return self._sharing(self._view.groups())
 
     def _sharing(self, settings: BackedSettings) -> BackedSettings:
@@ -78,7 +78,7 @@ class _Description:
     def of(
         self, entries: Sequence[EffectiveSetting], keys: Sequence[str] | None
     ) -> list[DescribeConfigsResourceResult]:
-        """Return the settings with these keys; all settings if there are no keys."""
+        """Return the results for the settings with these keys; for all settings if there are no keys."""
         wanted = frozenset(keys or ())
         return [self._described(entry) for entry in entries if not wanted or entry.name in wanted]
 

@@ -86,7 +86,8 @@ def _missing(name: str) -> DescribeTopicPartitionsResponseTopic:
 
 
 class _View:
-    """The view of topics that clients of one listener get."""
+    """The topics in the form in which a client of one listener gets them: brokers count as live if they have this
+    listener."""
 
     def __init__(self, image: ClusterImage, listener: str, access: Access) -> None:
         self._access = access

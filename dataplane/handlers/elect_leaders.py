@@ -109,7 +109,8 @@ class ElectLeadersHandlers:
 
 
 async def _in_need(image: ClusterImage, election_type: int) -> list[partition_commands.ElectionPartition]:
-    """Return all partitions that need such an election."""
+    """Return all partitions whose leader an election of this type would change: preferred, or unclean for leaderless
+    partitions."""
     unclean = election_type == partition_commands.ElectionType.UNCLEAN
     wanted: list[partition_commands.ElectionPartition] = []
     async for topic in in_time_slices(

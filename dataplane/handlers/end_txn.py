@@ -31,7 +31,7 @@ _FIRST_THAT_RECOVERS = 2
 
 
 class EndTxnHandlers:
-    """Has the quorum decide, and waits until the markers are written."""
+    """The handler of EndTxn: it has the quorum decide, and waits until the markers are written."""
 
     def __init__(
         self,
@@ -47,7 +47,8 @@ class EndTxnHandlers:
 
     @handles(EndTxnRequest, 0, 5, needs=transactional_id(AclOperation.WRITE))
     async def end(self, request: ClientRequest, message: EndTxnRequest) -> EndTxnResponse:
-        """Answer once every reader that begins afterwards sees either the whole transaction or nothing of it."""
+        """Commit or abort a producer's transaction. Answer once every reader that begins afterwards sees either the
+        whole transaction or nothing of it."""
         check_transactional_id(message.transactional_id)
         self._announced_offsets.ending(request.connection)
         command = EndTransaction(

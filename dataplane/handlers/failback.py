@@ -39,7 +39,8 @@ _NAMED_MAX: Final = 20
 
 
 class FailbackHandlers:
-    """Describes the lineages of this broker's logs, and compares them with those of another cluster."""
+    """The handlers that describe the lineages of this broker's logs (which leader epochs their records are from), and
+    turn topics into copies of another cluster's."""
 
     def __init__(self, quorum: Quorum, replicas: Replicas, trial: SourceCheck) -> None:
         self._quorum = quorum
@@ -55,7 +56,8 @@ class FailbackHandlers:
     async def describe(
         self, request: ClientRequest, message: DescribeLineagesRequest
     ) -> DescribeLineagesResponse:
-        """Return the topics that match, with the partitions that this broker leads."""
+        """Return the topics whose names match the request's pattern, with the lineages of the partitions that this
+        broker leads."""
         pattern = compile_pattern(message.topics, "the pattern of topics")
         image = self._quorum.image
         visible = [
@@ -141,7 +143,8 @@ class FailbackHandlers:
 
 
 def _lineage(partition: Partition, copy: MirrorPartition) -> DescribedLineage:
-    """Return what the leader of a partition knows of its log.
+    """Return the lineage of a partition's log: its leader epochs, the epochs of the cluster that it was copied from,
+    and its ends.
 
     The leadership has to be settled, since a leader that is being replaced may be wrong.
     """
@@ -196,7 +199,7 @@ def _returning(topic: PlannedTopic) -> ReturningTopic:
 
 
 def _refusal(answers: Sequence[FailedBackTopic]) -> KafkaError | None:
-    """Return the reason why a topic cannot become a copy; None if all can."""
+    """Return an error with the reasons why topics cannot become copies, or that no topic matches; None if all can."""
     if not answers:
         return KafkaError(
             ErrorCode.INVALID_REQUEST,
@@ -211,7 +214,8 @@ def _refusal(answers: Sequence[FailedBackTopic]) -> KafkaError | None:
 
 
 def _loss(topics: Iterable[PlannedTopic]) -> KafkaError | None:
-    """Return an error that lists the records that would be lost; None if there are none."""
+    """Return an error that lists the records that topics would lose by becoming copies; None if they would lose
+    none."""
     parts = [(topic.name, partition) for topic in topics for partition in topic.partitions if partition.cuts]
     if not parts:
         return None

@@ -101,7 +101,7 @@ def _failed(message: FetchRequest, error: KafkaError) -> FetchResponse:
 
 
 class FetchHandlers:
-    """Reads from the partitions of this broker."""
+    """The handler of Fetch: it reads from this broker's partitions, and holds fetches that wait for records."""
 
     def __init__(
         self,
@@ -229,7 +229,8 @@ class FetchHandlers:
         return waiting
 
     def _session_expired(self, connection: ClientConnection) -> None:
-        """Answer the waiting fetches of a connection with the records that were there while its session held."""
+        """Answer the waiting fetches of a connection, whose client's login has expired, with the records that were
+        there before."""
         for fetch in list(self._waiting.get(connection, ())):
             fetch.expired()
 
@@ -241,7 +242,7 @@ class FetchHandlers:
         self._waiting_of(connection)[parked] = None
 
     def forget(self, parked: _ParkedFetch | TailFetch, connection: ClientConnection) -> None:
-        """Remove a parked fetch that is answered."""
+        """Remove an answered fetch from the fetches that wait on a connection."""
         self._waiting.get(connection, {}).pop(parked, None)
 
     # Followers
@@ -261,13 +262,14 @@ class FetchHandlers:
     # Answers
 
     def read(self, fetch: ClientFetch, *, complete: bool) -> Round:
-        """Read the partitions that may have news; with `complete`, all partitions that an answer has to hold."""
+        """Read the session's partitions that may have news for the client (records, errors, moved offsets). With
+        `complete`, read all partitions that an answer has to hold."""
         if complete and not fetch.incremental:
             return self._reader.read(fetch, fetch.session.partitions.values())
         return self._reader.read(fetch, tuple(fetch.session.active))
 
     def answer(self, fetch: ClientFetch, found: Round) -> None:
-        """Send the records that were read."""
+        """Send the results of reading as the answer to a fetch."""
         message = self._response(fetch, found)
         self.cold_reads.reply(fetch.request, encode_parts(message, fetch.request.api_version))
 
@@ -311,7 +313,8 @@ class FetchHandlers:
         return message
 
     def _keep_to_window(self, request: ClientRequest, message: FetchRequest) -> None:
-        """Limit the fetch to the number of bytes that the quota permits in one window."""
+        """Lower the fetch's `max_bytes` and `min_bytes` to the number of bytes that the client's quota permits in one
+        window."""
         assert self._quotas.consumer is not None
         most = self._quotas.consumer.most_in_window(request.session.user, request.client_id)
         if most is not None:
@@ -326,7 +329,7 @@ class FetchHandlers:
         return request.throttle_ms > 0
 
     def expire_at(self, fetch: ClientFetch, parked: _ParkedFetch) -> Parked:
-        """Answer `parked` when the request's time is over."""
+        """Park a fetch, so that `expired` is called once its `max_wait_ms` are over."""
         return self._purgatory.park(
             fetch.request.received_at + fetch.message.max_wait_ms / 1000, parked.expired
         )
@@ -351,7 +354,8 @@ class _ParkedFetch:
         fetch.session.parked = self
 
     def wake(self) -> None:
-        """Read again at the end of this turn, as a partition may have news."""
+        """Read the partitions again at the end of this turn of the event loop, since a partition may have new
+        records."""
         if not self._due:
             self._due = True
             self._loop.call_soon(self._look)
@@ -371,18 +375,18 @@ class _ParkedFetch:
             self.expired()
 
     def expired(self) -> None:
-        """Answer with the available records, as the time is over."""
+        """Answer the fetch with the available records, since its `max_wait_ms` are over."""
         self._finish()
         self._handlers.answer(self._fetch, self._handlers.read(self._fetch, complete=True))
 
     def superseded(self, error: ErrorCode) -> None:
-        """Answer with an error, as the session goes on, or ends, without this fetch."""
+        """Answer the fetch with an error, since its fetch session goes on, or ends, without it."""
         if self._parked is not None:
             self._finish()
             self._fetch.request.reply(FetchResponse(error_code=error))
 
     def abandon(self) -> None:
-        """Drop the fetch, as its client is gone."""
+        """Drop the waiting fetch, since its client has disconnected."""
         self._finish()
         if not self._fetch.session.id:
             self._fetch.session.close()
@@ -401,7 +405,8 @@ def _now_ms(request: ClientRequest) -> int:
 
 
 def _by_topic(fetch: ClientFetch, found: Round) -> list[FetchableTopicResponse]:
-    """Return the partitions to send, and record in the session that the client knows them from now on."""
+    """Return the results to send to the client, by topic, and record in the session that the client knows them from now
+    on."""
     topics: list[FetchableTopicResponse] = []
     last: str | bytes | None = None
     for outcome in found.outcomes:

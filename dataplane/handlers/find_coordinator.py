@@ -41,7 +41,7 @@ def _may_find(access: Access, group: str) -> bool:
 
 
 class FindCoordinatorHandlers:
-    """Names coordinators. The first request about a group creates the offsets topic."""
+    """The handler of FindCoordinator. The first request about a group creates the offsets topic."""
 
     def __init__(self, quorum: Quorum, creator: TopicCreator) -> None:
         self._quorum = quorum

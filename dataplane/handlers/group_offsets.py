@@ -68,14 +68,14 @@ librdkafka to 2.15 keeps the offset of the refused partition if its assignment h
 
 
 class _Found(NamedTuple):
-    """An answer for one partition."""
+    """The committed offset of a partition for the answer to OffsetFetch, or the error."""
 
     committed: CommittedOffset | None
     error: ErrorCode = ErrorCode.NONE
 
     @property
     def offset(self) -> int:
-        """The committed offset, or a number that stands for no offset."""
+        """The committed offset; one constant if there is none, and another while an open transaction may change it."""
         if self.error is ErrorCode.UNSTABLE_OFFSET_COMMIT:
             return ASK_AGAIN
         return self.committed.offset if self.committed else UNSET
@@ -96,7 +96,7 @@ _DENIED = _Found(None, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
 def _committed_as(
     message: OffsetCommitRequest, errors: Mapping[tuple[str | bytes, int], ErrorCode], outcome: ErrorCode
 ) -> OffsetCommitResponse:
-    """Return a response with `outcome` for every partition without a separate error."""
+    """Return the answer to OffsetCommit, with `outcome` for every partition that has no error in `errors`."""
     return OffsetCommitResponse(
         topics=[
             OffsetCommitResponseTopic(
@@ -116,7 +116,7 @@ def _committed_as(
 
 
 class GroupOffsetHandlers:
-    """The offset APIs over the coordinator's shards."""
+    """The handlers of OffsetCommit, OffsetFetch and OffsetDelete, which use the groups of the coordinator."""
 
     def __init__(
         self,
@@ -136,7 +136,8 @@ class GroupOffsetHandlers:
         needs=group(AclOperation.READ) & handler_asks("READ Topic"),
     )
     def offset_commit(self, request: ClientRequest, message: OffsetCommitRequest) -> None:
-        """Answer once the offsets are below the high watermark of their shard."""
+        """Commit the offsets of a group. Answer once their records are below the high watermark of the group's
+        partition."""
         by_id = request.api_version >= TOPIC_IDS_VERSION
         accepted, errors = sort_commit(
             message.topics,
@@ -280,7 +281,8 @@ class GroupOffsetHandlers:
 
     @handles(OffsetDeleteRequest, 0, 0, needs=group(AclOperation.DELETE) & handler_asks("READ Topic"))
     def offset_delete(self, request: ClientRequest, message: OffsetDeleteRequest) -> None:
-        """Answer once the tombstones are committed. Topics that the group consumes keep their offsets."""
+        """Delete committed offsets of a group. Answer once the tombstones are committed. Topics that the group consumes
+        keep their offsets."""
         topics = self._image().topics
         denied = request.access.denied_topics(AclOperation.READ, (topic.name for topic in message.topics))
         errors = {
@@ -333,7 +335,7 @@ def _deleted(
 
 
 def _denials(errors: Mapping[tuple[str | bytes, int], ErrorCode]) -> dict[tuple[str | bytes, int], ErrorCode]:
-    """Return the denials among the errors: they stay, whatever else prevents the commit."""
+    """Return the authorization errors among the errors of partitions: they stay, whatever else prevents the commit."""
     return {place: code for place, code in errors.items() if code is ErrorCode.TOPIC_AUTHORIZATION_FAILED}
 
 

@@ -51,7 +51,7 @@ _DELETIONS_PER_TURN = 50
 
 
 class GroupHandlers:
-    """The group APIs over the coordinator's shards."""
+    """The handlers of the classic group APIs, which use the groups of the coordinator."""
 
     def __init__(self, coordinator: GroupCoordinator) -> None:
         self._coordinator = coordinator
@@ -60,7 +60,7 @@ class GroupHandlers:
 
     @handles(JoinGroupRequest, 0, 9, needs=group(AclOperation.READ), waits_for_others=True)
     def join_group(self, request: ClientRequest, message: JoinGroupRequest) -> None:
-        """Answer when the whole group has joined."""
+        """Add a member to a group, or let it join again. Answer when the whole group has joined."""
 
         def reply(result: JoinReply) -> None:
             request.reply(
@@ -102,7 +102,7 @@ class GroupHandlers:
 
     @handles(SyncGroupRequest, 0, 5, needs=group(AclOperation.READ), waits_for_others=True)
     def sync_group(self, request: ClientRequest, message: SyncGroupRequest) -> None:
-        """Answer once the leader's assignment is stored."""
+        """Store the leader's assignment, and answer each member with its part once the assignment is stored."""
 
         def reply(result: SyncReply) -> None:
             request.reply(
@@ -262,7 +262,7 @@ class GroupHandlers:
     async def delete_groups(
         self, request: ClientRequest, message: DeleteGroupsRequest
     ) -> DeleteGroupsResponse:
-        """Answer once the tombstones of every group are committed."""
+        """Delete groups without members. Answer once the tombstones of every group are committed."""
         results: dict[str, ErrorCode] = {}
         names = dict.fromkeys(message.groups_names)
         all_done = asyncio.Event()
@@ -288,7 +288,8 @@ class GroupHandlers:
 
 
 def _loading_is_rebalance(code: ErrorCode) -> ErrorCode:
-    """Return the error for SyncGroup: at a loading coordinator the member starts over with a join, as in Kafka."""
+    """Return the error code for SyncGroup: while a coordinator loads, REBALANCE_IN_PROGRESS has the member start over
+    with a join, as in Kafka."""
     return ErrorCode.REBALANCE_IN_PROGRESS if code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS else code
 
 

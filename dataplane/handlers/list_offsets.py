@@ -53,7 +53,7 @@ _LOOK_UPS_PER_TURN = 100
 
 
 class _Seen(Enum):
-    """The part of a log that the client may see."""
+    """The part of a log that the client may see: its upper bound."""
 
     ALL = "up to the log end: brokers, and tools that debug"
     REPLICATED = "up to the high watermark"
@@ -137,7 +137,10 @@ class ListOffsetsHandlers:
         return answer
 
     async def _find(self, topic: str, part: ListOffsetsPartition, seen: _Seen) -> _Found:
-        """Look up one partition. Slow batches, and long walks over many batches, are read in a thread."""
+        """Look up the offset that the request wants from one partition, by timestamp or at an end of the log.
+
+        Slow batches, and long walks over many batches, are read in a thread.
+        """
         known = Known()
         while True:
             partition = self._replicas.get(topic, part.partition_index)

@@ -53,7 +53,8 @@ def _alter_error(message: AlterReplicaLogDirsRequest, error: KafkaError) -> Alte
 
 
 class LogDirHandlers:
-    """Answers for the folders of this broker alone."""
+    """The handlers of DescribeLogDirs and AlterReplicaLogDirs, which answer for the data folders of this broker
+    alone."""
 
     def __init__(self, logs: LogStore, moves: FolderMoves) -> None:
         self._logs = logs
@@ -157,6 +158,6 @@ def _name(path: Path) -> str:
 
 
 def _room(path: Path) -> tuple[int, int]:
-    """Return the size of the volume, and the bytes that are free for this process."""
+    """Return the size of the volume that holds a folder, and the space that is free for this process, both in bytes."""
     found = os.statvfs(path)
     return found.f_frsize * found.f_blocks, found.f_frsize * found.f_bavail

@@ -100,7 +100,7 @@ class MetadataHandlers:
         return items + sum(len(topic.partitions) // _PARTITIONS_OF_ITEM for topic in found) > ITEMS_PER_TURN
 
     def _existing(self, topics: list[MetadataRequestTopic]) -> Iterator[TopicState]:
-        """Yield the topics that exist among these."""
+        """Yield those of the requested topics, by name or id, that exist in the image."""
         image = self._quorum.image
         for topic in topics:
             found = (
@@ -110,7 +110,8 @@ class MetadataHandlers:
                 yield found
 
     def _awaits_news(self, message: MetadataRequest) -> bool:
-        """Return whether a broker that leads a requested partition may be dead."""
+        """Return whether a requested partition's leader is a broker that may be dead, so that news of another leader is
+        awaited."""
         lost = self._lost.ids
         if not lost or message.topics is None:
             return bool(lost)
@@ -162,7 +163,7 @@ class MetadataHandlers:
     def _topics(
         self, request: ClientRequest, message: MetadataRequest, creation_errors: dict[str, ErrorCode]
     ) -> Iterator[bytes | None]:
-        """Yield the requested topics, each once; None for a topic that the client may not see."""
+        """Yield the encoded entry of each requested topic once; None for a topic that the client may not see."""
         image, version = self._quorum.image, request.api_version
         view = self._views.of(image, request.listener, version)
         answers = _TopicAnswers(request.access, view, message.include_topic_authorized_operations)
@@ -240,7 +241,7 @@ def _check_identifiers(version: int, message: MetadataRequest) -> None:
 
 
 class _TopicAnswers:
-    """The view of topics that one request gets."""
+    """The encoded entries of topics for the answer to one Metadata request, within the client's permissions."""
 
     def __init__(self, access: Access, view: TopicView, with_operations: bool) -> None:
         self._access = access
@@ -248,13 +249,15 @@ class _TopicAnswers:
         self._with_operations = with_operations
 
     def by_id(self, topic: TopicState | None, topic_id: bytes) -> bytes:
-        """Return a topic that was requested by its id, found or not."""
+        """Return the encoded entry of a topic that was requested by its id; an error entry if `topic` is None or
+        denied."""
         if topic is None:
             return self._missing(None, topic_id, ErrorCode.UNKNOWN_TOPIC_ID)
         return self.topic(topic) if _may_describe(self._access, topic.name) else self._denied(None, topic_id)
 
     def by_name(self, topic: TopicState | None, name: str, creation_error: ErrorCode | None) -> bytes:
-        """Return a topic that was requested by its name, found or not."""
+        """Return the encoded entry of a topic that was requested by its name; an error entry if `topic` is None or
+        denied."""
         if not _may_describe(self._access, name):
             return self._denied(name, ZERO_UUID)
         if topic is not None:
@@ -269,7 +272,7 @@ class _TopicAnswers:
         return self._missing(name, ZERO_UUID, error)
 
     def topic(self, topic: TopicState) -> bytes:
-        """Return a topic that exists."""
+        """Return the encoded entry of a topic that exists."""
         return self._view.encoded(topic, self._operations(topic.name))
 
     def _operations(self, name: str) -> int:
@@ -278,7 +281,8 @@ class _TopicAnswers:
         return self._access.operations(AclResourceType.TOPIC, name) & TOPIC_OPERATIONS
 
     def _denied(self, name: str | None, topic_id: bytes) -> bytes:
-        """Return a refusal, which is identical for existing and missing topics."""
+        """Return an encoded entry with the error TOPIC_AUTHORIZATION_FAILED, which is identical for existing and
+        missing topics."""
         return self._view.encoded_message(
             MetadataResponseTopic(
                 error_code=ErrorCode.TOPIC_AUTHORIZATION_FAILED,

@@ -100,7 +100,8 @@ class MirrorHandlers:
         return CreateMirrorResponse(source_cluster_id=reached.cluster_id)
 
     async def _check_no_loop(self, reached: ReachedSource, topics: str) -> None:
-        """Raises KafkaError if a topic of the source is itself a copy of a topic here."""
+        """Raise KafkaError if a source topic that matches the pattern `topics` is itself a copy of a topic in this
+        cluster."""
         own_id = self._quorum.image.cluster_id
         copies = await copies_of_cluster(reached.source, reached.metadata, topics, own_id)
         if copies:
@@ -114,7 +115,8 @@ class MirrorHandlers:
 
     @handles(AlterMirrorRequest, 0, 0, needs=cluster(AclOperation.ALTER))
     async def alter(self, request: ClientRequest, message: AlterMirrorRequest) -> AlterMirrorResponse:
-        """Have the quorum change a mirror's phase, source or limit, forget it, or go on after lost records."""
+        """Have the quorum change a mirror: its phase, its source's addresses or its bandwidth limit. Other actions
+        delete the mirror, or let it go on after lost records."""
         command: Command[Any]
         if message.action in _PHASES:
             command = AlterMirror(name=message.name, phase=_PHASES[message.action])
@@ -142,7 +144,8 @@ class MirrorHandlers:
         return PromoteMirrorAtCut(name=name)
 
     async def _reconnection(self, message: AlterMirrorRequest) -> ReconnectMirror:
-        """Return the command for new addresses of the same source cluster. Raises KafkaError for another cluster."""
+        """Return the command that gives a mirror new addresses of its source. Raises KafkaError if they belong to
+        another cluster."""
         mirror = self._quorum.image.mirrors.by_name.get(message.name)
         if mirror is None:
             raise KafkaError(ErrorCode.RESOURCE_NOT_FOUND, f"there is no mirror {message.name!r}")
@@ -158,7 +161,7 @@ class MirrorHandlers:
 
     @handles(DescribeMirrorsRequest, 0, 0, needs=cluster(AclOperation.DESCRIBE))
     def describe(self, request: ClientRequest, message: DescribeMirrorsRequest) -> DescribeMirrorsResponse:
-        """Describe mirrors. Their progress is included as far as this broker knows it."""
+        """Describe the named mirrors, or all. Their progress is included as far as this broker knows it."""
         known = self._quorum.image.mirrors.by_name
         unknown = next((name for name in message.names if name not in known), None)
         if unknown is not None:
@@ -226,8 +229,8 @@ class MirrorHandlers:
 
 
 def _without_offsets(known: MirrorPartition, state: PartitionState, is_lost: bool) -> MirrorPartition:
-    """Return the partition with a fault if a promotion at a cut waits for committed offsets that no replica can
-    report."""
+    """Return a mirrored partition's state, with a fault if its promotion at a cut waits for committed offsets that no
+    replica can report."""
     if not is_lost or known.resumption is None:
         return known
     have_it = ", ".join(map(str, sorted(state.replicas)))

@@ -41,7 +41,8 @@ def _alter_error(
 
 
 class PartitionReassignmentHandlers:
-    """Passes changes on as commands, and reads moves that are in progress from the image."""
+    """The handlers that pass changes of replica sets on to the quorum, and list moves of replicas that are in
+    progress."""
 
     def __init__(self, quorum: Quorum) -> None:
         self._quorum = quorum
@@ -57,7 +58,7 @@ class PartitionReassignmentHandlers:
     async def alter(
         self, request: ClientRequest, message: AlterPartitionReassignmentsRequest
     ) -> AlterPartitionReassignmentsResponse:
-        """Begin, change or cancel moves, each partition separately."""
+        """Begin, change or cancel moves of replicas to other brokers, each partition separately."""
         allow_change = message.allow_replication_factor_change
         asked = [(topic, wanted) for topic in message.topics for wanted in topic.partitions]
         found: list[moves.ReassignedPartition] = []
@@ -97,8 +98,8 @@ class PartitionReassignmentHandlers:
         *,
         allow_change: bool,
     ) -> list[moves.ReassignedPartition]:
-        """Submit one command; return the outcome of each partition. Raises KafkaError if the whole command is
-        refused."""
+        """Submit one command that reassigns partitions; return the outcome of each. Raises KafkaError if the whole
+        command is refused."""
         topics: list[moves.TopicReassignment] = []
         last = None
         for topic, wanted in asked:

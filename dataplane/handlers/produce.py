@@ -151,7 +151,7 @@ class ProduceHandlers:
         return self.finish(answer)
 
     def _absent(self, topic: str | bytes, index: int) -> Partition:
-        """Raise the KafkaError for a partition without a replica here."""
+        """Raise the KafkaError for a partition of which this broker has no replica."""
         if isinstance(topic, bytes):
             return self._replicas.get_by_id(topic, index)
         return self._replicas.get(topic, index)

@@ -19,7 +19,7 @@ from ..server.handler import ClientRequest, handles
 
 
 class SaslHandlers:
-    """Lets clients renew their logins."""
+    """The handlers by which clients that have logged in renew their logins on the same connection."""
 
     def __init__(self, authentications: Authentications) -> None:
         self._authentications = authentications

@@ -40,7 +40,7 @@ NOBODY = -1
 
 
 class SharedTransactionHandlers:
-    """Serves owners of transactions, and writers that join."""
+    """The handlers of transactions with several writers, for the owner of a transaction and for writers that join."""
 
     def __init__(
         self,
@@ -60,7 +60,8 @@ class SharedTransactionHandlers:
     async def begin(
         self, request: ClientRequest, message: BeginTransactionRequest
     ) -> BeginTransactionResponse:
-        """Open a transaction, and return its token. If the owner asks, the transaction has no partition yet."""
+        """Open a transaction, and return the token by which other writers may join. If the owner asks, the transaction
+        has no partition yet."""
         if request.api_version >= 1 and message.producer_id == NOBODY:
             return await self._find_or_begin(request, message)
         name, producer_id, epoch = message.transactional_id, message.producer_id, message.producer_epoch
@@ -115,7 +116,8 @@ class SharedTransactionHandlers:
         needs=handler_asks("IDEMPOTENT_WRITE Cluster, or WRITE on some Topic; and a token"),
     )
     async def join(self, request: ClientRequest, message: JoinTransactionRequest) -> JoinTransactionResponse:
-        """Return a producer id and epoch that no other writer has in this transaction."""
+        """Add a writer to the transaction that the request's token names. Return a producer id and epoch that no other
+        writer has in it."""
         check_idempotent_write(request.access)
         transaction = self._tokens.verify(message.token)
         command = JoinTransaction(
@@ -138,7 +140,8 @@ class SharedTransactionHandlers:
     async def commit(
         self, request: ClientRequest, message: CommitTransactionRequest
     ) -> CommitTransactionResponse:
-        """Answer once every reader that begins afterwards sees either all writes of the chosen writers, or nothing."""
+        """Commit the writes of the chosen writers, or abort the transaction. Answer once every reader that begins
+        afterwards sees either all of these writes, or nothing."""
         check_app_version(message.app_version)
         command = EndTransaction(
             transactional_id=message.transactional_id,

@@ -68,7 +68,7 @@ def _refused_deletion(topic: DeleteTopicState, error: KafkaError) -> DeletableTo
 
 
 def _deletions(message: DeleteTopicsRequest) -> list[DeleteTopicState]:
-    """Return the topics to delete, from either field of the request."""
+    """Return the topics to delete, which are in one of two fields of the request, by its version."""
     return message.topics or [DeleteTopicState(name=name) for name in message.topic_names]
 
 
@@ -81,7 +81,8 @@ def _repeated(names: Iterable[str]) -> set[str]:
 
 
 class TopicHandlers:
-    """Checks the requests themselves; the controller's state machine decides the rest."""
+    """The handlers that create, delete and extend topics. They check the requests themselves; the controller's state
+    machine decides the rest."""
 
     def __init__(
         self,
@@ -327,14 +328,15 @@ class TopicHandlers:
 
 
 class _CreatedSettings:
-    """Settings of new topics for a response. Topics without settings in the request share one list."""
+    """The settings of new topics in the answer to CreateTopics. Topics without settings in the request share one
+    list."""
 
     def __init__(self, view: ConfigView) -> None:
         self._settings = view.topics()
         self._plain = [_created_setting(entry) for entry in self._settings.fallen_back]
 
     def of(self, topic: CreatableTopic) -> list[CreatableTopicConfigs]:
-        """Return all settings of a topic."""
+        """Return all effective settings of a new topic, including defaults."""
         overrides = {config.name: config.value for config in topic.configs if config.value is not None}
         if not overrides:
             return self._plain

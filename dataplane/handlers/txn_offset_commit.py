@@ -76,7 +76,8 @@ class TxnOffsetCommitHandlers:
         needs=transactional_id(AclOperation.WRITE) & group(AclOperation.READ) & handler_asks("READ Topic"),
     )
     def commit(self, request: ClientRequest, message: TxnOffsetCommitRequest) -> None:
-        """Answer once the offsets are below the high watermark of their shard, or with the reason why they are not."""
+        """Commit a group's offsets in a producer's transaction. Answer once they are below the high watermark of the
+        group's partition, or with the reason why they are not."""
         by_id = request.api_version >= _FIRST_WITH_TOPIC_IDS
         offsets = sort_commit(
             message.topics,
@@ -113,7 +114,8 @@ class TxnOffsetCommitHandlers:
         partition: Partition,
         error: KafkaError | None,
     ) -> None:
-        """Append or refuse the offsets, in the turn in which the write to this partition has been judged."""
+        """Append the offsets to the group's partition, or refuse them with `error`, in the turn in which the
+        transaction was checked."""
         try:
             if error is not None:
                 raise error

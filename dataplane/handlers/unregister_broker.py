@@ -11,7 +11,7 @@ from ..server.handler import ClientRequest, handles
 
 
 class UnregisterBrokerHandlers:
-    """Has the quorum forget brokers."""
+    """The handler of UnregisterBroker: the quorum forgets a broker's registration."""
 
     def __init__(self, quorum: Quorum) -> None:
         self._quorum = quorum
@@ -20,6 +20,6 @@ class UnregisterBrokerHandlers:
     async def unregister(
         self, request: ClientRequest, message: UnregisterBrokerRequest
     ) -> UnregisterBrokerResponse:
-        """Forget a broker. It stays in the replica lists of its partitions."""
+        """Have the quorum forget a broker's registration. The broker stays in the replica lists of its partitions."""
         await self._quorum.submit(UnregisterBroker(broker_id=message.broker_id))
         return UnregisterBrokerResponse()

@@ -21,7 +21,7 @@ _LAST_WITH_RESULTS = 1
 
 
 class UpdateFeaturesHandlers:
-    """Passes changes of levels to the quorum."""
+    """The handler of UpdateFeatures, which passes changes of finalized feature levels to the quorum."""
 
     def __init__(self, quorum: Quorum) -> None:
         self._quorum = quorum
@@ -30,7 +30,8 @@ class UpdateFeaturesHandlers:
     async def update_features(
         self, request: ClientRequest, message: UpdateFeaturesRequest
     ) -> UpdateFeaturesResponse:
-        """Change all levels, or none; the answer then is about the first wrong level."""
+        """Change all feature levels of the request, or none: then the answer is about the first level that the quorum
+        refuses."""
         command = commands.UpdateFeatures(
             updates=[
                 commands.FeatureLevel(

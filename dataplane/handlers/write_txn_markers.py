@@ -73,7 +73,7 @@ def _answer(message: WriteTxnMarkersRequest, code: ErrorCode) -> WriteTxnMarkers
 
 
 class WriteTxnMarkersHandlers:
-    """Ends transactions that hang."""
+    """The handler of WriteTxnMarkers, which ends transactions that seem to hang in a partition."""
 
     def __init__(
         self,
@@ -95,7 +95,8 @@ class WriteTxnMarkersHandlers:
         needs=handler_asks("a node of the cluster, or an operator with its secret"),
     )
     async def write(self, request: ClientRequest, message: WriteTxnMarkersRequest) -> WriteTxnMarkersResponse:
-        """End the transaction in one partition after the other. Each partition has a separate result.
+        """Abort a producer's transaction in each named partition, one after the other. Each partition has a separate
+        result.
 
         Raises KafkaError CLUSTER_AUTHORIZATION_FAILED unless the connection has proved to come from a node.
         """
@@ -166,7 +167,8 @@ class WriteTxnMarkersHandlers:
     async def _abort_unknown(
         self, marker: WritableTxnMarker, partition: Partition, entry: ProducerEntry
     ) -> None:
-        """Append the marker in the turn in which it is known that the quorum does not know the transaction."""
+        """Append an abort marker for a transaction that is open in the partition's log, in the turn in which the quorum
+        is known not to know it."""
         if marker.producer_epoch != entry.producer_epoch:
             raise _other_epoch(marker, entry.producer_epoch)
         if marker.producer_id not in partition.log.transactions.open:

@@ -33,17 +33,19 @@ _NAMES = {
 
 
 class BrokerLoggers:
-    """Describes and changes levels. All changes of a request are checked before any is made."""
+    """The log levels of this process, which clients describe and change as settings. All changes of a request are
+    checked before any is made."""
 
     def entries(self) -> list[EffectiveSetting]:
-        """Return every logger with its effective level, which may be that of a parent logger."""
+        """Return every logger as a setting whose value is the effective level, which may be that of a parent logger."""
         return [
             EffectiveSetting(name, _level_name(logger), ConfigSource.DYNAMIC_BROKER_LOGGER)
             for name, logger in sorted(_loggers().items())
         ]
 
     def check(self, changes: list[ConfigChange]) -> None:
-        """Raises KafkaError for the first change that cannot be made."""
+        """Check changes of log levels. Raises KafkaError for the first that cannot be made: an unknown logger, level or
+        operation."""
         known = _loggers()
         for change in changes:
             if change.operation in (ConfigOperation.APPEND, ConfigOperation.SUBTRACT):
@@ -67,7 +69,7 @@ class BrokerLoggers:
                 )
 
     def change(self, changes: list[ConfigChange]) -> None:
-        """Make changes that were checked."""
+        """Set log levels as the checked changes ask. A deleted level falls back to the parent logger's."""
         known = _loggers()
         for change in changes:
             deleted = change.operation == ConfigOperation.DELETE

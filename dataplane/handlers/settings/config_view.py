@@ -49,7 +49,8 @@ _SHOWN = re.compile(r"(sasl|ssl|num|background|zookeeper)\.")
 
 @dataclass(frozen=True, slots=True)
 class EffectiveSetting:
-    """A setting with its effective value; `type` is Kafka's number of the type."""
+    """A setting as DescribeConfigs reports it: its effective value and the source of the value. `type` is Kafka's
+    number of the type."""
 
     name: str
     value: str | None
@@ -62,7 +63,8 @@ class EffectiveSetting:
 
 
 class ConfigView:
-    """Settings of each kind of resource. Dynamic settings come from the image, static settings from the file."""
+    """The effective settings of topics, groups, brokers and client metrics. Dynamic settings come from the image,
+    static settings from the broker's file."""
 
     def __init__(
         self, quorum: Quorum, broker: BrokerSettings, references: Mapping[str, str] | None = None
@@ -74,15 +76,16 @@ class ConfigView:
         self._references = references or {}
 
     def topics(self) -> BackedSettings:
-        """Return settings of topics. They are valid until the settings of brokers change."""
+        """Return the effective settings of topics, to be asked for single topics. They are valid until the settings of
+        brokers change."""
         return BackedSettings(TOPIC_KEYS.values(), ConfigSource.DYNAMIC_TOPIC, self._layers())
 
     def groups(self) -> BackedSettings:
-        """Return settings of groups, which need not exist."""
+        """Return the effective settings of groups, to be asked for single groups. The groups need not exist."""
         return BackedSettings(GROUP_KEYS.values(), ConfigSource.GROUP, self._layers())
 
     def own(self, resource_type: ResourceType, name: str) -> Mapping[str, str]:
-        """Return the settings of the resource itself."""
+        """Return the dynamic settings that were set for this very resource, without defaults."""
         return self._quorum.image.configs.get((resource_type, name), {})
 
     def client_metrics(self, name: str) -> Sequence[EffectiveSetting]:
@@ -117,7 +120,8 @@ class ConfigView:
         ]
 
     def _layers(self) -> list[Layer]:
-        """Return the layers of settings.
+        """Return the layers that are searched for a value of a broker setting: this broker's, all brokers', the file's,
+        the defaults.
 
         If elections know eligible replicas, `min.insync.replicas` has one value for all brokers (KIP-966).
         """
@@ -128,7 +132,7 @@ class ConfigView:
 
 
 def _of_listeners(layers: Sequence[Layer]) -> Iterator[EffectiveSetting]:
-    """Yield the settings of single listeners."""
+    """Yield the settings that apply to a single listener (their names contain the listener's) from these layers."""
     for name in dict.fromkeys(name for _, values in layers for name in values if name not in NODE_KEYS):
         key = node_key(name)
         if key is not None:
@@ -158,7 +162,8 @@ def _without_effect(layers: Sequence[Layer]) -> Iterator[EffectiveSetting]:
 
 
 class BackedSettings:
-    """Settings that fall back to settings of brokers, which are looked up once for all resources."""
+    """Settings of topics or groups that fall back to settings of brokers. The latter are looked up once for all topics
+    or groups."""
 
     def __init__(self, keys: Iterable[ConfigKey], source: ConfigSource, layers: Sequence[Layer]) -> None:
         self._keys = tuple(keys)
