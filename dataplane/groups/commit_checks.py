@@ -17,7 +17,8 @@ ANYBODY = -1
 
 
 class Committer(NamedTuple):
-    """The member that commits, as the request names it. In a consumer group `generation` is the member's epoch."""
+    """The group member that a request to commit offsets names as its sender. In a consumer group `generation` is the
+    member's epoch."""
 
     member_id: str = ""
     instance_id: str | None = None

@@ -32,7 +32,8 @@ Settled = Callable[[ErrorCode], None]
 
 
 class ConsumerGroups:
-    """Handles requests to consumer groups, and to classic groups that become consumer groups."""
+    """The part of a shard that handles requests to consumer groups (KIP-848), and to classic groups that become
+    consumer groups."""
 
     def __init__(
         self,
@@ -91,7 +92,8 @@ class ConsumerGroups:
         )
 
     def _claimed(self, group: ConsumerGroup, beat: MemberHeartbeat) -> RetainedClaim | None:
-        """Claim the partitions that the member wants, and return a claim for the other contents of its heartbeat.
+        """Claim memory for the partitions that the member wants, and return a claim for the other contents of its
+        heartbeat.
 
         Raises KafkaError GROUP_MAX_SIZE_REACHED.
         """
@@ -117,7 +119,8 @@ class ConsumerGroups:
         return upgrade(present, limits, topics, settings, self._now_ms())
 
     def _take_place(self, group: ConsumerGroup, present: ClassicGroup | ConsumerGroup | None) -> None:
-        """Put the new group in the place of a classic group, whose members have to join again."""
+        """Put a consumer group in the table in place of a classic group of the same name, whose members have to join
+        again."""
         group.note_all()
         if isinstance(present, ClassicGroup):
             for effect in present.kill(self._now_ms(), ErrorCode.REBALANCE_IN_PROGRESS):

@@ -29,8 +29,8 @@ def expired(
 
 
 def _rule(group: AnyGroup) -> tuple[int, Callable[[str], bool]]:
-    """Return the time at which the last member left, and a function that returns whether a topic's offsets are still
-    needed.
+    """Return the time (ms) at which the last member left, and a function that returns whether a topic's committed
+    offsets are still needed.
 
     The time is 0 if it does not count.
     """

@@ -18,7 +18,8 @@ _NEVER = -1
 
 
 class LogRestarts:
-    """The restarts that this broker has seen. Only the event loop's turn that changes the image writes to it."""
+    """The restarts of copied partitions' logs that this broker has seen in the image. Only the event loop's turn that
+    changes the image writes to it."""
 
     def __init__(self) -> None:
         self._epochs: dict[Place, int] = {}
@@ -28,7 +29,8 @@ class LogRestarts:
     def image_changed(
         self, image: ClusterImage, changed: Iterable[Place], removed_topics: Collection[bytes], now_ms: int
     ) -> frozenset[Place]:
-        """Return the partitions whose log has begun again."""
+        """Update the known restarts from the image; return the copied partitions whose log has begun again at offset
+        0."""
         if removed_topics:
             self._epochs = {
                 place: epoch for place, epoch in self._epochs.items() if place[0] not in removed_topics

@@ -35,30 +35,32 @@ _OFFSET_BYTES: Final = 500
 
 @dataclass(frozen=True, slots=True)
 class GroupMemory:
-    """The memory budgets of one broker's groups."""
+    """The memory budgets of one broker's groups: one for groups with their members, one for committed offsets."""
 
     groups: RetainedBytes = field(default_factory=lambda: RetainedBytes(GROUP_BYTES_MAX))
     offsets: RetainedBytes = field(default_factory=lambda: RetainedBytes(OFFSET_BYTES_MAX))
 
     def of_shard(self) -> GroupMemory:
-        """Return the part of one shard, whose memory counts until `end`."""
+        """Return a part of these budgets for one shard. All that the shard claims is released by `end`."""
         return GroupMemory(self.groups.part(), self.offsets.part())
 
     def end(self) -> None:
-        """Release all that a shard has claimed."""
+        """Release all memory that the shard with this part of the budgets has claimed."""
         self.groups.end()
         self.offsets.end()
 
     # ------------------------------------------------------------ groups and members
 
     def group(self, group_id: str, holders: tuple[str, ...]) -> RetainedClaim:
-        """Return a claim for a new group. Raises KafkaError GROUP_MAX_SIZE_REACHED."""
+        """Claim memory for a new group, to the account of `holders` (principal and address). Raises KafkaError
+        GROUP_MAX_SIZE_REACHED."""
         return self._claimed(_GROUP_BYTES + getsizeof(group_id), holders)
 
     def joining(
         self, request: JoinRequest, holders: tuple[str, ...], known: RetainedClaim | None
     ) -> RetainedClaim:
-        """Return a claim for a member of the classic protocol. It replaces the member's claim `known`.
+        """Claim memory for a member of the classic protocol, to the account of `holders`. The claim replaces the
+        member's claim `known`.
 
         Raises KafkaError GROUP_MAX_SIZE_REACHED.
         """
@@ -75,7 +77,8 @@ class GroupMemory:
     def heard(
         self, beat: MemberHeartbeat, holders: tuple[str, ...], known: ConsumerMember | None
     ) -> RetainedClaim | None:
-        """Return a claim for the member that a heartbeat describes; None if the heartbeat has no news.
+        """Claim memory for the member that a heartbeat describes, to the account of `holders`; return None if the
+        heartbeat has nothing to store.
 
         Raises KafkaError GROUP_MAX_SIZE_REACHED.
         """
@@ -91,13 +94,15 @@ class GroupMemory:
     def assigning(
         self, assignments: Mapping[str, bytes], holders: tuple[str, ...], known: RetainedClaim | None
     ) -> RetainedClaim:
-        """Return a claim for the assignments that a leader sends. Raises KafkaError GROUP_MAX_SIZE_REACHED."""
+        """Claim memory for the assignments that a classic group's leader sends, to the account of `holders`. Raises
+        KafkaError GROUP_MAX_SIZE_REACHED."""
         return self._claimed(sum(map(getsizeof, assignments.values())), holders, known)
 
     def assigned(
         self, group_id: str, partitions: int, holders: tuple[str, ...], known: RetainedClaim | None
     ) -> RetainedClaim:
-        """Return a claim for a consumer group that assigns this number of partitions.
+        """Claim memory for a consumer group that assigns this number of partitions, to the account of `holders`. The
+        claim replaces `known`, and never shrinks.
 
         Raises KafkaError GROUP_MAX_SIZE_REACHED.
         """
@@ -105,7 +110,8 @@ class GroupMemory:
         return self._claimed(max(size, 0 if known is None else known.size), holders, known)
 
     def count_restored(self, group: ClassicGroup | ConsumerGroup) -> None:
-        """Count a group, with its members, that was read from the log. The claims have no holders."""
+        """Count the memory of a group and its members that were read from the log, beyond the budget if need be. No
+        client's account is charged."""
         partitions = len(group.owners) if isinstance(group, ConsumerGroup) else 0
         size = _GROUP_BYTES + getsizeof(group.group_id) + _PARTITION_BYTES * partitions
         group.claim = self.groups.claim_anyway(size)
@@ -137,8 +143,8 @@ class GroupMemory:
         holders: tuple[str, ...],
         known: Mapping[TopicPartition, CommittedOffset],
     ) -> bool:
-        """Give each offset its claim, in place of the `known` offset of its partition. Return whether all offsets
-        fit."""
+        """Claim memory for each offset of a commit, in place of the `known` offset of its partition. Return whether all
+        offsets fit."""
         for partition, offset in offsets.items():
             before = known.get(partition)
             claim = self.offsets.claim(
@@ -150,7 +156,7 @@ class GroupMemory:
         return True
 
     def count(self, offset: CommittedOffset) -> None:
-        """Count an offset that was read from the log."""
+        """Count the memory of an offset that was read from the log, beyond the budget if need be."""
         offset.hold(self.offsets.claim_anyway(_size_of(offset)))
 
 

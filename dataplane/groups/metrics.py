@@ -29,7 +29,8 @@ LOADING_SHARDS = gauge("ottla_broker_group_shards_loading", "Shards of groups th
 
 
 class GroupMetrics:
-    """Metrics of all groups of a coordinator. Lags are measured at the replicas of this broker."""
+    """Metrics of all groups that this broker coordinates. A lag is measured up to the high watermark of this broker's
+    replica; without a replica there is none."""
 
     def __init__(self, groups: GroupCoordinator, replicas: Replicas) -> None:
         self._groups = groups
@@ -53,7 +54,7 @@ class GroupMetrics:
     def _lags(
         self, shards: list[Shard], sums: Counter[tuple[str, str]]
     ) -> Iterator[tuple[tuple[str, str, int], int]]:
-        """Yield lags. Each lag is added to the sums when it is read."""
+        """Yield ((group, topic, partition), lag in records). Each lag is also added to `sums` by group and topic."""
         for labels, offset in _committed(shards):
             group_id, topic, index = labels
             end = self._end_of(topic, index)
@@ -68,7 +69,7 @@ class GroupMetrics:
 
 
 def _committed(shards: list[Shard]) -> Iterator[tuple[tuple[str, str, int], int]]:
-    """Yield committed offsets; groups may come and go meanwhile."""
+    """Yield ((group, topic, partition), committed offset). Groups may come and go meanwhile."""
     for shard in shards:
         for group_id in list(shard.offsets.groups()):
             for (topic, index), entry in shard.offsets.of_group(group_id).items():

@@ -39,12 +39,14 @@ class OffsetStore:
     def put(
         self, group_id: str, partition: TopicPartition, committed: CommittedOffset, position: int = AFTER_ALL
     ) -> None:
-        """Store an offset. The newest commit wins, even when its offset is lower (clients may rewind)."""
+        """Store the committed offset of a group's partition. The newest commit wins, even when its offset is lower
+        (clients may rewind)."""
         self._groups.setdefault(group_id, {})[partition] = committed
         self.pending.overtake(group_id, partition, position)
 
     def remove(self, group_id: str, partition: TopicPartition, position: int = AFTER_ALL) -> None:
-        """Remove an offset (a tombstone was written), with the pending offsets before `position`."""
+        """Remove a group's offset of a partition after its tombstone, with the offsets of open transactions that lie
+        before `position` in the log."""
         offsets = self._groups.get(group_id)
         if offsets is not None:
             offsets.pop(partition, None)
@@ -63,7 +65,7 @@ class OffsetStore:
         return list(changed)
 
     def get(self, group_id: str, partition: TopicPartition) -> CommittedOffset | None:
-        """Return the last committed offset, or None."""
+        """Return the offset that a group last committed for a partition; None if there is none."""
         return self._groups.get(group_id, {}).get(partition)
 
     def of_group(self, group_id: str) -> dict[TopicPartition, CommittedOffset]:

@@ -47,7 +47,7 @@ KeyValue = tuple[bytes, bytes | None]
 
 
 class OffsetsWriter(NamedTuple):
-    """The producer whose transaction a batch of offsets is part of."""
+    """The producer in whose transaction a batch of committed offsets is written."""
 
     producer_id: int
     producer_epoch: int
@@ -70,7 +70,8 @@ class OffsetRecord:
 
 @dataclass(frozen=True, slots=True)
 class TransactionEnd:
-    """A marker, which commits or drops all offsets that this producer has pending below `end_offset`."""
+    """The marker of a producer's transaction, which commits or drops all offsets that the producer has pending below
+    `end_offset`."""
 
     producer_id: int
     committed: bool
@@ -79,14 +80,15 @@ class TransactionEnd:
 
 @dataclass(frozen=True, slots=True)
 class GroupRecord:
-    """A group's generation and members; a tombstone if `value` is None."""
+    """A classic group's record as read from `__consumer_offsets`: generation and members; a tombstone if `value` is
+    None."""
 
     group_id: str
     value: GroupMetadataValue | None
 
 
 def offset_record(record: OffsetRecord) -> KeyValue:
-    """Return key and value of one offset commit."""
+    """Return key and value of the record that stores one committed offset."""
     topic, partition = record.partition
     key = OffsetCommitKey(group=record.group_id, topic=topic, partition=partition)
     value = None
@@ -168,7 +170,7 @@ def restore_group(
 
 
 def batch_of(records: Iterable[KeyValue], now_ms: int) -> bytearray:
-    """Return one uncompressed record batch, ready to append."""
+    """Return one uncompressed record batch of these keys and values, ready to append; `now_ms` is their timestamp."""
     return bytearray(encode_batch([(key, value, now_ms) for key, value in records]))
 
 

@@ -14,8 +14,8 @@ from .records import GroupRecord, OffsetRecord, TransactionEnd, read_records, re
 
 
 class Replay:
-    """A replay of batches in the order of the log. If a classic and a consumer group have one name, the later group
-    stays."""
+    """The groups and offsets that result from a log's batches, which are replayed in order. If a classic and a consumer
+    group have one name, the later group stays."""
 
     def __init__(
         self, offsets: OffsetStore, count: Callable[[CommittedOffset], None] = lambda _offset: None

@@ -15,14 +15,14 @@ READ_BYTES = 64 * 1024
 
 
 class ReplicatedOffsetsLog:
-    """`OffsetsLog` over a partition that this broker leads."""
+    """The `OffsetsLog` of a shard, implemented by a partition of `__consumer_offsets` that this broker leads."""
 
     def __init__(self, partition: Partition) -> None:
         self._partition = partition
 
     @property
     def end_offset(self) -> int:
-        """Offset of the next batch."""
+        """The offset of the next batch that is appended to the partition."""
         return self._partition.log.log_end_offset
 
     def append(self, batch: bytearray, done: Callable[[ErrorCode], None]) -> None:

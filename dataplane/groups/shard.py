@@ -47,7 +47,7 @@ def new_member_id(base: str) -> str:
 
 
 class Shard:
-    """Groups, their offsets and their timers.
+    """The groups of one `__consumer_offsets` partition on its leader, with their committed offsets and their timers.
 
     Invariants: no group in `groups` is DEAD; every group with offsets is in `groups` once the shard is loaded.
     """
@@ -314,7 +314,8 @@ class Shard:
     def _claimed(
         self, group_id: str, offsets: Mapping[TopicPartition, CommittedOffset], holders: tuple[str, ...]
     ) -> RetainedClaim | ErrorCode | None:
-        """Claim the memory of offsets. Return the claim of their group if the group is missing, or an error."""
+        """Claim memory for committed offsets, to the account of `holders`. Return the claim of their group if the group
+        is missing, or an error."""
         if not self._memory.committing(offsets, holders, self.offsets.view(group_id)):
             return ErrorCode.INVALID_COMMIT_OFFSET_SIZE
         try:
@@ -349,8 +350,8 @@ class Shard:
         return written
 
     def check_fetch(self, group_id: str, member_id: str | None, epoch: int) -> ErrorCode:
-        """Return the error if this member may not read the group's offsets. Any client may read those of a classic
-        group."""
+        """Return the error if this member may not read the group's committed offsets; NONE if it may. Any client may
+        read those of a classic group."""
         group = self.groups.get(group_id)
         return check_fetch(group, member_id, epoch) if isinstance(group, ConsumerGroup) else ErrorCode.NONE
 
@@ -513,7 +514,7 @@ class Shard:
 
 
 def _held(offsets: Mapping[TopicPartition, CommittedOffset]) -> Iterator[tuple[bytes, int]]:
-    """Return the partitions by topic id, which consumer groups use."""
+    """Return (topic id, partition index) of each committed offset, since consumer groups identify topics by id."""
     return ((committed.topic_id, index) for (_, index), committed in offsets.items())
 
 

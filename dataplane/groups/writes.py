@@ -15,11 +15,12 @@ _RECORD_OVERHEAD_BYTES = 24
 
 
 class OffsetsLog(Protocol):
-    """A replicated partition of `__consumer_offsets`, as its leader sees it."""
+    """The interface of a replicated partition of `__consumer_offsets` on its leader: appends, and reads of all
+    batches."""
 
     @property
     def end_offset(self) -> int:
-        """Offset of the next batch."""
+        """The offset of the next batch that is appended to the partition."""
 
     def append(self, batch: bytearray, done: Callable[[ErrorCode], None]) -> None:
         """Append one batch. `done` is called once: with NONE when the batch is below the high watermark, or else with
@@ -40,7 +41,8 @@ class OffsetsLog(Protocol):
 
 
 class ShardWrites:
-    """Appends for one shard, until it is closed."""
+    """The writer of one shard's records to its log. Once it is closed, it no longer calls `show` for committed
+    records."""
 
     def __init__(self, log: OffsetsLog, wall_ms: Callable[[], int], timeout_s: float) -> None:
         """Create the writer of a log. `timeout_s` is Kafka's `offsets.commit.timeout.ms` in seconds."""
@@ -148,7 +150,7 @@ class _Outcome:
         )
 
     def tell(self, error: ErrorCode) -> None:
-        """Report the outcome to the client. Only the first call has an effect."""
+        """Report the outcome of the write to the client. Only the first call has an effect."""
         self._timer.cancel()
         done, self._done = self._done, None
         if done is not None:

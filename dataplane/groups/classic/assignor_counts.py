@@ -33,16 +33,16 @@ class AssignorCounts:
         return not others or any(counts[name] - (name in known) == others for name in offered)
 
     def came(self, member: ClassicMember) -> None:
-        """Count a new member."""
+        """Count the assignors that a new member knows."""
         if self._counts is not None:
             self._counts.update(member.assignors)
 
     def changed(self) -> None:
-        """Discard the counts, as a member has left or knows other assignors now."""
+        """Discard the counts of members by assignor, since a member has left or knows other assignors now."""
         self._counts = None
 
     def contradictions(self, members: Mapping[str, ClassicMember]) -> Iterator[str]:
-        """Yield the contradictions between the counts and the members."""
+        """Yield a text if the counts of members by assignor differ from those of `members`; for invariant checks."""
         if self._counts is not None and self._counts != _counted(members):
             yield f"{self._counts} is not how many members know an assignor"
 

@@ -45,7 +45,7 @@ NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
 
 @dataclass(slots=True)
 class ClassicGroup:
-    """A group with its members and the state of its rebalance.
+    """A classic consumer group with its members and the state of its rebalance.
 
     Invariant: `leader` is a member or None. `claim` is the claim of the group's memory, and `assignment_claim` that of
     its assignments.
@@ -165,7 +165,8 @@ class ClassicGroup:
         return self._answer_syncs(now_ms)
 
     def heartbeat(self, member_id: str, instance_id: str | None, generation: int, now_ms: int) -> ErrorCode:
-        """Keep the session alive; the returned code tells the client to rejoin or that it is fenced."""
+        """Handle Heartbeat: renew the member's session. The returned code is NONE, or tells the client to rejoin or
+        that it is fenced."""
         error = self._check_member(member_id, instance_id, generation)
         if error is not None:
             return error
@@ -235,7 +236,8 @@ class ClassicGroup:
         return min(deadlines, default=None)
 
     def tick(self, now_ms: int) -> list[Effect]:
-        """Apply all timeouts that have passed."""
+        """Apply all of the group's timeouts that have passed: those of new member ids, sessions and the rebalance.
+        Return the replies and writes that are due."""
         effects: list[Effect] = []
         for member_id, pending in list(self.pending_ids.items()):
             if pending.deadline_ms <= now_ms:
@@ -493,7 +495,7 @@ class ClassicGroup:
     # ------------------------------------------------------------ what must hold
 
     def check(self) -> None:
-        """Verify the group. Raises AssertionError if it contradicts itself."""
+        """Check the invariants of the group and its members. Raises AssertionError if they contradict each other."""
         for broken in self._contradictions():
             raise AssertionError(
                 f"group {self.group_id}, {self.state.name}, generation {self.generation}: {broken}"

@@ -96,7 +96,7 @@ class JoinRequest:
 
     @property
     def holders(self) -> tuple[str, str]:
-        """The principal and the address that claim memory for the request."""
+        """The names to whose account the memory of the request is claimed: the client's principal and its address."""
         return self.principal, self.client_host.removeprefix("/")
 
 
@@ -109,7 +109,10 @@ class PendingId:
 
     @classmethod
     def given_out(cls, member_id: str, deadline_ms: int, claim: RetainedClaim | None) -> PendingId:
-        """Return a pending id. Its claim is reduced to the size of the id, which alone is kept of the request."""
+        """Return a member id that was sent to a client and is not joined with yet (KIP-394).
+
+        Its memory claim is reduced to the size of the id, which alone is kept of the request.
+        """
         if claim is not None:
             claim.count(_PENDING_ID_BYTES + getsizeof(member_id))
         return cls(deadline_ms, claim)
@@ -132,7 +135,7 @@ class JoinReply:
 
 @dataclass(frozen=True, slots=True)
 class SyncReply:
-    """The answer to a SyncGroup."""
+    """The answer to a SyncGroup: an error, or the member's assignment."""
 
     ticket: object
     error: ErrorCode

@@ -10,7 +10,8 @@ from .membership import ClassicMember, JoinReply, SyncReply
 
 
 class Generation(Protocol):
-    """The present state of a group, as replies report it to members."""
+    """The facts of a group's present generation that replies report to members: number, assignor, leader and
+    members."""
 
     @property
     def generation(self) -> int: ...
@@ -25,8 +26,10 @@ class Generation(Protocol):
 
 
 def join_reply(group: Generation, member: ClassicMember, ticket: object, *, skip: bool = False) -> JoinReply:
-    """Return a reply with the generation; the leader also gets the members. With `skip` the leader must not assign
-    again."""
+    """Return the reply to a JoinGroup with the group's present generation; the leader also gets the members.
+
+    With `skip` the leader must not compute another assignment.
+    """
     leads = member.member_id == group.leader
     listed = (
         tuple((m.member_id, m.instance_id, m.metadata_for(group.protocol)) for m in group.members.values())

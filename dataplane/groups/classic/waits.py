@@ -28,7 +28,8 @@ class Waits:
         self.join_not_before_ms = now_ms + min(delay_ms, longest_ms) if delay_ms else None
 
     def one_came(self, now_ms: int, delay_ms: int) -> None:
-        """Wait a little longer for the next member, since members of a new group arrive one after another."""
+        """Wait up to `delay_ms` longer for another member to join, since members of a new group arrive one after
+        another."""
         if self.join_not_before_ms is not None and self.join_deadline_ms is not None:
             self.join_not_before_ms = min(now_ms + delay_ms, self.join_deadline_ms)
 

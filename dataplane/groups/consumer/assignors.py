@@ -16,8 +16,10 @@ from .member import Partitions, TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class SubscribedMember:
-    """A member as an assignor sees it. `order` is the key by which members are sorted: the instance id, if there is
-    one."""
+    """A member's input to an assignor: the ids of its topics, and the partitions that it had before.
+
+    Assignors sort members by `order`: the instance id, if there is one.
+    """
 
     member_id: str
     order: str

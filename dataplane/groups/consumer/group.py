@@ -39,7 +39,7 @@ UNKNOWN_HASH = 0
 
 
 class ConsumerGroupState(Enum):
-    """The state of a consumer group, with the names that ListGroups and ConsumerGroupDescribe report."""
+    """The state of a KIP-848 consumer group, with the names that ListGroups and ConsumerGroupDescribe report."""
 
     EMPTY = "Empty"
     ASSIGNING = "Assigning"
@@ -59,7 +59,8 @@ TRANSITIONS: Mapping[ConsumerGroupState, frozenset[ConsumerGroupState]] = {
 
 
 class RecordKind(IntEnum):
-    """Key versions of `__consumer_offsets`. A consumer group only writes tombstones of CLASSIC."""
+    """The kinds of a consumer group's records in `__consumer_offsets`, with the versions of their keys. A consumer
+    group only writes tombstones of CLASSIC."""
 
     CLASSIC = 2
     GROUP = 3
@@ -113,7 +114,8 @@ class ConsumerGroup:
         return ConsumerGroupState.STABLE if settled else ConsumerGroupState.RECONCILING
 
     def check(self) -> None:
-        """Verify the group. Raises AssertionError if it contradicts itself."""
+        """Check the invariants of the group, its members and its epochs. Raises AssertionError if they contradict each
+        other."""
         where = f"group {self.group_id}, epoch {self.epoch}, target of {self.assignment_epoch}"
         if not 0 <= self.assignment_epoch <= self.epoch:
             raise AssertionError(f"{where}: the target is ahead")
@@ -318,7 +320,7 @@ class ConsumerGroup:
             self.emptied_ms = now_ms
 
     def forget(self, member_id: str) -> None:
-        """Drop a member with its records; the epoch stays."""
+        """Drop a member, and have tombstones written for its records; the group's epoch stays."""
         member = self.members.pop(member_id)
         for partition in member.held:
             del self.owners[partition]
@@ -400,14 +402,15 @@ class ConsumerGroup:
         self._reach_epoch()
 
     def _reach_epoch(self) -> None:
-        """Record that the target belongs to the group's present epoch."""
+        """Set the epoch of the target assignment to the group's present epoch, and have it recorded."""
         self.assignment_epoch = self.epoch
         self._note(RecordKind.TARGET_EPOCH)
 
     # ------------------------------------------------------------ reconciliation
 
     def step(self, member: ConsumerMember, owned: Partitions | None, now_ms: int) -> None:
-        """Take a member one step towards its target; see `reconciliation`."""
+        """Move a member one step from the partitions that it holds towards its target assignment; see
+        `reconciliation`."""
         member_id = member.member_id
         after = reconcile(
             member,
@@ -455,11 +458,12 @@ class ConsumerGroup:
         self.changes[kind, member_id] = None
 
     def note_member(self, member: ConsumerMember) -> None:
-        """Record that the member's record has to be written."""
+        """Note that the member's metadata record in `__consumer_offsets` has to be written again."""
         self._note(RecordKind.MEMBER, member.member_id)
 
     def note_all(self) -> None:
-        """Record that all records have to be written, and the classic group of this name removed."""
+        """Note that all records of the group have to be written, and that the record of the classic group of this name
+        has to be removed."""
         self._note(RecordKind.CLASSIC)
         self._note(RecordKind.GROUP)
         for member_id in self.members:
@@ -470,6 +474,7 @@ class ConsumerGroup:
                 self._note(kind, member_id)
 
     def take_changes(self) -> list[Change]:
-        """Return the records to write now, and forget them: the caller is responsible for them from here on."""
+        """Return which records of the group have to be written (kind and member id), and forget them: the caller is
+        responsible for them from here on."""
         changes, self.changes = list(self.changes), {}
         return changes

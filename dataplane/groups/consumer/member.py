@@ -27,14 +27,15 @@ class MemberState(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class ClassicSide:
-    """The JoinGroup data of a member that uses the classic protocol; `protocols` are in order of preference."""
+    """The JoinGroup data of a consumer group's member that uses the classic protocol. `protocols` are pairs of assignor
+    and subscription, in order of preference."""
 
     session_timeout_ms: int
     protocols: tuple[tuple[str, bytes], ...]
 
 
 class HeartbeatNews(NamedTuple):
-    """The changes that a heartbeat made to its member."""
+    """The result of a heartbeat for its member: whether its data, its subscription or its client changed."""
 
     is_news: bool
     """True if anything changed."""
@@ -77,7 +78,8 @@ class ConsumerMember:
     claim: RetainedClaim | None = None
 
     def check(self) -> None:
-        """Verify the member. Raises AssertionError if it contradicts itself."""
+        """Check the invariants of the member. Raises AssertionError if its partitions or its epochs contradict each
+        other."""
         if self.assigned & self.revoking:
             raise AssertionError(f"{self.member_id} has and gives up {sorted(self.assigned & self.revoking)}")
         if self.since.keys() != self.held:
@@ -146,7 +148,8 @@ class ConsumerMember:
 
     @property
     def held(self) -> Partitions:
-        """The partitions that no other member may get yet."""
+        """The partitions that belong to the member, including those that it still has to give up. No other member may
+        get them yet."""
         return self.assigned | self.revoking
 
     @property

@@ -27,7 +27,7 @@ Later = Callable[[Callable[[], None]], object]
 
 
 class _Search:
-    """A pattern, the names that it has yet to be matched with, and the topics found so far."""
+    """The search for the topics that match one pattern: topic names still to be matched, and the ids found so far."""
 
     __slots__ = ("found", "ids", "is_read_early", "is_void", "names", "pattern", "regex", "then")
 
@@ -46,7 +46,8 @@ class _Search:
 
     @property
     def weight(self) -> int:
-        """The search's share of `FOUND_MAX`."""
+        """The size of the stored result, in topics found and characters of the pattern; the sum is limited by
+        `FOUND_MAX`."""
         return len(self.regex) + len(self.ids) + 1
 
 
@@ -92,7 +93,8 @@ class PatternSearches:
         return search
 
     def found(self, regex: str) -> frozenset[bytes]:
-        """Return the ids of the topics that are known to match so far: see `is_complete`."""
+        """Return the ids of the topics known so far to match a pattern. A search begins if there is none; `is_complete`
+        returns whether it is done."""
         search = self._searches.get(regex)
         if search is None:
             search = self._begin(regex)
@@ -121,13 +123,13 @@ class PatternSearches:
     # ------------------------------------------------------------ topics
 
     def came(self, name: str) -> None:
-        """Add a topic that all patterns have to be matched with."""
+        """Add the name of a new topic, with which all patterns have to be matched."""
         for search in self._searches.values():
             search.names.append(name)
             self._open[search.regex] = search
 
     def gone(self, topic_id: bytes) -> None:
-        """Remove a deleted topic."""
+        """Remove a deleted topic from the results of all patterns."""
         for search in self._searches.values():
             if topic_id in search.ids:
                 search.ids.discard(topic_id)
@@ -135,7 +137,7 @@ class PatternSearches:
                 self._weight -= 1
 
     def look(self) -> None:
-        """Continue the searches after topics were added."""
+        """Match patterns with the names of added topics, if searches are not under way already."""
         if self._open and not self._goes_on:
             self._go_on()
 
@@ -161,7 +163,8 @@ class PatternSearches:
             self._later(self._go_on)
 
     def _slice(self, search: _Search, most: int) -> int:
-        """Do one slice of a search; return its work."""
+        """Match a pattern with as many topic names as `most` permits; return the work, in instructions times
+        characters."""
         done = 0
         if search.pattern is None and not search.is_void:
             done = _COMPILING_WORK

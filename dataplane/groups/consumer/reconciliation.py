@@ -24,7 +24,7 @@ from .member import ConsumerMember, MemberState, Partitions, TopicPartition
 
 @dataclass(frozen=True, slots=True)
 class ReconciliationStep:
-    """The state of a member after the step."""
+    """A member's epoch, state and partitions after one step of its reconciliation with the target assignment."""
 
     epoch: int
     state: MemberState

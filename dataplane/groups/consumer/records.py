@@ -48,7 +48,8 @@ _VALUES: Mapping[RecordKind, type[Message]] = {
 
 @dataclass(frozen=True, slots=True)
 class ConsumerGroupRecord:
-    """A record that was read; a tombstone if `value` is None. `written_ms` is the time of its append."""
+    """A consumer group's record as read from `__consumer_offsets`; a tombstone if `value` is None. `written_ms` is the
+    time of its append."""
 
     group_id: str
     kind: RecordKind
@@ -162,7 +163,8 @@ class StoredConsumerGroup:
     epoch_ms: int = 0
 
     def replay(self, record: ConsumerGroupRecord) -> None:
-        """Apply the next record of the log."""
+        """Apply the next record of the log: its value becomes the latest of its kind and member, and a tombstone
+        removes that value."""
         change = (record.kind, record.member_id)
         if record.value is None:
             self.records.pop(change, None)
