@@ -29,7 +29,7 @@ and cost more than the copy."""
 
 
 class ColdReads:
-    """A sender of answers: it sends them at once, or once their records are in the page cache."""
+    """A sender of Fetch answers, which are sent at once, or once their records are in the page cache."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -38,7 +38,7 @@ class ColdReads:
         """Number of slices that were read ahead."""
 
     def reply(self, request: ClientRequest, parts: list[Any]) -> None:
-        """Answer the request with a body in parts."""
+        """Answer the request. Its body consists of parts: bytes, and slices of log files."""
         cold: list[LogSlice] = []
         try:
             ready = [_at_hand(part, cold) for part in parts]
@@ -51,7 +51,7 @@ class ColdReads:
             request.reply_parts(ready)
 
     def answer(self, request: ClientRequest, head: bytes, records: LogSlice, tail: bytes) -> None:
-        """Answer the request with a whole frame around one slice."""
+        """Answer the request with a frame made of `head`, the records of one slice, and `tail`."""
         cold: list[LogSlice] = []
         try:
             body = _at_hand(records, cold)
@@ -98,13 +98,16 @@ class ColdReads:
         request.close_connection()
 
     def close(self) -> None:
-        """Start no more reads."""
+        """Start no more reads into the page cache, as the broker stops."""
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
 def _at_hand(part: Any, cold: list[LogSlice]) -> Part:
-    """Return the data to send for a part. A slice that is not in the page cache is added to `cold`. Raises OSError,
-    EOFError."""
+    """Return the data to send for a part of an answer: bytes, or a slice of a log file. A slice that is not in the page
+    cache is added to `cold`.
+
+    Raises OSError, EOFError.
+    """
     if not isinstance(part, LogSlice) or part.size == 0:
         return part  # type: ignore[no-any-return]
     if part.size > _SMALL_BYTES:

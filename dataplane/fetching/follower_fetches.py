@@ -32,14 +32,16 @@ _CLIENT_ID_AT: Final = 8
 
 
 class FollowerFetches:
-    """A dispatcher that passes fetches of followers to their sessions, and sends the answers."""
+    """The receiver of followers' fetches: it passes each to the follower's fetch session, and sends the session's
+    answers."""
 
     def __init__(self, sessions: FollowerSessions, cold_reads: ColdReads) -> None:
         self._sessions = sessions
         self._cold_reads = cold_reads
 
     def take(self, request: ClientRequest, fetch: FollowerFetch, max_wait_ms: int) -> None:
-        """Answer a fetch now or later. The peer has proved to be the broker that fetches."""
+        """Answer a follower's fetch now, or within `max_wait_ms` once there are records. The peer has proved to be the
+        broker that fetches."""
         request.timed_as = FOLLOWER_FETCH
         request.meter = None  # Quotas apply to clients only.
         self._sessions.fetch(
@@ -47,7 +49,8 @@ class FollowerFetches:
         )
 
     def reply(self, request: ClientRequest, answer: SessionAnswer) -> None:
-        """Send an answer. If it is about one partition with few records, it is sent as one piece of memory."""
+        """Send the session's answer to a follower. An answer about one partition with few records is sent as one
+        buffer."""
         partitions = answer.partitions
         if (
             len(partitions) != 1
@@ -71,7 +74,8 @@ class FollowerFetches:
             request.connection.answer(request, (b"".join((head, records, ANSWER_END)),))
 
     def note(self, request: ClientRequest, broker_id: int) -> None:
-        """Prepare a shortcut for the next fetches of this peer, which has proved to be `broker_id`."""
+        """Set a shortcut on the connection, which reads further fetches of this follower without decoding a message.
+        The peer has proved to be `broker_id`."""
         frame, session = request.frame, request.session
         if frame is None or request.api_version != VERSION or session.expires_at is not None:
             return
@@ -88,8 +92,8 @@ class FollowerFetches:
 
 
 class _Shortcut:
-    """The constant beginning of all fetches of one follower on one connection. Called with a frame, it processes the
-    frame if it matches."""
+    """A shortcut for the fetches of one follower on one connection, which all begin with the same header. Called with a
+    frame, it handles the fetch if the header matches."""
 
     __slots__ = ("_at", "_broker_id", "_client_id", "_fetches", "_header", "_kind", "session")
 
@@ -105,7 +109,7 @@ class _Shortcut:
         self._broker_id = broker_id
 
     def __call__(self, connection: ClientConnection, frame: memoryview, now: float) -> bool:
-        """Process the frame. Returns False if the handler must do so."""
+        """Handle the fetch in this frame. Returns False if the handler of Fetch must decode it instead."""
         at = self._at
         if (
             connection.session is not self.session

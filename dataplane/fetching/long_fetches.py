@@ -25,7 +25,8 @@ def to_read(fetch: ClientFetch) -> list[SessionPartition]:
 
 
 def is_long(fetch: ClientFetch) -> bool:
-    """Return whether a fetch is read in time slices."""
+    """Return whether a fetch has too many partitions for one turn of the event loop, so that it is read in time
+    slices."""
     session = fetch.session
     return len(session.active if fetch.incremental else session.partitions) > PARTITIONS_PER_TURN
 
@@ -49,21 +50,21 @@ class LongFetch:
         self._task = asyncio.get_running_loop().create_task(self._run())
 
     def wake(self) -> None:
-        """Note that a partition may have news."""
+        """Have the fetch's partitions read again, since one may have news (records, an error, a moved offset)."""
         self._news.set()
 
     def expired(self) -> None:
-        """Answer with the records available."""
+        """Answer the fetch with the records available, since its time is over."""
         self._is_over = True
         self._news.set()
 
     def superseded(self, error: ErrorCode) -> None:
-        """Answer with an error: the session continues or ends without this fetch."""
+        """Answer the fetch with an error, since its fetch session continues or ends without it."""
         self._end()
         self._fetch.request.reply(FetchResponse(error_code=error))
 
     def abandon(self) -> None:
-        """Stop, since the client has disconnected."""
+        """Drop the fetch, since its client has disconnected."""
         self._end()
         if not self._fetch.session.id:
             self._fetch.session.close()
@@ -91,7 +92,8 @@ class LongFetch:
             fetch.request.close_connection()
 
     async def _read(self) -> Round:
-        """Return the round that is large enough or urgent, or the last one within the time."""
+        """Read the partitions again and again; return the first results that suffice for an answer (`min_bytes`, an
+        error), or the last before `max_wait_ms` are over."""
         fetch, loop = self._fetch, asyncio.get_running_loop()
         deadline_s = fetch.request.received_at + fetch.message.max_wait_ms / 1000
         while True:

@@ -43,7 +43,7 @@ PARTITIONS_PER_TURN = 1000
 
 @dataclass(slots=True)
 class ClientFetch:
-    """A consumer's fetch, and the session to which it belongs."""
+    """A consumer's fetch, and its fetch session (KIP-227)."""
 
     request: ClientRequest
     message: FetchRequest
@@ -54,7 +54,7 @@ class ClientFetch:
 
 
 class Outcome:
-    """The result of reading one partition. `data.records` is a file slice if there are records to send."""
+    """The result of reading one partition of a fetch. `data.records` is a file slice if there are records to send."""
 
     __slots__ = ("data", "partition", "replica", "size")
 
@@ -66,7 +66,7 @@ class Outcome:
 
 
 class Round:
-    """The results of one pass over the partitions."""
+    """The results of reading the partitions of a fetch once: one `Outcome` each, and their size in bytes."""
 
     __slots__ = ("budget", "leaders", "outcomes", "size", "urgent")
 
@@ -79,14 +79,15 @@ class Round:
         self.outcomes: list[Outcome] = []
 
     def release(self) -> None:
-        """Close the file slices of a round that will not be sent."""
+        """Close the file slices in these results, which will not be sent."""
         for outcome in self.outcomes:
             if isinstance(outcome.data.records, LogSlice):
                 outcome.data.records.release()
 
 
 class FetchReader:
-    """A reader of leaders on this broker, and of followers for clients that support it (KIP-392)."""
+    """A reader of partitions for consumers' fetches. It reads replicas that lead, and followers for clients that
+    support it (KIP-392)."""
 
     def __init__(self, replicas: Replicas, selector: Selector | None, max_bytes: int) -> None:
         self._replicas = replicas
@@ -96,13 +97,13 @@ class FetchReader:
         self._slice = asyncio.Lock()
 
     def read(self, fetch: ClientFetch, partitions: Iterable[SessionPartition]) -> Round:
-        """Read each partition once. The caller owns the slices in the result."""
+        """Read each partition of a fetch once, up to its `max_bytes`. The caller owns the file slices in the result."""
         found = Round(min(fetch.message.max_bytes, self._max_bytes))
         self._read_into(found, fetch, partitions)
         return found
 
     async def read_in_time_slices(self, fetch: ClientFetch, partitions: Sequence[SessionPartition]) -> Round:
-        """Read each partition once, in time slices that alternate with those of other long fetches."""
+        """Read each partition of a fetch once, in time slices that alternate with those of other long fetches."""
         found = Round(min(fetch.message.max_bytes, self._max_bytes))
         try:
             for some in pieces(partitions, PARTITIONS_PER_TURN):
@@ -295,7 +296,8 @@ class FetchReader:
 
 
 def _check_role(replica: Partition, current_leader_epoch: int, version: int) -> None:
-    """Check that this replica may answer in the given leader epoch. A follower may answer clients that support it."""
+    """Raise KafkaError unless this replica may answer a consumer in the given leader epoch. A follower may answer
+    versions of Fetch that support it."""
     if replica.leader is None and replica.follower is not None and version >= FIRST_FROM_FOLLOWERS:
         if current_leader_epoch >= 0:
             replica.check_epoch(current_leader_epoch)

@@ -56,13 +56,13 @@ _EMPTY: Final = b""
 
 
 class _Marked:
-    """A placeholder for the records of an answer that serves as a pattern."""
+    """A placeholder for the records in the answer from which a shortcut takes the constant bytes."""
 
     size = 1
 
 
 class _Found(NamedTuple):
-    """The records for a consumer, and the offsets that the answer contains."""
+    """The records of a partition for a consumer, and its high watermark, last stable offset and log start offset."""
 
     records: LogSlice
     watermark: int
@@ -71,8 +71,11 @@ class _Found(NamedTuple):
 
 
 class Repeat:
-    """A shortcut: a request without its offset, and the answer without its variable parts. Called with a frame, it
-    answers the frame if it matches."""
+    """A shortcut for one consumer's repeated fetch: the request's bytes without its offset, and the answer's bytes
+    without records and offsets.
+
+    Called with a frame, it answers the fetch if the frame matches.
+    """
 
     __slots__ = (
         "_acl_version", "_after", "_answers", "_at", "_before", "_client_id", "_committed", "_end", "_flexible",
@@ -116,7 +119,7 @@ class Repeat:
         return self._grants is None or self._grants.version == self._acl_version
 
     def is_like(self, frame: memoryview) -> bool:
-        """Return whether the frame is this request at any offset."""
+        """Return whether a frame has the bytes of this request, except the correlation id and the offset."""
         return (
             len(frame) == self._size
             and frame[: len(self._kind)] == self._kind
@@ -125,7 +128,7 @@ class Repeat:
         )
 
     def __call__(self, connection: ClientConnection, frame: memoryview, now: float) -> bool:
-        """Answer the frame. Returns False if the handler must do so."""
+        """Answer the fetch in this frame. Returns False if the handler of Fetch must answer it instead."""
         if connection.session is not self._session or now >= self._until:
             return False
         if self._grants is not None and self._grants.version != self._acl_version:
@@ -153,7 +156,8 @@ class Repeat:
         return True
 
     def read(self, offset: int) -> _Found | None:
-        """Return the records from `offset` on, possibly none yet; None if the handler has to answer."""
+        """Return the partition's records from `offset` on, possibly none yet; None if the handler of Fetch has to
+        answer."""
         leader, log = self.replica.leader, self.replica.log
         if leader is None or 0 <= self._leader_epoch != leader.leader_epoch:
             return None
@@ -191,7 +195,7 @@ class Repeat:
 
 
 class TailFetch:
-    """A repeated fetch that waits for records."""
+    """A consumer's fetch that came by a shortcut, and waits for records at the end of a log."""
 
     __slots__ = ("_answers", "_due", "_frame", "_offset", "_parked", "_repeat", "_request")
 
@@ -215,7 +219,7 @@ class TailFetch:
         answers.remember(self, request.connection)
 
     def wake(self) -> None:
-        """Look again at the end of this loop iteration, since the replica may have news."""
+        """Read the partition again at the end of this loop iteration, since it may have records by now."""
         if not self._due:
             self._due = True
             asyncio.get_running_loop().call_soon(self._look)
@@ -235,7 +239,7 @@ class TailFetch:
             self._repeat.reply(self._request, found)
 
     def expired(self) -> None:
-        """Let the handler answer now."""
+        """Have the handler of Fetch answer now, since the fetch's time is over."""
         self._finish()
         self._answers.answer_now(self._request, self._frame)
 
@@ -278,7 +282,7 @@ class FetchRepeats:
 
     @property
     def metered(self) -> bool:
-        """True if quotas apply, which only the handler counts."""
+        """True if quotas of clients apply. Then fetches go to the handler, which alone counts their bytes."""
         return self._quotas.consumer is not None or self._quotas.requests is not None
 
     def note(
@@ -330,8 +334,8 @@ def _offset_position(frame: memoryview, version: int, wanted: SessionPartition) 
 
 
 def _pattern(version: int, message: FetchRequest, wanted: SessionPartition) -> tuple[bytes, bytes, bytes]:
-    """Return the bytes of an answer before the three offsets, between them and the size of the records, and at the
-    end."""
+    """Return the constant bytes of an answer in three pieces: before the partition's three offsets, between the offsets
+    and the size of the records, and at the end."""
     data = PartitionData(
         partition_index=wanted.part.partition,
         high_watermark=_MARKED_OFFSET,

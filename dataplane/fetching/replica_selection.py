@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 
 class ReplicaView(NamedTuple):
-    """A replica from which a consumer could read."""
+    """A replica from which a consumer could read, as its leader knows it: its rack, its log end, and its lag."""
 
     broker_id: int
     rack: str | None

@@ -57,17 +57,18 @@ Key = tuple[str | bytes, int]
 
 
 def next_epoch(epoch: int) -> int:
-    """Return the epoch of the request after this one."""
+    """Return the epoch of a fetch session after `epoch`: the next number, which wraps from 2^31 - 1 to 1."""
     return 1 if epoch >= MAX_SESSION_ID else epoch + 1
 
 
 def _bytes_of(topic: str | bytes) -> int:
-    """Return the approximate memory of a partition of a topic in a session. A character takes up to four bytes."""
+    """Return the approximate bytes of memory that a fetch session takes for one partition of this topic. A character
+    takes up to four bytes."""
     return PARTITION_BYTES + (len(topic) if isinstance(topic, bytes) else 4 * len(topic))
 
 
 class WaitingFetch(Protocol):
-    """A fetch of a session that waits for records."""
+    """A fetch of a session that waits for records; it is read again when `wake` is called."""
 
     def wake(self) -> None: ...
     def superseded(self, error: ErrorCode) -> None:
@@ -75,7 +76,8 @@ class WaitingFetch(Protocol):
 
 
 class SessionPartition:
-    """One partition of a session: the client's request for it, and the values that were last sent."""
+    """A partition of a fetch session: the client's position and limits for it, and the high watermark and log start
+    that the client last got."""
 
     __slots__ = (
         "_sent_log_start",
@@ -100,7 +102,8 @@ class SessionPartition:
         self._sent_watermark = self._sent_log_start = _NEVER_SENT
 
     def has_news(self, data: PartitionData, size: int) -> bool:
-        """Return whether an answer must contain this result, with `size` bytes of records."""
+        """Return whether an answer to the client must contain this partition: it has `size` bytes of records, an error
+        or a divergence, or an offset has moved."""
         return (
             size > 0
             or data.error_code != 0
@@ -111,7 +114,8 @@ class SessionPartition:
         )
 
     def sent(self, data: PartitionData, size: int) -> None:
-        """Remember the values that are sent to the client."""
+        """Remember the partition's high watermark and log start that the client gets now. With records, the partition
+        goes to the end of the active ones."""
         # After an error the partition is sent again, whatever its high watermark is.
         self._sent_watermark = _AFTER_ERROR if data.error_code else data.high_watermark
         self._sent_log_start = data.log_start_offset
@@ -119,25 +123,26 @@ class SessionPartition:
             self.session.move_to_end(self)
 
     def wake(self) -> None:
-        """Activate the partition: the replica's high watermark, log start or role has changed."""
+        """Activate this partition of the session, since its replica's high watermark, log start or role has changed."""
         self.session.activate(self)
 
     def watch(self, partition: Partition) -> None:
-        """Have the replica wake this partition once."""
+        """Have this replica call `wake` after its next change."""
         if self.partition is not partition:
             self.unwatch()
             self.partition = partition
         partition.readers.add(self)
 
     def unwatch(self) -> None:
-        """Have no replica wake this partition."""
+        """Stop the replica from calling `wake`."""
         if self.partition is not None:
             self.partition.readers.discard(self)
             self.partition = None
 
 
 class FetchSession:
-    """The partitions that a client fetches. Invariant: a partition that is not active is watched."""
+    """A client's fetch session (KIP-227): the partitions that it fetches. Invariant: a partition that is not active is
+    watched, so that its replica activates it."""
 
     __slots__ = (
         "acl_version", "active", "by_id", "cached_size", "claim", "created_ms", "epoch", "grants", "host", "id",
@@ -171,7 +176,8 @@ class FetchSession:
         return len(self.partitions)
 
     def update(self, topics: Iterable[FetchTopic], forgotten: Iterable[ForgottenTopic] = ()) -> None:
-        """Take the partitions of a request; partitions that it names become active."""
+        """Update the session's partitions from a request: named partitions are added or changed, and become active;
+        forgotten ones are removed."""
         by_id, partitions, active = self.by_id, self.partitions, self.active
         for topic in topics:
             name: str | bytes = topic.topic_id if by_id else topic.topic
@@ -194,13 +200,14 @@ class FetchSession:
                     dropped.unwatch()
 
     def isolate(self, level: int) -> None:
-        """Take the isolation level of a request. If the level changes, all partitions may have news."""
+        """Set the session's isolation level to that of a request. If the level changes, all partitions become
+        active."""
         if level != self.isolation_level:
             self.isolation_level = level
             self.active |= dict.fromkeys(self.partitions.values())
 
     def follow(self, grants: Grants) -> None:
-        """Take the peer's permissions. If ACLs have changed, all partitions become active.
+        """Set the session's permissions to those of the peer. If ACLs have changed, all partitions become active.
 
         Inactive partitions are neither read nor checked. So they may have news after a change of ACLs: that access is
         denied now, or no longer.
@@ -210,23 +217,25 @@ class FetchSession:
             self.active |= dict.fromkeys(self.partitions.values())
 
     def activate(self, partition: SessionPartition) -> None:
-        """Activate a partition that may have news, and wake a parked fetch."""
+        """Put a partition, which may have news, among the session's active ones, and wake the session's waiting
+        fetch."""
         self.active[partition] = None
         if self.parked is not None:
             self.parked.wake()
 
     def rest(self, partition: SessionPartition) -> None:
-        """Remove a watched partition without news from the active ones."""
+        """Remove a partition without news from the session's active ones. Its replica puts it back after a change."""
         self.active.pop(partition, None)
 
     def move_to_end(self, partition: SessionPartition) -> None:
-        """Move a partition behind the other active ones after its records were sent."""
+        """Move a partition to the end of the session's active ones, since its records were sent: other partitions come
+        first next time."""
         if partition in self.active:
             del self.active[partition]
             self.active[partition] = None
 
     def close(self, error: ErrorCode = ErrorCode.FETCH_SESSION_ID_NOT_FOUND) -> None:
-        """Stop watching all partitions. A parked fetch is answered with `error`."""
+        """End the session: no replica wakes it any more, and its waiting fetch is answered with `error`."""
         for partition in self.partitions.values():
             partition.unwatch()
         self.active.clear()
@@ -237,7 +246,7 @@ class FetchSession:
 
 
 class FetchSessionCache:
-    """All fetch sessions, at most `slots` (max.incremental.fetch.session.cache.slots).
+    """All fetch sessions of clients, at most `slots` (max.incremental.fetch.session.cache.slots).
 
     If all slots are taken, a new session replaces a session that was unused for two minutes. Otherwise it replaces the
     smallest of the sessions older than two minutes, if it is larger itself; if not, the client gets no session. If the
@@ -290,7 +299,10 @@ class FetchSessionCache:
         return session
 
     def proceed(self, session: FetchSession, now_ms: int) -> None:
-        """Take an incremental request, which may have added partitions.
+        """Advance a session to the next epoch for an incremental request, which may have added partitions.
+
+        The memory of the session is claimed, and a fetch of it that still waits is answered with
+        INVALID_FETCH_SESSION_EPOCH.
 
         Raises KafkaError, FETCH_SESSION_ID_NOT_FOUND, if the session has outgrown the budget and has therefore ended.
         """
