@@ -41,7 +41,7 @@ _BATCH_START = struct.Struct(">8xi4xb4xh")
 
 
 class BatchDecision(Enum):
-    """A decision about a batch that is not refused."""
+    """The decision about the time of a produced batch's append. A refused batch is an error instead."""
 
     APPEND = 1
     """Append it in this turn of the event loop."""
@@ -55,16 +55,19 @@ APPEND, DEFER, DEFER_TO_THREAD = BatchDecision.APPEND, BatchDecision.DEFER, Batc
 
 
 class TransactionalBatches:
-    """The check of transactional batches by the transaction gate, and the limit on the bytes that wait there. Owned by
-    the event loop."""
+    """The transactional batches of Produce requests: whether they may be appended now, and how many bytes of them wait
+    for their transaction.
+
+    Owned by the event loop.
+    """
 
     def __init__(self, gate: PendingTransactionWrites) -> None:
         self.gate = gate
         self._held_bytes = 0
 
     def admits(self, partition: Partition, records: memoryview, transactional_id: str) -> bool:
-        """Return whether a transactional batch may be appended now, or will be refused by the append. Raises
-        KafkaError."""
+        """Return whether a transactional batch goes to the append now, which may still refuse it. False: it has to
+        wait. Raises KafkaError."""
         if partition.leader is None:
             return True
         header = parse_header(records)
@@ -90,7 +93,8 @@ class TransactionalBatches:
 
 
 class Admission:
-    """The decisions about batches, in the order of their requests. Owned by the event loop."""
+    """The decisions about produced batches (append, defer or refuse), in the order of their requests. Owned by the
+    event loop."""
 
     def __init__(self, validation: ValidationQueue, transactional: TransactionalBatches) -> None:
         self._validation = validation

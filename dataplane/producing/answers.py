@@ -27,7 +27,7 @@ ALL: Final = -1
 
 
 class ProduceAnswer:
-    """The results of a request's batches. Owned by the event loop.
+    """The results of all batches of a Produce request. Owned by the event loop.
 
     If every batch was appended, `write_produced` encodes `appended`. Otherwise `answer_message` builds a message, since
     a refused batch has an error code, and texts of any length.
@@ -47,7 +47,7 @@ class ProduceAnswer:
         self.waiting: list[tuple[Partition, int, int]] = []
 
     def append(self, position: int, partition: Partition, result: AppendResult) -> None:
-        """Set the result of a deferred batch that was appended."""
+        """Set the result of the deferred batch at `position` of the request: it was appended."""
         topic, index, _, _, _ = self.appended[position]
         start = partition.log.log_start_offset
         self.appended[position] = (topic, index, result.first_offset, result.append_time_ms, start)
@@ -55,12 +55,14 @@ class ProduceAnswer:
             self.waiting.append((partition, result.last_offset + 1, position))
 
     def refuse(self, position: int, error: KafkaError, partition: Partition | None = None) -> None:
-        """Set the result of a batch to an error, in the form for the version of the request."""
+        """Set the result of the batch at `position` of the request to an error, in the form for the request's
+        version."""
         index = self.appended[position][1]
         self.refused[position] = failure(index, in_version(error, self.request.api_version), partition)
 
     def leave_unknown(self, position: int, error: ErrorCode) -> None:
-        """Set the result of an appended batch that may or may not be committed."""
+        """Set the result of the batch at `position` of the request to an error: it was appended, and may or may not be
+        committed."""
         self.refused[position] = PartitionProduceResponse(
             index=self.appended[position][1],
             error_code=error,

@@ -16,7 +16,7 @@ _Batch = TypeVar("_Batch")
 
 
 class CommitWait(Generic[_Batch]):
-    """The wait of one request, whose batches are appended and not all committed yet.
+    """The wait of one Produce request, whose batches are appended and not all below the high watermark yet.
 
     `done` is called once, with the batches whose outcome is unknown, and the reason of each.
     """

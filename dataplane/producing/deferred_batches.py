@@ -24,7 +24,7 @@ _FIRST_WITH_ABORTABLE = 11
 
 
 class DeferredBatch(NamedTuple):
-    """A batch that is not appended at once, and its position in the request."""
+    """A produced batch that is not appended at once, and its position in the request."""
 
     position: int
     partition: Partition
@@ -34,7 +34,7 @@ class DeferredBatch(NamedTuple):
 
 
 class BatchAppender(Protocol):
-    """The part of the Produce handler that deferred batches use."""
+    """The interface of the Produce handler that deferred batches use: it appends batches and answers requests."""
 
     def append_records(
         self, partition: Partition, records: memoryview, acks: int, max_timestamp: int | None = None
@@ -46,11 +46,14 @@ class BatchAppender(Protocol):
         """
 
     def finish(self, answer: ProduceAnswer) -> ProduceResponse | None:
-        """Return the answer after all batches were appended or refused; None if there is none, or not as a message."""
+        """Return the answer to a Produce request after all of its batches were appended or refused.
+
+        None if there is no answer, or if it comes later, or was sent in another form.
+        """
 
 
 class Deferred:
-    """One request, answered when the last of its batches is appended or refused."""
+    """A Produce request with deferred batches. It is answered when the last of them is appended or refused."""
 
     __slots__ = ("_adding", "_answer", "_appender", "_left", "_name", "_transactional")
 
@@ -70,7 +73,8 @@ class Deferred:
         self._adding = Adding(self._name) if adds else None
 
     def run(self, batches: Sequence[DeferredBatch], queue: ValidationQueue) -> None:
-        """Pass each batch to the queue. The request is answered once every batch is appended or refused."""
+        """Pass each deferred batch to the queue for validation. The request is answered once every batch is appended or
+        refused."""
         self._left = len(batches)
         request = self._answer.request
         for batch in batches:
@@ -133,7 +137,7 @@ class Deferred:
         return None
 
     def _settle(self, position: int, partition: Partition, outcome: Outcome) -> None:
-        """Append a batch or note its refusal. After the last batch the request is answered."""
+        """Append a validated batch, or note why it is refused. After the last batch the request is answered."""
         answer = self._answer
         try:
             if isinstance(outcome, KafkaError):

@@ -41,8 +41,10 @@ class _Client(Generic[_Item]):
 
 
 class FairTurns(Generic[_Item]):
-    """Waiting items by client and connection. Invariant: a client has used no less time than `_now_s`, or has no
-    waiting items."""
+    """Items that wait for threads, by client and connection.
+
+    Invariant: a client has used no less time than `_now_s`, or has no waiting items.
+    """
 
     def __init__(self) -> None:
         self._clients: dict[Hashable, _Client[_Item]] = {}
@@ -73,7 +75,7 @@ class FairTurns(Generic[_Item]):
         return client.take()
 
     def spend(self, client: Hashable, seconds: float) -> None:
-        """Count the time that an item of a client has taken."""
+        """Add the time that a thread has spent on an item to the time that its client has used."""
         known = self._clients.get(client)
         if known is not None:
             known.spent_s += seconds

@@ -52,7 +52,8 @@ logger = logging.getLogger(__name__)
 
 
 class ValidatedBatch(NamedTuple):
-    """A batch in the form in which it is appended."""
+    """A validated batch in the form in which it is appended, perhaps compressed in another way than its producer sent
+    it."""
 
     records: memoryview
     max_timestamp: int | None
@@ -68,7 +69,7 @@ Spend = Callable[[float], None]
 
 
 class _Batch:
-    """One batch in the queue. `outcome` is the batch to append, or the reason not to."""
+    """A produced batch in the validation queue. `outcome` is the batch to append, or the reason not to."""
 
     __slots__ = ("append", "client", "data", "outcome", "partition", "spend")
 
@@ -86,7 +87,8 @@ class _Batch:
 
 
 class ValidationQueue:
-    """The batches that wait for threads or for earlier batches, by partition. Owned by the event loop."""
+    """Produced batches that wait for a thread to validate them, or for earlier batches of their partition. Owned by the
+    event loop."""
 
     def __init__(self) -> None:
         self._threads = ThreadPoolExecutor(_THREADS, thread_name_prefix="validate")
@@ -99,7 +101,7 @@ class ValidationQueue:
         self._closed = False
 
     def takes(self, partition: Partition, records: memoryview) -> bool:
-        """Return whether this batch must go through the queue.
+        """Return whether this produced batch must go through the queue for validation.
 
         It must if it is large, if its topic stores it with another compression, or if other batches of its partition
         are under way.
@@ -197,7 +199,7 @@ class ValidationQueue:
             del self.waiting[partition]
 
     def close(self) -> None:
-        """Stop validating. Batches that no thread has begun are refused."""
+        """Stop the threads that validate batches. Batches that no thread has begun are refused."""
         self._closed = True
         self._threads.shutdown(wait=False, cancel_futures=True)
         while (batch := self.turns.take()) is not None:
