@@ -17,7 +17,8 @@ SILENCE_S = 5.0
 
 
 class AnnouncedOffsets:
-    """Watches connections from the answer to AddOffsetsToTxn on, until their client ends the transaction."""
+    """A watch on client connections from the answer to AddOffsetsToTxn until the client ends the transaction. A
+    connection that stays silent is closed once."""
 
     def __init__(self) -> None:
         self._timers: dict[ClientConnection, asyncio.TimerHandle] = {}
@@ -28,7 +29,7 @@ class AnnouncedOffsets:
             self._check_later(connection, SILENCE_S)
 
     def ending(self, connection: ClientConnection) -> None:
-        """Stop to watch a connection, whose client ends its transaction."""
+        """Stop watching a connection, since its client ends its transaction."""
         timer = self._timers.pop(connection, None)
         if timer is not None:
             timer.cancel()

@@ -21,7 +21,7 @@ def check_timeout(timeout_ms: int, most: int) -> None:
 
 
 def check_app_version(app_version: int) -> None:
-    """Raises INVALID_REQUEST unless the number is a version or -1."""
+    """Raise KafkaError INVALID_REQUEST unless the application version is 0 or more, or -1 for none."""
     if app_version < -1:
         raise KafkaError(
             ErrorCode.INVALID_REQUEST,

@@ -28,7 +28,8 @@ class TransactionGone(KafkaError):
 
 
 class BatchCheck(Enum):
-    """The judgement of a batch that is not refused."""
+    """The decision about a transactional batch: it is accepted, or waits until this broker knows more. A refused batch
+    is an error instead."""
 
     ACCEPT = "it is part of the open transaction"
     WAIT = "what this broker knows may be behind: it is asked again when more is known"
@@ -37,7 +38,8 @@ class BatchCheck(Enum):
 def judge(
     table: TransactionTable, place: Place, producer_id: int, epoch: int, entry: ProducerEntry | None
 ) -> BatchCheck:
-    """Judge a batch. `entry` is the producer's state in the log of the partition.
+    """Decide whether a producer's batch belongs to its open transaction in the partition. `entry` is the producer's
+    state in the partition's log.
 
     Raises KafkaError INVALID_PRODUCER_EPOCH if the producer has been fenced, and TransactionGone if its transaction was
     aborted. Later metadata does not change either judgement.

@@ -22,7 +22,8 @@ A client that took such an error for a refusal would repeat a command that was c
 
 
 class ClientOrigins:
-    """Describes the connection and the time of a client's request."""
+    """The source of `ClientOrigin`s, which record the connection, the broker and the time of a client's request for the
+    quorum."""
 
     def __init__(self, broker_id: int, quorum: Quorum, wall_ms: Callable[[], int]) -> None:
         self._broker_id = broker_id
@@ -30,7 +31,8 @@ class ClientOrigins:
         self.wall_ms = wall_ms
 
     def of(self, request: ClientRequest) -> ClientOrigin:
-        """Return the connection of the request, with this broker's registration and clock."""
+        """Return the origin of a client's request: its connection, this broker's id and registration epoch, and the
+        time in ms."""
         return ClientOrigin(
             broker_id=self._broker_id,
             broker_epoch=self._quorum.broker_epoch,
@@ -66,7 +68,8 @@ def errors_for_client(
 
 
 def unreportable_epoch(transactional_id: str) -> KafkaError:
-    """Return the error for an aborted transaction in a version of the request that has no field for the next epoch.
+    """Return the error for a producer whose transaction was aborted, if the version of its request has no field for its
+    next epoch.
 
     A client that knows KIP-360 asks for the epoch upon this error.
     """

@@ -14,7 +14,8 @@ _Waiting = tuple[int, Place | None, asyncio.Future[None]]
 
 
 class CompletionWaits:
-    """The waiting requests by transactional id. Only the event loop's thread uses it."""
+    """The client requests that wait until a decided transaction is complete, by transactional id. Only the event loop's
+    thread uses it."""
 
     def __init__(self, image: Callable[[], ClusterImage]) -> None:
         self._image = image
@@ -25,7 +26,8 @@ class CompletionWaits:
     async def over(
         self, transactional_id: str, number: int, timeout_s: float, *, at: Place | None = None
     ) -> None:
-        """Return once every partition that has a leader has its markers below its high watermark.
+        """Wait until a transaction is complete: every partition that has a leader has the transaction's markers below
+        its high watermark.
 
         With `at`, return once this partition has them. A broker that leads it, and is not the client's, is not notified
         of other partitions. Raises KafkaError CONCURRENT_TRANSACTIONS if that takes longer than `timeout_s`. The
@@ -50,7 +52,8 @@ class CompletionWaits:
                 self._waiting.pop(transactional_id, None)
 
     def image_changed(self, transactional_ids: Iterable[str], *, leaders_changed: bool) -> None:
-        """Check the waits again, as these transactions have changed, or partitions have other leaders."""
+        """Check the waits for these transactions again, since they have changed in the image; with `leaders_changed`,
+        check all waits."""
         names = (
             list(self._waiting)
             if leaders_changed

@@ -57,7 +57,7 @@ class OffsetsEnded(Protocol):
 
 
 class _Marker(NamedTuple):
-    """A marker in the log, below the offset `end`.
+    """A transaction's marker that this broker has appended to a partition's log, below the offset `end`.
 
     `number` is that of the transaction; NO_NUMBER if the quorum knows of no transaction.
     """
@@ -71,7 +71,8 @@ class _Marker(NamedTuple):
 
 
 class Markers:
-    """The markers to write and to report. Only the event loop's thread uses it.
+    """The transaction markers that this broker has to write as a partition's leader, and to report to the quorum. Only
+    the event loop's thread uses it.
 
     Markers of one partition are appended in the order of their commit indexes.
     """
@@ -112,7 +113,7 @@ class Markers:
         self._write_some()
 
     def elected(self, partition: Partition) -> None:
-        """Write the missing markers of a partition that this broker leads from now on, before anything else is
+        """Append the missing markers to a partition that this broker leads from now on, before anything else is
         appended."""
         place = (partition.topic_id, partition.index)
         here = self._image().transactions.at(place)
@@ -187,7 +188,8 @@ class Markers:
         self._write_some()
 
     def _write_owed(self, owed: _Owed) -> None:
-        """Write a marker if it is still missing, and this broker leads the partition."""
+        """Write a marker of a decided transaction if the image shows that it is still missing, and this broker leads
+        the partition."""
         name, number, producer_id, place = owed
         partition = self._replicas.find_by_id(*place)
         transaction = self._image().transactions.by_id.get(name)
@@ -238,7 +240,8 @@ class Markers:
                 self._write_owed(owed)
 
     def _takes_back(self, place: Place, waiting: list[_Owed]) -> bool:
-        """Return whether these markers still wait for the partition, and remove them.
+        """Remove these markers from those that wait for the partition until an append succeeds. Return whether they
+        were still waiting.
 
         They do not if an election has taken the wait over, which first writes earlier markers.
         """
@@ -362,7 +365,8 @@ class Markers:
             task.add_done_callback(self._reporting.pop)
 
     async def _report(self) -> None:
-        """Report markers to the quorum, all that have gathered meanwhile in one command."""
+        """Report the markers that are below the high watermark to the quorum: all that have gathered meanwhile in one
+        command."""
         self._report_begins = False
         while self._unreported:
             reporting, self._unreported = self._unreported, {}

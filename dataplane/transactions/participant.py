@@ -17,8 +17,10 @@ from .pending_writes import PendingTransactionWrites
 
 
 class TransactionParticipant:
-    """The parts that handle transactions. They follow the broker's image in the turn of the loop that changes it (rule
-    T1)."""
+    """The broker's parts for transactions: markers, pending writes and waits for completion.
+
+    They follow the broker's image in the turn of the loop that changes it (rule T1).
+    """
 
     def __init__(
         self,
@@ -34,7 +36,8 @@ class TransactionParticipant:
         self.completion_waits = CompletionWaits(image)
 
     def image_changed(self, _image: ClusterImage, delta: ImageDelta) -> None:
-        """Follow a change. The replicas have followed before: leaders have written the missing markers."""
+        """Pass a change of the image to markers, pending writes and waits. The replicas have followed before: leaders
+        have written the missing markers."""
         if delta.transactions:
             self.markers.image_changed(delta.transactions)
             self.gate.image_changed()
@@ -47,6 +50,6 @@ class TransactionParticipant:
         self.markers.elected(partition)
 
     def close(self) -> None:
-        """Refuse the batches that wait, and write no more markers."""
+        """Refuse the transactional writes that still wait, and write no more markers, as the broker stops."""
         self.gate.close()
         self.markers.close()

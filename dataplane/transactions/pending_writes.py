@@ -55,7 +55,7 @@ error it may not be appended."""
 
 
 class Adding(NamedTuple):
-    """The transactional id whose transaction a partition may be added to."""
+    """The transactional id of a client that adds partitions to its transaction by writing to them (KIP-890)."""
 
     transactional_id: str
 
@@ -69,7 +69,8 @@ class _Write(NamedTuple):
 
 
 class _Queue:
-    """The writes of one producer to one partition."""
+    """The transactional writes (batches, group offsets) of one producer to one partition that wait, in order of
+    arrival."""
 
     __slots__ = ("changed", "partition", "task", "writes")
 
@@ -85,7 +86,8 @@ class _Queue:
 
 
 class PendingTransactionWrites:
-    """The writes that wait. Only the event loop's thread uses it."""
+    """The transactional writes that wait until this broker knows their transaction. Only the event loop's thread uses
+    it."""
 
     def __init__(
         self,
@@ -120,7 +122,8 @@ class PendingTransactionWrites:
             )
 
     def admits(self, partition: Partition, producer_id: int, producer_epoch: int) -> bool:
-        """Return whether the write may be appended now; otherwise it has to `wait`.
+        """Return whether a producer's transactional write to the partition may be appended now; otherwise it has to
+        `wait`.
 
         Raises KafkaError: INVALID_PRODUCER_EPOCH, also as TransactionGone.
         """
@@ -155,12 +158,12 @@ class PendingTransactionWrites:
         queue.writes.append(_Write(producer_id, producer_epoch, adding, released, is_duplicate))
 
     def image_changed(self) -> None:
-        """Judge the writes again, as transactions have changed."""
+        """Decide about the waiting writes again, since transactions have changed in the image."""
         for queue in self._queues.values():
             queue.changed.set()
 
     def close(self) -> None:
-        """Refuse all writes that still wait."""
+        """Refuse all transactional writes that still wait, as the broker stops."""
         stopping = KafkaError(ErrorCode.NOT_LEADER_OR_FOLLOWER, "this broker is stopping")
         queues, self._queues = self._queues, {}
         for queue in queues.values():
@@ -232,7 +235,8 @@ class PendingTransactionWrites:
             await self._change_or_pause(queue)
 
     async def _add(self, queue: _Queue, write: _Write, adding: Adding) -> None:
-        """Add the partition; try again while the previous transaction is still being ended."""
+        """Add the write's partition to the client's transaction; try again while the quorum still ends the previous
+        transaction."""
         command = AddToTransaction(
             transactional_id=adding.transactional_id,
             producer_id=write.producer_id,
@@ -249,7 +253,8 @@ class PendingTransactionWrites:
             await self._change_or_pause(queue)
 
     async def _asked(self, question: Awaitable[Any]) -> bool:
-        """Return whether the quorum has answered; false if it was busy. Raises KafkaError if it refuses for good."""
+        """Wait for the quorum's answer. Return False if the quorum was busy. Raises KafkaError if it refuses for
+        good."""
         try:
             await question
         except KafkaError as error:
@@ -268,7 +273,8 @@ class PendingTransactionWrites:
             return
 
     def _release(self, queue: _Queue) -> None:
-        """Release, in order, all writes that may be appended now."""
+        """Hand over the writes at the queue's front that may be appended now or are refused, in order, up to a write
+        that must wait."""
         while queue.writes and not queue.writes[0].is_duplicate:
             try:
                 if not self._accepts(queue, queue.writes[0]):
@@ -315,7 +321,8 @@ class PendingTransactionWrites:
 
 
 def _release(write: _Write, error: KafkaError | None) -> None:
-    """Release a write. Later writes go on even if its callback fails."""
+    """Call a write's callback with None, so that it is appended, or with the error. Later writes go on even if the
+    callback fails."""
     try:
         write.released(error)
     except Exception:
@@ -323,7 +330,8 @@ def _release(write: _Write, error: KafkaError | None) -> None:
 
 
 def _as_produce_says(error: KafkaError) -> KafkaError:
-    """Return the error for a client that adds by writing: it is fenced, or has to abort its transaction."""
+    """Return the error for a client that adds partitions by writing to them: it is fenced, or has to abort its
+    transaction."""
     if error.code is ErrorCode.TRANSACTION_ABORTABLE:
         return TransactionGone(error.message)
     if error.code is ErrorCode.PRODUCER_FENCED:

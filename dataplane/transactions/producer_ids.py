@@ -30,7 +30,8 @@ def blocks_from(quorum: Quorum, broker_id: int) -> NextBlock:
 
 
 class ProducerIds:
-    """Hands out the ids of this broker's block; the next block is fetched before the present block is used up."""
+    """A source of new producer ids from this broker's block; the next block is fetched before the present block is used
+    up."""
 
     def __init__(self, next_block: NextBlock) -> None:
         self._next_block = next_block

@@ -44,7 +44,8 @@ _LENGTH_MAX: Final = sum(
 
 
 class JoinableTransaction(NamedTuple):
-    """The transaction that a token names."""
+    """The open transaction that a token names, by the owner's ids and the transaction's number, so that another writer
+    may join."""
 
     transactional_id: str
     producer_id: int
@@ -55,7 +56,8 @@ class JoinableTransaction(NamedTuple):
 
 
 class TransactionTokens:
-    """Issues and verifies tokens; all brokers of a cluster issue the same tokens."""
+    """The issuer and verifier of tokens, by which writers join a transaction. All brokers of a cluster issue the same
+    tokens."""
 
     def __init__(self, secrets: Secrets, cluster_id: str) -> None:
         """Derive the keys of tokens. `secrets` are shared by all nodes of the cluster."""
