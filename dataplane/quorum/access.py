@@ -10,11 +10,12 @@ from ..security.peer_session import PeerSession
 
 
 class Quorum(Protocol):
-    """The cluster's image on this broker, and a method to change the cluster."""
+    """The metadata quorum for the rest of the broker: the cluster's image on this broker, and a method to change the
+    cluster."""
 
     @property
     def image(self) -> ClusterImage:
-        """The cluster as this broker knows it. The image changes only between turns of the event loop."""
+        """The cluster's metadata as this broker knows them. The image changes only between turns of the event loop."""
         ...
 
     @property

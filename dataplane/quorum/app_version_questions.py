@@ -1,5 +1,7 @@
-"""Questions to the quorum's leader about the application versions at a cut; see
-`protocol.messages.app_version_questions`."""
+"""Requests to the quorum's leader for application versions at a cut; see `protocol.messages.app_version_questions`.
+
+A cut is a commit index: it names all transactions that were decided up to it.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,8 @@ number, and the seconds to wait. It returns None if no answer came in time."""
 
 
 class VersionsFound(NamedTuple):
-    """Application versions of transactional ids at a cut."""
+    """The application versions of transactional ids at a cut, all or those that have changed since an earlier
+    answer."""
 
     versions: dict[str, int]
     """Application version by transactional id; -1 if the id no longer has a version."""
@@ -27,18 +30,20 @@ class VersionsFound(NamedTuple):
 
 
 class CutUnknown(Exception):
-    """The quorum's leader no longer knows the versions at that cut, or the cut is still to come."""
+    """The error that the quorum's leader cannot name the application versions at a cut: it has forgotten them, or the
+    cut is still to come."""
 
 
 class AppVersionQuestions:
-    """Methods that ask the active leader for application versions."""
+    """A client of the quorum's leader that asks for the application versions of transactional ids at a cut."""
 
     def __init__(self, ask: Ask) -> None:
         self._ask = ask
         self._one_listing = asyncio.Lock()
 
     async def at_cut(self, cut: int, told_offset: int, timeout_s: float) -> VersionsFound | None:
-        """Return the versions that have changed after `told_offset`, a metadata offset that an earlier answer named.
+        """Return the application versions at a cut (a commit index) that have changed after `told_offset`, a metadata
+        offset that an earlier answer named.
 
         The answer has the versions of all ids if `told_offset` is -1, or if the leader does not know the changes since
         then. Returns None if no leader answered in time. Raises CutUnknown.

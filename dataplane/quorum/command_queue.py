@@ -16,7 +16,7 @@ Ticket = TypeVar("Ticket")
 
 @dataclass(frozen=True, slots=True)
 class Departure(Generic[Ticket]):
-    """A command to send."""
+    """A command to send to the quorum, as its ticket, with its sequence number."""
 
     sequence: int
     #: the highest sequence such that all results up to it have arrived, so that the quorum may drop them
@@ -25,7 +25,7 @@ class Departure(Generic[Ticket]):
 
 
 class CommandQueue(Generic[Ticket]):
-    """A queue of tickets in submission order. A ticket is any object that stands for a command.
+    """A queue of commands to the quorum in submission order. A command is any object, called its ticket.
 
     The quorum never has to keep more than `in_flight_max` results.
 
@@ -74,11 +74,13 @@ class CommandQueue(Generic[Ticket]):
 
     @property
     def left(self) -> list[Ticket]:
-        """The commands that were sent and have no outcome yet."""
+        """The tickets of commands that were sent to the quorum and have no outcome yet, in the order of their
+        sequences."""
         return list(self._left.values())
 
     def departures(self) -> Iterator[Departure[Ticket]]:
-        """Yield the commands to send now on the present link, in order."""
+        """Yield the commands to send now on the present link to the quorum's leader, in the order of their
+        sequences."""
         for sequence in range(max(self._resume_at, self.acknowledged_sequence + 1), self._next_sequence):
             if sequence in self._left:
                 yield Departure(sequence, self.acknowledged_sequence, self._left[sequence])
@@ -100,7 +102,7 @@ class CommandQueue(Generic[Ticket]):
         return self._left.pop(sequence, None)
 
     def drain(self) -> list[Ticket]:
-        """Empty the queue, and return its commands, when the session ends."""
+        """Empty the queue, and return the tickets of its commands, since the session with the quorum ends."""
         tickets = [*self._left.values(), *self._waiting]
         self._left.clear()
         self._waiting.clear()

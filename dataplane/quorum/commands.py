@@ -29,7 +29,7 @@ answer of the previous leader."""
 
 
 class Answer(Enum):
-    """Consequences of an answer of the quorum for the commands without an outcome."""
+    """The consequence of one command's answer for all commands that have no outcome yet."""
 
     TAKEN = "none: the commands go on waiting"
     SEND_AGAIN = "the commands have to be sent again after a moment"
@@ -39,7 +39,7 @@ class Answer(Enum):
 
 
 class Ticket(Generic[ResultT]):
-    """A submitted command, its author, and the future that its caller awaits."""
+    """A command submitted to the quorum, its author, and the future that its caller awaits."""
 
     __slots__ = ("author", "command", "outcome")
 
@@ -52,7 +52,7 @@ class Ticket(Generic[ResultT]):
 
 
 class CommandSubmitter:
-    """The commands of one registration (broker id, broker epoch).
+    """The submission of this broker's commands to the quorum, under one registration (broker id, broker epoch).
 
     `send` passes a submission to the present leader and returns whether it was sent. `timeout_ms` is the time limit of
     callers that name none.
@@ -127,7 +127,8 @@ class CommandSubmitter:
         self.flush()
 
     def replied(self, reply: CommandReply) -> Answer:
-        """Process an answer of the quorum. Returns its consequences for the commands without an outcome."""
+        """Process the quorum's answer to a command. Returns the consequence for all commands that have no outcome
+        yet."""
         status = CommandStatus(reply.status)
         if status in (CommandStatus.NOT_LEADER, CommandStatus.UNKNOWN, CommandStatus.OUT_OF_ORDER):
             self._queue.send_again()
@@ -159,7 +160,8 @@ class CommandSubmitter:
             self.image_at(self._offset)
 
     def image_at(self, offset: int) -> None:
-        """Note the image's offset, and answer the callers whose commands take effect up to it."""
+        """Note the metadata offset that the image has reached, and answer callers whose commands take effect up to
+        it."""
         self._offset = offset
         while self._behind and self._behind[0][0] <= offset:
             _, _, ticket, result = heapq.heappop(self._behind)

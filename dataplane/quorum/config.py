@@ -11,8 +11,8 @@ from ...protocol.settings.config_fields import setting
 
 @dataclass(frozen=True, slots=True)
 class MetadataPosition:
-    """A position in the metadata that the broker has followed: an offset, and the mark of the history up to it (0 if
-    unknown)."""
+    """A position in the metadata that the broker has followed: the offset, and a mark that differs if the metadata up
+    to the offset differ (0 if unknown)."""
 
     offset: int
     history: int
@@ -20,7 +20,8 @@ class MetadataPosition:
 
 @dataclass(frozen=True, slots=True)
 class QuorumSessionConfig:
-    """The broker's identity, the quorum's addresses and the timing of heartbeats."""
+    """The settings of a broker's session with the quorum: the broker's identity, the quorum's addresses and the timing
+    of heartbeats."""
 
     broker_id: int
     cluster_id: str

@@ -36,8 +36,8 @@ session."""
 
 @dataclass(frozen=True, slots=True)
 class _Path:
-    """The seal of the datagrams to and from one quorum node, with the keys of the present link or else of the last
-    link."""
+    """The encryption of the datagrams to and from one quorum node, with the keys of the present link or else of the
+    last link."""
 
     node_id: int
     seal: DatagramSeal
@@ -105,7 +105,7 @@ class HeartbeatThread(threading.Thread):
         return max(self._answered[node_id], self._answered_over_tcp[node_id])
 
     def answered_over_tcp(self, node_id: int, number: int) -> None:
-        """Note an answer that the event loop received."""
+        """Note that a quorum node has answered the heartbeat of this number over TCP, which the event loop received."""
         self._answered_over_tcp[node_id] = max(number, self._answered_over_tcp[node_id])
 
     def beat_now(self) -> None:
@@ -153,7 +153,8 @@ class HeartbeatThread(threading.Thread):
             end.close()
 
     def _is_overdue(self, now: float) -> bool:
-        """Return whether a leader has answered over UDP before, and its next answer is overdue."""
+        """Return whether a leader has answered over UDP before, and no answer came for one and a half heartbeat
+        intervals."""
         return self._answer_at is not None and now - self._answer_at > self._interval_s * _OVERDUE_INTERVALS
 
     def _beat(self, now: float) -> None:

@@ -20,7 +20,7 @@ from ...protocol.messages.quorum_session import FeedRecords, FeedSnapshotChunk
 
 
 class Fold(Enum):
-    """Outcomes of a push that changed nothing."""
+    """The reason why a push of metadata records or of a snapshot did not change the image."""
 
     NOTHING = "the push was folded before, or belongs to a snapshot that is not complete yet"
     RESUBSCRIBE = "the push leaves a gap: subscribe again from the image's offset"
@@ -28,7 +28,8 @@ class Fold(Enum):
 
 
 class ImageFollower:
-    """A fold of pushes into `image`, which belongs to broker `broker_id` and stays the same object.
+    """The broker's image and the metadata pushes that are applied to it. `image` belongs to broker `broker_id` and
+    stays the same object.
 
     A snapshot is folded into a separate image, which replaces the content at once when it is complete; `snapshots`
     counts them.
@@ -43,7 +44,7 @@ class ImageFollower:
         self._building: ClusterImage | None = None
 
     def records(self, push: FeedRecords) -> ImageDelta | Fold:
-        """Fold these records, and return the changes to the image, or the reason why there are none."""
+        """Apply pushed metadata records to the image. Return the changes, or the reason why there are none."""
         if push.end_offset <= self.image.offset:
             return Fold.NOTHING
         if push.first_offset != self.image.offset:
@@ -62,8 +63,11 @@ class ImageFollower:
         return delta
 
     def snapshot(self, chunk: FeedSnapshotChunk) -> ImageDelta | Fold:
-        """Fold a chunk of a snapshot, and return the changes once the snapshot is complete. A snapshot older than the
-        image is ignored."""
+        """Take a chunk of a metadata snapshot. Return the changes to the image once the snapshot is complete, and a
+        reason before.
+
+        A snapshot older than the image is ignored.
+        """
         if chunk.first:
             self._building = ClusterImage()
         building = self._building

@@ -25,8 +25,10 @@ class ImageGate:
         self.open = False
 
     def passed(self, image: ClusterImage, delta: ImageDelta) -> ImageDelta | None:
-        """Return the changes to act on: None before the gate opens, then the whole image at once, then each change as
-        it comes."""
+        """Return the changes of the image that the broker may act on.
+
+        None before the gate opens, then the whole image at once, then each change as it comes.
+        """
         if self.open:
             return delta
         if not self._is_registered():

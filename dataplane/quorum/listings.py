@@ -1,5 +1,7 @@
-"""Listings that the quorum's leader sends on several pages. Each leader keeps its own listings, so a new leader is
-asked from the first page on."""
+"""Listings (of transactions, for example) that the quorum's leader sends on several pages.
+
+Each leader keeps its own listings, so a new leader is asked from the first page on.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,7 @@ from typing import Protocol, TypeVar
 
 
 class Page(Protocol):
-    """A page of a listing, in an answer of the leader."""
+    """The position of one page in a listing, as the leader's answer contains it."""
 
     question: int
     position: int

@@ -26,7 +26,7 @@ LogEnd = tuple[int, int]
 
 
 class LogEnds(Protocol):
-    """The ends of the broker's logs."""
+    """The end offsets of the logs on this broker, and which have changed."""
 
     def all(self) -> Iterable[LogKey]:
         """Return the keys of all logs of this broker."""
@@ -61,8 +61,8 @@ class NoLogs:
 
 
 class LogEndReports:
-    """Pieces of reports for the heartbeats to the quorum's leader. `send` sends the leader a heartbeat, which asks for
-    the next piece.
+    """Reports to the quorum's leader of log ends, split into pieces that each fit into a heartbeat. `send` sends the
+    leader a heartbeat, which asks for the next piece.
 
     A new leader receives reports about all logs of all brokers, which may be more than it can process at once. So each
     broker waits until the leader has answered the piece before. Pieces that queue up at the leader would keep its event
@@ -79,17 +79,18 @@ class LogEndReports:
 
     @property
     def reported_offset(self) -> int:
-        """An offset of the image: the leader has a report of all logs as of this image, or of a later one. 0 while it
-        has none."""
+        """A metadata offset: the leader has a report of all log ends as of the image at this offset, or later. 0 while
+        it has none."""
         return self._reported.reported_offset
 
     @property
     def is_amid_round(self) -> bool:
-        """True if more pieces are to follow, so that the leader has to answer the heartbeat with the last piece."""
+        """True if more pieces of the present report are to follow, so that the leader has to answer the heartbeat with
+        the last piece."""
         return self._reported.is_amid_round
 
     def new_leader(self, *, takes_pieces: bool) -> None:
-        """Begin a report of all logs, for a new leader.
+        """Begin a report of all log ends, for a new leader of the quorum.
 
         It is a single piece if the leader has an older version, which would take the first piece for the whole report.
         """
@@ -98,7 +99,8 @@ class LogEndReports:
         self._at_most = LOGS_AT_ONCE if takes_pieces else None
 
     def piece(self, image_offset: int, *, waits: bool) -> list[PartitionProgress] | None:
-        """Return the next piece, for a heartbeat that leaves now; None if it `waits` and a piece is unanswered.
+        """Return the next piece of the report (log ends of some partitions), for a heartbeat that leaves now. None if
+        it `waits` and the leader has not answered the last piece.
 
         The regular heartbeats do not wait, since a leader may not be able to answer yet.
         """
@@ -108,11 +110,13 @@ class LogEndReports:
         return self._reported.next_piece(image_offset, self._at_most)
 
     def sent(self, number: int) -> None:
-        """Note that the heartbeat of this number carries the last piece, and that more pieces are to follow."""
+        """Note that the heartbeat of this number carries the last piece of the report so far, and that more pieces are
+        to follow."""
         self._unanswered = number
 
     def answered(self, number: int) -> None:
-        """Note that the leader has answered the heartbeat of this number; the next piece follows after a moment."""
+        """Note that the leader has answered the heartbeat of this number. The report's next piece follows after a
+        moment."""
         if 0 < self._unanswered <= number:
             self._unanswered = 0
             if self._timer is None:
@@ -124,7 +128,7 @@ class LogEndReports:
             self._send()
 
     def stop(self) -> None:
-        """Cancel the timer of the next piece."""
+        """Cancel the timer that sends the report's next piece."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -153,18 +157,19 @@ class ReportedLogEnds:
         has none."""
 
     def clear(self) -> None:
-        """Forget the reports, since another node leads and needs a report of all logs."""
+        """Forget what log ends the former leader knows, since another node leads and needs a report of all logs."""
         self._known.clear()
         self._moved = dict.fromkeys(self._ends().all())
         self._round, self.reported_offset = None, 0
 
     @property
     def is_amid_round(self) -> bool:
-        """True if a round has begun and needs more pieces."""
+        """True if a round of reports has begun and needs more pieces."""
         return self._round is not None
 
     def next_piece(self, image_offset: int, at_most: int | None = None) -> list[PartitionProgress]:
-        """Return the next piece: the ends that the leader does not know among the next `at_most` logs of the round.
+        """Return the next piece of the report: among the next `at_most` logs of the round, the ends that the leader
+        does not know.
 
         A new round begins if none is under way. `image_offset` is the present offset of the image.
         """

@@ -1,4 +1,5 @@
-"""Upper bounds of the cluster's metadata, by kind. A command that would exceed a bound is refused before it is sent.
+"""Upper bounds of the cluster's metadata (partitions, settings and so on), by kind. A command that would exceed a bound
+is refused before it is sent.
 
 Every quorum node and every broker keeps all metadata in memory. Several brokers may each send a command at the same
 time, so commands that are already on their way may exceed a bound. Pure.
@@ -34,7 +35,7 @@ _NOTHING: Final[Mapping[str, str]] = MappingProxyType({})
 
 
 def check_room(image: ClusterImage, command: Command[Any]) -> None:
-    """Raise KafkaError POLICY_VIOLATION if the cluster would have too much metadata after this command."""
+    """Raise KafkaError POLICY_VIOLATION if the image would exceed an upper bound of metadata after this command."""
     match command:
         case CreateTopics(topics=topics):
             more = sum(len(topic.assignments) or max(topic.num_partitions, 1) for topic in topics)

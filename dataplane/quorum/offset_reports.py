@@ -1,4 +1,5 @@
-"""Reports to the quorum's leader of this broker's image offset: one report for many pushes of records."""
+"""Reports to the quorum's leader of the metadata offset that this broker's image has reached: one report for many
+pushes of records."""
 
 import asyncio
 from collections.abc import Callable
@@ -14,14 +15,19 @@ transactions."""
 
 
 class Echo:
-    """A timer that calls `tell` some time after the image moved. One call covers all moves until then."""
+    """A timer that reports the image's metadata offset, by a call of `tell`, a fraction of a second after the image
+    changed.
+
+    One report covers all changes until then.
+    """
 
     def __init__(self, tell: Callable[[], None]) -> None:
         self._tell = tell
         self._timer: asyncio.TimerHandle | None = None
 
     def image_moved(self, delta: ImageDelta) -> None:
-        """Note that the image moved. To be called on the event loop."""
+        """Schedule a report of the image's offset, since the image changed by `delta`. To be called on the event
+        loop."""
         loop = asyncio.get_running_loop()
         after_s = AFTER_S if delta.concerns_brokers else OF_TRANSACTIONS_AFTER_S
         if self._timer is not None:
@@ -31,7 +37,7 @@ class Echo:
         self._timer = loop.call_later(after_s, self._now)
 
     def stop(self) -> None:
-        """Cancel the pending report."""
+        """Cancel the pending report of the image's offset."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -1,4 +1,4 @@
-"""Questions to the quorum's leader about facts that are not in this broker's image.
+"""Requests to the quorum's leader for facts that are not in this broker's image; here they are called questions.
 
 Only an active leader answers. A node that no longer leads is silent, as is a node of an earlier version. The caller's
 timeout covers both cases, and a new leader is asked again.
@@ -26,14 +26,15 @@ class _Question:
 
 
 class PendingQuestions:
-    """The questions that wait for an answer, by number."""
+    """The questions to the quorum's leader that wait for an answer, by number."""
 
     def __init__(self) -> None:
         self._last = 0
         self._waiting: dict[int, _Question] = {}
 
     async def ask(self, send: Send, timeout_s: float) -> Answer | None:
-        """Ask a question, and return the leader's answer; None if no answer came in time."""
+        """Send a question to the quorum's leader by calling `send` with its number. Return the answer; None if none
+        came in time."""
         self._last += 1
         number = self._last
         question = self._waiting[number] = _Question(send, asyncio.get_running_loop().create_future())
@@ -47,7 +48,7 @@ class PendingQuestions:
             del self._waiting[number]
 
     def new_leader(self) -> None:
-        """Send all pending questions to the new leader."""
+        """Send all pending questions again, to the new leader of the quorum."""
         for number, question in self._waiting.items():
             question.send(number)
 

@@ -39,7 +39,7 @@ class QuorumConnectionUser(Protocol):
 
 
 class QuorumConnection:
-    """A link to one quorum node, connected or not."""
+    """A link to one quorum node: a connection that is dialled again whenever it is lost."""
 
     def __init__(self, config: QuorumSessionConfig, node_id: int, user: QuorumConnectionUser) -> None:
         self.node_id = node_id
@@ -81,12 +81,12 @@ class QuorumConnection:
             await asyncio.gather(self._task, return_exceptions=True)
 
     def send(self, payload: bytes) -> bool:
-        """Send a payload. Returns False if there is no connection, or if its send buffer is full: the connection is cut
-        then."""
+        """Send a payload to the quorum node. Returns False if there is no connection, or if its send buffer is full:
+        the connection is cut then."""
         return self._connection is not None and self._connection.send(payload)
 
     def cut(self, reason: str) -> None:
-        """Abort the present connection."""
+        """Abort the present connection to the quorum node; it is dialled again. `reason` is for the log."""
         if self._connection is not None:
             self._connection.cut(reason)
 
@@ -155,7 +155,7 @@ class QuorumConnection:
                 self._user.link_lost(self)
 
     def _note_problem(self, level: int, problem: str) -> None:
-        """Log a problem once, not at every attempt."""
+        """Log a problem of the connection once, not at every attempt to dial."""
         if problem != self._last_problem:
             self._last_problem = problem
             logger.log(level, "%s", problem)
@@ -241,7 +241,8 @@ class _Connection(asyncio.Protocol):
         self._slices.add(payloads)
 
     def deliver_waiting(self, announce: Callable[[], None]) -> None:
-        """Begin to deliver payloads, first those that came along with the handshake."""
+        """Call `announce`, then deliver the payloads that the node sends, first those that came along with the
+        handshake."""
         assert self._slices is not None
         announce()
         self._slices.begin()

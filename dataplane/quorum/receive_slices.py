@@ -24,7 +24,7 @@ class LoopTurns(Protocol):
 
 
 class Readable(Protocol):
-    """The transport from which the payloads come."""
+    """The transport whose reading is paused while payloads from it wait."""
 
     def is_closing(self) -> bool: ...
     def pause_reading(self) -> None: ...
@@ -55,12 +55,12 @@ class ReceiveSlices:
         """True before `begin`, and between the end of a turn and the next turn: then no payload is delivered."""
 
     def begin(self) -> None:
-        """Deliver the payloads that wait, and from now on all that arrive."""
+        """Deliver the payloads that were held so far, and from now on all that arrive."""
         self._is_held = False
         self._hand_on()
 
     def add(self, payloads: Iterable[bytes]) -> None:
-        """Take payloads that have arrived."""
+        """Queue payloads that have arrived, for delivery in time slices."""
         self._waiting += payloads
         if not self._is_held:
             self._hand_on()

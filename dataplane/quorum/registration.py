@@ -20,8 +20,8 @@ class SessionLost(Exception):
 
 
 class Registration:
-    """The registration of one process. The process registers once, is fenced and unfenced many times, and may lose the
-    registration."""
+    """The registration of one process as a broker. The process registers once, is fenced and unfenced many times, and
+    may lose the registration."""
 
     def __init__(self, config: QuorumSessionConfig) -> None:
         self._config = config
@@ -32,7 +32,7 @@ class Registration:
         """The reason why this process has to stop."""
 
     def request(self) -> SubmitCommand:
-        """Return the command that requests the registration."""
+        """Return the command that registers this process as a broker."""
         config = self._config
         command = RegisterBroker(
             broker_id=config.broker_id,
@@ -53,7 +53,8 @@ class Registration:
         )
 
     def taken(self, metadata_offset: int) -> None:
-        """Note that the quorum has registered this process. An image at that offset contains the registration."""
+        """Note the metadata offset at which the quorum has registered this process. An image at that offset contains
+        the registration."""
         self._taken_at = metadata_offset
 
     async def registered(self) -> None:
@@ -77,8 +78,8 @@ class Registration:
         return is_past and self.in_image(image) is not None
 
     def look(self, image: ClusterImage) -> bool:
-        """Update `registered` and `unfenced` from the image. Returns False if the image should contain this
-        registration and does not."""
+        """Update from the image whether this broker is registered and unfenced. Returns False if the image should
+        contain this registration and does not."""
         if self._taken_at is None or image.offset < self._taken_at:
             return True
         broker = self.in_image(image)

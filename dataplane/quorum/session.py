@@ -135,7 +135,8 @@ class QuorumSession:
 
     @property
     def image(self) -> ClusterImage:
-        """The cluster as far as this broker knows: the same object always, which changes only between loop turns."""
+        """The cluster's metadata as far as this broker knows: the same object always, which changes only between loop
+        turns."""
         return self._follower.image
 
     @property
@@ -156,7 +157,8 @@ class QuorumSession:
 
     @property
     def position(self) -> MetadataPosition:
-        """The metadata position that this broker has reached, in this process or an earlier one."""
+        """The position (offset and history mark) up to which this broker has followed the metadata, in this process or
+        an earlier one."""
         before = self._config.reached
         # Before it accepts the registration, the quorum may be missing metadata that an earlier process has followed.
         if before is not None and (self.broker_epoch < 0 or before.offset > self.image.offset):
@@ -186,7 +188,7 @@ class QuorumSession:
 
     @property
     def heartbeat_port(self) -> int:
-        """The UDP port that answers probes."""
+        """The UDP port on which this broker answers the probes of quorum nodes."""
         return self._heartbeats.port
 
     async def start(self) -> None:

@@ -14,7 +14,8 @@ QUESTION_TIMEOUT_S: Final = 5.0
 
 
 class SharedCatchUp:
-    """A method to wait for the image to catch up. At most one question is under way, and at most one is to follow.
+    """A wait for the image to catch up with the quorum's decisions, shared by its callers. At most one request to the
+    quorum is under way, and at most one is to follow.
 
     The quorum answers a `VerifyTransaction` command in the order of its log, and the answer comes once the image has
     all earlier decisions. So an answer serves every caller that came before its question was sent.

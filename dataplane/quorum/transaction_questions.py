@@ -37,7 +37,7 @@ _CHARACTERS_PER_QUESTION = 64 * 1024
 
 
 class TransactionCut(NamedTuple):
-    """A position at which partitions can be cut so that no transaction is torn."""
+    """A cut: a commit index at which readers of some partitions see every transaction as a whole or not at all."""
 
     commit_index: int
     """The largest commit index up to which every decided transaction has all its markers in the partitions; -1 if no
@@ -47,21 +47,26 @@ class TransactionCut(NamedTuple):
     markers."""
 
     def joined(self, other: TransactionCut) -> TransactionCut:
-        """Return the cut of the partitions of both cuts."""
+        """Return the cut for the partitions of both cuts: the smaller commit index, and the larger metadata offset."""
         return TransactionCut(
             min(self.commit_index, other.commit_index), max(self.metadata_offset, other.metadata_offset)
         )
 
 
 class TransactionQuestions:
-    """Methods that ask the active leader about transactions. They return None if no leader answered in time."""
+    """A client of the quorum's leader that asks about transactions. The methods return None if no leader answered in
+    time."""
 
     def __init__(self, ask: Ask) -> None:
         self._ask = ask
         self._one_listing = asyncio.Lock()
 
     async def cut(self, places: Collection[Place], timeout_s: float) -> TransactionCut | None:
-        """Return the newest cut of these partitions, or of all partitions if none are named."""
+        """Return the newest cut of these partitions, or of all if none are named: the largest commit index up to which
+        they have all markers.
+
+        None if no leader answered in time.
+        """
         clock = _Clock(timeout_s)
         wanted = iter(sorted(places))
         some = list(islice(wanted, _PLACES_PER_QUESTION))
@@ -78,7 +83,8 @@ class TransactionQuestions:
                 return least
 
     async def describe(self, names: Iterable[str], timeout_s: float) -> dict[str, TransactionTold] | None:
-        """Return the newest transaction of each transactional id, with all writers; unknown ids are left out."""
+        """Return the newest transaction of each transactional id, with all its writers, by id. Unknown ids are left
+        out. None if no leader answered in time."""
         clock = _Clock(timeout_s)
         waiting = list(dict.fromkeys(names))
         found: dict[str, TransactionTold] = {}
