@@ -88,7 +88,8 @@ class Broker:
             raise failure
 
     async def _leave(self, parts: BrokerParts) -> int:
-        """Have leaderships moved away; return the broker epoch up to which the logs are complete."""
+        """Have this broker's leaderships moved to other brokers; return the broker epoch up to which the logs are
+        complete."""
         session = parts.session
         if session.broker_epoch < 0:
             # This process never registered, so the logs are as the last registration left them.
@@ -111,12 +112,12 @@ class Broker:
         )
 
     def look_at_keys(self) -> None:
-        """Reload the keys and certificates of all listeners. Unusable files change nothing."""
+        """Reload the keys and certificates of all TLS listeners from their files. Unusable files change nothing."""
         if self.parts is not None:
             self.parts.tls_reloads.look_again()
 
     def families(self) -> Iterator[Family | None]:
-        """Return the broker's metrics; none before it serves."""
+        """Return the broker's metrics for a page that is scraped; none before the broker serves."""
         return self.parts.metrics.families() if self.parts is not None and self._serves else iter(())
 
     def unready(self) -> str:

@@ -40,7 +40,8 @@ class BrokerSettings:
         self._image = image
 
     def layers(self) -> list[Layer]:
-        """Return the layers that are searched for a value, in order, before the defaults."""
+        """Return the layers (a source and its settings) that are searched for a value, in order, before the defaults:
+        this broker's dynamic settings, those of all brokers, the file's."""
         configs = self._image().configs
         return [
             (ConfigSource.DYNAMIC_BROKER, configs.get((ResourceType.BROKER, str(self.broker_id)), {})),
@@ -65,7 +66,8 @@ class BrokerSettings:
         }
 
     def number_of_listener(self, listener: str, key: str) -> int | None:
-        """Return the whole number that is set for one listener, or None."""
+        """Return the whole number that the setting `key` has for this listener; None if it is not set for the
+        listener."""
         found = links((f"{LISTENER_PREFIX}{listener.lower()}.{key}",), self.layers())
         if not found or found[0].value is None:
             return None
@@ -74,17 +76,17 @@ class BrokerSettings:
         return value
 
     def text(self, name: str) -> str | None:
-        """Return the value of a declared key, or None."""
+        """Return the effective value of the setting `name` as text, or its default; None without a default."""
         found = links((name,), self.layers())
         return found[0].value if found else NODE_KEYS[name].default
 
     def read(self, cls: type[_C]) -> _C:
-        """Return a dataclass of settings with the values in force."""
+        """Return an instance of `cls`, a dataclass whose fields are settings, with their effective values."""
         texts = {key.name: self.text(key.name) for key in keys_of_fields(cls).values()}
         return from_settings(cls, {name: text for name, text in texts.items() if text is not None})
 
     def number(self, name: str) -> int:
-        """Return the value of a declared key that is a whole number and has a default."""
+        """Return the effective value of the setting `name`, which is a whole number and has a default."""
         text = self.text(name)
         assert text is not None, f"{name} has no default"
         value = NODE_KEYS[name].parse(text)

@@ -17,7 +17,7 @@ from ..protocol.exposition import Family
 
 
 class MeasuredPart(Protocol):
-    """A part of the broker that has metrics."""
+    """The interface of a part of the broker that has metrics."""
 
     def metric_families(self) -> Iterator[Family | None]:
         """Yield the metrics; None before a family that takes time, so that other tasks may run first."""
@@ -28,7 +28,7 @@ class BrokerMetrics:
     """The metrics of a broker. They are computed from its parts when they are requested."""
 
     def __init__(self, parts: Sequence[MeasuredPart]) -> None:
-        """`parts` report in this order, which is the order of the page."""
+        """Create the metrics of these parts. The order of the parts is the order of the metrics page."""
         self.parts = parts
 
     def families(self) -> Iterator[Family | None]:

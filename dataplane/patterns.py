@@ -27,7 +27,7 @@ _EXPANSIONS: Final = ("{", "\\p", "\\P")
 
 
 class Pattern:
-    """A compiled pattern, which matches whole texts."""
+    """A compiled RE2 pattern of a client, which matches whole texts."""
 
     __slots__ = ("_compiled", "program_size", "regex")
 

@@ -86,8 +86,7 @@ class Round:
 
 
 class FetchReader:
-    """A reader of partitions for consumers' fetches. It reads replicas that lead, and followers for clients that
-    support it (KIP-392)."""
+    """A reader of partitions for consumers' fetches: of leaders and, for clients of KIP-392, of followers."""
 
     def __init__(self, replicas: Replicas, selector: Selector | None, max_bytes: int) -> None:
         self._replicas = replicas

@@ -244,7 +244,7 @@ class TailFetch:
         self._answers.answer_now(self._request, self._frame)
 
     def abandon(self) -> None:
-        """Stop, since the client has disconnected."""
+        """Drop the waiting fetch, since its client has disconnected."""
         self._finish()
 
     def _finish(self) -> None:

@@ -273,7 +273,7 @@ class FetchSessionCache:
 
     @property
     def partitions(self) -> int:
-        """Number of partitions in all sessions."""
+        """The number of partitions in all fetch sessions."""
         return sum(map(len, self._sessions.values()))
 
     def get(self, session_id: int, epoch: int, owner: Principal, *, by_id: bool) -> FetchSession:

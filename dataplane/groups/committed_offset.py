@@ -1,4 +1,4 @@
-"""A committed offset of a group."""
+"""An offset that a group has committed for a partition, as the coordinator keeps it."""
 
 from __future__ import annotations
 

@@ -180,7 +180,7 @@ class ConsumerGroups:
     # ------------------------------------------------------------ life
 
     def tick(self, group: ConsumerGroup) -> None:
-        """Fence the members whose deadlines have passed."""
+        """Fence the group's members whose deadlines have passed, and write the changes to the log."""
         group.tick(self._now_ms())
         self._settle(group, lambda _code: None)
 

@@ -166,7 +166,7 @@ class GroupCoordinator:
         return shard
 
     def led(self) -> Mapping[int, Shard]:
-        """Return the loaded shards of this broker by partition."""
+        """Return the loaded shards of this broker by `__consumer_offsets` partition."""
         return {partition: shard for partition, shard in self._shards.items() if shard.loaded}
 
     def shards(self) -> Iterator[Shard]:

@@ -19,7 +19,7 @@ from .offsets import CommittedOffset, TopicPartition
 def expired(
     group: AnyGroup, offsets: Mapping[TopicPartition, CommittedOffset], now_ms: int, retention_ms: int
 ) -> list[TopicPartition]:
-    """Return the partitions whose offsets have expired."""
+    """Return the partitions of a group whose committed offsets have expired by `now_ms`."""
     left_ms, keeps = _rule(group)
     return [
         partition

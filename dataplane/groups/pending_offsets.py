@@ -116,7 +116,7 @@ class PendingOffsets:
         return list(self._groups.get(group_id, ()))
 
     def groups(self) -> Iterator[str]:
-        """Yield the ids of groups with pending offsets."""
+        """Yield the ids of groups with offsets that open transactions have committed."""
         return iter(self._groups)
 
     def of_partition(self, group_id: str, partition: TopicPartition) -> Iterator[CommittedOffset]:

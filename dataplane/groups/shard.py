@@ -78,7 +78,7 @@ class Shard:
 
     @property
     def groups(self) -> Mapping[str, AnyGroup]:
-        """The groups by id; no group is dead."""
+        """The shard's groups by id; no group is dead."""
         return self._table.groups
 
     def has_members(self, group_id: str) -> bool:
@@ -89,7 +89,8 @@ class Shard:
     # ------------------------------------------------------------ life
 
     async def load(self) -> None:
-        """Replay the log. Until then every request gets COORDINATOR_LOAD_IN_PROGRESS."""
+        """Rebuild the shard's groups and offsets from its log. Until then every request gets
+        COORDINATOR_LOAD_IN_PROGRESS."""
         self.offsets = OffsetStore()
         # These markers are in the log, too.
         self._ended.clear()
@@ -193,7 +194,8 @@ class Shard:
         reply: SyncTicket,
         holders: tuple[str, ...] = (),
     ) -> None:
-        """Handle SyncGroup. `holders` claim the memory of the assignments."""
+        """Handle SyncGroup: `reply` gets the member's assignment or an error. The memory of the assignments is claimed
+        to the account of `holders`."""
         group = self.groups.get(group_id)
         if group is None:
             reply(SyncReply(reply, ErrorCode.UNKNOWN_MEMBER_ID))
@@ -223,7 +225,7 @@ class Shard:
         return group.heartbeat(member_id, instance_id, generation, self._now_ms())
 
     def leave(self, group_id: str, member_id: str, instance_id: str | None) -> ErrorCode:
-        """Remove one member of a LeaveGroup request."""
+        """Remove one member that a LeaveGroup request names; return the error for it."""
         group = self.groups.get(group_id)
         if group is None:
             return ErrorCode.UNKNOWN_MEMBER_ID

@@ -12,7 +12,7 @@ from ..server.handler import ClientRequest, handles
 
 
 class AbortTransactionHandlers:
-    """Passes aborts of transactions to the quorum, which decides."""
+    """The handler of AbortTransaction, which has the quorum abort an open transaction."""
 
     def __init__(self, quorum: Quorum) -> None:
         self._quorum = quorum

@@ -51,7 +51,8 @@ class TransactionalProducer(NamedTuple):
 
 
 class AddToTxnHandlers:
-    """Has the quorum add partitions to transactions."""
+    """The handlers of AddPartitionsToTxn and AddOffsetsToTxn, which have the quorum add partitions to a producer's
+    transaction."""
 
     def __init__(
         self,

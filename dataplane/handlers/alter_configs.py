@@ -100,7 +100,7 @@ class AlterConfigsHandlers:
     async def incremental_alter_configs(
         self, request: ClientRequest, message: IncrementalAlterConfigsRequest
     ) -> IncrementalAlterConfigsResponse:
-        """Set, delete, append to and subtract from single settings."""
+        """Set or delete single settings, or append to and subtract from their lists, each resource separately."""
         changes = [
             config_commands.ConfigResource(
                 resource_type=resource.resource_type,

@@ -38,7 +38,7 @@ _ENTRIES_PER_COMMAND = 250
 
 
 class MatchType(IntEnum):
-    """Kafka's ways to match one part of an entity."""
+    """Kafka's kinds of conditions on one part (user, client id, address) of a quota's entity."""
 
     EXACT = 0
     DEFAULT = 1

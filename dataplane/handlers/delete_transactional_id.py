@@ -14,7 +14,7 @@ from ..server.handler import ClientRequest, handles
 
 
 class DeleteTransactionalIdHandlers:
-    """Has the quorum forget transactional ids."""
+    """The handler of DeleteTransactionalId, which has the quorum forget a transactional id."""
 
     def __init__(self, quorum: Quorum) -> None:
         self._quorum = quorum

@@ -137,7 +137,8 @@ class DescribeConfigsHandlers:
     def _entries(
         self, description: _Description, resource_type: int, name: str
     ) -> Sequence[EffectiveSetting]:
-        """Return the settings of a resource. Raises KafkaError."""
+        """Return the effective settings of a resource, by its type and name. Raises KafkaError if it cannot exist, or
+        does not."""
         match resource_type:
             case Described.TOPIC:
                 if not is_valid_topic_name(name):

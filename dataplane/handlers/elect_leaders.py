@@ -28,7 +28,7 @@ _OVERTAKEN = (ErrorCode.ELECTION_NOT_NEEDED, ErrorCode.UNKNOWN_TOPIC_OR_PARTITIO
 
 
 class ElectLeadersHandlers:
-    """Has the quorum elect leaders."""
+    """The handler of ElectLeaders, which has the quorum elect partitions' leaders."""
 
     def __init__(self, quorum: Quorum) -> None:
         self._quorum = quorum

@@ -142,7 +142,7 @@ class FetchHandlers:
         waits_for_others=True,
     )
     def fetch(self, request: ClientRequest, message: FetchRequest) -> FetchResponse | None:
-        """Answer with the available records, or park the request."""
+        """Answer a fetch with the available records, or park it until there are enough."""
         version = request.api_version
         state = message.replica_state
         replica_id = state.replica_id if version >= _FIRST_WITH_REPLICA_STATE else message.replica_id

@@ -34,7 +34,7 @@ def _check_access(access: Access, message: InitProducerIdRequest) -> None:
 
 
 class InitProducerIdHandlers:
-    """Gives producers their ids and epochs."""
+    """The handler of InitProducerId, which gives producers their ids and epochs."""
 
     def __init__(
         self, ids: ProducerIds, quorum: Quorum, origins: ClientOrigins, timeout_max_ms: Callable[[], int]

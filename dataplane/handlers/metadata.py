@@ -47,7 +47,7 @@ def _metadata_error(message: MetadataRequest, error: KafkaError) -> MetadataResp
 
 
 class MetadataHandlers:
-    """Answers from the image, and creates missing topics if that is allowed."""
+    """The handler of Metadata, which answers from the image, and creates missing topics if that is allowed."""
 
     def __init__(
         self,

@@ -39,7 +39,7 @@ class SaslHandlers:
     def authenticate(
         self, request: ClientRequest, message: SaslAuthenticateRequest
     ) -> SaslAuthenticateResponse:
-        """Refuse a request that no handshake preceded."""
+        """Refuse a SaslAuthenticate request that no SaslHandshake preceded."""
         return SaslAuthenticateResponse(
             error_code=ErrorCode.ILLEGAL_SASL_STATE,
             error_message="SaslAuthenticate request received after successful authentication",

@@ -293,7 +293,7 @@ class TopicHandlers:
     async def create_partitions(
         self, request: ClientRequest, message: CreatePartitionsRequest
     ) -> CreatePartitionsResponse:
-        """Raise the number of partitions of topics."""
+        """Raise topics' numbers of partitions, each topic separately."""
         repeated = _repeated(topic.name for topic in message.topics)
         error = KafkaError(ErrorCode.INVALID_REQUEST, "Duplicate topic name.")
         results = [_refused_partitions(name, error) for name in sorted(repeated)]

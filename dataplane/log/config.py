@@ -87,12 +87,12 @@ class LogConfig:
 
     @property
     def deletes(self) -> bool:
-        """True if old segments are deleted."""
+        """True if the topic's cleanup policy deletes old segments."""
         return "delete" in self.cleanup_policy
 
     @property
     def compacted(self) -> bool:
-        """True if compaction may leave gaps between offsets."""
+        """True if the topic's cleanup policy compacts, which may leave gaps between offsets."""
         return "compact" in self.cleanup_policy
 
     @classmethod

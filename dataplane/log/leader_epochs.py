@@ -138,7 +138,7 @@ class LeaderEpochs:
         return self._entries[following][1] if following < len(self._entries) else None
 
     def truncate_from_end(self, end_offset: int) -> None:
-        """Forget the epochs that start at or after `end_offset`."""
+        """Forget the leader epochs that start at or after `end_offset`, since the log is truncated there."""
         while self._entries and self._entries[-1][1] >= end_offset:
             self._entries.pop()
             self.dirty = True

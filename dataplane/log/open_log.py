@@ -49,7 +49,7 @@ class OpenLog(Protocol):
         """Report a change of the log's start or end, its epochs or its files to the owner of the log."""
 
     def fail(self, error: KafkaError) -> None:
-        """Take the log offline."""
+        """Take the log offline because of this error: its appends and reads fail from now on."""
 
     def append_placed(
         self, batches: memoryview, placement: PlacedBatches, leader_epoch: int, now_ms: int

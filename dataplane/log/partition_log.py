@@ -144,7 +144,7 @@ class PartitionLog:
 
     @property
     def size(self) -> int:
-        """The bytes of all segments."""
+        """The bytes of all segments' log files."""
         return sum(segment.size for segment in self.segment_list)
 
     @property

@@ -55,7 +55,7 @@ class PlacedBatches(NamedTuple):
 
     @property
     def max_timestamp(self) -> int:
-        """The largest timestamp of all batches, in ms."""
+        """The largest timestamp of the placed batches, in ms."""
         batches = self.batches
         if len(batches) == 1:
             return batches[0].header.max_timestamp

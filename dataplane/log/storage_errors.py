@@ -34,7 +34,7 @@ def lacks_resources(error: KafkaError) -> bool:
 
 
 def is_unreadable(error: KafkaError) -> bool:
-    """Return whether the disk itself refused to read."""
+    """Return whether an error of `disk_error` means that the disk itself refused to read."""
     return _errno(error) in _UNREADABLE
 
 

@@ -56,7 +56,7 @@ class CommandQueue(Generic[Ticket]):
         return next(iter(self._left), self._next_sequence) - 1
 
     def add(self, ticket: Ticket) -> None:
-        """Queue a command. It gets its sequence when it is sent."""
+        """Queue a command, as its ticket. It gets its sequence number when it is sent."""
         self._waiting.append(ticket)
 
     def withdraw(self, ticket: Ticket) -> bool:
@@ -68,7 +68,7 @@ class CommandQueue(Generic[Ticket]):
         return True
 
     def withdraw_waiting(self) -> list[Ticket]:
-        """Remove and return all commands that were never sent."""
+        """Remove all commands that were never sent; return their tickets."""
         waiting, self._waiting = list(self._waiting), deque()
         return waiting
 

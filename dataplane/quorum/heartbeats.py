@@ -178,7 +178,7 @@ class HeartbeatThread(threading.Thread):
                 continue  # The node is unreachable or the buffer full: the next heartbeat, or TCP, gets through.
 
     def _read(self) -> None:
-        """Receive answers to heartbeats, and answer probes."""
+        """Receive quorum nodes' answers to heartbeats, and answer their probes."""
         for _ in range(_DATAGRAMS_PER_TURN_MAX):
             try:
                 data, sender = self._socket.recvfrom(_DATAGRAM_BYTES_MAX)

@@ -45,7 +45,7 @@ class LogEnds(Protocol):
 
 
 class NoLogs:
-    """The `LogEnds` of a broker without logs."""
+    """The log ends of a broker without logs."""
 
     def all(self) -> Iterable[LogKey]:
         """Return no key."""

@@ -21,7 +21,7 @@ METADATA_OFFSET = gauge("ottla_broker_metadata_offset", "Metadata records that t
 
 
 class ClusterMetrics:
-    """Metrics of a broker's session with the quorum."""
+    """The metrics of the cluster's metadata and of this broker's session with the quorum."""
 
     def __init__(self, session: QuorumSession) -> None:
         self._session = session

@@ -52,7 +52,7 @@ class QuorumConnection:
 
     @property
     def is_open(self) -> bool:
-        """True if payloads can be sent now."""
+        """True if a payload can be sent to the quorum node now."""
         return self._connection is not None
 
     @property
@@ -71,11 +71,11 @@ class QuorumConnection:
         return None if self._connection is None else self._connection.local_host
 
     def start(self) -> None:
-        """Dial now, and again whenever the connection is lost."""
+        """Dial the quorum node now, and again whenever the connection is lost."""
         self._task = asyncio.create_task(self._stay_connected(), name=f"link to quorum node {self.node_id}")
 
     async def stop(self) -> None:
-        """Close the connection for good."""
+        """Close the connection to the quorum node for good."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)

@@ -141,7 +141,8 @@ class QuorumSession:
 
     @property
     def broker_epoch(self) -> int:
-        """The epoch of this registration; -1 before the registration."""
+        """The broker epoch, by which the quorum tells this registration from earlier ones of the same broker id; -1
+        before the registration."""
         return self._commands.broker_epoch
 
     @property

@@ -6,7 +6,7 @@ from ...protocol.errors import ErrorCode, KafkaError
 
 
 def check_transactional_id(transactional_id: str) -> None:
-    """Raises INVALID_REQUEST if the id is empty."""
+    """Raise KafkaError INVALID_REQUEST if the transactional id is empty."""
     if not transactional_id:
         raise KafkaError(ErrorCode.INVALID_REQUEST, "a transactional id is not empty")
 

@@ -105,7 +105,7 @@ class Markers:
         self._retries: dict[asyncio.TimerHandle, None] = {}
 
     def image_changed(self, transactional_ids: Iterable[str]) -> None:
-        """Write the markers of these transactions, as far as they are decided."""
+        """Write the markers of these transactions whose outcome (commit or abort) the image shows as decided."""
         known = self._image().transactions.by_id
         for name in transactional_ids:
             if name in known and known[name].phase.is_decided:
@@ -144,7 +144,7 @@ class Markers:
             self._abort_what_nobody_knows(partition, partition.leader_epoch)
 
     def close(self) -> None:
-        """Stop writing and reporting."""
+        """Stop writing and reporting transaction markers, as the broker stops."""
         for handle in [*self._retries, *([self._turn] if self._turn is not None else [])]:
             handle.cancel()
         for task in self._reporting:

@@ -105,7 +105,7 @@ class PendingTransactionWrites:
 
     @property
     def waiting(self) -> int:
-        """Number of writes that wait."""
+        """The number of transactional writes that wait."""
         return sum(len(queue.writes) for queue in self._queues.values())
 
     def check_owner(self, producer_id: int, transactional_id: str) -> None:

@@ -54,7 +54,7 @@ class ClassicMember:
         return self.sync_ticket is None
 
     def heard_of(self, now_ms: int) -> None:
-        """Restart the member's session."""
+        """Restart the member's session timeout at `now_ms`, since the member has sent a request."""
         self.session_deadline_ms = now_ms + self.session_timeout_ms
 
     def metadata_for(self, protocol: str | None) -> bytes:

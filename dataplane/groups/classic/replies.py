@@ -72,7 +72,7 @@ def returned_reply(
 
 
 def sync_reply(group: Generation, member: ClassicMember, ticket: object) -> SyncReply:
-    """Return a reply with the member's assignment."""
+    """Return the reply to a SyncGroup with the member's assignment."""
     return SyncReply(ticket, ErrorCode.NONE, member.assignment, group.protocol_type, group.protocol)
 
 

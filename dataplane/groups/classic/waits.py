@@ -39,16 +39,16 @@ class Waits:
         return self.join_deadline_ms if self.join_not_before_ms is None else self.join_not_before_ms
 
     def joined(self) -> None:
-        """Record that the joins are over."""
+        """End the wait for members to join the rebalance."""
         self.join_deadline_ms = self.join_not_before_ms = None
 
     def await_syncs(self, member_ids: Collection[str], deadline_ms: int) -> None:
-        """Start to wait for syncs of all these members."""
+        """Start to wait, up to the deadline (ms), for SyncGroup requests of all these members."""
         self.unsynced = set(member_ids)
         self.sync_deadline_ms = deadline_ms
 
     def synced(self, member_id: str) -> None:
-        """Remove a member that has synced or is gone."""
+        """Stop to wait for the SyncGroup of a member that has sent it or is gone."""
         self.unsynced.discard(member_id)
         if not self.unsynced:
             self.sync_deadline_ms = None
@@ -61,7 +61,7 @@ class Waits:
         return sorted(self.unsynced)
 
     def contradictions(self, member_ids: Collection[str]) -> Iterator[str]:
-        """Yield the contradictions between the waits and these members."""
+        """Yield a text for each way in which the waits contradict the group's members; for invariant checks."""
         if not self.unsynced <= set(member_ids):
             yield f"{sorted(self.unsynced)} are to sync, and not all are members"
         if self.unsynced and self.sync_deadline_ms is None:

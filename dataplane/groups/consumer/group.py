@@ -181,7 +181,7 @@ class ConsumerGroup:
             )
 
     def bury(self) -> None:
-        """End the group; all its records become tombstones."""
+        """End the group: tombstones for all its records are to be written."""
         for member_id in list(self.members):
             self.forget(member_id)
         self.dead = True
@@ -237,7 +237,7 @@ class ConsumerGroup:
         return self.add(ConsumerMember(beat.member_id, beat.instance_id)), True
 
     def add(self, member: ConsumerMember) -> ConsumerMember:
-        """Add a new member. Raises KafkaError GROUP_MAX_SIZE_REACHED."""
+        """Add a new member to the group. Raises KafkaError GROUP_MAX_SIZE_REACHED if the group is full."""
         if len(self.members) >= self.limits.max_size:
             raise KafkaError(
                 ErrorCode.GROUP_MAX_SIZE_REACHED,
@@ -380,7 +380,7 @@ class ConsumerGroup:
         return wanted
 
     def bump(self) -> None:
-        """Raise the group's epoch."""
+        """Raise the group's epoch by one, and have it recorded."""
         self.epoch += 1
         self._note(RecordKind.GROUP)
 
@@ -443,7 +443,7 @@ class ConsumerGroup:
         member.assigned, member.revoking = assigned, revoking
 
     def not_held_by_others(self, member: ConsumerMember, partitions: Partitions) -> Partitions:
-        """Return the partitions that no other member holds."""
+        """Return those of `partitions` that no other member of the group holds."""
         member_id = member.member_id
         return frozenset(p for p in partitions if self.owners.get(p, member_id) == member_id)
 

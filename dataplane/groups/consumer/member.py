@@ -154,7 +154,7 @@ class ConsumerMember:
 
     @property
     def deadline_ms(self) -> int:
-        """The earliest of the member's deadlines."""
+        """The earliest of the member's deadlines (session, giving partitions up), in ms."""
         pending = (self.revoke_deadline_ms, self.join_deadline_ms, self.sync_deadline_ms)
         return min(self.session_deadline_ms, *(d for d in pending if d is not None), self.session_deadline_ms)
 

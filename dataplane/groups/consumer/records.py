@@ -157,7 +157,7 @@ def read_consumer_record(
 
 @dataclass(slots=True)
 class StoredConsumerGroup:
-    """The latest value of each record of one group."""
+    """The latest value of each record of one consumer group, as read from `__consumer_offsets`."""
 
     records: dict[Change, Message] = field(default_factory=dict)
     epoch_ms: int = 0

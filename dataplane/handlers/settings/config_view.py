@@ -108,7 +108,7 @@ class ConfigView:
         return [*entries, *_of_listeners(layers), *_without_effect(layers[:_DYNAMIC_LAYERS])]
 
     def all_brokers(self) -> Sequence[EffectiveSetting]:
-        """Return the dynamic settings of all brokers."""
+        """Return the dynamic settings that apply to all brokers of the cluster."""
         layer = self._layers()[_DYNAMIC_LAYERS - 1]
         return [
             *(

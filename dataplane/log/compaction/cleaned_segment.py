@@ -57,11 +57,11 @@ class CleanedSegment:
 
     @property
     def size(self) -> int:
-        """The number of appended bytes."""
+        """The number of bytes appended to the new segment."""
         return self._segment.size
 
     def append(self, batch: bytes | memoryview) -> None:
-        """Append a batch. Raises OSError."""
+        """Append a batch to the new segment, and index it. Raises OSError."""
         header = parse_header(batch)
         segment = self._segment
         segment.note_batch(header, header.last_offset, segment.size, self._interval)
@@ -71,7 +71,7 @@ class CleanedSegment:
             self._write()
 
     def note_abort(self, aborted: AbortedTransaction) -> None:
-        """Index an aborted transaction, whose marker was appended last."""
+        """Add an aborted transaction to the new segment's index; its marker was appended last."""
         self._segment.transaction_index.append(aborted)
 
     def _write(self) -> None:
@@ -103,7 +103,7 @@ class CleanedSegment:
         return segment.path
 
     def abandon(self) -> None:
-        """Delete all files of this segment."""
+        """Delete all files of the new segment."""
         self._close()
         segment = self._segment
         for path in segment.files:

@@ -52,7 +52,7 @@ class CleaningJob:
     limits: Limits = Limits()
 
     def encode(self) -> bytes:
-        """Return the job as a line of JSON."""
+        """Return the cleaning job as a line of JSON."""
         fields = {
             **asdict(self),
             "directory": str(self.directory),
@@ -63,7 +63,7 @@ class CleaningJob:
 
     @classmethod
     def decode(cls, line: bytes) -> CleaningJob:
-        """Return the job in a line. Raises MalformedLine."""
+        """Return the cleaning job in a line of JSON. Raises MalformedLine."""
         try:
             fields = json.loads(line)
             return cls(
@@ -121,7 +121,7 @@ _REPLIES: Mapping[str, type[Reply]] = {
 
 
 def encode_reply(reply: Reply) -> bytes:
-    """Return a reply as a line of JSON."""
+    """Return a reply of the cleaning process as a line of JSON."""
     fields = asdict(reply)
     if isinstance(reply, GroupCleaned):
         fields["file"] = str(reply.file)
@@ -129,7 +129,7 @@ def encode_reply(reply: Reply) -> bytes:
 
 
 def decode_reply(line: bytes) -> Reply:
-    """Return the reply in a line. Raises MalformedLine."""
+    """Return the cleaning process's reply in a line of JSON. Raises MalformedLine."""
     try:
         name, fields = json.loads(line)
         reply = _REPLIES[name]

@@ -35,7 +35,7 @@ class OffsetMap:
 
     @property
     def full(self) -> bool:
-        """True if no new key may be put."""
+        """True if the map has no room for another key."""
         return self.size >= self._most
 
     def put(self, key: bytes, offset: int) -> bool:

@@ -77,7 +77,7 @@ class OpenTransactions:
 
     @property
     def is_pristine(self) -> bool:
-        """True if no marker was ever noted."""
+        """True if no transaction marker was ever noted."""
         return not self._ended and not self.forgotten_below and self.last_commit_index == NO_COMMIT_INDEX
 
     def begin(self, producer_id: int, first_offset: int) -> None:

@@ -146,7 +146,7 @@ def _snapshot_below(directory: Path, segments: Sequence[Segment], offset: int) -
 
 
 def _read(directory: Path, offset: int) -> ProducerStates | None:
-    """Read a snapshot; None for a damaged file."""
+    """Read the snapshot of producer state at `offset`; None for a damaged file."""
     path = snapshot_path(directory, offset)
     try:
         producers = read_snapshot(path)

@@ -47,7 +47,7 @@ class RecentMarkers:
 
     @property
     def last_commit_index(self) -> int:
-        """The highest commit index of any marker."""
+        """The highest commit index of any marker in the log."""
         return self._commit_indexes[-1] if self._commit_indexes else self.unlisted_to
 
     def note(self, commit_index: int, marker: FirstMarker) -> None:

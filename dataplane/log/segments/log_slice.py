@@ -41,7 +41,7 @@ class LogSlice:
         return self._descriptor.fd
 
     def release(self) -> None:
-        """Release the file; further calls do nothing."""
+        """Let the slice's file be closed; further calls do nothing."""
         descriptor, self._descriptor = self._descriptor, None
         if descriptor is not None:
             descriptor.release()

@@ -40,7 +40,7 @@ class OffsetIndex(SparseIndex):
         return self._absolute(self.last_fields())
 
     def truncate(self, offset: int) -> None:
-        """Drop the entries at or above `offset`."""
+        """Drop the index entries at or above `offset`, since the log is truncated there."""
         self.keep(self.find(offset - self._base_offset - 1, 0) + 1)
 
     def _absolute(self, entry: tuple[int, ...] | None) -> tuple[int, int] | None:

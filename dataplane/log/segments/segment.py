@@ -182,7 +182,7 @@ class Segment:
         return next_offset
 
     def load_first_timestamp(self) -> None:
-        """Read the first batch's timestamp. Raises KafkaError, BrokenBatch."""
+        """Read the timestamp of the segment's first batch. Raises KafkaError, BrokenBatch."""
         self.first_timestamp = None
         first = next(self.walk(0, self.base_offset, LOOKUP_CHUNK), None)
         if first is not None:

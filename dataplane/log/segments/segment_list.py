@@ -87,7 +87,7 @@ class SegmentList:
         return list(self._segments)
 
     def first(self, count: int) -> list[Segment]:
-        """Return the `count` oldest segments."""
+        """Return the `count` oldest segments of the log."""
         return self._segments[:count]
 
     @property
@@ -131,7 +131,7 @@ class SegmentList:
         return self.fd
 
     def rest(self) -> None:
-        """Close the descriptor until the next append."""
+        """Close the active segment's descriptor until the next append."""
         self.active.close()
         self.fd = RESTS
 
@@ -283,7 +283,7 @@ class SegmentList:
 
     @property
     def aborting(self) -> Sequence[Segment]:
-        """The segments with an aborted transaction, rising."""
+        """The segments whose transaction index has an aborted transaction, rising."""
         aborting = self._aborting
         if aborting is None:
             aborting = self._aborting = [each for each in self._segments if len(each.transaction_index)]
@@ -398,7 +398,7 @@ class SegmentList:
         self.start_segment(base_offset, now_ms)
 
     def close(self) -> None:
-        """Release all descriptors and maps."""
+        """Release all descriptors and maps of the log's segments."""
         self.fd = RESTS
         self._files.forget_appender(self)
         for segment in self._segments:

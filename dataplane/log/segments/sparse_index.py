@@ -191,7 +191,7 @@ class SparseIndex:
             self._written = left
 
     def keep(self, count: int) -> None:
-        """Drop all entries but the first `count`."""
+        """Drop all index entries but the first `count`."""
         if count >= len(self):
             return
         if count >= self._written:
@@ -239,7 +239,7 @@ class SparseIndex:
         self._write_from_bytes = _TAIL_BYTES_MAX
 
     def reset(self) -> None:
-        """Start over without entries, whatever the file holds."""
+        """Empty the index in memory, whatever the file holds."""
         self._files.forget_map(self._file)
         self._tail.clear()
         self._written = 0

@@ -35,14 +35,14 @@ class TimeIndex(SparseIndex):
         return self._absolute(self.last_until(timestamp, 0))
 
     def last_below(self, offset: int) -> tuple[int, int] | None:
-        """Return (timestamp, offset) of the last entry below `offset`."""
+        """Return (timestamp in ms, offset) of the last index entry below `offset`; None if there is none."""
         return self._absolute(self.last_until(offset - self._base_offset - 1, 1))
 
     def last(self) -> tuple[int, int] | None:
         return self._absolute(self.last_fields())
 
     def truncate(self, offset: int) -> None:
-        """Drop the entries at or above `offset`."""
+        """Drop the index entries at or above `offset`, since the log is truncated there."""
         self.keep(self.find(offset - self._base_offset - 1, 1) + 1)
 
     def _absolute(self, entry: tuple[int, ...] | None) -> tuple[int, int] | None:

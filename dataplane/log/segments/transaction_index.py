@@ -22,7 +22,7 @@ _LAST_OFFSET = 3
 
 
 class TransactionIndex(SparseIndex):
-    """The aborted transactions of one segment."""
+    """The transaction index of one segment: the aborted transactions whose markers the segment has."""
 
     __slots__ = ("is_incomplete",)
 
@@ -111,7 +111,7 @@ class TransactionIndex(SparseIndex):
         super().write()
 
     def reset(self) -> None:
-        """Start over without entries, whatever the file holds."""
+        """Empty the index in memory, whatever the file holds."""
         super().reset()
         self.is_incomplete = False
 
