@@ -79,7 +79,8 @@ class PendingOffsets:
                 offsets[group_id, partition] = offsets[group_id, partition]._replace(committed=None)
 
     def remove(self, group_id: str, partition: TopicPartition, position: int = AFTER_ALL) -> None:
-        """Remove pending offsets before a tombstone that lies at `position`."""
+        """Remove the offsets that open transactions have committed for a partition before a tombstone at `position` of
+        the log."""
         for producer_id in list(self._groups.get(group_id, {}).get(partition, ())):
             if self._producers[producer_id][group_id, partition].position < position:
                 self._drop(producer_id, group_id, partition)

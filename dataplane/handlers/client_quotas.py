@@ -46,7 +46,10 @@ class MatchType(IntEnum):
 
 
 def _alter_error(message: AlterClientQuotasRequest, error: KafkaError) -> AlterClientQuotasResponse:
-    """Return the error for each entry. It is not derived, since entries repeat their entities sorted."""
+    """Return the answer to a failed AlterClientQuotas, with the error for each entry.
+
+    `server.error_answers` cannot derive it from the schema, since entries repeat their entities sorted.
+    """
     return AlterClientQuotasResponse(entries=[_altered(entry, error) for entry in message.entries])
 
 

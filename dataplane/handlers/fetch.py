@@ -72,7 +72,8 @@ class FetchSettings:
 
 
 def _failed(message: FetchRequest, error: KafkaError) -> FetchResponse:
-    """Return the answer to a failed fetch. It is not derived, since the place of the error depends on its code.
+    """Return the answer to a failed Fetch. `server.error_answers` cannot derive it from the schema, since the place of
+    the error depends on its code.
 
     A peer that has not proved to be the replica it names gets the error for each partition, as in Kafka a follower that
     is not authorized for CLUSTER_ACTION. All other errors concern the fetch as a whole.

@@ -32,8 +32,10 @@ _LOGS_PER_TURN = 200
 
 
 def _alter_error(message: AlterReplicaLogDirsRequest, error: KafkaError) -> AlterReplicaLogDirsResponse:
-    """Return the same error for every partition. It is not derived, since a topic of several folders has one
-    result."""
+    """Return the answer to a failed AlterReplicaLogDirs, with the error for each partition.
+
+    `server.error_answers` cannot derive it from the schema, since a topic of several folders has one result.
+    """
     partitions: dict[str, dict[int, None]] = {}
     for directory in message.dirs:
         for topic in directory.topics:

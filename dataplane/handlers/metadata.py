@@ -37,8 +37,11 @@ _BYTES_OF_ITEM = 200
 
 
 def _metadata_error(message: MetadataRequest, error: KafkaError) -> MetadataResponse:
-    """Return the error for each topic. It is not derived, since no version has it at the top, and a topic that is named
-    by its id has an empty name."""
+    """Return the answer to a failed Metadata request, with the error for each topic.
+
+    `server.error_answers` cannot derive it from the schema: no version has the error at the top, and a topic that is
+    named by its id has an empty name.
+    """
     topics = [
         MetadataResponseTopic(error_code=int(error.code), name=topic.name or "", topic_id=topic.topic_id)
         for topic in message.topics or ()

@@ -74,7 +74,8 @@ class MirrorHandlers:
 
     @handles(CreateMirrorRequest, 0, 0, needs=cluster(AclOperation.ALTER))
     async def create(self, request: ClientRequest, message: CreateMirrorRequest) -> CreateMirrorResponse:
-        """Create a mirror. The source is contacted once, so that the operator learns of a mistake at once."""
+        """Create a mirror of another cluster's topics. The source cluster is contacted once before, so that the
+        operator learns of a mistake at once."""
         compile_pattern(message.topics, "the pattern of topics")
         if message.groups:
             compile_pattern(message.groups, "the pattern of groups")

@@ -32,7 +32,10 @@ _PARTITIONS_PER_COMMAND = 1000
 def _alter_error(
     message: AlterPartitionReassignmentsRequest, error: KafkaError
 ) -> AlterPartitionReassignmentsResponse:
-    """Return the error. It is not derived, since the answer repeats a field of the request."""
+    """Return the answer to a failed AlterPartitionReassignments.
+
+    `server.error_answers` cannot derive it from the schema, since the answer repeats a field of the request.
+    """
     return AlterPartitionReassignmentsResponse(
         allow_replication_factor_change=message.allow_replication_factor_change,
         error_code=error.code,

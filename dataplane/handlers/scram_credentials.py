@@ -40,7 +40,10 @@ _CHANGES_PER_COMMAND = 250
 def _alter_error(
     message: AlterUserScramCredentialsRequest, error: KafkaError
 ) -> AlterUserScramCredentialsResponse:
-    """Return the error for each user. It is not derived, since a user with several changes has one result."""
+    """Return the answer to a failed AlterUserScramCredentials, with the error for each user.
+
+    `server.error_answers` cannot derive it from the schema, since a user with several changes has one result.
+    """
     return AlterUserScramCredentialsResponse(
         results=[_altered(name, error) for name in sorted({*_names(message)})]
     )

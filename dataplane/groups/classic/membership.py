@@ -63,7 +63,7 @@ class ClassicMember:
         return next((data for name, data in self.protocols if name == protocol), b"")
 
     def answer_waiting(self, error: ErrorCode) -> list[Effect]:
-        """Return error replies to the waiting requests of the member, which end here."""
+        """Return error replies to the JoinGroup or SyncGroup of the member that waits; the wait ends here."""
         effects: list[Effect] = []
         if self.join_ticket is not None:
             effects.append(JoinReply(self.join_ticket, error, self.member_id))

@@ -35,7 +35,8 @@ class LogSlice:
             self.on_failure(error)
 
     def fileno(self) -> int:
-        """Return the descriptor to send from. Raises ValueError if the slice is empty or was released."""
+        """Return the descriptor of the slice's file, from which `sendfile` sends. Raises ValueError if the slice is
+        empty or was released."""
         if self._descriptor is None:
             raise ValueError("an empty or released slice has no file")
         return self._descriptor.fd

@@ -85,7 +85,7 @@ def _rename_all(directory: Path, base: int, suffix: str, new_suffix: str) -> Non
 
 
 def _bases(directory: Path, suffix: str) -> list[int]:
-    """Return the base offsets of the files with a suffix, rising."""
+    """Return the base offsets in the names of files that end with `suffix`, rising."""
     found = (path.name.removesuffix(suffix) for path in directory.glob("*" + suffix))
     return sorted(int(stem) for stem in found if stem.isdigit())
 

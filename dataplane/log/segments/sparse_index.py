@@ -132,7 +132,8 @@ class SparseIndex:
         return self._entry.unpack_from(entries, (count - 1) * self._entry.size) if count else None
 
     def _count(self, entries: bytearray | mmap.mmap, length: int, target: int, field: int) -> int:
-        """Return how many of the first `length` entries have a `field` at or below `target`."""
+        """Return how many of the first `length` index entries have the number at position `field` at or below
+        `target`."""
         entry_bytes, at, field_bytes = _place(self._entry.format, field)
         return count_until(entries, length, entry_bytes, at, field_bytes, target)
 
