@@ -52,7 +52,7 @@ def fetch_of(message: FetchRequest, broker_id: int, broker_epoch: int) -> Follow
 
 
 def to_send(records: LogSlice | memoryview) -> LogSlice | memoryview:
-    """Return records in a form that the codec and the connection accept.
+    """Return the records of one partition in a form that the codec and the connection accept.
 
     A small slice is read into memory, so that one `send` carries the whole answer. A file slice in the middle would
     take three, and wake the receiver three times.
@@ -70,7 +70,9 @@ def to_send(records: LogSlice | memoryview) -> LogSlice | memoryview:
 
 
 def encode_answer(answer: SessionAnswer, version: int) -> list[Any]:
-    """Return the body of the response in parts; the records are slices of logs."""
+    """Return the body of the Fetch response for `answer`, in parts to be sent in order: encoded bytes, and slices of
+    log files with the records.
+    """
     if version != VERSION or not all(part.is_usual for part in answer.partitions):
         return encode_parts(response_of(answer), version)
     return write_answer(
@@ -110,13 +112,16 @@ def _partition_data(part: PartitionAnswer) -> PartitionData:
 
 
 def decode_answer(frame: memoryview) -> tuple[int, SessionAnswer]:
-    """Return the correlation id and the answer; its records are views of `frame`. Raises MalformedMessage if the frame
-    is invalid."""
+    """Return the correlation id and the leader's answer from the frame of a Fetch response. The records of the answer
+    are views of `frame`. Raises MalformedMessage if the frame is invalid.
+    """
     return read_answer(frame) or decode_any_answer(frame)
 
 
 def decode_any_answer(frame: memoryview) -> tuple[int, SessionAnswer]:
-    """Decode an answer of any form; see `decode_answer`."""
+    """Decode the frame of a Fetch response like `decode_answer`, with the generic codec: it reads any valid
+    response.
+    """
     correlation_id, message = decode_response(FetchRequest, frame, VERSION)
     return correlation_id, SessionAnswer(
         message.session_id,

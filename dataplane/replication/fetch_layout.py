@@ -66,7 +66,7 @@ def by_topic(pairs: Iterable[tuple[bytes, _T]]) -> dict[bytes, list[_T]]:
 
 
 def write_fetch(fetch: FollowerFetch, max_wait_ms: int, correlation_id: int) -> bytes | bytearray:
-    """Return a whole request frame."""
+    """Return the frame of the Fetch request that sends `fetch` to a leader: size, header and body."""
     client_id = b"broker-%d" % fetch.broker_id
     if len(fetch.positions) == 1 and not fetch.forgotten:
         return _write_one(fetch, max_wait_ms, correlation_id, client_id)
@@ -108,8 +108,9 @@ def _write_one(fetch: FollowerFetch, max_wait_ms: int, correlation_id: int, clie
 
 
 def read_fetch(frame: memoryview, position: int) -> tuple[FollowerFetch, int] | None:
-    """Return the follower's fetch and the milliseconds it waits for an answer; None if the request has another form.
-    The header of the request ends at `position`."""
+    """Return the follower's fetch and the milliseconds it waits for an answer; None if the request has a form that only
+    the generic codec reads. The header of the request ends at `position`.
+    """
     try:
         if len(frame) - position != _ONE_POSITION.size:
             return _read_some(frame, position)
@@ -221,8 +222,9 @@ def write_answer(answer: SessionAnswer, records_of: Sequence[memoryview | LogSli
 
 
 def read_answer(frame: memoryview) -> tuple[int, SessionAnswer] | None:
-    """Return the correlation id and the answer, whose records are views of `frame`; None if the answer has another form
-    or is invalid."""
+    """Return the correlation id and the answer, whose records are views of `frame`; None if only the generic codec can
+    read the frame, or if it is invalid.
+    """
     try:
         if len(frame) > _ONE_ANSWER.size and frame[_COUNT_AT] == frame[_TOPICS_AT] == 2:
             return _read_one(frame)

@@ -23,7 +23,9 @@ LAST_EPOCH = 0x7FFFFFFF
 
 
 def next_epoch(epoch: int) -> int:
-    """Return the session epoch after `epoch`. It wraps to 1, since 0 stands for a new session."""
+    """Return the next epoch of a fetch session after `epoch` (KIP-227). The largest int32 is followed by 1, since 0
+    stands for a new session.
+    """
     return 1 if epoch == LAST_EPOCH else epoch + 1
 
 
@@ -70,7 +72,9 @@ class PartitionAnswer:
 
     @property
     def is_usual(self) -> bool:
-        """True if the usual form of an answer can express this one."""
+        """True if this answer has only the fields that the fast layout (`fetch_layout`) can encode: no diverging epoch,
+        and no gap in the leader's log.
+        """
         return self.diverging is None and self.goes_on_at < 0
 
 

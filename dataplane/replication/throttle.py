@@ -95,27 +95,29 @@ class TokenBucket:
         self._at_s = now_s
 
     def allowance(self, now_s: float) -> int:
-        """Return the number of bytes that may pass now; 0 means wait."""
+        """Return the number of bytes that may be sent or received at `now_s`; 0 means wait. Without a rate it is
+        UNLIMITED.
+        """
         if not self.limited:
             return UNLIMITED
         self._refill(now_s)
         return max(0, int(self._tokens))
 
     def wait_s(self, now_s: float) -> float:
-        """Return the seconds until bytes may pass again, at most `HELD_MAX_S`."""
+        """Return the seconds until further bytes are permitted, at most `HELD_MAX_S`."""
         if self.allowance(now_s) > 0:
             return 0.0
         return min(HELD_MAX_S, (1.0 - self._tokens) / self.rate) if self.rate else HELD_MAX_S
 
     def spend(self, size: int, now_s: float) -> None:
-        """Count bytes that have passed."""
+        """Subtract `size` sent or received bytes from the tokens."""
         if self.limited:
             self._refill(now_s)
             self._tokens -= size
 
 
 class Throttle:
-    """A token bucket for one direction, together with its clock."""
+    """The replication throttle of one direction (sending or fetching): a token bucket together with its clock."""
 
     __slots__ = ("_bucket", "_now_s", "limited")
 
@@ -131,15 +133,15 @@ class Throttle:
         self.limited = self._bucket.limited
 
     def allowance(self) -> int:
-        """Return the number of bytes that may pass now; 0 means wait."""
+        """Return the number of bytes that may now be sent or fetched; 0 means wait."""
         return self._bucket.allowance(self._now_s())
 
     def wait_s(self) -> float:
-        """Return the seconds until bytes may pass."""
+        """Return the seconds until further bytes are permitted."""
         return self._bucket.wait_s(self._now_s())
 
     def spend(self, size: int) -> None:
-        """Count bytes that have passed."""
+        """Subtract `size` sent or fetched bytes from the permitted amount."""
         self._bucket.spend(size, self._now_s())
 
 
@@ -153,6 +155,7 @@ def rate_of(configs: Mapping[tuple[int, str], Mapping[str, str]], broker_id: int
 
 
 def is_held(throttled: ThrottledPartitions, index: int, broker_id: int, isr: Collection[int]) -> bool:
-    """Return whether the rate applies to this follower's bytes of the partition. It does not apply to members of the
-    ISR."""
+    """Return whether the replication rate limits this follower's bytes of the partition `index`. Members of the ISR are
+    never limited.
+    """
     return index in throttled and broker_id not in isr

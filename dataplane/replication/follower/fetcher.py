@@ -107,16 +107,16 @@ class LeaderLink:
     # Followed partitions
 
     def follow(self, partition: Partition) -> None:
-        """Fetch the partition from this broker from now on."""
+        """Fetch the partition over this link from now on: the broker at its other end leads the partition."""
         self.session.follow(partition)
         self._send_soon()
 
     def forget(self, key: PartitionKey) -> None:
-        """Stop fetching the partition from this broker."""
+        """Stop fetching the partition over this link."""
         self.session.forget(key)
 
     def again(self, key: PartitionKey) -> None:
-        """Name the partition in the next request."""
+        """Name the partition in the next Fetch request of this link."""
         self.session.again(key)
         self._send_soon()
 
@@ -373,8 +373,9 @@ class LeaderLink:
             self._make_room()
 
     def _make_room(self) -> None:
-        """Provide a buffer for the frame that has begun. A buffer that grew for a large frame is replaced
-        afterwards."""
+        """Provide a receive buffer that can hold the whole frame whose beginning was received. A buffer that grew for a
+        large frame is replaced afterwards.
+        """
         needed = _BUFFER_BYTES
         if self._end >= 4:
             needed = max(needed, 4 + int(FRAME_SIZE.unpack_from(self._buffer)[0]))
@@ -457,14 +458,16 @@ class Fetchers:
         self._link(leader_id).follow(partition)
 
     def forget(self, partition: Partition) -> None:
-        """Stop fetching the partition."""
+        """Stop fetching the partition from any leader."""
         key = (partition.topic_id, partition.index)
         link = self._links.get(self._leader_of.pop(key, -1))
         if link is not None:
             link.forget(key)
 
     def again(self, partition: Partition) -> None:
-        """Name the partition in the next request, since its records are flushed and can be acknowledged."""
+        """Name the partition in the next Fetch request to its leader, since fetched records are flushed and can be
+        acknowledged.
+        """
         key = (partition.topic_id, partition.index)
         link = self._links.get(self._leader_of.get(key, -1))
         if link is not None:

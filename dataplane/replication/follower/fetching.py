@@ -63,19 +63,22 @@ class FetchLimits:
 
 
 class FetchThrottle(Protocol):
-    """A limit on the rate at which this broker catches up."""
+    """A limit on the bytes per second that this broker fetches for throttled partitions while it catches up
+    (KIP-73).
+    """
 
     def limit(self, partition: Partition) -> int | None:
-        """Return the number of bytes that may be fetched of a partition now; None if it is not throttled, 0 if it must
-        wait."""
+        """Return the number of bytes that this broker may now fetch of the partition: None without a limit, 0 if the
+        partition must wait.
+        """
         ...
 
     def wait_s(self) -> float:
-        """Return the seconds until something may be fetched again."""
+        """Return the seconds until the throttle permits further bytes of throttled partitions."""
         ...
 
     def spend(self, size: int) -> None:
-        """Count received bytes of a throttled partition."""
+        """Subtract `size` received bytes of a throttled partition from the permitted amount."""
         ...
 
 
@@ -144,7 +147,7 @@ class LeaderSession:
 
     @property
     def has_more_to_say(self) -> bool:
-        """True if the last request could not name all changed partitions."""
+        """True if the last Fetch request was too small to name all changed partitions."""
         return bool(self._changed)
 
     # What to follow
@@ -168,7 +171,7 @@ class LeaderSession:
             self._forgotten.add(key)
 
     def again(self, key: PartitionKey) -> None:
-        """Name a partition in the next request: a retry is due, or its records are flushed."""
+        """Name a partition in the next Fetch request: a retry is due, or its fetched records are flushed."""
         if key in self._partitions:
             self._changed[key] = None
 
@@ -251,7 +254,9 @@ class LeaderSession:
         return fetch
 
     def open_anew(self) -> None:
-        """Allow the next session, after the wait since the end of the previous one."""
+        """Allow the next fetch session with this leader. The caller has waited since the leader ended the previous
+        session.
+        """
         self._paused = False
 
     def answered(self, answer: SessionAnswer) -> bool:

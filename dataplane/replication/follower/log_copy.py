@@ -1,4 +1,5 @@
-"""Steps that make one log a copy of another that continues to grow, as pure functions.
+"""Steps by which a copy of a log is brought up to a log that continues to grow, as pure functions. A broker uses them
+to copy its own log into another data folder.
 
 The copy is a follower inside the broker. As between brokers, leader epochs show where the original was truncated since
 the copy was made. If the original's start has passed the copy's end, the copy begins again (KIP-113, KIP-101).
@@ -14,7 +15,9 @@ from ..roles.follower import EpochEnd, diverges, truncation_offset
 
 
 class Epochs(Protocol):
-    """The part of a log's leader epochs that a copy compares."""
+    """The history of leader epochs of a log, as far as copying needs it: the last epoch, and the end offset of each
+    epoch.
+    """
 
     @property
     def latest_epoch(self) -> int: ...
@@ -22,7 +25,7 @@ class Epochs(Protocol):
 
 
 class Log(Protocol):
-    """The properties of a log on which the next step depends."""
+    """A log's start offset, end offset and leader epochs. The next step of copying depends on these alone."""
 
     @property
     def log_start_offset(self) -> int: ...

@@ -44,13 +44,13 @@ LOG_START_DELAY_S = 0.005
 
 
 class Timer(Protocol):
-    """The handle that `call_later` returns."""
+    """The handle of a delayed call, by which the call can be cancelled."""
 
     def cancel(self) -> None: ...
 
 
 class Scheduler(Protocol):
-    """The part of the event loop that sessions use."""
+    """The methods of the event loop that fetch sessions use: its clock and its delayed calls."""
 
     def call_soon(self, callback: Callable[[], None], /) -> object: ...
     def call_later(self, delay_s: float, callback: Callable[[], None], /) -> Timer: ...
@@ -58,10 +58,10 @@ class Scheduler(Protocol):
 
 
 class Followed(Protocol):
-    """The replicas from which sessions read."""
+    """The replicas of this broker, as the fetch sessions of followers use them."""
 
     def get_by_id(self, topic_id: bytes, index: int) -> Partition:
-        """Return the replica. Raises KafkaError if this broker has none."""
+        """Return this broker's replica of a partition. Raises KafkaError if the broker has none."""
 
     def is_to_be_made(self, key: PartitionKey) -> bool:
         """Return whether the replica is created in a later iteration of the event loop."""
@@ -181,8 +181,9 @@ class FollowerSession:
     # Requests
 
     def fetch(self, fetch: FollowerFetch, max_wait_s: float, reply: Reply) -> None:
-        """Process a request of this session. `reply` is called within this call, or once there is something to
-        answer."""
+        """Process a Fetch request of this session. `reply` is called with the answer: within this call, or once records
+        arrive or `max_wait_s` has passed.
+        """
         if self._parked is not None:
             self._answer()
         now_s = self._scheduler.time()
@@ -228,8 +229,9 @@ class FollowerSession:
             self._answer()
 
     def _place(self, position: FetchPosition) -> None:
-        """Store the follower's position. It acknowledges the records below if the follower's log agrees with this log
-        up to there."""
+        """Store the position that the follower sent for one partition. It acknowledges all earlier records if the
+        follower's log agrees with this log up to that position.
+        """
         key = position.key
         watch = self._watches.get(key)
         if watch is None and self._followed.is_to_be_made(key):
@@ -307,14 +309,17 @@ class FollowerSession:
         return False
 
     def _offer(self, watch: _Watch) -> None:
-        """Let the follower join the ISR if it may. It may not while records are on their way to it; its next fetch
-        leads to another attempt."""
+        """Let the follower join the ISR of the watched partition if it may. A follower to which records are on their
+        way may not join yet; its next fetch leads to another attempt.
+        """
         leader = watch.partition.leader
         if leader is not None and self.broker_id not in leader.in_sync.committed and not watch.awaiting:
             self._followed.follower_advanced(watch.partition, self.broker_id)
 
     def replicas_made(self, keys: Iterable[PartitionKey]) -> None:
-        """Process the stored positions in these replicas, which now exist or are known to fail."""
+        """Process the follower's positions that were kept because these replicas did not exist yet. By now each replica
+        exists, or its creation has failed.
+        """
         if not self._early:
             return
         for key in keys:
@@ -327,7 +332,8 @@ class FollowerSession:
             self._arm_watermark_timer()
 
     def offer(self, key: PartitionKey) -> None:
-        """Let the follower join the ISR, after an obstacle outside the follower has gone.
+        """Let the follower join the ISR of a partition, after an obstacle outside the follower has gone, such as
+        another pending ISR change, or the follower's broker being fenced.
 
         It joins now if its fetch is parked here, otherwise with its next fetch. A follower that has fallen silent must
         not join because of its former acknowledgements.
@@ -350,8 +356,9 @@ class FollowerSession:
         return is_held(partition.settings.leader_throttled, partition.index, self.broker_id, isr)
 
     def _hold_back(self) -> None:
-        """Set aside the throttled partitions that may not send now. Otherwise the session would answer without their
-        records, again and again."""
+        """Set aside the throttled partitions while the throttle permits no bytes. Otherwise the session would answer
+        without their records, again and again.
+        """
         if not self._throttle.limited or self._throttle.allowance() > 0:
             return
         for watch in [watch for watch in self._ready if self._is_throttled(watch)]:
@@ -371,7 +378,7 @@ class FollowerSession:
     # News from partitions
 
     def has_records(self, watch: _Watch) -> None:
-        """Take note that a watched log grew beyond the follower's position."""
+        """Prepare an answer with records of the partition, whose log grew beyond the follower's position."""
         if watch in self._ready or watch in self._held:
             return
         leader = watch.partition.leader
@@ -384,21 +391,24 @@ class FollowerSession:
             self._answer_soon()
 
     def has_watermark(self, watch: _Watch) -> None:
-        """Take note that the high watermark of a watched partition moved."""
+        """Prepare an answer with the partition's new high watermark. It waits a few milliseconds for records that can
+        carry it.
+        """
         self._watermarks[watch] = None
         if self._parked is not None and self._watermark_timer is None:
             self._arm_watermark_timer()
 
     def has_log_start(self, watch: _Watch) -> None:
-        """Take note that the log start offset of a watched partition moved."""
+        """Prepare an answer with the partition's new log start offset."""
         if not self._log_start_moved:
             self._log_start_moved = True
             self._disarm_watermark_timer()
         self.has_watermark(watch)
 
     def lost(self, watch: _Watch) -> None:
-        """Stop watching a partition in which this broker's role changed, and report it to the follower, which then
-        looks for the leader."""
+        """Remove a partition from the session because this broker's leadership of it ended or has a new leader epoch.
+        The follower gets NOT_LEADER_OR_FOLLOWER and then looks for the leader.
+        """
         if self._watches.get(watch.key) is watch:
             del self._watches[watch.key]
         self._detach(watch)
@@ -482,7 +492,9 @@ class FollowerSession:
         )
 
     def _read(self, watch: _Watch, budget: int, *, at_least_one: bool) -> PartitionAnswer | None:
-        """Return records of one partition; None if they do not fit into the rest of the answer."""
+        """Return an answer with records of one partition, of at most `budget` bytes. Returns None if they do not fit,
+        or the throttle permits none now. With `at_least_one` the first batch may exceed the budget.
+        """
         if budget <= 0:
             return None
         position = watch.position

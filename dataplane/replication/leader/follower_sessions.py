@@ -12,7 +12,9 @@ from .follower_session import WATERMARK_DELAY_S, Followed, FollowerSession, Repl
 
 
 class FollowerSessions:
-    """All sessions, at most one for each following broker. A new session replaces the previous one."""
+    """All fetch sessions in which brokers follow this broker, at most one for each. A new session replaces the previous
+    one.
+    """
 
     def __init__(
         self,
@@ -67,12 +69,14 @@ class FollowerSessions:
         session.fetch(fetch, max_wait_s, reply)
 
     def replicas_made(self, keys: Collection[PartitionKey]) -> None:
-        """Process the stored positions in these replicas, which now exist or are known to fail."""
+        """Process the positions of followers that were kept because these replicas did not exist yet. By now each
+        replica exists, or its creation has failed.
+        """
         for session in self._sessions.values():
             session.replicas_made(keys)
 
     def offer(self, broker_id: int, key: PartitionKey) -> None:
-        """Let a follower join the ISR of a partition, if it is connected and may join."""
+        """Let a follower join the ISR of a partition, if it has a fetch session here and is eligible."""
         session = self._sessions.get(broker_id)
         if session is not None:
             session.offer(key)

@@ -53,7 +53,9 @@ def _change(partition: Partition, proposal: Proposal) -> AlterPartitionChange:
 
 
 def _end_of(partition: Partition, proposal: Proposal, member: int) -> int:
-    """Return the end of the member's log, which is needed if this change ends the leadership; -1 if unknown."""
+    """Return the end offset of the member's log as the leader knows it; -1 if unknown. The quorum needs it for an
+    election if this change ends the leadership.
+    """
     leader = partition.leader
     if leader is None or leader.leader_epoch != proposal.leader_epoch:
         return -1

@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class IsrCommitted:
-    """The outcome that the quorum committed the ISR as `isr`, in `partition_epoch`."""
+    """The quorum's answer that it has committed `isr` as the partition's ISR, in `partition_epoch`."""
 
     partition_epoch: int
     isr: frozenset[int]
@@ -40,7 +40,9 @@ _RETRY_S = 0.05
 
 
 class IsrUpdates:
-    """The queue of proposals. Their leaders keep them as pending until an outcome or a newer state settles them."""
+    """The queue of ISR changes to be proposed to the quorum. Each leader keeps its proposal as pending until an outcome
+    or a newer state of the partition settles it.
+    """
 
     def __init__(self, submit: Submit, on_settled: Callable[[Partition], None]) -> None:
         self._submit = submit
@@ -49,13 +51,13 @@ class IsrUpdates:
         self._task: asyncio.Task[None] | None = None
 
     def propose(self, partition: Partition, proposal: Proposal) -> None:
-        """Send the proposal with the next command."""
+        """Send the partition's ISR change with the next command to the quorum."""
         self._waiting[partition] = proposal
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._run(), name="ISR updates")
 
     async def close(self) -> None:
-        """Stop sending, and drop waiting proposals."""
+        """Stop sending ISR changes, and drop those that wait."""
         self._waiting.clear()
         if self._task is not None:
             self._task.cancel()
@@ -88,8 +90,10 @@ class IsrUpdates:
 def settle(
     partition: Partition, proposal: Proposal, outcome: Outcome, again: Callable[[Partition, Proposal], None]
 ) -> None:
-    """Apply the outcome of a proposal. A newer state that arrived meanwhile takes precedence, because every step is a
-    compare-and-set."""
+    """Apply the quorum's outcome of an ISR proposal to the partition's leader. `again` is called if the proposal must
+    be sent once more. A newer state of the partition that arrived meanwhile takes precedence, because every step is a
+    compare-and-set.
+    """
     leader = partition.leader
     if leader is None or leader.leader_epoch != proposal.leader_epoch:
         return

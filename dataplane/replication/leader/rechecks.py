@@ -27,7 +27,9 @@ reads from the disk."""
 
 
 class Rechecks:
-    """The checks, one at a time for each partition. `condemn` is called if a log is damaged."""
+    """The checks of leaders' logs for damaged records, at most one per partition in 2 s. `condemn` is called if a log
+    is damaged.
+    """
 
     def __init__(
         self,
@@ -41,7 +43,7 @@ class Rechecks:
         self._looking: dict[asyncio.Task[None], None] = {}
 
     def raised(self, partition: Partition, offset: int, max_bytes: int) -> None:
-        """Check the records at `offset`, which may be damaged."""
+        """Check the records at `offset` in a thread, unless the partition was checked a short while ago."""
         if not self._is_due(partition):
             return
         task = asyncio.create_task(self._look(partition, offset, max_bytes), name=f"look at {partition!r}")
@@ -49,12 +51,14 @@ class Rechecks:
         task.add_done_callback(self._looking.pop)
 
     def confirmed(self, partition: Partition, error: KafkaError) -> None:
-        """Report damage that a look-up on the event loop has already found; no check is needed."""
+        """Report the damaged log, which a read on the event loop has found by itself: no check is needed."""
         if self._is_due(partition) and self._holds(partition):
             self._condemn(partition, error)
 
     def _is_due(self, partition: Partition) -> bool:
-        """Return whether the last check of this partition was long enough ago, and note the time of this one."""
+        """Return whether the partition's last check was long enough ago. If so, the current time counts as its last
+        check.
+        """
         key, now = (partition.topic_id, partition.index), self._loop.time()
         if now < self._looked_at.get(key, -_AGAIN_AFTER_S) + _AGAIN_AFTER_S:
             return False
@@ -96,7 +100,7 @@ class Rechecks:
             self._condemn(partition, found)
 
     async def close(self) -> None:
-        """Stop all checks. Returns once the disk has answered."""
+        """Stop all checks of logs. Returns once the disk has answered."""
         looking = list(self._looking)
         for task in looking:
             task.cancel()

@@ -18,7 +18,9 @@ brokers have thousands of such replicas."""
 
 
 class Acknowledgements:
-    """The waiting callbacks in offset order. Each is called once. Callers set their own deadlines."""
+    """The callbacks that wait for a replica's high watermark, in offset order. Each is called once. Callers set their
+    own deadlines.
+    """
 
     __slots__ = ("_waiting",)
 
@@ -29,7 +31,7 @@ class Acknowledgements:
         return bool(self._waiting)
 
     def wait(self, offset: int, done: Acknowledged) -> None:
-        """Call `done` once the high watermark reaches `offset`. It must not have reached it yet."""
+        """Call `done` once the high watermark reaches `offset`, which must be above the present high watermark."""
         waiting = self._waiting
         if waiting is _NO_CALLBACKS:
             waiting = self._waiting = _Waiting()
@@ -41,20 +43,21 @@ class Acknowledgements:
             waiting.insert(place, (offset, done))
 
     def reached(self, high_watermark: int) -> None:
-        """Call the callbacks up to the new high watermark."""
+        """Call the callbacks that waited for offsets up to the new high watermark, with NONE."""
         waiting = self._waiting
         while waiting and waiting[0][0] <= high_watermark:
             waiting.popleft()[1](ErrorCode.NONE)
 
     def failed(self, error: ErrorCode) -> None:
-        """Call all callbacks with an error: their outcome is unknown."""
+        """Call all callbacks with an error. It leaves open whether their records will be committed."""
         waiting, self._waiting = self._waiting, _NO_CALLBACKS
         for _, done in waiting:
             done(error)
 
     def check(self, replica: object, high_watermark: int, log_end_offset: int) -> None:
-        """Check the invariants of the queue. Raises AssertionError if a callback waits for an offset that was reached,
-        or was never appended."""
+        """Check the invariants of the queue of callbacks. Raises AssertionError if a callback waits for an offset that
+        was reached, or was never appended.
+        """
         waiting = [offset for offset, _ in self._waiting]
         if waiting != sorted(waiting) or (waiting and not high_watermark < waiting[0]):
             raise AssertionError(

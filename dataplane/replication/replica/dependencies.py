@@ -12,7 +12,9 @@ _Replica = TypeVar("_Replica")
 
 
 class Watcher(Protocol):
-    """A follower's fetch session, which is notified about one partition."""
+    """A follower's fetch session that the replica notifies of new records, a new high watermark or log start, and a
+    changed role.
+    """
 
     def records_arrived(self) -> None: ...
     def high_watermark_moved(self) -> None: ...
@@ -21,13 +23,15 @@ class Watcher(Protocol):
 
 
 class Reader(Protocol):
-    """A reader on behalf of a consumer. `wake` is called once per registration and must not raise."""
+    """A waiting consumer's fetch. `wake` is called once per registration, when a change of the replica may let it be
+    answered, and must not raise.
+    """
 
     def wake(self) -> None: ...
 
 
 class HostBroker(Protocol[_Replica]):
-    """The broker of a replica, as far as the replica uses it."""
+    """The broker that holds a replica: its id, its clocks, the known brokers, and flushes of logs."""
 
     @property
     def broker_id(self) -> int: ...
@@ -35,12 +39,14 @@ class HostBroker(Protocol[_Replica]):
     def brokers(self) -> Mapping[int, KnownBroker]: ...
     @property
     def moved(self) -> ChangeSet[_Replica]:
-        """Replicas whose log, high watermark or role has changed."""
+        """Set of the broker's replicas whose log, high watermark or role has changed."""
 
     def monotonic_ms(self) -> int: ...
     def wall_ms(self) -> int: ...
     def flush(self, partition: _Replica, /) -> None:
-        """Flush the log in a thread, then call `partition.flushed(offset)`."""
+        """Flush the replica's log in a thread, then call `partition.flushed` with the offset up to which it is
+        flushed.
+        """
 
     def flush_later(self, partition: _Replica, delay_ms: int, /) -> None:
-        """Call `partition.flush_time_over()` after the delay."""
+        """Call `partition.flush_time_over()` after `delay_ms`."""

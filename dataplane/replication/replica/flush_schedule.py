@@ -15,7 +15,7 @@ NEVER = LONG_MAX
 
 
 class Flush(Enum):
-    """The action that is due for a log that grew."""
+    """The action that the schedule asks for: no flush yet, a flush now, or a flush after flush.ms."""
 
     NOT_YET = "nothing"
     NOW = "flush it"
@@ -23,8 +23,9 @@ class Flush(Enum):
 
 
 class FlushSchedule:
-    """The flush schedule of one log. Comparing the log end with `look_at` is cheaper than a call: below it nothing is
-    due."""
+    """The schedule by which one log is flushed, from flush.messages and flush.ms. The owner compares the log end with
+    `look_at` before it calls `grown`, since comparing is cheaper than a call. Below `look_at` no flush is due.
+    """
 
     __slots__ = ("_messages", "_timed", "_waiting", "look_at")
 
@@ -36,13 +37,15 @@ class FlushSchedule:
         """Log end from which on `grown` must be called."""
 
     def settings(self, messages: int, ms: int, flushed: int, end: int) -> Flush:
-        """Apply new settings. The log ends at `end` and is flushed up to `flushed`."""
+        """Apply new values of flush.messages and flush.ms, and return the flush that is due. The log ends at `end` and
+        is flushed up to `flushed`.
+        """
         self._messages = messages
         self._timed = ms < NEVER
         return self.flushed(flushed, end)
 
     def grown(self, flushed: int, end: int) -> Flush:
-        """Return the action that is due now that the log ends at `end`. It is flushed up to `flushed`."""
+        """Return the flush that is due after an append. The log ends at `end` and is flushed up to `flushed`."""
         if end - flushed >= self._messages:
             # Later records belong to the next flush, whenever this one ends.
             self.look_at = end + self._messages
@@ -55,7 +58,7 @@ class FlushSchedule:
         return Flush.NOT_YET
 
     def time_over(self, flushed: int, end: int) -> Flush:
-        """Return the action that is due when flush.ms have passed since `LATER` was returned."""
+        """Return the flush that is due when flush.ms have passed since this schedule returned `LATER`."""
         self._waiting = False
         if end > flushed and self._timed:
             return Flush.NOW
@@ -63,7 +66,9 @@ class FlushSchedule:
         return Flush.NOT_YET
 
     def flushed(self, flushed: int, end: int) -> Flush:
-        """Return the action that is due after a flush has ended or the log was truncated."""
+        """Return the flush that is due after a flush has ended or the log was truncated. The log ends at `end` and is
+        flushed up to `flushed`.
+        """
         self.look_at = self._next(flushed)
         return self.grown(flushed, end) if end >= self.look_at else Flush.NOT_YET
 

@@ -14,7 +14,9 @@ _RETRY_S = 0.5
 
 
 class Flusher:
-    """Flushes of logs in threads. Results are reported on the event loop."""
+    """The flushes of all logs with flush.messages=1, in threads. Each result is reported to the replica on the event
+    loop.
+    """
 
     def __init__(
         self,
@@ -29,7 +31,9 @@ class Flusher:
         self._closed = False
 
     def request(self, partition: Partition) -> None:
-        """Flush the present records of the log."""
+        """Flush the records that the replica's log has now. During a running flush the call requests one more after
+        it.
+        """
         if self._closed:
             return
         if partition in self._running:

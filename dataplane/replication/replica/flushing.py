@@ -40,30 +40,32 @@ class Flushing:
         self._by_settings()
 
     def reconfigure(self, settings: ReplicationSettings) -> None:
-        """Take new settings of the topic."""
+        """Apply new topic settings: flush.messages and flush.ms."""
         if settings.durable_before_acknowledged and not self._settings.durable_before_acknowledged:
             self.flushed_offset = self._log.log_end_offset
         self._settings = settings
         self._by_settings()
 
     def replace_log(self, log: PartitionLog) -> None:
-        """Continue with a log that has the same records in another folder."""
+        """Continue with a log that replaces the replica's log: it has the same records in another data folder."""
         self._log = log
         if self._settings.durable_before_acknowledged:
             self.flush()
         self._by_settings()
 
     def grown(self) -> None:
-        """Take note that records were appended. The call may be omitted while the log end is below `schedule.look_at`,
-        unless only flushed records are acknowledged."""
+        """Flush the log after an append, if its settings require that. The call may be omitted while the log end is
+        below `schedule.look_at`, unless only flushed records are acknowledged.
+        """
         if self._settings.durable_before_acknowledged:
             self.flush()
         elif self._log.log_end_offset >= self.schedule.look_at:
             self._act(self.schedule.grown(self._log.recovery_point, self._log.log_end_offset))
 
     def flushed(self, offset: int) -> bool:
-        """Take the end of a flush up to `offset`; a truncation since then has lowered the recovery point. Returns
-        whether the flushed offset rose."""
+        """Note that a flush up to `offset` has ended. The offset counts only up to the recovery point, which a
+        truncation since then has lowered. Returns whether the flushed offset rose.
+        """
         self._act(self.schedule.flushed(self._log.recovery_point, self._log.log_end_offset))
         offset = min(offset, self._log.recovery_point)
         if offset <= self.flushed_offset:
@@ -72,17 +74,17 @@ class Flushing:
         return True
 
     def time_over(self) -> None:
-        """Take note that the milliseconds of `flush_later` have passed."""
+        """Flush the log if that is due: flush.ms have passed since the schedule asked for this call."""
         self._act(self.schedule.time_over(self._log.recovery_point, self._log.log_end_offset))
 
     def cut(self) -> None:
-        """Take note that the end of the log was cut off."""
+        """Lower the flushed offset to the log end, after the end of the log was cut off."""
         end = self._log.log_end_offset
         self.flushed_offset = min(self.flushed_offset, end)
         self._act(self.schedule.flushed(self._log.recovery_point, end))
 
     def begun_anew(self, offset: int) -> None:
-        """Take note that the log is empty now, and continues at `offset`."""
+        """Start the flush state again for a log that lost all records and continues at `offset`."""
         self.flushed_offset = min(self._log.recovery_point, offset)
         self._act(self.schedule.flushed(offset, offset))
         if self._settings.durable_before_acknowledged:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class FollowingReplica(Protocol):
-    """The part of a replica that following uses."""
+    """The replica whose log follows a leader: its log, its role as a follower, and its leader epochs."""
 
     @property
     def log(self) -> PartitionLog: ...
@@ -127,7 +127,9 @@ class Following:
         self._flushing.begun_anew(offset)
 
     def end_at(self, offset: int) -> None:
-        """Make the log of a copy end at `offset`, where its mirror or its leader's log begins or continues."""
+        """Cut or empty a mirror's copy so that its log ends at `offset`. There the mirror, or the log of the copy's
+        leader, begins or continues.
+        """
         log = self._replica.log
         before = log.log_end_offset
         end_at(log, offset)

@@ -242,12 +242,16 @@ class Partition:
         return True
 
     def go_on_at(self, offset: int) -> None:
-        """Make the log of a copy end at `offset` before the replica leads: its mirror begins or continues there."""
+        """Give up the present role, and make the log of a mirror's copy end at `offset`, where the mirror begins or
+        continues. The replica may lead afterwards.
+        """
         self._leave_role(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         self.following.end_at(offset)
 
     def become_follower(self, state: PartitionState) -> bool:
-        """Follow `state.leader` (-1: no leader for now). Returns whether the leader epoch is new to this replica."""
+        """Become a follower of the broker `state.leader` (-1: no leader for now). Returns whether the leader epoch is
+        new to this replica.
+        """
         follower = self.follower
         if follower is not None and follower.leader_epoch == state.leader_epoch:
             self.follower = FollowerState(state.leader, state.leader_epoch, state.partition_epoch)
@@ -312,7 +316,7 @@ class Partition:
         self.readers.wake()
 
     def reconfigure(self, settings: ReplicationSettings) -> None:
-        """Take new settings of the topic."""
+        """Apply new settings of the topic to flushes and, while the replica leads, to its ISR and high watermark."""
         if settings == self.settings:
             return
         self.settings = settings
@@ -325,13 +329,14 @@ class Partition:
             self._membership_changed(leader, self._broker.monotonic_ms())
 
     def tighten(self, min_in_sync: int) -> None:
-        """Take a higher min.insync.replicas of the topic; a lower value is ignored."""
+        """Apply a new min.insync.replicas of the topic if it is higher than the present one; ignore a lower value."""
         if min_in_sync > self.settings.min_in_sync:
             self.reconfigure(replace(self.settings, min_in_sync=min_in_sync))
 
     def _membership_changed(self, leader: LeaderState, now_ms: int) -> None:
-        """Advance the high watermark after a change of the ISR or its minimum. If the ISR is too small, callers
-        continue to wait: the records count once it is large enough again (KIP-966)."""
+        """Advance the high watermark after a change of the ISR or of min.insync.replicas. If the ISR is too small,
+        producers with acks=all continue to wait: their records count once it is large enough again (KIP-966).
+        """
         self.note_moved()
         self._advance(leader, now_ms)
 
@@ -428,8 +433,9 @@ class Partition:
         return result.last_offset + 1
 
     def close_isr(self) -> None:
-        """Let no follower join the ISR of this leadership until `open_isr`, since members of the ISR can be elected
-        cleanly."""
+        """Prevent followers from joining the ISR of this leadership until `open_isr`. Otherwise a member without all
+        records could be elected.
+        """
         self.leading().joins_from = NOBODY_JOINS
 
     def open_isr(self) -> None:
@@ -483,7 +489,7 @@ class Partition:
             self._watermark_moved()
 
     def advance(self) -> None:
-        """Advance the high watermark if possible, after time has passed or a broker's state has changed."""
+        """Advance the high watermark of a leader if possible, after time has passed or a broker's state has changed."""
         leader = self.leader
         if leader is not None:
             self._advance(leader, self._broker.monotonic_ms())
@@ -494,7 +500,7 @@ class Partition:
         self.record_deletion.look()
 
     def log_start_moved(self) -> None:
-        """Notify readers and followers that the log start moved."""
+        """Notify consumers' fetches and followers' sessions that the log start offset moved."""
         for watcher in self.watchers.values():
             watcher.log_start_moved()
         self.readers.wake()
@@ -510,7 +516,9 @@ class Partition:
             self._membership_changed(leader, now_ms)
 
     def flushed(self, offset: int) -> None:
-        """Take the end of a flush up to `offset`; a truncation since then has lowered the recovery point."""
+        """Note that a flush of the log up to `offset` has ended. A truncation since then has lowered the recovery
+        point, beyond which the flush does not count.
+        """
         is_more, leader = self._flushing.flushed(offset), self.leader
         if (
             is_more
@@ -523,7 +531,7 @@ class Partition:
             self._watermark_moved()
 
     def flush_time_over(self) -> None:
-        """Take note that flush.ms have passed since `HostBroker.flush_later` was called."""
+        """Flush the log if that is due: flush.ms have passed since `HostBroker.flush_later` was called."""
         self._flushing.time_over()
 
     def _watermark_moved(self) -> None:

@@ -9,7 +9,9 @@ if TYPE_CHECKING:
 
 
 class Readers:
-    """The waiting readers. Each is woken once: when the high watermark or the log start moves, or the role changes."""
+    """The consumers' fetches that wait for a change of one replica. Each is woken once: when the high watermark or the
+    log start moves, or the role changes.
+    """
 
     __slots__ = ("_waiting",)
 

@@ -16,20 +16,20 @@ Trimmed = Callable[[ErrorCode], None]
 
 
 class Replica(Protocol):
-    """The part of a replica that record deletion uses."""
+    """The replica whose first records are deleted: its log and its leadership."""
 
     @property
     def log(self) -> PartitionLog: ...
     @property
     def leader(self) -> LeaderState | None: ...
     def leading(self) -> LeaderState:
-        """Return the leadership. Raises KafkaError: NOT_LEADER_OR_FOLLOWER."""
+        """Return the leadership of this replica. Raises KafkaError: NOT_LEADER_OR_FOLLOWER."""
 
     def log_start_moved(self) -> None:
         """Notify readers and followers that the leader's log starts later now."""
 
     def note_moved(self) -> None:
-        """Mark the replica as changed, so that periodic checks include it."""
+        """Add the replica to the set of changed replicas, which periodic checks visit."""
 
 
 class RecordDeletion:
@@ -70,7 +70,9 @@ class RecordDeletion:
         return offset
 
     def low_watermark(self) -> int:
-        """Return the lowest log start offset of all live replicas. Raises KafkaError: NOT_LEADER_OR_FOLLOWER."""
+        """Return the partition's low watermark: the lowest log start offset of all its live replicas. Raises
+        KafkaError: NOT_LEADER_OR_FOLLOWER.
+        """
         return self._partition.leading().low_watermark(self._partition.log.log_start_offset)
 
     def on_low_watermark(self, offset: int, done: Trimmed) -> None:
@@ -89,7 +91,9 @@ class RecordDeletion:
         self._waiting = [waiting for waiting in self._waiting if waiting[1] is not done]
 
     def trimmed_by(self, broker_id: int, log_start_offset: int) -> None:
-        """Store a follower's log start offset."""
+        """Store the log start offset that the follower `broker_id` has reported, and call the callbacks that it
+        satisfies.
+        """
         leader = self._partition.leader
         if leader is not None:
             leader.followers[broker_id].log_start_offset = log_start_offset
@@ -99,7 +103,9 @@ class RecordDeletion:
     # Calls from the partition
 
     def look(self) -> None:
-        """Call the callbacks up to the low watermark, which may have moved: a follower fetched, or no longer counts."""
+        """Call the callbacks that waited for offsets up to the low watermark. It may have moved because a follower
+        fetched, or no longer counts as live.
+        """
         if not self._waiting:
             return
         low_watermark = self.low_watermark()
@@ -111,7 +117,7 @@ class RecordDeletion:
                 self._waiting.append((offset, done))
 
     def failed(self, error: ErrorCode) -> None:
-        """Call all callbacks with the error that ended the leadership."""
+        """Call all callbacks that wait for the low watermark, with the error that ended the leadership."""
         waiting, self._waiting = self._waiting, []
         for _, done in waiting:
             done(error)

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class ReplicationSettings:
-    """The topic's settings for replication and flushing."""
+    """The topic settings that a replica uses for its ISR, throttling, flushes and compression."""
 
     min_in_sync: int = setting("min.insync.replicas")
     lag_time_max_ms: int = setting("replica.lag.time.max.ms")
@@ -32,7 +32,7 @@ class ReplicationSettings:
 
 @dataclass(frozen=True, slots=True)
 class TopicSettings:
-    """A topic's configuration, with the broker's defaults applied."""
+    """The effective settings of a topic, for its logs and for its replication: the broker's defaults fill the gaps."""
 
     log: LogConfig
     replication: ReplicationSettings

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 
 class Traffic:
-    """Plain counters. A broker adds to them once per batch and per answer, never per record."""
+    """Counters of one partition: records and bytes written by clients, and bytes read by them. A broker adds to them
+    once per batch and per answer, never per record.
+    """
 
     __slots__ = ("bytes_in", "bytes_out", "messages_in")
 

@@ -1,5 +1,6 @@
-"""The throttles of one broker: the bytes that it sends to followers that catch up, and the bytes that it fetches to
-catch up."""
+"""The replication throttles of one broker (KIP-73): a rate limit for bytes sent to followers that catch up, and another
+for bytes fetched to catch up.
+"""
 
 from __future__ import annotations
 
@@ -14,8 +15,8 @@ FOLLOWER_RATE = "follower.replication.throttled.rate"
 
 
 class CatchUpThrottles:
-    """The throttles of one broker. `leader` limits the fetch sessions of followers; the methods limit this broker's own
-    fetches.
+    """The replication throttles of one broker. `leader` limits the bytes sent in fetch sessions of followers. The
+    methods limit the bytes that this broker itself fetches.
 
     `now_s`: the loop's clock.
     """
@@ -27,14 +28,15 @@ class CatchUpThrottles:
         self._image = image
 
     def reconfigure(self) -> None:
-        """Take the configured rates."""
+        """Apply the rates that are configured for this broker in the cluster image."""
         configs = self._image().configs
         self.leader.set_rate(rate_of(configs, self._broker_id, LEADER_RATE))
         self._follower.set_rate(rate_of(configs, self._broker_id, FOLLOWER_RATE))
 
     def limit(self, partition: Partition) -> int | None:
-        """Return the number of bytes that may be fetched of a partition now; None if it is not throttled, 0 if it must
-        wait."""
+        """Return the number of bytes that this broker may now fetch of the partition: None without a limit, 0 if the
+        partition must wait.
+        """
         if not self._follower.limited:
             return None
         topic = self._image().topics_by_id.get(partition.topic_id)
@@ -45,9 +47,9 @@ class CatchUpThrottles:
         return self._follower.allowance()
 
     def wait_s(self) -> float:
-        """Return the seconds until something may be fetched again."""
+        """Return the seconds until the throttle permits further bytes of throttled partitions."""
         return self._follower.wait_s()
 
     def spend(self, size: int) -> None:
-        """Count received bytes of a throttled partition."""
+        """Subtract `size` fetched bytes of a throttled partition from the permitted amount."""
         self._follower.spend(size)

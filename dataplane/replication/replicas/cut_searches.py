@@ -23,7 +23,9 @@ BATCHES_PER_TURN = 200
 
 @dataclass(slots=True, eq=False)
 class EndOfCopy:
-    """The search for the end of one copy, and its progress."""
+    """The search of one mirror's copy for its first transaction marker at or after the offset `cut`, at which the copy
+    is promoted.
+    """
 
     partition: Partition
     cut: int
@@ -35,14 +37,18 @@ class EndOfCopy:
 
 
 class CutSearches:
-    """The searches, one replica after the other. One writer: the event loop."""
+    """The searches of copies for their ends, one replica after the other, a piece in each iteration of the event loop.
+    One writer: the event loop.
+    """
 
     def __init__(
         self,
         look_again: Callable[[set[PartitionKey]], None],
         give_up: Callable[[Iterable[PartitionKey]], None],
     ) -> None:
-        """`look_again` applies the results of searches. `give_up` takes replicas offline whose logs cannot be read."""
+        """`look_again` is called with the replicas whose searches are over. `give_up` takes replicas offline whose logs
+        cannot be read.
+        """
         self._loop = asyncio.get_running_loop()
         self._look_again = look_again
         self._give_up = give_up
@@ -50,7 +56,9 @@ class CutSearches:
         self._is_due = False
 
     def end_of(self, partition: Partition, cut: int) -> EndOfCopy | None:
-        """Return the search if it is over; otherwise start or continue it, and return None."""
+        """Return the search for the first transaction marker of a copy at or after the offset `cut`, if the search is
+        over. Otherwise start or continue it, and return None.
+        """
         key = (partition.topic_id, partition.index)
         search = self._searches.get(key)
         if search is None or search.partition is not partition or search.cut != cut:
@@ -62,7 +70,7 @@ class CutSearches:
         return self._searches.pop(key)
 
     def forget(self, partition: Partition) -> None:
-        """Drop the search for a replica that goes away."""
+        """Drop the search in the log of a replica that is removed or offline."""
         self._searches.pop((partition.topic_id, partition.index), None)
 
     def _have_a_turn(self) -> None:

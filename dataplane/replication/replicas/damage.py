@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 
 class Owner(Protocol):
-    """The replicas of this broker."""
+    """The owner of this broker's replicas, which can take them offline and create them again."""
 
     image: ClusterImage
     offline: OfflineReplicas
@@ -84,7 +84,9 @@ class Damage:
         )
 
     def _begin(self, key: PartitionKey) -> None:
-        """Begin with an empty log, now that the quorum no longer counts on the damaged one."""
+        """Set the damaged log aside and create the replica with an empty log. The quorum has agreed to expect no
+        records from this replica.
+        """
         topic = self._owner.image.topics_by_id.get(key[0])
         if topic is None:
             return
@@ -99,6 +101,6 @@ class Damage:
         self._owner.look_again(key)
 
     async def close(self) -> None:
-        """Stop all checks. Returns once the disk has answered."""
+        """Stop all checks of logs for damage. Returns once the disk has answered."""
         self.rebuilding.close()
         await self.rechecks.close()

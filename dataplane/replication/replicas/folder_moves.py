@@ -37,7 +37,7 @@ _Result = TypeVar("_Result")
 
 
 class _Ended(Exception):
-    """The move is no longer wanted."""
+    """An error that ends a move between folders: the move was replaced or cancelled, or the replica is gone."""
 
 
 class _Unreadable(OSError):
@@ -57,7 +57,9 @@ class _Move:
 
 
 class FolderMoves:
-    """The moves under way. Owned by the event loop; files are copied in dedicated threads."""
+    """All moves of this broker's replicas between its data folders. Owned by the event loop; files are copied in
+    dedicated threads.
+    """
 
     def __init__(
         self,

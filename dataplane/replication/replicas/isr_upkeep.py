@@ -22,7 +22,7 @@ logger = logging.getLogger(__name__)
 
 
 class _Host(Protocol):
-    """Source of the time and of the cluster's brokers."""
+    """The broker's monotonic clock, and the brokers that the cluster image knows."""
 
     @property
     def brokers(self) -> Mapping[int, KnownBroker]: ...
@@ -30,18 +30,21 @@ class _Host(Protocol):
 
 
 class LaggingLeaders:
-    """The leaderships that the passage of time may change: a follower lags or is not in the ISR. Most partitions are
-    idle: their followers have all records, and need no check."""
+    """The partitions led here of which some follower lags or is not in the ISR, so that the passage of time may change
+    the ISR. Most partitions are idle: their followers have all records, and need no check.
+    """
 
     def __init__(self, moved: ChangesSince[Partition]) -> None:
         self._moved = moved
         self._lagging: dict[Partition, None] = {}
 
     def look(self) -> Iterator[Partition]:
-        """Yield the partitions that have changed since the last call, or were not settled when last visited.
+        """Yield the partitions that have changed since the last call, or had a lagging or missing ISR member when last
+        visited.
 
-        Some of them may be settled now, or not led here. The caller may continue in later iterations of the event loop.
-        Each partition is judged when it is visited; partitions that are not visited come with the next call.
+        Some of them may no longer need that, or are not led here. The caller may continue in later iterations of the
+        event loop. Each partition is judged when it is visited; partitions that are not visited come with the next
+        call.
         """
         self._lagging |= self._moved.take()
         for partition in list(self._lagging):
@@ -50,15 +53,18 @@ class LaggingLeaders:
             yield partition
 
     def check(self, partition: Partition) -> None:
-        """Check that a partition that needs visits is going to be visited. Raises AssertionError otherwise."""
+        """Check that the partition is among those to be visited, if a follower lags or is not in the ISR. Raises
+        AssertionError otherwise.
+        """
         is_looked_at = partition in self._lagging or partition in self._moved
         if partition.leader is not None and not is_looked_at and not _is_settled(partition):
             raise AssertionError(f"{partition!r} has followers that lag, and nobody looks at it")
 
 
 class IsrUpkeep:
-    """The proposals of all leaderships of this broker. Progress of followers is reported here; `check` handles the
-    passage of time."""
+    """The upkeep of the ISRs of all partitions that this broker leads: it proposes to the quorum to remove and add
+    members. Followers' progress is reported here; `check` handles the passage of time.
+    """
 
     def __init__(
         self,
@@ -129,14 +135,16 @@ class IsrUpkeep:
             yield
 
     def look_at(self, partition: Partition) -> None:
-        """Advance the high watermark and offer places in the ISR, after another proposal was settled, time has passed,
-        or a broker's state has changed."""
+        """Advance the partition's high watermark, and let eligible followers join its ISR, after another proposal was
+        settled, time has passed, or a broker's state has changed.
+        """
         partition.advance()
         self.offer_places(partition)
 
     def offer_places(self, partition: Partition) -> None:
-        """Let eligible followers join the ISR. A fenced follower may not join; it is offered a place once it is
-        back."""
+        """Propose to the quorum that eligible followers join the partition's ISR. A fenced follower may not join; it is
+        offered a place once it is back.
+        """
         leader = partition.leader
         if leader is None:
             return
@@ -147,7 +155,9 @@ class IsrUpkeep:
                 self._sessions.offer(broker_id, (partition.topic_id, partition.index))
 
     def verify(self, partition: Partition) -> None:
-        """Check that the partition will be examined if time may change it. Raises AssertionError otherwise."""
+        """Check that the partition is among those that `check` visits, if a follower lags or is not in its ISR. Raises
+        AssertionError otherwise.
+        """
         self._lagging.check(partition)
 
     async def close(self) -> None:

@@ -11,17 +11,17 @@ from ..replica.partition import Partition
 
 
 class HeldReplicas(Protocol):
-    """All replicas of the broker."""
+    """All replicas on this broker, and the set of changed replicas."""
 
     @property
     def moved(self) -> ChangeSet[Partition]: ...
     def __iter__(self) -> Iterator[Partition]: ...
     def find_by_id(self, topic_id: bytes, index: int) -> Partition | None:
-        """Return the replica here; None if there is none."""
+        """Return this broker's replica of the partition; None if it has none."""
 
 
 class ReplicaLogEnds:
-    """The log ends that the quorum uses to elect the member with the longest log."""
+    """The end offsets of this broker's logs, as reported to the quorum. It elects the member with the longest log."""
 
     def __init__(self, replicas: HeldReplicas) -> None:
         self._replicas = replicas
@@ -32,7 +32,9 @@ class ReplicaLogEnds:
         return ((partition.topic_id, partition.index) for partition in self._replicas)
 
     def moved(self) -> Iterator[PartitionKey]:
-        """Return the keys of replicas that may have another end, or were added or removed, since the last call."""
+        """Return the keys of replicas whose log end may have moved, or that were added or removed, since the last
+        call.
+        """
         return ((partition.topic_id, partition.index) for partition in self._moved.take())
 
     def end_of(self, key: PartitionKey) -> tuple[int, int] | None:

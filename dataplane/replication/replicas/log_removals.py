@@ -16,14 +16,14 @@ _PER_TURN = 16
 
 
 class Deletes(Protocol):
-    """The logs of this broker."""
+    """A store that deletes logs on this broker."""
 
     def delete(self, topic: str, topic_id: bytes, index: int) -> None:
         """Delete a log. Raises KafkaError if that fails."""
 
 
 class LogRemovals:
-    """The logs still to be deleted, by topic name and partition index."""
+    """The logs of removed replicas that are still to be deleted, by topic name and partition index."""
 
     def __init__(self, logs: Deletes, loop: asyncio.AbstractEventLoop) -> None:
         self._logs = logs
@@ -42,7 +42,9 @@ class LogRemovals:
             self.now(topic, index)
 
     def now(self, topic: str, index: int) -> None:
-        """Delete the log of this name now if it is waiting, since a new log is about to be created under the name."""
+        """Delete this partition's log at once if its deletion is pending, since a new log with the same name is about
+        to be created.
+        """
         topic_id = self._waiting.pop((topic, index), None)
         if topic_id is not None:
             self._delete(topic, topic_id, index)

@@ -83,7 +83,9 @@ class _Labelled:
 
 @dataclass(slots=True)
 class _Survey:
-    """Counts over all replicas, and the replicas' labels, which many families share."""
+    """The result of one pass over all replicas: counts for metrics, and the replicas with their labels, which many
+    metric families share.
+    """
 
     held: _Labelled = field(default_factory=_Labelled)
     led: _Labelled = field(default_factory=_Labelled)
@@ -94,7 +96,7 @@ class _Survey:
     """Records in, bytes in, bytes out."""
 
     def note_traffic(self, partition: Partition) -> None:
-        """Add the traffic of this replica to its topic's."""
+        """Add the records and bytes counted for this replica to the sums of its topic."""
         traffic, of_topic = partition.traffic, self.by_topic.setdefault(partition.topic, [0, 0, 0])
         of_topic[0] += traffic.messages_in
         of_topic[1] += traffic.bytes_in
@@ -148,7 +150,9 @@ class ReplicaMetrics:
         yield self._of_held(LOG_END_OFFSET, held, lambda p: p.log.log_end_offset)
 
     def _of_held(self, metric: Metric, held: _Labelled, value: Callable[[Partition], int]) -> Family:
-        """Return a family of the replicas that still exist when their rows are read."""
+        """Return a metric family with one value per replica in `held`. Replicas that are gone when the rows are read
+        are left out.
+        """
         holds = self._replicas.holds
         return Family(metric, rendered=((labels, value(p)) for p, labels in held if holds(p)))
 
@@ -176,5 +180,7 @@ def _traffic(by_topic: Mapping[str, list[int]]) -> Iterator[Family]:
 
 
 def _of_led(metric: Metric, led: _Labelled, value: Callable[[Partition], int]) -> Family:
-    """Return a family of the partitions that this broker still leads when their rows are read."""
+    """Return a metric family with one value per partition in `led`. Partitions that this broker no longer leads when
+    the rows are read are left out.
+    """
     return Family(metric, rendered=((labels, int(value(p))) for p, labels in led if p.leader is not None))

@@ -18,18 +18,22 @@ logger = logging.getLogger(__name__)
 
 
 class MirrorCopies:
-    """The copies, determined by the mirrors of the cluster image. One writer: the event loop."""
+    """The replicas on this broker that are copies of mirrors: the mirror of each, and the offset at which its log has
+    to end. One writer: the event loop.
+    """
 
     def __init__(
         self,
         look_again: Callable[[set[PartitionKey]], None],
         give_up: Callable[[Iterable[PartitionKey]], None],
     ) -> None:
-        """The parameters are those of `CutSearches`."""
+        """`look_again` is called with the replicas whose searches for a promotion's end offset are over. `give_up`
+        takes replicas offline whose logs cannot be read.
+        """
         self._cut_searches = CutSearches(look_again, give_up)
 
     def look_at(self, partition: Partition, mirrors: MirrorTable) -> None:
-        """Set the mirror whose copy the replica is now, if any."""
+        """Set `partition.copy_of` to the name of the mirror that the replica is a copy of, or to an empty string."""
         mirror = mirrors.mirror_of(partition.topic_id)
         partition.copy_of = "" if mirror is None else mirror.name
 
@@ -58,5 +62,5 @@ class MirrorCopies:
         return True
 
     def forget(self, partition: Partition) -> None:
-        """Drop the search for a replica that goes away."""
+        """Drop the search in the log of a replica that is removed or offline."""
         self._cut_searches.forget(partition)

@@ -13,7 +13,9 @@ Report = Callable[[Sequence[PartitionKey]], Awaitable[None]]
 
 
 class OfflineReplicas:
-    """A set of partitions. New members are reported until the quorum has recorded them. Owned by the event loop."""
+    """The set of partitions whose replicas here are lost to a failed disk. New members are reported until the quorum
+    has recorded them. Owned by the event loop.
+    """
 
     def __init__(self, report: Report) -> None:
         self._members: set[PartitionKey] = set()
@@ -54,7 +56,7 @@ class OfflineReplicas:
 
 
 async def tell_nobody(_keys: Sequence[PartitionKey]) -> None:
-    """Report nothing, where there is no quorum."""
+    """Drop the report of lost replicas, for a broker without a quorum (in tests)."""
 
 
 def report_to(quorum: Quorum, broker_id: int) -> Report:

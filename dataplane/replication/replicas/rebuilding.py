@@ -54,7 +54,7 @@ class Rebuilding:
         return key in self._damaged
 
     def is_asked(self, key: PartitionKey) -> bool:
-        """Return whether the quorum may be deciding about this replica at the moment."""
+        """Return whether a request to the quorum to rebuild this replica is under way."""
         return key in self._asked
 
     def add(self, key: PartitionKey) -> None:
@@ -66,7 +66,9 @@ class Rebuilding:
         self._damaged.pop(key, None)
 
     def look(self) -> None:
-        """Ask for the replicas that can be rebuilt now, after a change or the passage of time."""
+        """Ask the quorum whether to rebuild the damaged replicas that are renewable now. The caller calls this after
+        changes of the image and periodically.
+        """
         if self._asking is None and any(map(self._renewable, self._damaged)):
             self._asking = asyncio.create_task(self._ask(), name="renew damaged replicas")
             self._asking.add_done_callback(self._asked_all)

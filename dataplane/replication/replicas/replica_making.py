@@ -30,7 +30,7 @@ others."""
 
 
 class ReplicaLogs(Protocol):
-    """The logs of this broker, in all its data folders."""
+    """The store of this broker's logs in all its data folders."""
 
     def get(self, topic: str, topic_id: bytes, index: int) -> PartitionLog | None:
         """Return the existing log of this topic id; None if there is none."""
@@ -52,8 +52,9 @@ class ReplicaLogs(Protocol):
 
 
 class ReplicaMaking:
-    """The replicas that are still to be created, and those without a log. `damaged` is called for logs that exist but
-    cannot be used; `look` is called with the partitions to be created now."""
+    """The creation of replicas: the queue of replicas to be created, and the replicas whose log could not be created.
+    `damaged` is called for logs that exist but cannot be used. `look` is called with the partitions to be created now.
+    """
 
     def __init__(
         self,
@@ -84,7 +85,8 @@ class ReplicaMaking:
         return key in self._to_make
 
     def postponed(self, new: Collection[PartitionKey]) -> Collection[PartitionKey]:
-        """Return the replicas, in order, that must be created in later loop iterations.
+        """Queue the new replicas that exceed the number for this loop iteration, and return them in order. They are
+        created in later iterations.
 
         Creating a log takes about a millisecond, and thousands may be needed at once. Until a replica exists, clients
         are asked to retry.
@@ -145,11 +147,11 @@ class ReplicaMaking:
         return frozenset(self._without_log)
 
     def lost(self, key: PartitionKey) -> None:
-        """Stop retrying for a replica that is offline."""
+        """Stop retrying to create the log of a replica that is offline."""
         self._without_log.discard(key)
 
     def look_for_missing_logs(self) -> None:
-        """Retry the replicas whose log could not be created, since a full disk may have free space again."""
+        """Retry to create the replicas whose log could not be created, since a full disk may have free space again."""
         if self._without_log:
             missing, self._without_log = self._without_log, set()
             self._look(missing)

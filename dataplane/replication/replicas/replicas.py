@@ -173,7 +173,9 @@ class Replicas:
         )
 
     def holds(self, partition: Partition) -> bool:
-        """Return whether this object is still the replica of its partition."""
+        """Return whether `partition` is still this broker's replica: it was neither removed nor replaced by another
+        object.
+        """
         return self._by_key.get((partition.topic_id, partition.index)) is partition
 
     def __iter__(self) -> Iterator[Partition]:
@@ -335,8 +337,9 @@ class Replicas:
             partition.tighten(self._settings_of(partition.topic).replication.min_in_sync)
 
     def _due_now(self, partitions: set[PartitionKey]) -> set[PartitionKey]:
-        """Return the partitions to handle now: all except new replicas beyond the first few. All brokers create
-        replicas in the same order, so that a partition can be used long before all exist."""
+        """Return the partitions to handle in this loop iteration: all except new replicas beyond the first few. All
+        brokers create replicas in the same order, so that a partition can be used long before all exist.
+        """
         new = sorted(key for key in partitions if key not in self._by_key and self._assigned(key) is not None)
         return partitions.difference(self.making.postponed(new)) if new else partitions
 
@@ -350,7 +353,7 @@ class Replicas:
         self.apply(self.image, ImageDelta(partitions=partitions))
 
     def _make(self, partitions: set[PartitionKey]) -> None:
-        """Create the replicas whose loop iteration has come."""
+        """Create the queued replicas whose loop iteration has come."""
         self._look_at(partitions)
         self.sessions.replicas_made(partitions)
         for key in partitions:
@@ -371,15 +374,16 @@ class Replicas:
             self._isrs.offer_places(partition)
 
     def _may_begin(self, partition: Partition, leader_epoch: int) -> bool:
-        """Return whether the replica may lead in a new epoch: the log of a copy must end where it is to continue. From
-        now on it follows no broker."""
+        """Return whether the replica may lead in `leader_epoch`. A mirror's copy may lead once its log ends at the
+        offset where it has to continue. The replica stops following another broker.
+        """
         self._fetchers.forget(partition)
         mirrors = self.image.mirrors
         self._copies.look_at(partition, mirrors)
         return self._copies.goes_on_where_it_should(partition, mirrors, leader_epoch)
 
     def _play_no_role(self, partition: Partition) -> None:
-        """Give up the present role until the end of the log is known."""
+        """Make the replica neither leader nor follower until the offset is known at which its copy has to end."""
         if partition.leader is not None or partition.follower is not None:
             self._retire(partition, ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
@@ -456,7 +460,9 @@ class Replicas:
         self.take_offline([(partition.topic_id, partition.index)])
 
     def take_offline(self, keys: Iterable[PartitionKey]) -> None:
-        """Take replicas offline whose logs are lost until this broker restarts, and report them to the quorum."""
+        """Mark replicas as offline until this broker restarts, since their logs are lost, and report them to the
+        quorum.
+        """
         lost = list(keys)
         for key in lost:
             self.making.lost(key)
@@ -481,7 +487,9 @@ class Replicas:
         self.damage.rechecks.confirmed(partition, error)
 
     def look_again(self, key: PartitionKey) -> None:
-        """Look at this replica again after a change that is not in the image."""
+        """Give this replica its role in the present image again, after a change outside the image, such as a rebuilt
+        log.
+        """
         self._look_at({key})
 
     def _forget(self, partition: Partition, error: ErrorCode) -> None:

@@ -1,4 +1,6 @@
-"""Reports about replicas to the quorum. Each is repeated until the quorum has it."""
+"""Reports of replicas' states to the quorum, for example that a disk is full. Each report is repeated until the quorum
+has it.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,8 @@ _RETRY_S = 0.5
 
 
 class Reports(Generic[_Said]):
-    """The newest report about each replica that the quorum does not have yet. Owned by the event loop.
+    """A queue of reports about replicas' states: for each replica the newest one that the quorum does not have yet.
+    Owned by the event loop.
 
     One command is under way at a time, so that reports about one replica arrive in order.
     """
@@ -35,7 +38,9 @@ class Reports(Generic[_Said]):
         self._reporting: asyncio.Task[None] | None = None
 
     def add(self, keys: Iterable[PartitionKey], said: _Said) -> None:
-        """Report `said` about the replicas, in place of an earlier report that has not arrived."""
+        """Queue the state `said` as the report about these replicas. It replaces an earlier report that has not
+        arrived.
+        """
         for key in keys:
             self._due.pop(key, None)
             self._due[key] = said
@@ -43,11 +48,11 @@ class Reports(Generic[_Said]):
             self._reporting = asyncio.create_task(self._report_all(), name=f"reports of {self._subject}")
 
     def discard(self, key: PartitionKey) -> None:
-        """Drop the report about this replica."""
+        """Drop the queued report about this replica."""
         self._due.pop(key, None)
 
     async def arrived(self) -> None:
-        """Wait until the quorum has all reports."""
+        """Wait until the quorum has all queued reports."""
         while self._reporting is not None and not self._reporting.done():
             await asyncio.wait([self._reporting])
 

@@ -14,8 +14,8 @@ ReportWritable = Callable[[Sequence[PartitionKey], bool], Awaitable[None]]
 
 
 class UnwritableReplicas:
-    """A set of partitions. The quorum is notified of each that joins it, and of each that leaves it because its disk
-    has space.
+    """The set of partitions whose replicas here cannot be written because their disk is full. The quorum is notified of
+    each partition that joins the set, and of each that leaves it because its disk has space.
 
     A replica that is `lost` is never reported as writable. Owned by the event loop.
     """
@@ -32,7 +32,7 @@ class UnwritableReplicas:
         return len(self._members)
 
     def become(self, keys: frozenset[PartitionKey]) -> frozenset[PartitionKey]:
-        """Replace the members. Returns the replicas that joined or left."""
+        """Replace the set of unwritable replicas by `keys`. Returns the replicas that joined or left."""
         joined, left = keys - self._members, self._members - keys
         self._members = set(keys)
         self._reports.add(joined, False)
@@ -54,7 +54,7 @@ class UnwritableReplicas:
 
 
 async def report_to_nobody(_keys: Sequence[PartitionKey], _writable: bool) -> None:
-    """Report nothing, where there is no quorum."""
+    """Drop the report about unwritable replicas, for a broker without a quorum (in tests)."""
 
 
 def report_writability_to(quorum: Quorum, broker_id: int) -> ReportWritable:

@@ -69,7 +69,7 @@ InSync: TypeAlias = Committed | PendingExpand | PendingShrink
 
 @dataclass(frozen=True, slots=True)
 class Proposal:
-    """The ISR that a leader proposes, based on the state it saw.
+    """The ISR that a leader proposes, based on the leader epoch and partition epoch that it knew.
 
     `isr` contains pairs (broker id, broker epoch), sorted by id. UNKNOWN_BROKER_EPOCH stands for a member that has not
     fetched from this leader yet.

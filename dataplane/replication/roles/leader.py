@@ -34,7 +34,9 @@ _NEVER_MS = -(1 << 62)
 
 
 class KnownBroker(Protocol):
-    """The state of a broker in the cluster image."""
+    """The facts about a broker in the cluster image that decide whether it may join an ISR: its epoch, and whether it
+    is fenced or shutting down.
+    """
 
     @property
     def broker_epoch(self) -> int: ...
@@ -45,7 +47,7 @@ class KnownBroker(Protocol):
 
 
 class Refusal(Enum):
-    """Reasons of the quorum for refusing a proposal, as far as the leader reacts to them differently."""
+    """The reasons of the quorum for refusing an ISR proposal. Reasons on which the leader acts alike are one value."""
 
     INELIGIBLE = "a proposed member may not join now, or the proposal was not tried: propose anew later"
     STALE = "leader epoch or partition epoch is old: a newer state is on its way"
@@ -200,7 +202,9 @@ class LeaderState:
             self._check_acknowledged(where)
 
     def _check_members(self, where: str) -> None:
-        """Check the ISR and the proposed ISR."""
+        """Check that the leader and its followers are consistent with the committed ISR and the proposed ISR. Raises
+        AssertionError otherwise.
+        """
         current = self.in_sync
         if self.broker_id not in current.committed:
             raise AssertionError(
