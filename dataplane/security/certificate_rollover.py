@@ -1,4 +1,4 @@
-"""The check that new keys and certificates may replace those of a listener."""
+"""The check that new keys and certificates of a listener may replace the present ones without locking out its peers."""
 
 from __future__ import annotations
 
@@ -21,15 +21,16 @@ from .tls_settings import TlsSettings
 
 
 def successor(listener: ReloadedListener, settings: TlsSettings, now: datetime) -> LoadedTls:
-    """Load the settings and their files. Raises ConfigError if the result must not replace the listener's current
-    TLS."""
+    """Load a listener's new TLS settings with their key and certificate files. Raises ConfigError if they are invalid
+    or must not replace the listener's current TLS.
+    """
     loaded = load_tls(settings, listener.reached, now)
     check_successor(listener.tls.loaded, loaded, listener, now)
     return loaded
 
 
 def validity_warnings(loaded: LoadedTls, now: datetime) -> frozenset[str]:
-    """Return warnings about certificates that expire soon, or have expired."""
+    """Return warnings if certificates of the listener expire soon, or have expired."""
     try:
         return frozenset(check_validity(loaded.keys, now))
     except TlsUnusable as error:
@@ -37,7 +38,9 @@ def validity_warnings(loaded: LoadedTls, now: datetime) -> frozenset[str]:
 
 
 def check_successor(old: LoadedTls, new: LoadedTls, listener: ReloadedListener, now: datetime) -> None:
-    """Raise ConfigError if `new` must not replace `old`."""
+    """Raise ConfigError if the TLS `new` must not replace `old` on a listener: its subject or alternative names differ
+    without permission, or nodes could no longer connect.
+    """
     source = new.keys.source
     subjects = [subject_name(loaded.keys.certificate.public_bytes(Encoding.DER)) for loaded in (old, new)]
     if subjects[0] != subjects[1] and not new.settings.allows_name_changes:
@@ -58,7 +61,9 @@ def check_successor(old: LoadedTls, new: LoadedTls, listener: ReloadedListener, 
 
 
 def _with_keys_of(new: LoadedTls, old: LoadedTls) -> LoadedTls:
-    """Return the TLS of a node that has replaced its certificate already, and still has the old trust store."""
+    """Return the TLS of a node during a rollover: it has the certificate of `new`, and still the trust store of
+    `old`.
+    """
     rules = old.settings.rules
     return replace(
         old,
@@ -68,8 +73,8 @@ def _with_keys_of(new: LoadedTls, old: LoadedTls) -> LoadedTls:
 
 
 def _check_among_nodes(old: LoadedTls, new: LoadedTls, host: str | None) -> None:
-    """Check handshakes between nodes. Nodes change their files at different times, so each end may have the old or the
-    new ones.
+    """Raise ConfigError if nodes with the TLS `old` and `new` could not connect to each other. Nodes change their files
+    at different times, so each end may have either.
 
     `host` is None if no node dials this one.
     """
@@ -88,7 +93,7 @@ def _check_among_nodes(old: LoadedTls, new: LoadedTls, host: str | None) -> None
 
 
 def _of_any_name(dialling: LoadedTls) -> ssl.SSLContext:
-    """Return a dialling context that accepts any name of the other end."""
+    """Return a client context from this TLS that accepts a server certificate with any host name."""
     return client_context(
         replace(dialling.settings.rules, checks_names=False), dialling.keys, dialling.trusted
     )

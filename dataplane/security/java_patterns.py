@@ -16,7 +16,7 @@ ReplacementPart = str | int
 def substituted(
     pattern: re.Pattern[str], replacement: Sequence[ReplacementPart], text: str, *, once: bool = False
 ) -> str:
-    """Return the text with the pattern's matches replaced: all of them, or with `once` the first."""
+    """Return `text` with the matches of a pattern replaced: all of them, or with `once` only the first."""
 
     def replaced(found: re.Match[str]) -> str:
         return "".join(part if isinstance(part, str) else found[part] or "" for part in replacement)
@@ -36,7 +36,8 @@ def compiled(pattern: str, option: str) -> re.Pattern[str]:
 
 
 def replacement_parts(replacement: str, groups: int, option: str) -> Iterator[ReplacementPart]:
-    """Yield the parts of a replacement for a pattern with `groups` groups; a number may exceed `groups`.
+    """Yield the parts of a replacement text in Java's syntax: literal text, and numbers of the pattern's groups. The
+    pattern has `groups` groups; a number may exceed that.
 
     Raises ValueError for a $ without a number.
     """
@@ -62,7 +63,9 @@ def replacement_parts(replacement: str, groups: int, option: str) -> Iterator[Re
 
 
 def _group(text: str, at: int, groups: int) -> tuple[int, int]:
-    """Return the number that begins at `at`, with as many digits as there are groups for, and its end."""
+    """Return the group number that begins at position `at`, and the position after it. Like Java, it takes another
+    digit only while the number is at most `groups`.
+    """
     number, end = 0, at
     while end < len(text) and text[end] in "0123456789":
         longer = number * 10 + int(text[end])

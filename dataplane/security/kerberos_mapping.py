@@ -50,7 +50,7 @@ class _Rule:
     case: str | None
 
     def apply(self, realm: str, components: Sequence[str]) -> str | None:
-        """Return the name; None if this rule does not apply."""
+        """Return the short name that this rule makes of a Kerberos principal; None if the rule does not apply to it."""
         if len(components) != self.components:
             return None
         values = (realm, *components)
@@ -63,7 +63,7 @@ class _Rule:
 
 
 class KerberosMapping:
-    """The rules of a listener."""
+    """The rules of a listener by which Kerberos principals become short user names."""
 
     def __init__(self, text: str, default_realm: str) -> None:
         """Raises ValueError that names the invalid rule. `default_realm` is empty if there is none."""
@@ -94,7 +94,9 @@ class KerberosMapping:
 
 
 def _parts_of(principal: str) -> tuple[str, tuple[str, ...]]:
-    """Return the realm, and one or two components."""
+    """Return the realm of a Kerberos principal, and its one or two components (NAME, and HOST if given). Raises
+    NoMatchingRule for another form.
+    """
     if len(principal) > PRINCIPAL_CHARACTERS_MAX:
         raise NoMatchingRule(
             f"a principal of {len(principal)} characters, at most {PRINCIPAL_CHARACTERS_MAX} are allowed"
@@ -107,7 +109,7 @@ def _parts_of(principal: str) -> tuple[str, tuple[str, ...]]:
 
 
 def _rules(text: str) -> Iterator[_Rule | None]:
-    """Yield each rule; None for DEFAULT."""
+    """Yield each rule of the option's text; None stands for DEFAULT. Raises ValueError."""
     at = 0
     while at < len(text):
         found = _RULE.match(text, at)
@@ -142,7 +144,9 @@ def _rule(found: re.Match[str]) -> _Rule:
 
 
 def _format(text: str, components: int) -> Iterator[ReplacementPart]:
-    """Yield texts, and numbers: 0 for the realm, others for components."""
+    """Yield the parts of a rule's format: literal text, and numbers of `$` placeholders, where 0 is the realm and
+    others are components. Raises ValueError.
+    """
     plain, *behind = text.split("$")
     yield plain
     for each in behind:

@@ -15,7 +15,9 @@ if TYPE_CHECKING:
 
 
 class ListenerTls:
-    """The TLS of a listener. Established connections keep their contexts when `loaded` is replaced."""
+    """The TLS contexts of a listener, which can be replaced while it runs by setting `loaded`. Established connections
+    keep their contexts.
+    """
 
     def __init__(self, loaded: LoadedTls) -> None:
         self.loaded = loaded
@@ -40,7 +42,7 @@ class ListenerTls:
 
 @dataclass(frozen=True, slots=True)
 class ReloadedListener:
-    """A listener whose TLS may be replaced."""
+    """A listener whose keys and certificates are reloaded while it runs."""
 
     tls: ListenerTls
     reached: ReachedAs | None
@@ -50,5 +52,5 @@ class ReloadedListener:
 
 
 def reached_by_clients(advertised_host: str) -> ReachedAs:
-    """Return the address of a broker's listener that clients use."""
+    """Return the advertised host of a broker's listener as the address that its certificate is checked against."""
     return ReachedAs(advertised_host, "which clients are told (advertised.listeners)")

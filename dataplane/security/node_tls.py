@@ -26,14 +26,16 @@ PRINCIPALS: Final = "ottla.node.principals"
 
 @dataclass(frozen=True, slots=True)
 class NodeTlsSettings:
-    """The TLS settings in a node's configuration file."""
+    """A node's TLS settings for the quorum's listener, and the principals of certificates that it accepts as nodes."""
 
     tls: TlsSettings
     principals: frozenset[str]
 
 
 def node_tls_settings(properties: Mapping[str, str]) -> NodeTlsSettings | None:
-    """Return the settings; None if the quorum's listener has no TLS. Raises ConfigError that names the key."""
+    """Return a node's TLS settings for the quorum's listener; None if that listener has no TLS. Raises ConfigError that
+    names the key.
+    """
     name = quorum_listener(properties)
     protocol = _protocol_of(name, properties)
     principals = listed_principals(properties, PRINCIPALS)
@@ -67,14 +69,16 @@ def node_tls_settings(properties: Mapping[str, str]) -> NodeTlsSettings | None:
 
 
 def quorum_listener(properties: Mapping[str, str]) -> str:
-    """Return the name of the listener of quorum nodes."""
+    """Return the name of the listener on which quorum nodes accept connections: the first of
+    `controller.listener.names`, or its default.
+    """
     return properties.get("controller.listener.names", "").split(",")[0].strip() or default_text(
         "controller.listener.names"
     )
 
 
 class NodeCertificates:
-    """The contexts for the links of a node, and the principals that are accepted as nodes."""
+    """The TLS contexts for connections between nodes, and the check that a peer's certificate belongs to a node."""
 
     def __init__(self, tls: ListenerTls, principals: frozenset[str]) -> None:
         """The keys and certificates of `tls` may be replaced at any time."""

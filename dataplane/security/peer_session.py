@@ -1,4 +1,4 @@
-"""A broker's knowledge of the peer of a connection."""
+"""The identity of a connection's peer, as the broker knows it."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NODE_MECHANISM: Final = "OTTLA-NODE"
 
 @dataclass(frozen=True, slots=True)
 class PeerSession:
-    """The identity of a peer, and the means of its authentication.
+    """The identity of a connection's peer: its principal, its host, and the means of its authentication.
 
     A session never changes: each authentication replaces it by another. So a request keeps the session of its arrival,
     and results for one session are not used for another.

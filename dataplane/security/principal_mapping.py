@@ -42,7 +42,7 @@ class _Rule:
 
 
 class PrincipalMapping:
-    """The rules of a listener."""
+    """The rules of a listener by which subjects of certificates become names of principals."""
 
     def __init__(self, text: str, option: str = "ssl.principal.mapping.rules") -> None:
         """Raises ValueError that names the invalid rule."""
@@ -50,7 +50,7 @@ class PrincipalMapping:
         self._text = text
 
     def name_of(self, subject: str) -> str:
-        """Return the principal's name for a subject. Raises NoMatchingRule."""
+        """Return the principal's name for the subject of a certificate. Raises NoMatchingRule."""
         if len(subject) > SUBJECT_CHARACTERS_MAX:
             raise NoMatchingRule(
                 f"a subject of {len(subject)} characters, at most {SUBJECT_CHARACTERS_MAX} are allowed"
@@ -63,7 +63,7 @@ class PrincipalMapping:
 
 
 def _rules(text: str, option: str) -> Iterator[_Rule | None]:
-    """Yield each rule; None for DEFAULT."""
+    """Yield each rule of the option's text; None stands for DEFAULT. Raises ValueError."""
     at = 0
     while at < len(text):
         found = _RULE.match(text, at)

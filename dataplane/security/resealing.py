@@ -24,7 +24,9 @@ from .setting_secrets import subject_of_option
 
 
 class Resealer:
-    """A search for values that are encrypted under an older secret."""
+    """The re-encryption of values in the cluster image: it tracks the values under an older cluster secret, and yields
+    the changes that encrypt them under the first.
+    """
 
     def __init__(self, sealer: Sealer) -> None:
         self._sealer = sealer
@@ -33,7 +35,9 @@ class Resealer:
         self._old_credentials: dict[ScramKey, None] = {}
 
     def image_changed(self, image: ClusterImage, delta: ImageDelta) -> None:
-        """Note a change that the image already contains. Every change must be reported."""
+        """Track the encrypted values in a change of the image, which the image already contains. Every change must be
+        passed.
+        """
         for key in delta.scram_credentials:
             kept = image.scram_credentials.get(key)
             if kept is None or self._sealer.is_under_first(kept.sealed_keys):
@@ -42,12 +46,14 @@ class Resealer:
                 self._old_credentials[key] = None
 
     def left(self, image: ClusterImage) -> int:
-        """Return the number of values that are not under the first secret."""
+        """Return the number of values in the image that are not encrypted under the first cluster secret."""
         settings = sum(1 for _ in self._old_settings(image))
         return len(self._old_credentials) + settings + sum(1 for _ in self._old_mirrors(image))
 
     def credentials(self, image: ClusterImage) -> Iterator[ScramCredentialChange]:
-        """Yield changes of SCRAM credentials. Credentials that no present secret opens are left out."""
+        """Yield the changes that encrypt users' SCRAM credentials under the first cluster secret. Credentials that no
+        present secret opens are left out.
+        """
         for key in list(self._old_credentials):
             kept = image.scram_credentials.get(key)
             sealed = None if kept is None else self._again(kept.sealed_keys, subject_of_credential(key))
@@ -63,7 +69,9 @@ class Resealer:
                 )
 
     def settings(self, image: ClusterImage) -> Iterator[ConfigResource]:
-        """Yield changes of brokers' settings. Settings that no present secret opens are left out."""
+        """Yield the changes that encrypt brokers' secret settings under the first cluster secret. Settings that no
+        present secret opens are left out.
+        """
         for broker, name, old, sealed in list(self._old_settings(image)):
             again = self._again(sealed, subject_of_setting(broker, name))
             if again is not None:
@@ -73,8 +81,9 @@ class Resealer:
                 )
 
     def mirrors(self, image: ClusterImage) -> Iterator[ReconnectMirror]:
-        """Yield changes of mirrors' connection options. A mirror with an option that no present secret opens is left
-        out."""
+        """Yield the changes that encrypt mirrors' connection options under the first cluster secret. A mirror with an
+        option that no present secret opens is left out.
+        """
         for mirror in list(self._old_mirrors(image)):
             options = []
             for name, text in mirror.options:

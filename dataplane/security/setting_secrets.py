@@ -13,13 +13,13 @@ from .sealing import SealBroken, Sealer
 
 
 class SettingSecrets:
-    """The encryption of the secrets among the settings of brokers."""
+    """The encryption and decryption of brokers' settings that are secret, such as passwords."""
 
     def __init__(self, sealer: Sealer) -> None:
         self._sealer = sealer
 
     def seal(self, broker: str, name: str, value: str) -> str:
-        """Return a value in the form that the quorum keeps: encrypted if its setting is a secret, else unchanged.
+        """Return a broker's setting as the quorum keeps it: encrypted if the setting is a secret, else unchanged.
 
         `broker` is empty for a setting of all brokers.
         """
@@ -28,7 +28,9 @@ class SettingSecrets:
         return as_text(self._sealer.seal(value.encode(), subject_of(broker, name)))
 
     def open(self, broker: str, name: str, kept: str) -> str:
-        """Return the value that the quorum keeps as `kept`. Raises ConfigError if no present secret opens it."""
+        """Return the clear value of a broker's setting that the quorum keeps as `kept`. Raises ConfigError if no
+        present cluster secret opens it.
+        """
         sealed = sealed_bytes(kept) if is_sensitive(name) else None
         if sealed is None:
             return kept
@@ -39,10 +41,14 @@ class SettingSecrets:
 
 
 def subject_of_option(mirror: str, name: str) -> bytes:
-    """Return the subject for sealing an option of a mirror's connections."""
+    """Return the text that identifies a mirror's connection option to the encryption, which authenticates it together
+    with the value.
+    """
     return f"mirror\0{mirror}\0{name}".encode()
 
 
 def subject_of(broker: str, name: str) -> bytes:
-    """Return the subject for sealing a broker's setting."""
+    """Return the text that identifies a broker's setting to the encryption, which authenticates it together with the
+    value.
+    """
     return f"setting\0{broker}\0{name}".encode()

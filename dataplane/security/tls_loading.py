@@ -19,8 +19,9 @@ from .tls_settings import TlsSettings
 
 @dataclass(frozen=True, slots=True)
 class LoadedTls:
-    """The contexts for accepted connections and for connections to other brokers, and the stores that they were made
-    from."""
+    """A listener's loaded TLS: the context for accepted connections, the context for connections to other brokers, and
+    the stores that they were made from.
+    """
 
     settings: TlsSettings
     keys: KeyStore
@@ -32,7 +33,7 @@ class LoadedTls:
 
 
 def load_tls(settings: TlsSettings, reached: ReachedAs | None, now: datetime) -> LoadedTls:
-    """Read and check the stores, and create contexts.
+    """Read and check a listener's key store and trust store, and create its TLS contexts.
 
     `reached` is the address that others dial; None if no program dials it, or the name is unknown. Raises ConfigError
     that names option, file and cause.

@@ -30,7 +30,7 @@ _NOTHING: Signature = ()
 
 
 class TlsReloads:
-    """The reloads of a broker's listeners. `properties` returns the settings in force."""
+    """The reloads of keys and certificates of a broker's listeners. `properties` returns the settings in force."""
 
     def __init__(
         self,
@@ -71,23 +71,23 @@ class TlsReloads:
         }
 
     async def check(self, properties: Mapping[str, str]) -> None:
-        """Raise ConfigError if a listener could not use these settings."""
+        """Raise ConfigError if a listener could not use these settings for its TLS."""
         for name, listener in self._listeners.items():
             if _settings(listener, name, properties) != listener.tls.loaded.settings:
                 await asyncio.to_thread(_successor, listener, name, properties)
 
     def look_again(self) -> None:
-        """Reload all listeners, whether files have changed or not."""
+        """Reload the keys and certificates of all listeners, whether files have changed or not."""
         for name in self._listeners:
             self._run(self._reload(name))
 
     def image_changed(self, _image: ClusterImage, delta: ImageDelta) -> None:
-        """Reload the listeners whose settings a change of the image affects."""
+        """Reload the TLS of the listeners whose settings a change of the image affects."""
         if delta.configs:
             self.reconfigured()
 
     def reconfigured(self) -> None:
-        """Reload the listeners whose settings have changed."""
+        """Reload the TLS of the listeners whose settings have changed."""
         for name, listener in self._listeners.items():
             try:
                 changed = _settings(listener, name, self._properties()) != listener.tls.loaded.settings
@@ -137,8 +137,9 @@ class TlsReloads:
         task.add_done_callback(self._tasks.discard)
 
     async def _watch(self) -> None:
-        """Check files periodically. A changed file is used once two checks find it equal, since it may be half
-        written."""
+        """Check the key and certificate files of all listeners periodically. A changed file is used once two checks
+        find it equal, since it may be half written.
+        """
         seen: dict[str, Signature] = {}
         while True:
             await asyncio.sleep(self._interval_s)
@@ -150,7 +151,9 @@ class TlsReloads:
                 self._remind(name, listener.tls.loaded)
 
     def _remind(self, name: str, loaded: LoadedTls) -> None:
-        """Log a warning about certificates that expire soon, once for each step."""
+        """Log the warnings about a listener's certificates that are new since the last call, such as an expiry that
+        comes closer.
+        """
         from datetime import UTC, datetime
 
         from .certificate_rollover import validity_warnings
@@ -162,7 +165,7 @@ class TlsReloads:
 
 
 def _settings(listener: ReloadedListener, name: str, properties: Mapping[str, str]) -> TlsSettings:
-    """Return the listener's settings from `properties`. Raises ConfigError."""
+    """Return the listener's TLS settings from `properties`. Raises ConfigError."""
     old = listener.tls.loaded.settings
     return tls_settings(
         properties,
@@ -174,7 +177,9 @@ def _settings(listener: ReloadedListener, name: str, properties: Mapping[str, st
 
 
 def _successor(listener: ReloadedListener, name: str, properties: Mapping[str, str]) -> LoadedTls:
-    """Return the loaded TLS for the settings. Raises ConfigError."""
+    """Load the listener's TLS from `properties`. Raises ConfigError if it is invalid or must not replace the present
+    TLS.
+    """
     # It is imported late, since only brokers with TLS listeners need it.
     from datetime import UTC, datetime
 
@@ -184,7 +189,9 @@ def _successor(listener: ReloadedListener, name: str, properties: Mapping[str, s
 
 
 def _signature(files: Iterable[Path]) -> Signature:
-    """Return values that change when a file changes, also behind a link; None for a missing file."""
+    """Return inode, size and modification time of each file, which change when the file or a link to it changes; None
+    for a missing file.
+    """
     found: list[tuple[int, int, int] | None] = []
     for path in files:
         try:

@@ -19,7 +19,7 @@ CLIENT_AUTH: Final = "ssl.client.auth"
 
 @dataclass(frozen=True, slots=True)
 class TlsSettings:
-    """The settings that a listener's contexts are made from."""
+    """The settings from which the TLS contexts of a listener are made."""
 
     listener: str
     rules: TlsRules
@@ -39,7 +39,7 @@ class TlsSettings:
 
     @property
     def files(self) -> tuple[Path, ...]:
-        """The files that the contexts are made from."""
+        """The paths of the key store, trust store and revocation list from which the TLS contexts are made."""
         paths = (self.keys.path, self.trusted.path if self.trusted else None, self.rules.crl)
         return tuple(path for path in paths if path is not None)
 
@@ -93,7 +93,9 @@ class _Keys:
         self._prefix = prefix
 
     def given(self, key: str) -> tuple[str, str | None]:
-        """Return the full name of a configured key, and its text; the bare name and None if it is not configured."""
+        """Return the full name and the text of a key, with the listener's prefix if it is given so. Returns the bare
+        name and None if it is not configured.
+        """
         for name in (self._prefix + key, key):
             text = self._properties.get(name)
             if text is not None:
@@ -101,11 +103,11 @@ class _Keys:
         return key, None
 
     def own_name(self, key: str) -> str:
-        """Return the key with the prefix for this listener alone."""
+        """Return the full name of a key with the prefix that makes it apply to this listener alone."""
         return self._prefix + key
 
     def for_all(self, key: str) -> str:
-        """Return the end of a message that mentions the key for all listeners."""
+        """Return the end of an error message: it mentions that the key without a prefix applies to all listeners."""
         return f", or {key} for all listeners" if self._prefix.startswith(LISTENER_PREFIX) else ""
 
     def text(self, key: str) -> str | None:
@@ -113,7 +115,7 @@ class _Keys:
         return self.given(key)[1] or None
 
     def value(self, key: str) -> tuple[str, object]:
-        """Return the full name of a key, and its value or default. Raises ConfigError."""
+        """Return the full name of a key, and its parsed value or default. Raises ConfigError."""
         name, text = self.given(key)
         declared = NODE_KEYS[key]
         if not text:
@@ -218,6 +220,6 @@ def _check_alone(location_option: str, location: str | None, option: str, text: 
 
 
 def _declared(keys: _Keys, key: str) -> StoreType | None:
-    """Return the declared type of a store; None if it is not configured."""
+    """Return the declared type of a key store or trust store; None if it is not configured."""
     text = keys.text(key)
     return StoreType(text) if text else None

@@ -31,7 +31,9 @@ def denial(resource_type: int) -> KafkaError:
 
 
 class Access:
-    """The rights of the sender of a request; all rights if there is no authorizer."""
+    """The rights of the sender of a request, by which handlers check operations. Without an authorizer the sender has
+    all rights.
+    """
 
     __slots__ = ("_audit", "_request", "grants")
 
@@ -75,12 +77,15 @@ class Access:
         )
 
     def allows_for_some(self, operation: int, resource_type: int) -> bool:
-        """Return whether there may be a resource of this type on which the operation is allowed (KIP-679)."""
+        """Return whether the operation might be allowed on some resource of this type, if only on a name that does not
+        exist yet (KIP-679).
+        """
         return self.grants is None or self.grants.allows_for_some(operation, resource_type)
 
     def may_describe_some(self, resource_type: int) -> bool:
-        """Return whether there may be a resource of this type that the sender may describe, also by an operation that
-        implies it."""
+        """Return whether the sender might be allowed to describe some resource of this type. Operations that imply
+        DESCRIBE, such as READ, count too.
+        """
         operations = (AclOperation.DESCRIBE, *IMPLYING[AclOperation.DESCRIBE])
         return any(self.allows_for_some(operation, resource_type) for operation in operations)
 
@@ -100,11 +105,13 @@ class Access:
             raise denial(AclResourceType.CLUSTER)
 
     def operations(self, resource_type: int, name: str) -> int:
-        """Return the operations that are allowed on a resource, as bits. Nothing is logged."""
+        """Return the operations that are allowed on a resource as a bit mask: bit n stands for Kafka's operation with
+        the code n. Nothing is logged.
+        """
         return EVERY_OPERATION if self.grants is None else self.grants.mask(resource_type, name)
 
     def denied_topics(self, operation: int, names: Iterable[str]) -> set[str]:
-        """Return the topics on which the operation is not allowed."""
+        """Return those topics among `names` on which the sender may not perform the operation."""
         if self.grants is None:
             return set()
         return {name for name in names if not self.allows(operation, AclResourceType.TOPIC, name)}
@@ -115,14 +122,14 @@ EVERYTHING: Final = Access(None, None, None)
 
 
 class Authorization:
-    """The authorizer of a broker, and its audit log."""
+    """The authorizer of a broker, together with its audit log of denials."""
 
     def __init__(self, authorizer: Authorizer, audit: AuditLog) -> None:
         self.authorizer = authorizer
         self.audit = audit
 
     def image_changed(self, _image: ClusterImage, delta: ImageDelta) -> None:
-        """Add and remove ACLs with a change of the image."""
+        """Add the ACLs that a change of the cluster image created to the authorizer, and remove deleted ones."""
         if delta.acls:
             self.authorizer.change(delta.acls.items())
 
@@ -133,7 +140,8 @@ class Authorization:
 
 
 def cluster_operations(access: Access) -> int:
-    """Return the operations on the cluster that a client may learn, as bits: none if it may not describe the
-    cluster."""
+    """Return the operations on the cluster that a client may learn, as a bit mask (bit n: Kafka's operation with the
+    code n). It is 0 if it may not describe the cluster.
+    """
     operations = access.operations(AclResourceType.CLUSTER, CLUSTER_NAME)
     return operations if operations & 1 << AclOperation.DESCRIBE else 0

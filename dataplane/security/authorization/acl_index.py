@@ -18,7 +18,7 @@ _Pattern = tuple[int, str]
 
 
 class _Resources:
-    """The ACLs for resources of one type."""
+    """The ACLs for resources of one type (such as topics), by resource pattern."""
 
     __slots__ = ("lengths", "literal", "patterns_of", "prefixed")
 
@@ -32,7 +32,7 @@ class _Resources:
         self.patterns_of: dict[str, dict[_Pattern, None]] = {}
 
     def naming(self, name: str) -> Iterator[tuple[_Pattern, PatternRules]]:
-        """Yield the patterns that match a resource, the most exact one first, with their rules."""
+        """Yield the resource patterns that match a name, the most exact one first, each with its ACLs."""
         rules = self.literal.get(name)
         if rules is not None:
             yield (PatternType.LITERAL, name), rules
@@ -47,8 +47,9 @@ class _Resources:
             yield (PatternType.LITERAL, ANYTHING), rules
 
     def patterns(self, name: str) -> list[PatternRules]:
-        """Return the rules of the patterns that match a resource, in no order. This is the path of decisions that are
-        not logged."""
+        """Return the ACLs of each resource pattern that matches a name, in no order. It is faster than `naming`, and
+        used for decisions that are not logged.
+        """
         found = []
         for key in (name, ANYTHING) if name != ANYTHING else (name,):
             rules = self.literal.get(key)
@@ -79,7 +80,7 @@ class _Resources:
             self._drop(pattern)
 
     def rules(self, pattern: _Pattern) -> PatternRules:
-        """Return the rules of a pattern that has ACLs."""
+        """Return the ACLs of a resource pattern, which must have some."""
         kind, name = pattern
         return self.literal[name] if kind == PatternType.LITERAL else self.prefixed[len(name)][name]
 
@@ -104,7 +105,7 @@ class _Resources:
 
 
 class _Row:
-    """A search for many names in a row, for one requester.
+    """A search for the ACLs of many resource names, for one requester.
 
     The names have common beginnings. The shorter half of all prefixes is looked up only once for each beginning.
     """
@@ -123,7 +124,9 @@ class _Row:
         self._beginnings: dict[str, tuple[int, int] | None] = {}
 
     def masks(self, name: str) -> tuple[int, int] | None:
-        """Return the operations denied and allowed, as `AclIndex.masks` does."""
+        """Return the operations that ACLs deny to the requester on the resource `name`, and those that they allow, as
+        bit masks; None if no ACL names it.
+        """
         beginning = name[: self._short_max]
         if beginning in self._beginnings:
             said = self._beginnings[beginning]
@@ -176,8 +179,9 @@ class AclIndex:
         self.version += 1
 
     def masks(self, resource_type: int, name: str, requester: Requester) -> tuple[int, int] | None:
-        """Return the operations that are denied to a requester on a resource, and those that are allowed; None if no
-        ACL names the resource."""
+        """Return two bit masks (bit n: Kafka's operation with the code n): the operations that ACLs deny to a requester
+        on a resource, and those that they allow. Returns None if no ACL names the resource.
+        """
         resources = self._resources.get(resource_type)
         if resources is None:
             return None
@@ -191,7 +195,9 @@ class AclIndex:
         return (denied, allowed) if found else None
 
     def in_a_row(self, resource_type: int, requester: Requester) -> Callable[[str], tuple[int, int] | None]:
-        """Return a function like `masks` for many names of one type, for one requester. It is valid until a change."""
+        """Return a function that takes a resource name and returns its `masks` for this type and requester. It is
+        faster for many names, and valid until an ACL changes.
+        """
         return _Row(self._of(resource_type), requester).masks
 
     def deciding(
@@ -249,8 +255,9 @@ def _patterns_for(resources: _Resources, principal: str) -> Iterator[_Pattern]:
 
 
 def _is_dominated(pattern: _Pattern, denied: set[_Pattern]) -> bool:
-    """Return whether everything that the pattern matches is denied: by the same LITERAL pattern, or by a prefix of
-    it."""
+    """Return whether every resource that the pattern matches is denied: the same LITERAL pattern, or a prefix of the
+    name, is in `denied`.
+    """
     kind, name = pattern
     if kind == PatternType.LITERAL and pattern in denied:
         return True
@@ -258,7 +265,9 @@ def _is_dominated(pattern: _Pattern, denied: set[_Pattern]) -> bool:
 
 
 def _deciding_operation(said: Said, operation: int) -> tuple[int, int] | None:
-    """Return operation and permission of the ACL that decides, among the ACLs for one principal and host."""
+    """Return operation code and permission (ALLOW or DENY) of the ACL that decides about an operation, among the ACLs
+    for one principal and host; None if no ACL among them does.
+    """
     bit = 1 << operation
     for code in (operation, AclOperation.ALL):
         if said.denied & 1 << code:

@@ -27,7 +27,7 @@ _Denial = tuple[str, str, int, int, str, int]
 
 
 class Asking(Protocol):
-    """The fields of a request that the audit log uses."""
+    """A request as the audit log needs it: its API key, client id and session."""
 
     api_key: int
     client_id: str | None
@@ -64,7 +64,9 @@ class AuditLog:
         *,
         quiet: bool,
     ) -> None:
-        """Count a decision, and log it."""
+        """Count a decision about an operation on a resource, and log it: a denial at INFO unless `quiet`, a permission
+        at DEBUG.
+        """
         if allowed:
             self.allowed[operation] += 1
             if logger.isEnabledFor(logging.DEBUG):
@@ -86,7 +88,7 @@ class AuditLog:
         self._log(logging.INFO, request, grants, operation, resource_type, name, since)
 
     def changed(self, request: Asking, what: str, acls: Sequence[Acl]) -> None:
-        """Log that ACLs were created or removed."""
+        """Log that the sender of a request changed ACLs; `what` is the verb in the log line, such as "created"."""
         if acls:
             more = f" and {len(acls) - _NAMED_MAX} more" if len(acls) > _NAMED_MAX else ""
             logger.info(

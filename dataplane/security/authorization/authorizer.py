@@ -46,7 +46,7 @@ class Authorizer:
 
     @property
     def version(self) -> int:
-        """The number that rises with each change of the ACLs."""
+        """The version of the ACLs: a number that rises with each change."""
         return self.index.version
 
     def change(self, changes: Iterable[tuple[Acl, bool]]) -> None:
@@ -54,7 +54,9 @@ class Authorizer:
         self.index.change(changes)
 
     def grants(self, principal: str, host: str) -> Grants:
-        """Return the rights of a principal (`User:ann`) at a host; the same object for all its connections."""
+        """Return the cached rights of a principal (`User:ann`) at a host. All connections of the principal from there
+        share one object.
+        """
         key = (principal, host)
         found = self._grants.pop(key, None)
         if found is None:
@@ -71,7 +73,9 @@ class Authorizer:
         return [topic for topic in topics if mask(AclResourceType.TOPIC, topic) & bit]
 
     def mask(self, resource_type: int, name: str, requester: Requester) -> int:
-        """Return the operations that are allowed on a resource, as bits."""
+        """Return the operations that a requester may perform on a resource as a bit mask: bit n stands for Kafka's
+        operation with the code n.
+        """
         if requester.principal in self.super_users:
             return EVERY_OPERATION
         if requester.principal.startswith(_NODE_PREFIX):
@@ -79,7 +83,9 @@ class Authorizer:
         return self._mask(self.index.masks(resource_type, name, requester))
 
     def in_a_row(self, resource_type: int, requester: Requester) -> Callable[[str], int]:
-        """Return a function like `mask` for many names of one type. It is valid until a change of the ACLs."""
+        """Return a function that takes a resource name and returns its `mask` for this type and requester. It is faster
+        for many names, and valid until an ACL changes.
+        """
         if requester.principal in self.super_users:
             return lambda _name: EVERY_OPERATION
         if requester.principal.startswith(_NODE_PREFIX):

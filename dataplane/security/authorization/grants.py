@@ -14,7 +14,7 @@ NAMES_MAX = 10_000
 
 
 class _Decides(Protocol):
-    """The authorizer that decides about resources that are not cached."""
+    """The authorizer, which the cache asks for rights that it does not have."""
 
     @property
     def index(self) -> AclIndex: ...
@@ -27,7 +27,7 @@ class _Decides(Protocol):
 
 
 class Grants:
-    """The operations that are allowed on each resource, as bits.
+    """The cached rights of one principal at one host: for each resource the allowed operations as a bit mask.
 
     Only resources with a permission are cached, so names that a client invents take no memory.
     """
@@ -45,7 +45,9 @@ class Grants:
 
     @property
     def version(self) -> int:
-        """The version of the ACLs in force. A caller that caches a decision must keep this version with it."""
+        """The version of the ACLs in force: a number that rises with each change. A caller that caches a decision must
+        keep this version with it.
+        """
         return self._index.version
 
     def mask(self, resource_type: int, name: str) -> int:

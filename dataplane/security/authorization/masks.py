@@ -12,14 +12,17 @@ EVERY_OPERATION = sum(1 << operation for operation in AclOperation if operation 
 
 @cache
 def denied_by(operations: int) -> int:
-    """Return the operations that DENY of these operations denies. DENY implies no other operation; ALL denies every
-    operation."""
+    """Return the operations that DENY ACLs for `operations` deny, as a bit mask. DENY implies no other operation, but
+    ALL denies every operation.
+    """
     return EVERY_OPERATION if operations & 1 << AclOperation.ALL else operations
 
 
 @cache
 def allowed_by(operations: int) -> int:
-    """Return the operations that ALLOW of these operations allows: some imply DESCRIBE or DESCRIBE_CONFIGS."""
+    """Return the operations that ALLOW ACLs for `operations` allow, as a bit mask. Some operations imply DESCRIBE or
+    DESCRIBE_CONFIGS.
+    """
     if operations & 1 << AclOperation.ALL:
         return EVERY_OPERATION
     implied = sum(

@@ -16,7 +16,7 @@ from .access import Access
 
 @dataclass(frozen=True, slots=True)
 class Right:
-    """An operation on the single resource of its type that a request names."""
+    """One needed right: an operation on the resource of a type that the request names, such as its group."""
 
     operation: AclOperation
     resource_type: AclResourceType
@@ -25,7 +25,7 @@ class Right:
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """The rights that an API needs."""
+    """The rights that a client must have to call an API."""
 
     rights: tuple[Right, ...] = ()
     """Rights for the request as a whole."""
@@ -33,12 +33,12 @@ class Needs:
     """Text about the rights that the handler checks."""
 
     def __and__(self, other: Needs) -> Needs:
-        """Return the needs of both."""
+        """Return the needs for an API that requires these rights and the rights of `other`."""
         return Needs(self.rights + other.rights, "; ".join(filter(None, (self.asked, other.asked))))
 
     @property
     def text(self) -> str:
-        """The text for the page of all APIs."""
+        """The description of the needed rights for the documentation page of all APIs."""
         rights = [
             f"{right.operation.name} {resource_text(right.resource_type, '').partition(':')[0]}"
             for right in self.rights
@@ -73,5 +73,7 @@ def transactional_id(operation: AclOperation) -> Needs:
 
 
 def handler_asks(what: str) -> Needs:
-    """Return a need that the handler checks; `what` describes it."""
+    """Return the needs of an API whose handler checks the rights itself; `what` describes them for the
+    documentation.
+    """
     return Needs(asked=what)

@@ -34,8 +34,9 @@ class Requester:
 
 
 class Said:
-    """The operations in the ACLs for some hosts, as bits: `denied` and `allowed` as the ACLs name them, `denies` and
-    `allows` with the operations that they imply."""
+    """The operations that the ACLs of one pattern, principal and host name, as bit masks. `denied` and `allowed` have
+    them as the ACLs name them. `denies` and `allows` also have the operations that they imply.
+    """
 
     __slots__ = ("allowed", "allows", "denied", "denies")
 
@@ -46,7 +47,7 @@ class Said:
         self.allows = 0
 
     def change(self, operation: int, permission: int, present: bool) -> None:
-        """Add or remove an ACL."""
+        """Add or remove the operation of an ACL with this permission (ALLOW or DENY)."""
         bit = 1 << operation
         if permission == AclPermission.DENY:
             self.denied = self.denied | bit if present else self.denied & ~bit
@@ -57,7 +58,7 @@ class Said:
 
 
 class _Hosts:
-    """The ACLs of a principal, by host."""
+    """The ACLs that one pattern has for one principal, by host and by network of hosts."""
 
     __slots__ = ("by_text", "networks")
 
@@ -91,7 +92,9 @@ class _Hosts:
             del self.networks[key]
 
     def about(self, requester: Requester) -> Iterator[tuple[str, Said]]:
-        """Yield the operations of the ACLs that match the requester's host, each with the host as the ACLs name it."""
+        """Yield a host, as the ACLs name it, and the operations of its ACLs, for each host text that matches the
+        requester's address: the address, the wildcard, and networks.
+        """
         for text in (requester.host, ANYTHING):
             said = self.by_text.get(text)
             if said is not None:
@@ -99,8 +102,9 @@ class _Hosts:
         yield from self.about_networks(requester)
 
     def about_networks(self, requester: Requester) -> Iterator[tuple[str, Said]]:
-        """Yield the operations of the ACLs for networks that the requester's host is in, each with the network's
-        text."""
+        """Yield the text of a network and the operations of its ACLs, for each network that has ACLs and contains the
+        requester's address.
+        """
         for (family, length), by_bits in self.networks.items():
             if family == requester.family:
                 found = by_bits.get(requester.number >> (requester.bits - length))
@@ -109,7 +113,7 @@ class _Hosts:
 
 
 class PatternRules:
-    """All ACLs of a resource pattern."""
+    """All ACLs of one resource pattern, by principal and host."""
 
     __slots__ = ("_by_principal",)
 
@@ -117,7 +121,7 @@ class PatternRules:
         self._by_principal: dict[str, _Hosts] = {}
 
     def __bool__(self) -> bool:
-        """True if there is any ACL."""
+        """True if the pattern has any ACL."""
         return bool(self._by_principal)
 
     def knows(self, principal: str) -> bool:
@@ -125,7 +129,7 @@ class PatternRules:
         return principal in self._by_principal
 
     def change(self, principal: str, host: str, operation: int, permission: int, present: bool) -> None:
-        """Add or remove an ACL."""
+        """Add an ACL of this pattern, or remove it if `present` is false."""
         hosts = self._by_principal.get(principal)
         if hosts is None:
             hosts = self._by_principal[principal] = _Hosts()
@@ -134,8 +138,9 @@ class PatternRules:
             del self._by_principal[principal]
 
     def masks(self, requester: Requester) -> tuple[int, int]:
-        """Return the operations that the ACLs deny to a requester, and those that they allow. It is a faster form of
-        `about`."""
+        """Return two bit masks: the operations that the pattern's ACLs deny to a requester, and those that they allow.
+        It is a faster form of `about`.
+        """
         denied = allowed = 0
         for principal in (requester.principal, ANYBODY):
             hosts = self._by_principal.get(principal)
@@ -153,7 +158,9 @@ class PatternRules:
         return denied, allowed
 
     def about(self, requester: Requester) -> Iterator[tuple[str, str, Said]]:
-        """Yield the ACLs that match a requester: principal and host as the ACLs name them, and their operations."""
+        """Yield a principal and a host, as the ACLs name them, and the operations of their ACLs, for each pair that
+        matches the requester.
+        """
         for principal in (requester.principal, ANYBODY):
             hosts = self._by_principal.get(principal)
             if hosts is not None:

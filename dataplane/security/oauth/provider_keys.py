@@ -39,7 +39,7 @@ class NoKeysYet(Exception):
 
 
 class ProviderKeys:
-    """The keys of one source."""
+    """The cached signing keys of one authorization server, which are refreshed periodically."""
 
     def __init__(self, source: KeySource, read: ReadKeys, now_s: Callable[[], float]) -> None:
         """`read` fetches the key set, and raises DocumentUnavailable. `now_s` is a monotonic clock in seconds."""
@@ -56,25 +56,27 @@ class ProviderKeys:
 
     @property
     def age_s(self) -> float | None:
-        """The time in seconds since the keys were read; None if they never were."""
+        """The seconds since the signing keys were last read from the server; None if they never were."""
         return None if self._keys is None else self._now_s() - self._read_at_s
 
     def __len__(self) -> int:
         return 0 if self._keys is None else len(self._keys)
 
     def start(self) -> None:
-        """Begin to read the keys periodically."""
+        """Begin to read the signing keys periodically."""
         self._task = asyncio.get_running_loop().create_task(self._keep())
 
     async def close(self) -> None:
-        """Stop reading the keys."""
+        """Stop reading the signing keys."""
         running = [task for task in (self._task, self._asking) if task is not None]
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
 
     async def check(self, token: Token) -> None:
-        """Raise TokenRefused unless one of the keys has signed the token, and NoKeysYet if no keys were read."""
+        """Raise TokenRefused unless a key of the server has signed the token. Raises NoKeysYet if no keys were ever
+        read.
+        """
         if token.algorithm not in ALGORITHMS:
             raise TokenRefused(
                 f"its algorithm is {shown(token.algorithm)}, there are {', '.join(ALGORITHMS)}"
@@ -93,8 +95,9 @@ class ProviderKeys:
             raise TokenRefused("its signature is wrong")
 
     async def _judge_by_new_keys(self, token: Token) -> bool | None:
-        """Return the verdict of freshly read keys; None if it is too early to read them, or none of them has the
-        token's key id."""
+        """Read the server's keys again, and return whether one of them has signed the token. Returns None if it is too
+        early to read them, or no key has the token's key id.
+        """
         name = token.key_id or ""
         now = self._now_s()
         waits = now - self._asked_at_s < ASKED_APART_S or self._unknown.get(name, now) > now
@@ -124,7 +127,9 @@ class ProviderKeys:
                 backoff_ms = min(2 * backoff_ms, max(self.source.backoff_max_ms, self.source.backoff_ms))
 
     def _refresh(self) -> asyncio.Task[bool]:
-        """Return a task that reads the keys and returns whether that succeeded. Concurrent callers share it."""
+        """Return a task that reads the signing keys from the server and returns whether that succeeded. Concurrent
+        callers share the task.
+        """
         if self._asking is None:
             self._asking = asyncio.get_running_loop().create_task(self._read_keys())
             self._asking.add_done_callback(self._asked)
@@ -145,7 +150,9 @@ class ProviderKeys:
         return True
 
     def _report(self, failure: str) -> None:
-        """Log the first failure of a row, and its end."""
+        """Log the first of several consecutive failures to read the keys, and the success after them. `failure` is
+        empty after a success.
+        """
         if failure and not self._fails:
             left = (
                 "until then nobody can log in by OAUTHBEARER" if self._keys is None else "the last ones count"
@@ -157,7 +164,7 @@ class ProviderKeys:
 
 
 def reader_of(source: KeySource) -> ReadKeys:
-    """Return a function that reads a source."""
+    """Return a function that reads the key set of a source, from its file or by HTTP."""
     url = urlsplit(source.url)
     if url.scheme == "file":
         return lambda: asyncio.to_thread(_read_file, Path(unquote(url.path)))

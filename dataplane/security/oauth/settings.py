@@ -10,7 +10,9 @@ from ....protocol.settings.config_fields import ms_of_seconds, setting
 
 @dataclass(frozen=True, slots=True)
 class KeySource:
-    """The location of the keys that tokens are signed with. Equal sources are read once."""
+    """The location of an authorization server's signing keys, and the schedule for reading them. Listeners with equal
+    sources share the keys.
+    """
 
     url: str
     """Address with the scheme https, http or file."""
@@ -23,7 +25,7 @@ class KeySource:
 
 @dataclass(frozen=True, slots=True)
 class TokenRules:
-    """The requirements for the claims of a token."""
+    """The requirements of a listener for the claims of a token, such as issuer, audience and scopes."""
 
     issuer: str | None = None
     """The required issuer; None accepts any issuer, or none at all."""
@@ -38,7 +40,7 @@ class TokenRules:
 
 @dataclass(frozen=True, slots=True)
 class BearerSettings:
-    """The settings for a listener's checks of tokens."""
+    """The settings by which a listener checks OAUTHBEARER tokens."""
 
     rules: TokenRules
     source: KeySource | None

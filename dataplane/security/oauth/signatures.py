@@ -28,7 +28,7 @@ class KeysUnreadable(ValueError):
 
 
 class SigningKeys:
-    """The usable keys of a set."""
+    """The keys of a JSON Web Key Set that can check signatures."""
 
     def __init__(self, keys: list[Key]) -> None:
         self._keys = keys
@@ -57,7 +57,8 @@ class SigningKeys:
         return cls(keys)
 
     def judge(self, token: Token) -> bool | None:
-        """Return whether one of the keys has signed the token; None if the set does not have the key that it names.
+        """Return whether one of the keys has signed the token. Returns None if no key fits: none has the token's key id
+        and algorithm.
 
         If the token names no key, the first few keys for its algorithm are tried.
         """
@@ -87,15 +88,16 @@ def _key(given: object) -> Key | None:
 
 
 def _public(given: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the key without the parts of a private key, which do not belong there."""
+    """Return a JSON Web Key without its private members, which a published key set should not have."""
     return {
         name: value for name, value in given.items() if name not in ("d", "p", "q", "dp", "dq", "qi", "oth")
     }
 
 
 def _fits(key: Key, algorithm: str) -> bool:
-    """Return whether a key can be used with an algorithm, by its type, its curve, its use, and its declared
-    algorithm."""
+    """Return whether a key can check signatures of a JWS algorithm, judged by its type, curve, use and declared
+    algorithm.
+    """
     if algorithm not in ALGORITHMS:
         return False
     try:

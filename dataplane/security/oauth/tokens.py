@@ -36,7 +36,7 @@ class TokenRefused(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """The parts of a token. Only their form was checked."""
+    """A parsed JSON Web Token: header fields, claims and signature. Neither signature nor claims were checked yet."""
 
     algorithm: str
     key_id: str | None
@@ -46,21 +46,21 @@ class Token:
     signature: bytes
 
     def claimed_user(self, rules: TokenRules) -> str:
-        """Return the user whom the token names; empty if it names none."""
+        """Return the user in the token's user claim, unchecked; empty if it has none."""
         user = self.claims.get(rules.user_claim)
         return user if isinstance(user, str) else ""
 
 
 @dataclass(frozen=True, slots=True)
 class Bearer:
-    """The user of a valid token, and its expiry by the wall clock."""
+    """The result of a valid token: its user, and its expiry in milliseconds since 1970."""
 
     user: str
     expires_at_ms: int
 
 
 def read_token(text: str) -> Token:
-    """Return the parts of a token in compact form. Raises TokenRefused."""
+    """Parse a token in compact form (three base64url parts). Raises TokenRefused if it is malformed or too large."""
     if len(text) > TOKEN_BYTES_MAX:
         raise TokenRefused(f"it has {len(text)} bytes, allowed are {TOKEN_BYTES_MAX}")
     parts = text.split(".")
@@ -84,13 +84,15 @@ def read_token(text: str) -> Token:
 
 
 def check_unsigned(token: Token) -> None:
-    """Raise TokenRefused unless the token declares that it is unsigned."""
+    """Raise TokenRefused unless the token declares the algorithm "none" and has no signature."""
     if token.algorithm != UNSIGNED or token.signature:
         raise TokenRefused(f"it is signed by {shown(token.algorithm)}, and nothing here could check that")
 
 
 def check_claims(token: Token, rules: TokenRules, now_ms: float) -> Bearer:
-    """Return the user of a token if its claims satisfy the rules at that time. Raises TokenRefused."""
+    """Return the user and expiry of a token whose claims satisfy the rules at `now_ms` (milliseconds since 1970).
+    Raises TokenRefused.
+    """
     claims = token.claims
     expires_s = _time(claims, "exp", is_required=True)
     assert expires_s is not None
@@ -140,7 +142,9 @@ def _check_audience(claims: Mapping[str, Any], rules: TokenRules) -> None:
 
 
 def _check_scopes(claims: Mapping[str, Any], rules: TokenRules) -> None:
-    """Check the scopes. As in Kafka, the claim may be missing or have another type; a list must have a valid form."""
+    """Raise TokenRefused unless the token has the required scopes. As in Kafka, the claim may be missing or have
+    another type; a list must have a valid form.
+    """
     given = claims.get(rules.scope_claim)
     scopes = given if isinstance(given, list) else given.split() if isinstance(given, str) else []
     if not all(isinstance(scope, str) and scope.strip() for scope in scopes):
@@ -154,7 +158,9 @@ def _check_scopes(claims: Mapping[str, Any], rules: TokenRules) -> None:
 
 
 def _time(claims: Mapping[str, Any], name: str, *, is_required: bool) -> float | None:
-    """Return a time in seconds since 1970. A boolean is refused here, though Python counts it as a number."""
+    """Return a time claim of the token in seconds since 1970; None if it is missing and not required. A boolean is
+    refused here, though Python counts it as a number.
+    """
     value = claims.get(name)
     if value is None and not is_required:
         return None

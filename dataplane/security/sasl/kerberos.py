@@ -31,7 +31,9 @@ ResultT = TypeVar("ResultT")
 
 
 class Context(Protocol):
-    """The security context with a client, in the library's terms. Methods raise LoginRefused and LoginUndecided."""
+    """The GSSAPI security context of a login by one client, in the Kerberos library's terms. Methods raise LoginRefused
+    and LoginUndecided.
+    """
 
     @property
     def complete(self) -> bool:
@@ -47,11 +49,11 @@ class Context(Protocol):
         """Return the message in a signed one."""
 
     def peer(self) -> tuple[str, int | None]:
-        """Return the client's principal, and the remaining seconds of its ticket; None without expiry."""
+        """Return the client's principal, and the seconds until its ticket expires (None without expiry)."""
 
 
 class KerberosThreads:
-    """A few threads, and a limited number of waiting callers."""
+    """A pool of a few threads for blocking calls of the Kerberos library, with a limit on waiting callers."""
 
     def __init__(self, threads: int = THREADS, waiting_max: int = WAITING_MAX) -> None:
         self._pool = ThreadPoolExecutor(threads, "kerberos")
@@ -70,7 +72,7 @@ class KerberosThreads:
         return await asyncio.wrap_future(future)
 
     def close(self) -> None:
-        """Start no more work."""
+        """Run no more work in the threads."""
         self._pool.shutdown(wait=False, cancel_futures=True)
 
     def _tell(self, loop: asyncio.AbstractEventLoop, _done: Future[Any]) -> None:
@@ -102,7 +104,7 @@ class KerberosLogins:
         self._now_ms = now_ms
 
     def begin(self) -> KerberosLogin:
-        """Return a new attempt."""
+        """Return a new login attempt of a client."""
         return KerberosLogin(self._open_one(), self._mapping, self._threads, self._now_ms)
 
 
@@ -117,7 +119,7 @@ class _Stage(Enum):
 
 
 class KerberosLogin:
-    """A login attempt, mostly of three messages."""
+    """One login attempt by GSSAPI: an exchange of mostly three messages."""
 
     def __init__(
         self,
@@ -135,7 +137,9 @@ class KerberosLogin:
         self.outcome: LoggedIn | None = None
 
     async def receive(self, message: bytes) -> bytes | None:
-        """Return the answer to a message; see Login."""
+        """Return the answer to the client's next message of the login; None if there is none. Raises LoginRefused and
+        LoginUndecided.
+        """
         if len(message) > MESSAGE_BYTES_MAX:
             raise LoginRefused(f"a message of {len(message)} bytes, allowed are {MESSAGE_BYTES_MAX}")
         if self._stage is _Stage.TOKENS:

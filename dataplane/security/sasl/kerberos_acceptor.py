@@ -43,7 +43,7 @@ class KerberosSettings:
 
 
 class KerberosAcceptor:
-    """The broker's key, and the threads that use it."""
+    """The broker's Kerberos key from a listener's keytab, and the threads in which the library uses it."""
 
     def __init__(self, settings: KerberosSettings) -> None:
         """Raises ConfigError if the library is missing, the key cannot be used or a rule is invalid."""
@@ -59,16 +59,16 @@ class KerberosAcceptor:
         self.threads = KerberosThreads()
 
     def context(self) -> Context:
-        """Return a context for one client."""
+        """Return a security context for the login of one client."""
         return _Context(self._credentials)
 
     def close(self) -> None:
-        """Stop the threads when they have finished their current work."""
+        """Stop the Kerberos threads when they have finished their current work."""
         self.threads.close()
 
 
 class _Context:
-    """A context of the library."""
+    """The Kerberos library's context of one login, as the interface `Context`."""
 
     def __init__(self, credentials: Any) -> None:
         self._gssapi = library()

@@ -16,7 +16,9 @@ class LoginRefused(Exception):
 
 
 class LoginUndecided(Exception):
-    """An error: the attempt cannot be decided now. The connection is closed, and its client may try again."""
+    """An error: the login cannot be decided now, for example because a server is unreachable. The connection is closed,
+    and its client may try again.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,4 +58,4 @@ class Mechanism(Protocol):
         """The name of the mechanism in the protocol."""
 
     def begin(self) -> Login:
-        """Return a new attempt."""
+        """Return a new login attempt of a client."""

@@ -28,7 +28,7 @@ CheckSignature = Callable[[Token], Awaitable[None]]
 
 
 class BearerMechanism:
-    """The mechanism OAUTHBEARER, for tokens that satisfy the rules."""
+    """The SASL mechanism OAUTHBEARER, for tokens whose signature and claims satisfy a listener's settings."""
 
     name = OAUTHBEARER
 
@@ -39,7 +39,7 @@ class BearerMechanism:
         self._now_ms = now_ms
 
     def begin(self) -> BearerLogin:
-        """Return a new attempt."""
+        """Return a new login attempt of a client."""
         return BearerLogin(self._rules, self._check_signature, self._now_ms)
 
 
@@ -61,8 +61,9 @@ class BearerLogin:
         self.outcome: LoggedIn | None = None
 
     async def receive(self, message: bytes) -> bytes:
-        """Return an empty answer for a valid token, else the refusal as JSON. Raises LoginRefused and
-        LoginUndecided."""
+        """Return the answer to the client's message: empty for a valid token, else the refusal as JSON. Raises
+        LoginRefused and LoginUndecided.
+        """
         if self._refusal is not None:
             raise self._refusal
         authorization_id, text = _parts(message)
@@ -98,8 +99,9 @@ def _told(refusal: TokenRefused) -> str:
 
 
 def _parts(message: bytes) -> tuple[str, str]:
-    """Return the user to act as, if any, and the token. Extensions (KIP-342) must have a valid form, and have no
-    effect."""
+    """Return the authorization id (the user to act as; empty if not given) and the token from the client's message.
+    Extensions (KIP-342) must have a valid form, and have no effect. Raises LoginRefused.
+    """
     if len(message) > _MESSAGE_BYTES_MAX:
         raise LoginRefused(f"a message of {len(message)} bytes, allowed are {_MESSAGE_BYTES_MAX}")
     try:

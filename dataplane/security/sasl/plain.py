@@ -20,7 +20,7 @@ CheckPassword = Callable[[str, str], Awaitable[bool]]
 
 
 class PlainMechanism:
-    """The mechanism PLAIN, for the users that `check` knows."""
+    """The SASL mechanism PLAIN, for the users whose password the function `check` accepts."""
 
     name = PLAIN
 
@@ -28,7 +28,7 @@ class PlainMechanism:
         self._check = check
 
     def begin(self) -> PlainLogin:
-        """Return a new attempt."""
+        """Return a new login attempt of a client."""
         return PlainLogin(self._check)
 
 
@@ -41,7 +41,9 @@ class PlainLogin:
         self.outcome: LoggedIn | None = None
 
     async def receive(self, message: bytes) -> bytes:
-        """Return an empty answer if the password is correct. Raises LoginRefused."""
+        """Check user name and password in the client's message; return an empty answer if they are correct. Raises
+        LoginRefused.
+        """
         authorization_id, user, password = _parts(message)
         self.claimed = user
         if authorization_id not in ("", user):

@@ -33,7 +33,7 @@ _NOBODY: Final = b"nobody"
 
 
 class ScramCredentials:
-    """The decrypted credentials of a broker's image."""
+    """The SCRAM credentials of the users in a broker's image, decrypted when asked for."""
 
     def __init__(self, sealer: Sealer, sealed: Callable[[], Mapping[ScramKey, SealedCredential]]) -> None:
         """`sealed` returns the credentials of the current image."""
@@ -59,13 +59,15 @@ class ScramCredentials:
 
 
 def subject_of(key: ScramKey) -> bytes:
-    """Return the subject for sealing the keys of a credential."""
+    """Return the text that identifies a credential (its user and mechanism) to the encryption, which authenticates it
+    together with the encrypted keys.
+    """
     name, mechanism = key
     return b"scram\0%d\0" % mechanism + name.encode()
 
 
 def sealed_credential(sealer: Sealer, key: ScramKey, credential: ScramCredential) -> SealedCredential:
-    """Return the credential as the quorum keeps it."""
+    """Return the SCRAM credential with encrypted keys, as the quorum's metadata keep it."""
     keys = credential.stored_key + credential.server_key
     return SealedCredential(credential.salt, sealer.seal(keys, subject_of(key)), credential.iterations)
 
@@ -88,12 +90,14 @@ class ScramLogins:
         self._tokens = tokens
 
     def begin(self) -> ScramLogin:
-        """Return a new attempt."""
+        """Return a new login attempt of a client."""
         nonce = base64.b64encode(os.urandom(NONCE_BYTES)).decode()
         return ScramLogin(self, ScramServer(self._mechanism, nonce))
 
     async def credential(self, user: ScramUser, *, is_token: bool) -> ScramCredential:
-        """Return the credential that the user's proof is checked by. Raises LoginRefused."""
+        """Return the SCRAM credential by which the login is checked: of the user, of the delegation token, or a
+        stand-in for an unknown user. Raises LoginRefused.
+        """
         # It is also made for known users, so that they take as long as unknown ones.
         stand_in = self._unknown_users.credential(self._mechanism, user.name)
         if not is_token:
@@ -105,7 +109,7 @@ class ScramLogins:
         return found or stand_in
 
     def of_user(self, user: str, proved: ScramCredential) -> LoggedIn:
-        """Return the result for a user whose proof was checked by `proved`.
+        """Return the result of a user's login that was checked by the credential `proved`.
 
         Raises LoginRefused if the user's credential was replaced or deleted meanwhile: a login counts by the state at
         its end.
@@ -115,7 +119,9 @@ class ScramLogins:
         return LoggedIn(user)
 
     def of_token(self, token_id: str) -> LoggedIn:
-        """Return the result for a token whose secret was proved. Raises LoginRefused if the token has expired."""
+        """Return the result of a login that proved the secret of a delegation token. Raises LoginRefused if the token
+        has expired.
+        """
         token = self._tokens.valid(token_id) if self._tokens is not None else None
         if token is None:
             raise LoginRefused("the delegation token has ended")
@@ -138,7 +144,9 @@ class ScramLogin:
         return self._server.user.name if self._server.user is not None else ""
 
     async def receive(self, message: bytes) -> bytes:
-        """Return the challenge, then the server's proof. Raises LoginRefused."""
+        """Return the answer to the client's next message: first the challenge, then the server's proof. Raises
+        LoginRefused.
+        """
         try:
             if self._server.user is None:
                 user = self._server.claim(message)
@@ -157,8 +165,9 @@ class ScramLogin:
 
 
 def _is_token(user: ScramUser) -> bool:
-    """Return whether the name is the id of a delegation token. Raises LoginRefused for extensions that Kafka's clients
-    do not send."""
+    """Return whether the name in the client's first message is the id of a delegation token. Raises LoginRefused for
+    extensions that Kafka's clients do not send.
+    """
     unknown = user.extensions.keys() - {TOKEN_AUTH_EXTENSION}
     if unknown:
         raise LoginRefused(f"extensions are not known here: {', '.join(sorted(unknown))[:100]}")

@@ -51,7 +51,9 @@ class ScramPasswords:
         return known is not None and self._known(user) == known
 
     def _known(self, user: str) -> tuple[ScramMechanism, ScramCredential] | None:
-        """Return the credential that a password is checked by: that of the first mechanism that the user has."""
+        """Return the mechanism and the SCRAM credential by which a user's password is checked: that of the first
+        mechanism for which the user has a credential. Returns None for an unknown user.
+        """
         for mechanism in SCRAM_MECHANISMS.values():
             credential = self._credentials.find(mechanism, user)
             if credential is not None:

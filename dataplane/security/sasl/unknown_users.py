@@ -30,7 +30,9 @@ _DRAWS: Final = 256**_DRAW_BYTES
 
 
 class Shape(NamedTuple):
-    """The properties of a credential that a client can see."""
+    """The properties of a SCRAM credential that a client can see: its mechanism, its iterations and the length of its
+    salt.
+    """
 
     mechanism: int
     iterations: int
@@ -51,12 +53,16 @@ class UnknownUsers:
         self._of_passwords: Counter[Shape] = Counter()
 
     def credential(self, mechanism: ScramMechanism, name: str) -> ScramCredential:
-        """Return a stand-in for a login by this mechanism. It is valid for no password."""
+        """Return a stand-in credential for an unknown user's login by this SCRAM mechanism. It is valid for no
+        password.
+        """
         self._count()
         return self._made(mechanism, name, self._of_mechanism.get(mechanism.code, Counter()))
 
     def for_password(self, name: str) -> tuple[ScramMechanism, ScramCredential]:
-        """Return a stand-in for a login with PLAIN, with its mechanism. It is valid for no password."""
+        """Return a stand-in credential for an unknown user's login with PLAIN, and its SCRAM mechanism. It is valid for
+        no password.
+        """
         self._count()
         shape = self._drawn(name, self._of_passwords, SCRAM_SHA_256)
         mechanism = SCRAM_MECHANISMS_BY_CODE[shape.mechanism]
@@ -69,7 +75,9 @@ class UnknownUsers:
         )
 
     def _drawn(self, name: str, shapes: Counter[Shape], mechanism: ScramMechanism) -> Shape:
-        """Return one of the shapes, with a probability equal to its frequency."""
+        """Return one of the credential shapes for an unknown name, each with a probability equal to its frequency. The
+        same name and shapes give the same result.
+        """
         seed = hmac.digest(self._node_key, b"scram shape\0" + name.encode(), sha256)[:_DRAW_BYTES]
         left = int.from_bytes(seed, "big") * shapes.total() // _DRAWS
         for shape in sorted(shapes):
