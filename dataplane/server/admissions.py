@@ -34,7 +34,7 @@ class AdmissionLimits:
 
 
 class Admissions:
-    """The count of open connections, and the rate of new ones."""
+    """The counts of open connections and the rates of new ones, by which a server admits or refuses a connection."""
 
     def __init__(self, limits: AdmissionLimits, windows: QuotaWindows) -> None:
         self.limits = limits
@@ -58,13 +58,13 @@ class Admissions:
         return "max.connections.per.ip" if self._of_address[address] >= limits.most_of_address else None
 
     def enter(self, listener: str, address: str) -> None:
-        """Count a new connection."""
+        """Count a new connection of this listener and address."""
         self.open += 1
         self._of_listener[listener] += 1
         self._of_address[address] += 1
 
     def leave(self, listener: str, address: str) -> None:
-        """Remove a closed connection from the counts."""
+        """Remove a closed connection of this listener and address from the counts."""
         self.open -= 1
         for counter, name in ((self._of_listener, listener), (self._of_address, address)):
             counter[name] -= 1
@@ -77,7 +77,9 @@ class Admissions:
         return self.open > self.limits.most
 
     def came(self, listener: str, now_ms: float) -> int:
-        """Measure a new connection. Returns the time in ms for which its listener must accept no other."""
+        """Record a new connection in the rates of the listener and of the whole server. Returns the milliseconds for
+        which the listener must accept no other connection.
+        """
         limits, wait_ms = self.limits, 0
         if listener != limits.listener_of_brokers:
             wait_ms = self._measured(self._rate, limits.rate, now_ms)
@@ -88,7 +90,9 @@ class Admissions:
         return wait_ms
 
     def _measured(self, rate: Rate, limit: int, now_ms: float) -> int:
-        """Measure a rate. As in Kafka, the longest wait is one sample."""
+        """Record one connection in `rate`, and return the milliseconds until the rate is within `limit` per second. As
+        in Kafka, the longest wait is one sample.
+        """
         if limit >= INT_MAX:
             return 0
         rate.record(1, now_ms)

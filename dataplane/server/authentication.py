@@ -63,7 +63,9 @@ class _State(Enum):
 
 @dataclass(slots=True)
 class AuthenticationCounts:
-    """Numbers of logins by result since the start, for metrics."""
+    """Counters of a listener's logins since the start: successes, failures and expired sessions. They are reported as
+    metrics.
+    """
 
     successes: int = 0
     failures: int = 0
@@ -72,7 +74,7 @@ class AuthenticationCounts:
 
 @dataclass(frozen=True, slots=True)
 class AuthenticationSettings:
-    """The settings for the authentication of a listener's peers."""
+    """The settings by which a SASL listener authenticates its peers: mechanisms, time limits and size limits."""
 
     mechanisms: Mapping[str, Mechanism]
     reauthentication_max_ms: Mapping[str, int] = field(default_factory=dict)
@@ -91,7 +93,7 @@ AnswerVersions = Callable[[ClientRequest, ApiVersionsRequest], ApiVersionsRespon
 
 
 class ConnectionAuthentication:
-    """The logins of a connection: the first, and those that renew it."""
+    """The authentication of one connection by SASL or as a node: its first login, and those that renew it."""
 
     def __init__(
         self,
@@ -132,15 +134,18 @@ class ConnectionAuthentication:
         self._ask()
 
     def _ask(self) -> None:
-        """Handle the next frames here, and accept only small ones."""
+        """Handle the connection's next frames in this object, and accept only frames as small as those before a
+        token.
+        """
         limits = replace(
             self._client_limits, request_max_bytes=BEFORE_TOKENS_BYTES, request_max_option="before a login"
         )
         self._connection.serve(self._on_frame, limits)
 
     def _ask_for_tokens(self) -> None:
-        """Accept larger frames for tokens, and, as a token without a header may be shorter than any request, smaller
-        ones."""
+        """Accept frames of the size that SASL tokens may have: larger ones, and, as a token without a header may be
+        shorter than any request, smaller ones.
+        """
         limits = replace(
             self._client_limits,
             request_max_bytes=self._settings.request_max_bytes,
@@ -195,7 +200,7 @@ class ConnectionAuthentication:
         return request
 
     def _reply_versions(self, frame: memoryview, version: int) -> None:
-        """Answer ApiVersions once; a client that asked in an unknown version may ask again."""
+        """Answer ApiVersions before the login. A client may ask once; after an unsupported version it may ask again."""
         last = ApiVersionsRequest.max_version
         if version > last:
             self._dispatch(self._connection, frame)  # It answers in version 0.
@@ -279,13 +284,15 @@ class ConnectionAuthentication:
         self._connection.go_on(request)
 
     def _leave_undecided(self, request: ClientRequest, login: Login, reason: str) -> None:
-        """Close the connection without an answer, after which clients try again."""
+        """Close the connection of an undecided login without an answer. Clients then try again."""
         self._fail(f"login of {login.claimed[:64]!r} by {self._mechanism} is undecided: {reason}")
         request.no_reply()
         self._connection.go_on(request)
 
     def _checked(self, outcome: LoggedIn | None) -> LoggedIn | None:
-        """Return the result of a login. Raises LoginRefused if a renewal is for another user or mechanism."""
+        """Return the result `outcome` of a login. Raises LoginRefused if the login renews a session and has another
+        user or mechanism than before.
+        """
         before = self._connection.session
         if outcome is None or self._logged_in_at is None:
             return outcome
@@ -353,7 +360,9 @@ class ConnectionAuthentication:
         self._on_outcome(True)
 
     def renew(self, request: ClientRequest, message: SaslHandshakeRequest) -> bool:
-        """Begin a re-authentication of the peer, by its handshake. Returns False if it is too early."""
+        """Begin a re-authentication of the peer with its SaslHandshake. Returns False if the last login is too
+        recent.
+        """
         since = self._logged_in_at
         if since is None or self._loop.time() - since < REAUTHENTICATION_APART_S or request.api_version == 0:
             return False
@@ -376,7 +385,9 @@ class ConnectionAuthentication:
             self._deadline = self._loop.call_at(expires_at, self._expire)
 
     def _expire(self) -> None:
-        """Serve only a handshake from now on: any other request closes the connection. Waiting fetches are answered."""
+        """End the session because its credential has expired: answer waiting fetches, and from now on serve only a
+        SaslHandshake. Any other request closes the connection.
+        """
         self._connection.serve(self._after_expiry, self._client_limits)
         if self._connection.on_expiry is not None:
             self._connection.on_expiry()

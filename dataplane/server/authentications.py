@@ -25,7 +25,7 @@ _MINUTE_S: Final = 60.0
 
 
 class Authentications:
-    """The connections that logged in by SASL, or are about to."""
+    """The authentications of all connections to SASL listeners: those that logged in, and those that are about to."""
 
     def __init__(
         self,
@@ -80,22 +80,24 @@ class Authentications:
         return self._all.get(connection)
 
     def end(self, concerns: Callable[[PeerSession], bool], why: str) -> None:
-        """End the sessions that `concerns` selects: their connections are closed once their changes are
-        acknowledged."""
+        """End the sessions that `concerns` selects. Their connections are closed once received requests are answered,
+        so that a change made before is acknowledged. `why` is logged.
+        """
         for connection in [each for each in self._all if concerns(each.session)]:
             logger.info("closing the connection of %s: %s", connection, why)
             connection.end_session(self._waits_for_others)
 
     def cut_off(self, newcomer: Newcomer) -> bool:
-        """Close the connection of a peer that has not logged in. Returns False if there is none."""
+        """Close the connection of a peer that has not logged in. Returns False if the peer has no such connection."""
         connection = self._logging_in.get(newcomer)
         if connection is not None:
             connection.close()
         return connection is not None
 
     def bound_lives(self, expires_at_ms: Callable[[PeerSession], int | None]) -> None:
-        """Limit sessions to the returned expiry, by the wall clock, unless the peers log in again; None changes
-        nothing."""
+        """Limit each session to the expiry that `expires_at_ms` returns for it, in milliseconds since 1970, unless the
+        peer logs in again. A session is unchanged if it returns None.
+        """
         for connection, authentication in self._all.items():
             bound = expires_at_ms(connection.session)
             if bound is not None:

@@ -54,7 +54,9 @@ class ConnectionLimits:
 
 
 class OwedReply(Protocol):
-    """A connection's view of a request: its identity, its arrival, and its answer once there is one."""
+    """A received request as its connection sees it: its API key, its correlation id, its arrival, and its answer once
+    there is one.
+    """
 
     api_key: int
     correlation_id: int
@@ -189,7 +191,9 @@ class ClientConnection:
     def serve(
         self, on_frame: Callable[[ClientConnection, memoryview], None], limits: ConnectionLimits
     ) -> None:
-        """Pass frames to another function from the next frame on, under other limits."""
+        """Pass this connection's frames to the function `on_frame` from the next frame on, and apply other resource
+        limits.
+        """
         self._on_frame = on_frame
         if self._muted is None:
             self._limits = limits
@@ -269,7 +273,9 @@ class ClientConnection:
             self._mark.expect(buffer.missing() - self._pending())
 
     def look(self) -> None:
-        """Receive the bytes that have come, even fewer than the low-water mark at which the loop calls back."""
+        """Receive the bytes that have arrived in the socket, even if they are fewer than the low-water mark at which
+        the event loop reports them.
+        """
         if self._reading:
             self._on_readable()
 
@@ -308,12 +314,15 @@ class ClientConnection:
             self._uncork()
 
     def hold(self, request: OwedReply) -> None:
-        """Keep the frame of this request in the buffer, and pass on no other, until `go_on` or the end."""
+        """Keep the frame of this request in the receive buffer, and handle no other frame, until `go_on` or the end of
+        the connection.
+        """
         self._held = request
 
     def go_on(self, request: OwedReply) -> None:
-        """Release the frame of this request. A repeated call has no effect, as the connection may hold the next frame
-        by then."""
+        """Release the frame that `hold` keeps for this request, and continue with the next frame. A repeated call has
+        no effect, as the connection may hold another frame by then.
+        """
         if self._held is not request:
             return
         self._held = None
@@ -322,7 +331,9 @@ class ClientConnection:
             self._settle()
 
     def granted(self) -> None:
-        """Continue to read in a separate turn, since the budget has granted memory for the frame."""
+        """Continue to read in a separate turn of the event loop, since the receive budget has granted memory for the
+        frame.
+        """
         self._loop.call_soon(self._settle)
 
     def hung_up(self, unread_bytes: int) -> None:
@@ -366,7 +377,9 @@ class ClientConnection:
         )
 
     def _settle(self) -> None:
-        """Read, handle buffered frames, wait, or close, as the state requires."""
+        """Bring the connection into the action that its state requires: read the socket, handle buffered frames, wait,
+        or close.
+        """
         if (
             self._reading
             and not self.half_closed
@@ -396,7 +409,7 @@ class ClientConnection:
                 self._loop.call_soon(self._take_turn)
 
     def _holds_frame(self) -> bool:
-        """Return whether the buffer has a whole frame, or a size that must be refused."""
+        """Return whether the receive buffer has a whole frame, or a size field that must be refused."""
         held = self._received.end - self._received.start
         return held >= 4 and held >= self._received.needed()
 

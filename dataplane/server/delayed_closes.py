@@ -14,7 +14,7 @@ JITTER: Final = 0.2
 
 
 class DelayedCloses:
-    """The connections to be closed, each with its timer."""
+    """The refused connections that wait to be closed, each with its timer."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
@@ -24,7 +24,9 @@ class DelayedCloses:
         return len(self._waiting)
 
     def close_later(self, close: Callable[[], None], delay_ms: float) -> None:
-        """Call `close()` after about `delay_ms`, or at the end of this turn of the loop if too many wait already."""
+        """Call `close()` after about `delay_ms`, or at the end of this turn of the event loop if too many connections
+        wait already.
+        """
         if len(self._waiting) >= DELAYED_MAX:
             self._loop.call_soon(close)
             return
@@ -33,7 +35,7 @@ class DelayedCloses:
         self._loop.call_later(delay_ms * (1 + JITTER * random()) / 1000, self._close, key)
 
     def close_all(self) -> None:
-        """Close all waiting connections now."""
+        """Close all waiting connections now, without the rest of their delay."""
         for key in list(self._waiting):
             self._close(key)
 

@@ -63,14 +63,18 @@ class ErrorAnswers:
         return answer
 
     def _values(self, answer: type[Message], error: KafkaError, version: int) -> dict[str, object]:
-        """Return the values that are the same in all error answers, or in all of their elements of this type."""
+        """Return the values of the fields that do not depend on the request: error code, error message, and this API's
+        own values, as far as the struct `answer` has such fields.
+        """
         values = {**dict.fromkeys(_CODES, error.code), _MESSAGE: error.message, **self.values}
         return {name: values[name] for name in _fields(answer, version) if name in values}
 
     def _arrays(
         self, request: type[Message], answer: type[Message], error: KafkaError, version: int
     ) -> list[_Array]:
-        """Return the arrays of an answer that have elements for those of the request."""
+        """Return the arrays of the response `answer` that need an element for each element of an array of the
+        request.
+        """
         present = _fields(answer, version)
         found = []
         for name, row in _fields(request, version).items():
@@ -96,7 +100,7 @@ class ErrorAnswers:
 
 
 class _Array(NamedTuple):
-    """An array of an answer, and the array of the request that it has elements for.
+    """An array of an error answer, and the array of the request for whose elements it has elements.
 
     Elements of the request are structs, whose `identifying` fields are repeated, or values of the field `identifier`.
     """
@@ -110,7 +114,9 @@ class _Array(NamedTuple):
     arrays: Sequence[_Array]
 
     def fill(self, request: Any, answer: Message) -> None:
-        """Append the elements for those of the request, or for those of its element."""
+        """Append an element with the error to this array of `answer` for each element of the request's array, and fill
+        nested arrays likewise.
+        """
         elements = getattr(answer, self.target)
         for named in getattr(request, self.source) or ():
             if self.identifier:
@@ -134,14 +140,15 @@ def _shared(request: type[Message], answer: type[Message]) -> tuple[str, ...]:
 
 
 def _identifier(answer: type[Message], kind: str) -> str:
-    """Return the name of the field that identifies an element by a value of this kind, such as a partition's index: the
-    first such field that is not of the error."""
+    """Return the name of the field in which an answer's element repeats an element of the request that is a plain value
+    of this kind, such as a partition's index. It is the first field of the kind apart from error fields.
+    """
     rows = (row for row in answer.schema.fields if row.kind == kind)
     return next(row.name for row in rows if row.name not in _CODES and row.name != _MESSAGE)
 
 
 def _has_code(cls: type[Message]) -> bool:
-    """Return whether a response or an element has a field for an error code, in itself or in its elements."""
+    """Return whether a struct of a response, or a struct nested in it, has a field for an error code."""
     structs = (_struct(row) for row in cls.schema.fields)
     return any(row.name in _CODES for row in cls.schema.fields) or any(
         struct is not None and _has_code(struct) for struct in structs

@@ -46,7 +46,7 @@ _DERIVED = ErrorAnswers()
 
 
 def as_kafka_error(error: Exception, subject: object) -> KafkaError:
-    """Return the error that a client gets for a failure.
+    """Return the error to be sent to the client for an exception that handling `subject` raised.
 
     A handler that answers for many partitions catches each partition's exception and passes it through this function.
     So a fault in `subject`, one partition, never spoils the answers for the others. An exception other than KafkaError
@@ -137,7 +137,9 @@ def handles(
 
 @dataclass(frozen=True, slots=True)
 class Handler:
-    """A registered method, bound to its object."""
+    """The registration of an API: the bound method that handles its requests, its versions, its error answers and its
+    needed rights.
+    """
 
     api_key: int
     request_class: type[RequestMessage[Any]]
@@ -155,7 +157,7 @@ class Handler:
     waits_for_others: bool
 
     def authorize(self, access: Access, message: Any) -> None:
-        """Raise KafkaError if the sender of a message may not call this API."""
+        """Raise KafkaError unless the sender of a request has the rights that this API needs."""
         if self.needs is None:
             raise KafkaError(
                 ErrorCode.CLUSTER_AUTHORIZATION_FAILED, f"nobody may call {self.request_class.__name__}"
@@ -176,7 +178,7 @@ class Handler:
 
 @functools.cache
 def _registered(handlers: type) -> tuple[tuple[str, _Registration], ...]:
-    """Return the names of a class's `@handles` methods, in alphabetical order."""
+    """Return name and registration of each of the class's methods with `@handles`, in alphabetical order."""
     found = ((name, getattr(getattr(handlers, name), _REGISTRATION, None)) for name in dir(handlers))
     return tuple((name, registration) for name, registration in found if registration is not None)
 
@@ -305,7 +307,9 @@ class ClientRequest:
 
     @property
     def holders(self) -> tuple[str, str]:
-        """The owners of the memory that the request makes the broker keep: its principal and address."""
+        """The principal and the address of the client. The memory that the request makes the broker keep counts for
+        both.
+        """
         return str(self.session.principal), self.session.host
 
     @property
@@ -314,18 +318,24 @@ class ClientRequest:
         return self.session.listener
 
     def throttle(self, for_ms: int) -> None:
-        """Tell the client that it exceeded a quota, and do not read its connection for `for_ms` (KIP-219)."""
+        """Note in the answer that the client exceeded a quota, and do not read its connection for `for_ms`
+        (KIP-219).
+        """
         if for_ms > self.throttle_ms:
             self.throttle_ms = for_ms
             self.connection.mute(for_ms)
 
     def spend(self, seconds: float) -> None:
-        """Count processor time that a thread has spent for the request, if a quota limits that."""
+        """Count processor seconds that a thread has spent for the request, if the client has a quota of processor
+        time.
+        """
         if self.meter is not None:
             self.meter.spend(seconds)
 
     def charge(self) -> None:
-        """Charge the client for the request's cost so far, if a quota limits that."""
+        """Charge the client for the processor time of the request so far, if it has such a quota, and throttle the
+        client if necessary.
+        """
         if self.meter is not None:
             self.throttle(self.meter.charge())
 

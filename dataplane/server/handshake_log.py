@@ -18,7 +18,7 @@ REASONS_MAX: Final = 100
 
 
 class HandshakeLog:
-    """The failures since the last line of counts."""
+    """The log of failed TLS handshakes: failures that were logged, and counts since the last line of counts."""
 
     def __init__(self, now: float) -> None:
         """`now` is in seconds on a monotonic clock."""
@@ -31,12 +31,14 @@ class HandshakeLog:
         self._unlogged: Counter[str] = Counter()
 
     def left(self, listener: str) -> None:
-        """Count a peer that has disconnected."""
+        """Count a peer that disconnected before the end of its handshake."""
         self.hang_ups += 1
         self._left[listener] += 1
 
     def failed(self, host: str, listener: str, reason: str, line: str) -> None:
-        """Log a failure with `line`, unless the same address and reason were logged already."""
+        """Log a failed handshake with the text `line`, unless a failure of this address and reason was logged already;
+        then count it.
+        """
         if (host, reason) in self._logged or len(self._logged) >= REASONS_MAX:
             self._unlogged[listener] += 1
             return
@@ -44,7 +46,7 @@ class HandshakeLog:
         logger.warning("%s", line)
 
     def sweep(self, now: float) -> None:
-        """Log the counts, if it is time. The server calls this periodically."""
+        """Log the counts of failed handshakes if a minute has passed. The server calls this periodically."""
         if now < self._next_s:
             return
         self._next_s = now + LOG_EVERY_S

@@ -29,7 +29,7 @@ _HTTP: Final = (b"GET ", b"POST", b"HEAD", b"PUT ")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Newcomer:
-    """An accepted peer.
+    """An accepted peer that has not yet authenticated itself, with its socket.
 
     `birth` is the offset of the broker's metadata image before it connected. The peer must prove its identity until
     `deadline` on the loop's clock.
@@ -46,7 +46,7 @@ class Newcomer:
 
 
 class _NoTls(Exception):
-    """An error: the first bytes are no handshake; the text guesses what they are."""
+    """An error: the peer's first bytes are no TLS handshake; the text guesses their protocol."""
 
 
 class _Handshake:
@@ -79,7 +79,7 @@ class _Handshake:
 
 
 class Handshakes:
-    """All handshakes in progress. Peers that take too long are disconnected.
+    """All TLS handshakes of accepted peers that are in progress. Peers that take too long are disconnected.
 
     They advance by callbacks of the loop. A task for each, with its futures and its timeout, took the processor 0.3 ms
     more; OpenSSL alone takes 0.7 ms.
@@ -111,7 +111,7 @@ class Handshakes:
         return len(self._running)
 
     def begin(self, newcomer: Newcomer, tls: ListenerTls) -> None:
-        """Begin a handshake with the peer."""
+        """Begin a TLS handshake with the peer."""
         handshake = _Handshake(newcomer, tls)
         timeout_s = min(self._timeout_s, newcomer.deadline - self._loop.time())
         handshake.timer = self._loop.call_later(timeout_s, self._too_late, handshake, timeout_s)
@@ -124,7 +124,9 @@ class Handshakes:
             self.cut_off(newcomer)
 
     def cut_off(self, newcomer: Newcomer) -> bool:
-        """End the handshake with this peer. Returns False if there is none."""
+        """End the handshake with this peer, and close its socket. Returns False if no handshake with the peer is in
+        progress.
+        """
         handshake = self._running.get(newcomer)
         if handshake is None:
             return False
@@ -132,7 +134,7 @@ class Handshakes:
         return True
 
     def _go_on(self, handshake: _Handshake) -> None:
-        """Continue after bytes were received, or the peer has disconnected."""
+        """Continue a handshake whose socket has received bytes, or whose peer has disconnected."""
         if self._steps == STEPS_PER_TURN:
             return  # The loop calls this again in its next turn.
         if self._steps == 0:
@@ -224,7 +226,7 @@ class Handshakes:
 
 
 def _say_failure(sock: socket.socket) -> None:
-    """Send the alert by which clients recognize the mismatch.
+    """Send the TLS alert by which a client without TLS recognizes the mismatch.
 
     Received bytes are read before: with unread bytes the kernel would send a reset, and a client may see nothing else.
     """

@@ -24,7 +24,7 @@ class PortInUse(OSError):
 
 
 class ListeningSocket:
-    """A named listening address."""
+    """A named listener of the server: a socket that is bound to an address and accepts connections once started."""
 
     def __init__(
         self,
@@ -37,8 +37,9 @@ class ListeningSocket:
         loop: asyncio.AbstractEventLoop,
         position: Callable[[], int],
     ) -> None:
-        """Bind and listen, without accepting yet; port 0 picks a free one. `position` returns a number that rises with
-        time. Raises PortInUse or OSError."""
+        """Bind and listen, without accepting yet; port 0 picks a free one. `accept` is called with each accepted socket
+        and its address. `position` returns the metadata position, which rises with time. Raises PortInUse or OSError.
+        """
         self.name = name
         self._position = position
         self.empty_at = -1
@@ -64,7 +65,7 @@ class ListeningSocket:
         self._socket.close()
 
     def accept_waiting(self) -> None:
-        """Accept the waiting connections.
+        """Accept connections that wait in the kernel, at most a fixed number per call.
 
         It must also be called whenever the metadata position advances. Then every later connection is younger than that
         position.

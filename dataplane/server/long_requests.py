@@ -33,8 +33,8 @@ _M = TypeVar("_M", bound=Message)
 async def read_in_time_slices(
     connection: ClientConnection, steps: Generator[int, None, _M]
 ) -> tuple[_M, int] | None:
-    """Return the message and the number of its elements; None if the connection was closed meanwhile, which frees the
-    buffer.
+    """Parse a long request in steps, between which the event loop has other turns. Return the message and the number of
+    its array elements; None if the connection was closed meanwhile, which frees the buffer.
 
     Raises MalformedMessage, also for more than `ELEMENTS_MAX`.
     """

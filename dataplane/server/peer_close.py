@@ -21,8 +21,9 @@ _GONE = select.POLLERR | select.POLLHUP | select.POLLNVAL
 
 
 def notify_closed_peers(unread: Collection[ClientConnection]) -> None:
-    """Check all connections in one system call. Close those whose peer has disconnected, and notify the others of the
-    unread bytes."""
+    """Check in one system call whether the peers of these unread connections have sent their last byte. Connections of
+    disconnected peers are closed. The others that have ended are notified of the number of unread bytes.
+    """
     if not unread:
         return
     poll = select.poll()

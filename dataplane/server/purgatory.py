@@ -37,7 +37,7 @@ class Parked:
 
 
 class Purgatory:
-    """Deadlines on the event loop.
+    """The deadlines of all parked requests, on the event loop.
 
     Most parked requests are answered long before their deadline. So a cancelled entry stays in the heap until its
     deadline, or until cancelled entries are the majority. The loop's timer is set only for the earliest deadline.
@@ -65,7 +65,7 @@ class Purgatory:
         return parked
 
     def close(self) -> None:
-        """Drop all parked entries; none of them expires."""
+        """Drop all parked requests; none of them expires."""
         if self._timer is not None:
             self._timer.cancel()
         self._heap.clear()

@@ -30,17 +30,17 @@ PAUSED_PATIENCE_S: Final = 30.0
 
 
 class Receiver(Protocol):
-    """A receiver of requests."""
+    """A connection that receives requests and waits for memory."""
 
     def granted(self) -> None:
-        """Note that the grant that the receiver waited for was made."""
+        """Note that the budget now grants the memory that the receiver waited for."""
 
 
 _Owner = TypeVar("_Owner", bound=Receiver)
 
 
 class Grant(Generic[_Owner]):
-    """The memory that a receiver holds of the budget, and that it waits for."""
+    """One connection's part of the budget: the bytes that it holds, and the bytes that it waits for."""
 
     __slots__ = ("_mark_bytes", "_mark_s", "_paused", "arrived_bytes", "held_bytes", "owner", "wanted_bytes")
 
@@ -51,7 +51,7 @@ class Grant(Generic[_Owner]):
         self.begin(0)
 
     def begin(self, held_bytes: int) -> None:
-        """Begin to hold `held_bytes`."""
+        """Hold `held_bytes` from now on, and start to measure the arrival of their request."""
         self.held_bytes = held_bytes
         #: number of bytes received under this grant, updated by the owner
         self.arrived_bytes = 0
@@ -60,17 +60,18 @@ class Grant(Generic[_Owner]):
         self._mark_bytes, self._mark_s = 0, -1.0
 
     def pause(self) -> None:
-        """Note that the server does not read the owner for now, for reasons other than the budget."""
+        """Note that the server has paused reading the owner's socket, for reasons other than the budget."""
         self._paused = True
 
     def resume(self) -> None:
-        """Note that the server reads the owner again."""
+        """Note that the server reads the owner's socket again."""
         if self._paused:
             self._paused, self._mark_s = False, -1.0
 
     def is_late(self, now_s: float) -> bool:
-        """Return whether too few bytes have come since the last judgement; it is judged no more often than the
-        patience."""
+        """Return whether too few bytes of the request have arrived since the last judgement. An owner is judged at most
+        once in `PATIENCE_S`, or `PAUSED_PATIENCE_S` while paused.
+        """
         if self._mark_s < 0:
             self.mark(now_s)
             return False
@@ -83,12 +84,12 @@ class Grant(Generic[_Owner]):
         return late
 
     def mark(self, now_s: float) -> None:
-        """Judge by the bytes that come from now on."""
+        """Judge the owner by the bytes that arrive after `now_s`."""
         self._mark_s, self._mark_bytes = now_s, self.arrived_bytes
 
 
 class _Kind(Generic[_Owner]):
-    """The grants of a kind of size, medium or large."""
+    """The grants for requests of one kind of size: medium or large."""
 
     def __init__(self) -> None:
         # Invariant: held_bytes is the sum over `holding`; `active` counts those in it that wait for nothing.
@@ -101,16 +102,18 @@ class _Kind(Generic[_Owner]):
         self._turn_of_newest = False
 
     def next(self) -> Grant[_Owner]:
-        """Return the next waiting grant."""
+        """Return the waiting grant to be served next: the oldest and the newest take turns."""
         return next(reversed(self.waiting) if self._turn_of_newest else iter(self.waiting))
 
     def served(self, grant: Grant[_Owner]) -> None:
-        """Note that the grant has had its turn."""
+        """Note that this waiting grant was served, so that the other end of the queue has the next turn."""
         del self.waiting[grant]
         self._turn_of_newest = not self._turn_of_newest
 
     def judged(self, now_s: float, *, short: bool) -> list[Grant[_Owner]]:
-        """Return the late grants; there are none before other receivers have waited for a while."""
+        """Return the grants whose request arrives too slowly. `short` is true while any receiver waits. There are no
+        late grants before receivers have waited for a while.
+        """
         began, self._was_short = short and not self._was_short, short
         if began:
             for grant in self.holding:
@@ -121,7 +124,7 @@ class _Kind(Generic[_Owner]):
 
 
 class ReceiveBudget(Generic[_Owner]):
-    """A budget of `budget_bytes` for requests that are larger than the smallest buffer."""
+    """A budget of `budget_bytes` of memory for incoming requests that are larger than the smallest buffer."""
 
     def __init__(self, budget_bytes: int) -> None:
         self.budget_bytes = budget_bytes
@@ -132,12 +135,12 @@ class ReceiveBudget(Generic[_Owner]):
 
     @property
     def held_bytes(self) -> int:
-        """The number of granted bytes."""
+        """The number of bytes that connections hold of the budget."""
         return self._medium.held_bytes + self._large.held_bytes
 
     @property
     def waiting(self) -> int:
-        """The number of waiting receivers."""
+        """The number of connections that wait for memory."""
         return len(self._medium.waiting) + len(self._large.waiting)
 
     def grants(self) -> Iterator[Grant[_Owner]]:
@@ -146,7 +149,7 @@ class ReceiveBudget(Generic[_Owner]):
             yield from chain(kind.holding, kind.waiting)
 
     def take(self, owner: _Owner, size_bytes: int) -> Grant[_Owner] | None:
-        """Return a grant at once; None if the owner would have to wait."""
+        """Return a grant of `size_bytes` that is valid at once; None if the owner would have to wait."""
         kind = self._kind_of(size_bytes)
         if kind.waiting or not self._fits(kind, size_bytes):
             return None
@@ -186,8 +189,9 @@ class ReceiveBudget(Generic[_Owner]):
             self._serve()
 
     def late(self, now_s: float) -> list[_Owner]:
-        """Return the owners to close, since others wait for the memory that they hold. To be called about once a
-        second."""
+        """Return the owners whose connections should be closed: their requests arrive too slowly while others wait for
+        the memory. To be called about once a second.
+        """
         medium, large = self._medium, self._large
         borrowed = medium.held_bytes > self._medium_bytes
         hindered = (bool(medium.waiting or (large.waiting and borrowed)), bool(large.waiting))

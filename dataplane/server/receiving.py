@@ -15,7 +15,8 @@ _Owner = TypeVar("_Owner", bound=Receiver)
 
 
 class ReceiveBuffer(Generic[_Owner]):
-    """A pooled buffer with a part of the stream, `view[start:end]`, which begins with a frame.
+    """The receive buffer of one connection: a pooled buffer with the unhandled part of the byte stream,
+    `view[start:end]`, which begins with a frame.
 
     A frame that is larger than the smallest buffer must fill that buffer first, so that a claimed size alone commits no
     memory. Then it waits until the budget grants its whole size.
@@ -38,16 +39,18 @@ class ReceiveBuffer(Generic[_Owner]):
 
     @property
     def occupied_bytes(self) -> int:
-        """The size of the buffer."""
+        """The size of the pooled buffer in bytes; 0 if there is none."""
         return len(self.view)
 
     @property
     def waits(self) -> bool:
-        """True if the budget has no room for the frame yet."""
+        """True if the frame's first bytes are here, and the budget has no room for the rest yet."""
         return self.grant is not None and self.grant.wanted_bytes > 0
 
     def needed(self) -> int:
-        """Return the size of the frame at `start`, with its length field, as far as it is known."""
+        """Return the size in bytes of the frame at `start`, including its length field; 4 as long as that field is
+        incomplete.
+        """
         if self.end - self.start < 4:
             return 4
         return 4 + int(FRAME_SIZE.unpack_from(self.view, self.start)[0])
@@ -80,7 +83,9 @@ class ReceiveBuffer(Generic[_Owner]):
         self.view = memoryview(self._buffer)
 
     def _make_room(self) -> bool:
-        """Make room for more of the frame at `start`. Returns False if it must wait for the budget."""
+        """Make room in the buffer for the rest of the frame at `start`. Returns False if the frame must wait for the
+        budget.
+        """
         needed = self.needed()
         if self.start + needed <= len(self.view):
             return True
@@ -106,14 +111,16 @@ class ReceiveBuffer(Generic[_Owner]):
         return True
 
     def _guess(self) -> int:
-        """Return the expected size of the next frame: that of the last one."""
+        """Return the expected size of the next frame in bytes: the size of the last frame."""
         size = 4 + self.last_frame_bytes
         if size <= SMALLEST_BYTES:
             return SMALLEST_BYTES
         return size if size < _LARGEST_GUESS_BYTES else _LARGEST_GUESS_BYTES
 
     def _limit(self) -> int:
-        """Return the position up to which to receive: the end of a large frame, so that the next need not be moved."""
+        """Return the position in the buffer up to which to receive: the end of a large frame, so that the next need not
+        be moved.
+        """
         room = len(self.view)
         if self.end - self.start >= 4:
             frame_end = self.start + self.needed()
@@ -122,7 +129,7 @@ class ReceiveBuffer(Generic[_Owner]):
         return room
 
     def received(self, size_bytes: int) -> None:
-        """Add `size_bytes` of received bytes."""
+        """Note that `size_bytes` were received into the buffer."""
         self.end += size_bytes
         if self.grant is not None:
             self.grant.arrived_bytes += size_bytes
@@ -152,5 +159,5 @@ class ReceiveBuffer(Generic[_Owner]):
 
     @property
     def is_at_rest(self) -> bool:
-        """True if nothing is held or waited for."""
+        """True if the connection holds no buffer and waits for no memory."""
         return self._buffer is None and self.grant is None

@@ -11,8 +11,9 @@ from .handler import ClientRequest
 
 
 def is_proven(request: ClientRequest, replica_id: int) -> bool:
-    """Return whether the peer may use the replica id: it is a consumer's or a debugging tool's, or the peer has proved
-    to be that broker."""
+    """Return whether the peer may use the replica id in its request: the id is a consumer's (-1) or a debugging tool's
+    (-2), or the peer has proved to be that broker.
+    """
     return replica_id < 0 or request.connection.is_broker(replica_id)
 
 

@@ -53,7 +53,7 @@ class Router:
         self._handling = asyncio.Lock()
 
     def dispatch(self, connection: ClientConnection, frame: memoryview) -> None:
-        """Handle one request; `frame` is valid during this call only."""
+        """Decode the request in `frame` and call the handler of its API. `frame` is valid during this call only."""
         now = self._loop.time()
         if connection.shortcut is not None:
             try:
@@ -118,7 +118,7 @@ class Router:
             request.frame = None
 
     def close(self) -> None:
-        """Cancel the running handlers."""
+        """Cancel the handlers that run as tasks."""
         for task in self._tasks:
             task.cancel()
 
@@ -142,8 +142,9 @@ class Router:
     async def _run_long(
         self, handler: Handler, request: ClientRequest, frame: memoryview, offset: int
     ) -> None:
-        """Parse and handle a request that takes more than one turn to parse; the connection holds the frame until
-        then."""
+        """Parse and handle a request with very many elements in several turns of the event loop. Until it is parsed the
+        connection holds its frame.
+        """
         self.reading += 1
         try:
             async with self._running:
@@ -215,7 +216,9 @@ class Router:
     async def _fail_long(
         self, handler: Handler, request: ClientRequest, message: Message, error: Exception
     ) -> None:
-        """Answer an error, as `_fail` does, if the answer has the error for each of many elements."""
+        """Answer a long request with an error, as `_fail` does, in several turns: the answer has an element for each of
+        many elements.
+        """
         known = _known(handler, request, error)
         if request.parts is not None:
             return
@@ -230,7 +233,9 @@ class Router:
 
 
 def _read(handler: Handler, frame: memoryview, version: int, offset: int) -> Message | None:
-    """Return the request; None if it takes more than one turn to parse. Raises MalformedMessage."""
+    """Return the message in `frame`, whose request header ends at `offset`; None if parsing takes more than one turn of
+    the event loop. Raises MalformedMessage.
+    """
     if len(frame) > LONG_FRAME_BYTES:
         return decode_at_most(handler.request_class, frame, version, ELEMENTS_AT_ONCE, offset)
     # A task outlives the receive buffer.
@@ -264,7 +269,9 @@ def _close_without_answer(handler: Handler, request: ClientRequest, error: Kafka
 
 
 def _known(handler: Handler, request: ClientRequest, error: Exception) -> KafkaError:
-    """Return the error for the client."""
+    """Return the error to be sent to the client for an exception of its handler. An exception other than KafkaError is
+    logged.
+    """
     return as_kafka_error(
         error, f"{handler.request_class.__name__} version {request.api_version} of {request.connection}"
     )

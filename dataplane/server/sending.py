@@ -15,7 +15,7 @@ from .buffers import Buffer, BufferPool
 
 
 class SliceLike(Protocol):
-    """A byte range of a file that is sent from the page cache."""
+    """A byte range of a file, such as a slice of a log, that is sent from the page cache without being read."""
 
     @property
     def position(self) -> int: ...
@@ -42,7 +42,7 @@ _PARTS_PER_SEND = 64
 
 
 def release(parts: Iterable[Part]) -> None:
-    """Release the slices among parts that will not be sent."""
+    """Release the file slices among these parts, which will not be sent."""
     for part in parts:
         if not isinstance(part, IN_MEMORY):
             part.release()
@@ -82,7 +82,9 @@ class SendQueue:
         return _SEND_BYTES - left
 
     def _send_single_part(self, part: bytes | bytearray | memoryview) -> int:
-        """Send a single small answer, which is almost always all there is; the rest is sent later."""
+        """Send the only part in the queue, a small answer in memory: the usual case. Returns the number of sent bytes;
+        the rest is sent later.
+        """
         try:
             sent = self._socket.send(part)
         except (BlockingIOError, InterruptedError):
@@ -156,7 +158,7 @@ class SendQueue:
         self._sent = sent
 
     def drop(self) -> None:
-        """Drop all parts, since the connection is closed."""
+        """Drop all unsent parts, since the connection is closed."""
         release(self.parts)
         self.parts.clear()
         self.occupied_bytes = 0
@@ -204,7 +206,9 @@ class TlsSendQueue(SendQueue):
         return sent
 
     def _gathered(self) -> memoryview:
-        """Return the next chunk to send; it is empty if the first part is empty."""
+        """Return the next bytes to send over TLS, joined from small parts and read from slices; empty if the first part
+        is empty.
+        """
         parts, head = self.parts, self.parts[0]
         if isinstance(head, IN_MEMORY) and (len(parts) == 1 or len(head) - self._sent >= RECORD_BYTES):
             return memoryview(head)[self._sent :]
@@ -233,13 +237,15 @@ class TlsSendQueue(SendQueue):
             self._buffer = None
 
     def drop(self) -> None:
-        """Drop all parts, since the connection is closed."""
+        """Drop all unsent parts, since the connection is closed."""
         self._give_back()
         super().drop()
 
 
 def _read_slice(part: SliceLike, skipped: int, space: memoryview) -> int:
-    """Read the rest of a slice into `space`. Returns the number of bytes. Raises OSError."""
+    """Read the rest of a file slice, after its first `skipped` bytes, into `space`. Returns the number of read bytes.
+    Raises OSError.
+    """
     try:
         read = os.preadv(part.fileno(), [space], part.position + skipped)
     except OSError as error:

@@ -50,18 +50,22 @@ _RECEIVE_BUDGET_BYTES = 256 * 1024 * 1024
 
 
 def _idle_limit(idle_ms: int) -> int:
-    """Return the milliseconds after which an idle connection closes; a setting of 0 or less disables the limit."""
+    """Return the milliseconds after which an idle connection is closed, from connections.max.idle.ms; a value of 0 or
+    less disables that.
+    """
     return idle_ms if idle_ms > 0 else LONG_MAX
 
 
 def _receive_budget(budget_bytes: int) -> int:
-    """Return the memory for requests; a setting of 0 or less leaves the choice to the server."""
+    """Return the bytes of memory for incoming requests, from queued.max.request.bytes; for a value of 0 or less the
+    server chooses.
+    """
     return budget_bytes if budget_bytes > 0 else _RECEIVE_BUDGET_BYTES
 
 
 @dataclass(frozen=True, slots=True)
 class ServerConfig:
-    """Limits of a whole server."""
+    """The limits of a whole server: of its connections, requests and memory."""
 
     limits: ConnectionLimits = field(default_factory=ConnectionLimits)
     connections_max_idle_ms: int = setting("connections.max.idle.ms", _idle_limit)
@@ -143,7 +147,9 @@ class Server:
         security_protocol: SecurityProtocol = SecurityProtocol.PLAINTEXT,
         tls: ListenerTls | None = None,
     ) -> ListeningSocket:
-        """Bind an address without accepting yet; the listener has the port. Raises PortInUse or OSError."""
+        """Bind a named listener to an address, without accepting connections yet. The result has the bound port. Raises
+        PortInUse or OSError.
+        """
 
         def accept(listener: ListeningSocket, sock: socket.socket, peer: tuple[str, int]) -> None:
             session = PeerSession(ANONYMOUS, peer[0], name, security_protocol)
@@ -240,7 +246,9 @@ class Server:
                 self.authentications.cut_off(oldest)
 
     def _close_longest_idle(self, but_not_on: str) -> None:
-        """Close a client's connection to make room for a broker's."""
+        """Close the longest idle client connection, to make room for a connection of a broker. Connections to the
+        listener `but_not_on` are spared.
+        """
         clients = [each for each in self.connections if each.session.listener != but_not_on]
         idle = min(clients, key=lambda each: (each.owes_replies, each.last_activity), default=None)
         if idle is not None:

@@ -16,7 +16,7 @@ MARK_BYTES: Final = 32 * 1024
 
 
 class StreamSocket(Protocol):
-    """A connected non-blocking socket."""
+    """A connected non-blocking socket, plain or with TLS, as a connection receives from it."""
 
     def fileno(self) -> int: ...
     def recv_into(self, buffer: memoryview, /) -> int: ...
@@ -25,7 +25,7 @@ class StreamSocket(Protocol):
 
 
 class Readiness(Protocol):
-    """An object that calls back when a descriptor can be read or written, such as an event loop."""
+    """An event loop or similar object that calls back when a descriptor can be read or written."""
 
     def add_reader(self, fd: int, callback: Callable[[], object], /) -> object: ...
     def remove_reader(self, fd: int, /) -> object: ...
@@ -48,7 +48,9 @@ class LowWaterMark:
         self._bytes = 1
 
     def expect(self, missing_bytes: int) -> None:
-        """Set the mark for a peer that owes at least `missing_bytes`, before which there is little to do."""
+        """Set the low-water mark for a peer that owes at least `missing_bytes` of a frame, since before that there is
+        little to do.
+        """
         mark = MARK_BYTES if missing_bytes >= MARK_BYTES else 1
         if mark != self._bytes:
             self._bytes = mark
@@ -56,7 +58,9 @@ class LowWaterMark:
 
 
 class SocketAdapter(NamedTuple):
-    """The objects by which a connection receives, sends, and waits."""
+    """The objects through which one connection uses its socket: the stream, the send queue, the readiness callbacks and
+    the low-water mark.
+    """
 
     socket: StreamSocket
     readiness: Readiness

@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 
 
 class BlockedConnection(Protocol):
-    """A connection whose peer does not read."""
+    """A connection whose peer does not read its answers."""
 
     session: PeerSession
 
@@ -41,7 +41,9 @@ class _Blocked:
 
 
 class UnreadAnswers:
-    """The connections that are blocked on their peers, the one blocked longest first."""
+    """The connections with unsent answers that their peers do not read, the longest blocked first, and a budget for the
+    memory of those answers.
+    """
 
     def __init__(self, bytes_max: int = UNREAD_BYTES_MAX) -> None:
         self.budget = RetainedBytes(bytes_max)
