@@ -69,7 +69,9 @@ def take(path: Path, directory_id: bytes) -> dict[TopicPartition, CleanLogState]
 
 
 def _mark(path: Path) -> list[int]:
-    """Return the values that distinguish the mark of one clean stop from any other. Raises OSError."""
+    """Return values of the clean-stop mark in the data folder that distinguish it from the mark of any other stop.
+    Raises OSError.
+    """
     status = os.stat(path / CLEAN_SHUTDOWN)
     return [status.st_ino, status.st_ctime_ns, status.st_size]
 
@@ -81,7 +83,9 @@ def _row(known: CleanLogState, names: int) -> list[object]:
 
 
 def _decoded(data: bytes, directory_id: bytes, mark: list[int]) -> dict[TopicPartition, CleanLogState]:
-    """Decode the file. Raises ValueError, among others, if the file cannot be used."""
+    """Decode the content of the file with the logs' states. Raises ValueError, among others, if it is damaged, or is of
+    another folder or stop.
+    """
     with memoryview(data) as view:
         if int(data[:_CRC_DIGITS], 16) != crc32c(view[_CRC_DIGITS:]):
             raise ValueError("its CRC-32C is another")

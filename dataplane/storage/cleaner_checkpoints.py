@@ -24,7 +24,9 @@ logger = logging.getLogger(__name__)
 
 
 class CleanerCheckpoints:
-    """Clean offsets by data folder and partition. A row is lost with its log, even if a new log takes the same name."""
+    """The offsets up to which logs are compacted, by data folder and partition, as in the checkpoint files. A log's
+    offset is dropped with the log, even if a new log takes the same name.
+    """
 
     def __init__(self) -> None:
         self._rows: dict[Path, dict[TopicPartition, int]] = {}
@@ -34,8 +36,9 @@ class CleanerCheckpoints:
         self._writing = threading.Lock()
 
     async def load(self, folders: Iterable[Path]) -> bool:
-        """Read the files of folders that are new here. Returns whether there were any. For a damaged file all logs
-        count as dirty."""
+        """Read the checkpoint files of folders that were not read before. Returns whether there were any. For a damaged
+        file all logs count as never compacted.
+        """
         new = [folder for folder in folders if folder not in self._rows]
         for folder in new:
             self._rows[folder] = {}
@@ -46,8 +49,9 @@ class CleanerCheckpoints:
         return bool(new)
 
     def get(self, key: TopicPartition, partition_log: PartitionLog) -> int | None:
-        """Return the offset up to which the log is clean, at most the offset where it was cut since; None if
-        unknown."""
+        """Return the offset up to which the log is compacted, or where the log was cut since if that is lower; None if
+        unknown.
+        """
         directory = partition_log.directory
         owner = self._owners.setdefault(directory, partition_log)
         rows = self._rows.get(directory.parent, {})
@@ -65,7 +69,7 @@ class CleanerCheckpoints:
         return known
 
     def set(self, key: TopicPartition, partition_log: PartitionLog, offset: int) -> None:
-        """Note that the log is clean up to `offset`."""
+        """Note that the log is compacted up to `offset`."""
         self._owners[partition_log.directory] = partition_log
         self._rows.setdefault(partition_log.directory.parent, {})[key] = offset
         self._watch(key, partition_log, offset)
@@ -76,7 +80,7 @@ class CleanerCheckpoints:
         durability.before_compacted_goes = partial(self._cut, key, partition_log)
 
     def _cut(self, key: TopicPartition, partition_log: PartitionLog, offset: int) -> None:
-        """Lower the row of a log that is about to be cut at `offset`, and write it.
+        """Lower the checkpoint of a log that is about to be cut at `offset`, and write it to disk.
 
         This blocks, as every cut does, and is rare, since compacted records are committed. A later write may come too
         late: the process could be killed before it, when the log has already grown again.
@@ -88,7 +92,7 @@ class CleanerCheckpoints:
             self._write(directory.parent)
 
     def keep_only(self, logs: Iterable[PartitionLog]) -> None:
-        """Forget the logs that are gone."""
+        """Forget the checkpoints of all logs except `logs`."""
         directories = {partition_log.directory for partition_log in logs}
         self._owners = {path: owner for path, owner in self._owners.items() if path in directories}
         for folder, rows in self._rows.items():
@@ -98,7 +102,7 @@ class CleanerCheckpoints:
                     self._outdated.add(folder)
 
     async def write_losses(self) -> bool:
-        """Make the loss of rows durable. Returns whether there was any.
+        """Write the files of folders in which checkpoints were dropped or lowered. Returns whether there were any.
 
         Otherwise, after a start, a new log with the same name would count as clean although keys occur in it more than
         once. A deleted key's tombstone would then be removed, and an older value would stay.
@@ -109,8 +113,9 @@ class CleanerCheckpoints:
         return bool(outdated)
 
     async def write(self, folder: Path) -> None:
-        """Write the rows of a folder durably. A failure is logged: cleaning a range twice does no harm, and lost rows
-        are written at the next attempt."""
+        """Write the checkpoint file of a folder durably. A failure is logged: compacting a range twice does no harm,
+        and dropped checkpoints are written at the next attempt.
+        """
         await in_thread(partial(self._write, folder))
 
     def _write(self, folder: Path) -> None:
@@ -126,7 +131,7 @@ class CleanerCheckpoints:
 
 
 def _read(folder: Path) -> dict[TopicPartition, int]:
-    """Return the rows of logs that may have existed when the file was written.
+    """Return the compacted offsets of logs that may have existed when the file was written.
 
     The process may have been killed after it created a log with another's name, and before it had written that the
     other's row is lost. Raises KafkaError: KAFKA_STORAGE_ERROR.
@@ -142,7 +147,9 @@ def _read(folder: Path) -> dict[TopicPartition, int]:
 
 
 def _made_ns(folder: Path, key: TopicPartition) -> int:
-    """Return the time when the log was created, since its topic id was written then; 0 if unknown."""
+    """Return the creation time of a log in ns since 1970, which is the time of the file with its topic id; 0 if
+    unknown.
+    """
     topic, index = key
     try:
         return os.stat(folder / f"{topic}-{index}" / PARTITION_METADATA).st_mtime_ns

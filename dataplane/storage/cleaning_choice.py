@@ -10,7 +10,7 @@ from ...protocol.settings.config_key import LONG_MAX
 
 
 class SegmentFacts(NamedTuple):
-    """Facts about a segment. Timestamps are in ms, -1 if none exists."""
+    """The facts about a segment that decide on its compaction. Timestamps are in ms, -1 if none exists."""
 
     base_offset: int
     size: int
@@ -22,7 +22,9 @@ class SegmentFacts(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LogFacts:
-    """The present state of a log. The last segment is the active one."""
+    """The facts about a log that decide on its compaction: segments, offsets and settings. The last segment is the
+    active one.
+    """
 
     segments: Sequence[SegmentFacts]
     log_start_offset: int
@@ -40,7 +42,7 @@ class LogFacts:
 
 
 class DirtyRange(NamedTuple):
-    """The part of a log that can be cleaned."""
+    """The range of offsets of a log that compaction may clean now, and its urgency."""
 
     first_dirty_offset: int
     """The offset below which every key occurs once."""
@@ -90,12 +92,16 @@ def dirty_range(log: LogFacts, now_ms: int) -> DirtyRange:
 
 
 def worth_cleaning(dirty: DirtyRange, min_cleanable_ratio: float) -> bool:
-    """Return whether enough of a log is dirty, or a part of it has been dirty for too long."""
+    """Return whether the log should be compacted now: enough of its bytes are dirty, or max.compaction.lag.ms requires
+    it.
+    """
     return dirty.ratio > 0 and (dirty.overdue or dirty.ratio > min_cleanable_ratio)
 
 
 def rests(log: LogFacts, dirty: DirtyRange) -> bool:
-    """Return whether the log becomes worth cleaning only after a change, and not merely with time."""
+    """Return whether a log that need not be compacted now stays so until it changes. Otherwise the passage of time may
+    change that.
+    """
     return (
         log.held_from is None
         and log.min_lag_ms <= 0

@@ -23,19 +23,22 @@ class CleaningProcessDied(Exception):
 
 
 class CleaningProcess:
-    """A holder of at most one child process. A process that died is replaced when the next job comes."""
+    """A holder of at most one child process that compacts logs. A process that died is replaced when the next job
+    comes.
+    """
 
     def __init__(self) -> None:
         self._process: asyncio.subprocess.Process | None = None
 
     @property
     def pid(self) -> int | None:
-        """The process id of the running child; None if none exists."""
+        """The process id of the running child process; None if there is none."""
         process = self._process
         return None if process is None or process.returncode is not None else process.pid
 
     async def run(self, job: CleaningJob) -> AsyncIterator[Reply]:
-        """Yield the replies as they arrive. The last reply is not a `GroupCleaned`.
+        """Pass a compaction job to the child process, and yield its replies as they arrive. The last reply is not a
+        `GroupCleaned`.
 
         Raises CleaningProcessDied if the process ends without a last reply.
         """

@@ -195,11 +195,11 @@ class LogDirectory:
                 self.on_failure(error)
 
     def fail(self, error: KafkaError) -> None:
-        """Take the folder offline, since the disk refused an operation outside of any log."""
+        """Take the data folder offline, since the disk refused an operation that belongs to no log."""
         self._failed(error)
 
     def lacks(self, error: KafkaError) -> None:
-        """Report that a write failed for lack of room, descriptors or memory."""
+        """Report that a write to the folder failed for lack of disk space, descriptors or memory."""
         if self.failure is None and self.on_lack is not None:
             self.on_lack(self, error)
 
@@ -214,8 +214,9 @@ class LogDirectory:
         self._closed = {name: closed for name, closed in self._closed.items() if closed.is_being_flushed}
 
     def is_being_left(self, topic: str, partition: int) -> bool:
-        """Return True while a thread still flushes a closed log of this name. That thread writes by name, so it would
-        overwrite the leader epochs of a new log with this name."""
+        """Return whether a thread still flushes a closed log of this partition. That thread writes by name, so it would
+        overwrite the leader epochs of a new log with this name.
+        """
         former = self._closed.get((topic, partition))
         return former is not None and former.is_being_flushed
 
@@ -286,7 +287,8 @@ class LogDirectory:
 
     def _free_folder(self, key: TopicPartition) -> Path:
         """Return the path for a new log's folder. A former log's folder that has this name, because it could not be
-        renamed, is set aside. Raises KafkaError: KAFKA_STORAGE_ERROR."""
+        renamed, is renamed and kept. Raises KafkaError: KAFKA_STORAGE_ERROR.
+        """
         folder = self.path / f"{key[0]}-{key[1]}"
         if not os.path.lexists(folder):
             return folder
@@ -299,8 +301,9 @@ class LogDirectory:
 
     @staticmethod
     def future_name(topic: str, partition: int) -> str:
-        """Return a name for the folder of a future log. Raises KafkaError: INVALID_TOPIC_EXCEPTION if it is too
-        long."""
+        """Return a name for the folder of a future log: a log that is to replace the partition's log in another data
+        folder. Raises KafkaError: INVALID_TOPIC_EXCEPTION if the name is too long.
+        """
         name = f"{topic}-{partition}.{os.urandom(16).hex()}{FUTURE_SUFFIX}"
         if len(name) > _NAME_MAX:
             raise KafkaError(ErrorCode.INVALID_TOPIC_EXCEPTION, f"the name of {topic} is too long to move it")
@@ -309,7 +312,7 @@ class LogDirectory:
     def create_future(
         self, topic: str, partition: int, topic_id: bytes, config: LogConfig, *, now_ms: int
     ) -> PartitionLog:
-        """Create an empty log that is to replace the log in another folder. Blocking.
+        """Create a future log: an empty log that is to replace the partition's log in another data folder. Blocking.
 
         Raises KafkaError: INVALID_TOPIC_EXCEPTION, KAFKA_STORAGE_ERROR.
         """
@@ -325,7 +328,8 @@ class LogDirectory:
         return log
 
     def settle_future(self, topic: str, partition: int, config: LogConfig, *, now_ms: int) -> PartitionLog:
-        """Flush the future log and give it its lasting name. Blocking. The log is not in use before `adopt_future`.
+        """Flush the partition's future log, which is to replace its log in another data folder, and give it its lasting
+        name. Blocking. The log is not in use before `adopt_future`.
 
         Raises KafkaError: KAFKA_STORAGE_ERROR.
         """
@@ -357,13 +361,17 @@ class LogDirectory:
         return settled
 
     def adopt_future(self, topic: str, partition: int, topic_id: bytes) -> PartitionLog:
-        """Make the settled future log this folder's log of the partition."""
+        """Use the future log, which `settle_future` has renamed, as this folder's log of the partition. Returns the
+        log.
+        """
         log = self.futures.pop((topic, partition))
         self._adopt((topic, partition), log, topic_id)
         return log
 
     def retire(self, topic: str, partition: int) -> PartitionLog:
-        """Stop using this log, since a log in another folder replaced it. Its folder stays until `discard`."""
+        """Stop using the partition's log in this folder, since a log in another folder replaced it. The log's folder
+        stays until `discard`.
+        """
         self._topic_ids.pop((topic, partition), None)
         self.retired.add((topic, partition))
         log = self._logs.pop((topic, partition))
@@ -488,8 +496,9 @@ class LogDirectory:
             os.close(self._lock_fd)
 
     def _write_settled_logs(self) -> None:
-        """Write the logs' states for the next start. The next start can do without them, so an error here is only
-        logged."""
+        """Write the states of all logs into a file, so that the next start need not open each log. The next start can
+        do without, so an error here is only logged.
+        """
         try:
             known = {
                 key: settled

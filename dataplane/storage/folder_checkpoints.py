@@ -19,7 +19,7 @@ from ..log.partition_log import PartitionLog
 
 
 class Checkpointed(NamedTuple):
-    """The content of the checkpoint files when the folder was opened."""
+    """The recovery points and log start offsets in the checkpoint files when the data folder was opened."""
 
     recovery_points: Mapping[TopicPartition, int]
     log_starts: Mapping[TopicPartition, int]
@@ -55,11 +55,11 @@ class FolderCheckpoints:
 
     @property
     def named(self) -> frozenset[TopicPartition]:
-        """The logs that have a row in any of the files."""
+        """The partitions that have a row in any checkpoint file of the folder."""
         return frozenset().union(*self._rows.values())
 
     def read(self) -> Checkpointed:
-        """Read the files that an earlier process left."""
+        """Read the checkpoint files that an earlier process left in the folder."""
         recovery_points = read_offsets(self._path / RECOVERY_POINTS)
         log_starts = read_offsets(self._path / LOG_START_OFFSETS)
         self._said = {
@@ -71,7 +71,7 @@ class FolderCheckpoints:
         return Checkpointed(recovery_points, log_starts)
 
     def read_high_watermarks(self) -> dict[TopicPartition, int]:
-        """Return the high watermarks as last written."""
+        """Return the high watermarks in the checkpoint file, as they were last written."""
         return read_offsets(self._path / HIGH_WATERMARKS)
 
     def write_high_watermarks(self, high_watermarks: Mapping[TopicPartition, int]) -> None:
@@ -82,7 +82,7 @@ class FolderCheckpoints:
             self._write(HIGH_WATERMARKS, present)
 
     def write_log_starts(self) -> None:
-        """Write the present log start offsets."""
+        """Write the present log start offsets to the checkpoint file."""
         with self._writing:
             starts = {key: log.log_start_offset for key, log in list(self._logs.items())}
             self._write(LOG_START_OFFSETS, {key: start for key, start in starts.items() if start > 0})
@@ -108,7 +108,9 @@ class FolderCheckpoints:
                 self._write(name, {key: rows[key] for key in rows.keys() & self._logs.keys()})
 
     def _write(self, name: str, offsets: dict[TopicPartition, int]) -> None:
-        """Replace a file, unless its content stays the same. `offsets` belong to this object from now on."""
+        """Replace the checkpoint file `name`, unless its content stays the same. The caller must not change `offsets`
+        afterwards.
+        """
         said = self._said.get(name, {})
         for key in list(self._failed):
             if key in said:

@@ -43,7 +43,9 @@ def check_cordoned(text: str, log_dirs: Sequence[Path]) -> None:
 
 
 def _names(path: Path) -> set[str]:
-    """Return the folder's names, as in log.dirs and as in DescribeLogDirs."""
+    """Return the names under which a setting may mention the folder: its path as in log.dirs, and its absolute path as
+    in DescribeLogDirs.
+    """
     return {str(path), str(path.absolute())}
 
 

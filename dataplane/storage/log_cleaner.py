@@ -58,7 +58,7 @@ class CleanerSettings:
 
 
 class _Aborted(Exception):
-    """The log has changed since the job began, so that the result cannot be used."""
+    """An error: the log has changed since its compaction began, so that the result cannot be used."""
 
 
 class LogCleaner(Generic[_Replica]):
@@ -93,7 +93,7 @@ class LogCleaner(Generic[_Replica]):
         """The number of batches by log that could not be read in its last compaction, and were copied unchanged."""
 
     def start(self) -> None:
-        """Start the task, if the cleaner is enabled."""
+        """Start the compaction task, if the cleaner is enabled."""
         if self._settings.enabled:
             self._task = asyncio.create_task(self._clean_for_ever(), name="log cleaner")
 
@@ -104,7 +104,7 @@ class LogCleaner(Generic[_Replica]):
             self._reconfigured.set()
 
     def uncleanable_in(self, folder: Path) -> int:
-        """Return the number of skipped logs in a data folder."""
+        """Return the number of logs in a data folder that are skipped because their compaction failed."""
         return sum(partition_log.directory.parent == folder for partition_log in self.uncleanable)
 
     def unreadable_in(self, folder: Path) -> int:
@@ -116,7 +116,7 @@ class LogCleaner(Generic[_Replica]):
         )
 
     async def close(self) -> None:
-        """Drop the present job and end the child process."""
+        """Abandon the present compaction job and end the child process."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -180,8 +180,9 @@ class LogCleaner(Generic[_Replica]):
         return await self._clean(compacted[number], *looked_at[number], now_ms)
 
     async def _note_moved(self) -> None:
-        """Update the candidates, and forget the logs that are gone. At a broker's start all logs have moved, and most
-        when another broker dies; so other tasks have turns meanwhile."""
+        """Update the logs that are candidates for compaction, and forget logs that are gone. At a broker's start all
+        logs have moved, and most when another broker dies; so other tasks have turns meanwhile.
+        """
         async for replica in in_time_slices(self._moved.take(), MOVED_PER_TURN):
             if not self._replicas.holds(replica):
                 self._candidates.pop(replica, None)
@@ -217,7 +218,9 @@ class LogCleaner(Generic[_Replica]):
                 del table[gone]
 
     def _all_facts(self, replicas: Iterable[StoredReplica]) -> Iterator[LogFacts]:
-        """Yield the facts of each log that can be read; the other logs are given up."""
+        """Yield the facts about each replica's log that decide on its compaction. A log that cannot be read is skipped
+        from now on.
+        """
         for replica in replicas:
             try:
                 facts = self._facts(replica)
@@ -357,7 +360,9 @@ def _segment_facts(segment: Segment, *, with_first: bool, with_max: bool) -> Seg
 def _swap(
     partition_log: PartitionLog, segments: Mapping[int, Segment], done: GroupCleaned, cuts: int
 ) -> None:
-    """Replace a group of segments by the cleaned one. Raises _Aborted, and changes nothing, if the log has changed."""
+    """Replace a group of the log's segments by the compacted segment `done`. Raises _Aborted, and changes nothing, if
+    the log was cut since or its old segments were deleted.
+    """
     if partition_log.failure is not None:
         raise _Aborted(partition_log.failure.message)
     if partition_log.durability.cuts != cuts:

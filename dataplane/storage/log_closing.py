@@ -40,7 +40,9 @@ def close_logs(logs: Sequence[PartitionLog], path: Path, open_fd: int, *, clean:
 
 
 def _settle_many(logs: Sequence[PartitionLog], path: Path, open_fd: int) -> None:
-    """Settle the logs that need it, if they are many. An error here occurs again when the log is closed."""
+    """Make the files of the logs durable together before they are closed one by one, if they are many. An error here
+    occurs again when the log is closed.
+    """
     unsettled = [log for log in logs if log.failure is None and log.needs_settling]
     if len(unsettled) < TOGETHER_FROM or not filesystem_sync.is_supported(open_fd):
         return

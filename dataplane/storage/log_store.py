@@ -139,7 +139,7 @@ class LogStore:
 
     @property
     def usable(self) -> list[LogDirectory]:
-        """The folders that have not failed."""
+        """The data folders that have not failed."""
         return [directory for directory in self.directories if directory.failure is None]
 
     @property
@@ -287,7 +287,7 @@ class LogStore:
     # Folders
 
     def directory_of(self, topic: str, index: int) -> LogDirectory | None:
-        """Return the folder with the partition's log, or None."""
+        """Return the data folder with the partition's log; None if no folder has it open."""
         return next((d for d in self.directories if (topic, index) in d.logs), None)
 
     def missing(self, assigned: Mapping[TopicPartition, bytes]) -> list[TopicPartition]:
@@ -320,7 +320,7 @@ class LogStore:
         ]
 
     def let_failed_go(self) -> list[TopicPartition]:
-        """Close all logs in folders that have failed since the last call, and return their partitions."""
+        """Close all logs in data folders that have failed since the last call, and return their partitions."""
         gone: list[TopicPartition] = []
         for directory in self.directories:
             if directory.failure is not None:
@@ -330,7 +330,9 @@ class LogStore:
         return gone
 
     def disk_refused(self, directory: LogDirectory, error: KafkaError) -> None:
-        """Handle a failed write outside of any log: the folder fails, unless the cause may pass."""
+        """Handle a failed write to a data folder that belongs to no log: the folder fails, unless the cause may
+        pass.
+        """
         if not isinstance(error.__cause__, OSError):
             return
         if may_pass(error):

@@ -34,7 +34,8 @@ _SWEEP_INTERVAL_S = 1.0
 
 
 class LogUpkeep(Generic[_Replica]):
-    """Two tasks: a retention check every log.retention.check.interval.ms, and a sweep every second.
+    """The retention of logs, in two tasks: one applies retention every log.retention.check.interval.ms, the other
+    unlinks dropped files every second.
 
     `keep_log_starts` makes the log start offsets durable.
     """
@@ -62,7 +63,9 @@ class LogUpkeep(Generic[_Replica]):
         ]
 
     async def close(self) -> None:
-        """Stop, once the disk has answered. Files that are not unlinked yet are unlinked at the next start."""
+        """Stop both tasks, once the disk has answered. Files that are not unlinked yet are unlinked at the next
+        start.
+        """
         for task in self._tasks:
             task.cancel()
         if self._tasks:
@@ -105,7 +108,9 @@ class LogUpkeep(Generic[_Replica]):
         return dropped
 
     async def _flushed_for(self, partition_log: PartitionLog) -> bool:
-        """Flush the log if retention waits for a flush. Returns whether more segments may be dropped now."""
+        """Flush the log if retention can drop its segments only after a flush. Returns whether more segments may be
+        dropped now.
+        """
         if not partition_log.old_segments.awaits_flush or partition_log.failure is not None:
             return False
         partition_log.old_segments.awaits_flush = False

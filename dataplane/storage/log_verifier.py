@@ -36,7 +36,9 @@ _FIRST_ROUND_S = 30.0
 
 
 class LogVerifier(Generic[_Replica]):
-    """A task that reads all logs, in a different order each round, and rests between rounds."""
+    """A task that reads all closed segments of all logs to find damage, in a different order each round, and rests
+    between rounds.
+    """
 
     def __init__(
         self,
@@ -53,7 +55,7 @@ class LogVerifier(Generic[_Replica]):
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Start the task, unless the read rate is 0."""
+        """Start the verification task, unless the read rate is 0."""
         if self._bytes_per_second:
             self._task = asyncio.create_task(self._verify_for_ever(), name="verify logs")
 
@@ -114,14 +116,16 @@ class LogVerifier(Generic[_Replica]):
             descriptor.release()
 
     async def close(self) -> None:
-        """Stop, once the disk has answered."""
+        """Stop the verification task, once the disk has answered."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
 
 
 def _walk_on(walk: Iterator[tuple[int, BatchHeader]]) -> tuple[int, bool]:
-    """Check a piece of the segment. Returns the number of bytes, and whether this was the last piece."""
+    """Read and check the next batches of a segment, about `_PIECE_BYTES`. Returns the number of bytes, and whether the
+    segment's end was reached.
+    """
     read = 0
     for _, header in walk:
         read += header.size

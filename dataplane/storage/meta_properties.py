@@ -16,7 +16,9 @@ FILE_NAME = "meta.properties"
 
 @dataclass(frozen=True, slots=True)
 class MetaProperties:
-    """The identity of a data folder; `directory_id` is 16 bytes."""
+    """The identity of a data folder: the cluster and node that it belongs to, and its own id (`directory_id`, 16
+    bytes).
+    """
 
     cluster_id: str
     node_id: int
@@ -24,7 +26,7 @@ class MetaProperties:
 
     @classmethod
     def read(cls, directory: Path) -> Self | None:
-        """Read the identity of `directory`; None if it has none yet.
+        """Read the identity of the data folder `directory`; None if it has no such file yet.
 
         Raises KafkaError: KAFKA_STORAGE_ERROR if the file cannot be read or understood.
         """
@@ -52,7 +54,7 @@ class MetaProperties:
             raise KafkaError(ErrorCode.KAFKA_STORAGE_ERROR, f"{path} is damaged: {error}") from None
 
     def write(self, directory: Path) -> None:
-        """Write the file into `directory`. Raises KafkaError: KAFKA_STORAGE_ERROR."""
+        """Write the file `meta.properties` into `directory`. Raises KafkaError: KAFKA_STORAGE_ERROR."""
         text = (
             "#\n"
             f"cluster.id={self.cluster_id}\n"
@@ -63,7 +65,7 @@ class MetaProperties:
         write_atomically(directory / FILE_NAME, text.encode(), sync=True)
 
     def check(self, directory: Path, cluster_id: str, node_id: int) -> None:
-        """Refuse a folder of another node or cluster.
+        """Check that the folder belongs to this cluster and node.
 
         Raises KafkaError: INCONSISTENT_CLUSTER_ID, which names the folder's owner and the node that asked.
         """

@@ -12,7 +12,7 @@ _Replica = TypeVar("_Replica")
 
 
 class StoredReplica(Protocol):
-    """A partition whose log is on this broker's disk. A move to another folder replaces the log."""
+    """A replica as the upkeep of its log sees it. A move to another folder replaces the log."""
 
     @property
     def topic(self) -> str: ...
@@ -23,11 +23,11 @@ class StoredReplica(Protocol):
     @property
     def high_watermark(self) -> int: ...
     def log_start_moved(self) -> None:
-        """Notify all readers that follow the log of its later start offset."""
+        """Notify all readers that follow the log that its start offset has risen."""
 
 
 class StoredReplicas(Protocol[_Replica]):
-    """All replicas on this broker's disk."""
+    """All replicas on this broker's disk, and the set of changed replicas."""
 
     @property
     def moved(self) -> ChangeSet[_Replica]:
@@ -36,5 +36,5 @@ class StoredReplicas(Protocol[_Replica]):
 
     def __iter__(self) -> Iterator[_Replica]: ...
     def holds(self, replica: _Replica, /) -> bool:
-        """Return whether the replica still exists."""
+        """Return whether the replica is still in this set: it was neither removed nor replaced."""
         ...

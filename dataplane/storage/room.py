@@ -52,8 +52,9 @@ def try_room(folder: Path) -> None:
 
 @dataclass(slots=True)
 class Room:
-    """The shortage of room in one folder, as a state machine of its trials. Times are seconds of one monotonic
-    clock."""
+    """The state of one data folder with regard to disk space: whether it can be written, and how the latest trial
+    writes went. Times are seconds of one monotonic clock.
+    """
 
     lack: KafkaError | None = None
     """The reason why the folder cannot be written; None while it can."""
@@ -62,7 +63,9 @@ class Room:
     _ended_at: float | None = None
 
     def ran_out(self, error: KafkaError, now_s: float) -> None:
-        """Begin a shortage. After a relapse, trials have to succeed for twice as long."""
+        """Note that a write has failed with `error`, so that the folder counts as full. After a recent shortage, trial
+        writes have to succeed for twice as long.
+        """
         if self.lack is None:
             is_relapse = self._ended_at is not None and now_s - self._ended_at < _RELAPSE_S
             self._holds_s = min(self._holds_s * 2, HOLDS_S_MAX) if is_relapse else HOLDS_S
@@ -70,7 +73,9 @@ class Room:
         self._good_since = None
 
     def tried(self, error: KafkaError | None, now_s: float) -> bool:
-        """Note the outcome of a trial. Returns True if the shortage ends with it."""
+        """Note the outcome of a trial write: `error`, or None if it succeeded. Returns True if the shortage ends with
+        it.
+        """
         if error is not None:
             self.ran_out(error, now_s)
             return False
