@@ -32,7 +32,7 @@ _NAMED_MAX: Final = 20
 
 
 class AclList:
-    """The copied ACLs of one mirror."""
+    """The ACLs of the source that one mirror copies to this cluster."""
 
     def __init__(
         self, mirror: str, source: SourceCluster, quorum: Quorum, topics: Pattern, groups: Pattern | None
@@ -46,7 +46,9 @@ class AclList:
         self._beyond: set[Acl] = set()
 
     async def bring_up_to_date(self, broker_id: int) -> None:
-        """Ask this broker of the source for its ACLs, and submit the changed list to the quorum. Raises KafkaError."""
+        """Fetch the source's ACLs from its broker `broker_id`, and submit the changed list of copied ACLs to the
+        quorum. Raises KafkaError.
+        """
         request = DescribeAclsRequest(
             resource_type_filter=AclResourceType.ANY,
             resource_name_filter=None,
@@ -93,7 +95,7 @@ class AclList:
                     yield checked_acl(acl)
 
     def _is_of_this_cluster(self, resource: DescribeAclsResource) -> bool:
-        """Return whether the resource is a topic of this cluster that this mirror does not copy."""
+        """Return whether the ACL resource is a topic of this cluster that this mirror does not copy."""
         if resource.resource_type != AclResourceType.TOPIC or resource.pattern_type != PatternType.LITERAL:
             return False
         image = self._quorum.image
@@ -104,7 +106,7 @@ class AclList:
         return copied is None or copied.mirror != self._mirror
 
     def _tell(self, beyond: set[Acl]) -> None:
-        """Log the ACLs that reach beyond the copies; each is logged once."""
+        """Log each ACL of the source that applies to more than the mirror's copies, once."""
         new = sorted(beyond - self._beyond)
         self._beyond = beyond
         if new:

@@ -31,8 +31,9 @@ class Reach:
         self._beginnings = [found for part in parts if (found := _beginning(part)) is not None]
 
     def contains(self, acl: Acl) -> bool:
-        """Return whether an ACL applies only to matching names. Returns False for a prefix if the pattern's form does
-        not allow to decide it."""
+        """Return whether an ACL applies only to resource names that match the mirror's pattern. Returns False for a
+        prefix if the pattern's form does not allow to decide it.
+        """
         if acl.pattern_type == PatternType.PREFIXED:
             return any(_begins(acl.resource_name, beginning) for beginning in self._beginnings)
         return acl.resource_name != _WILDCARD and acl.resource_name in self._names
@@ -60,7 +61,9 @@ def within(acls: Iterable[Acl], reaches: Mapping[int, Reach]) -> tuple[set[Acl],
 
 
 def _covers(acl: Acl, name: str) -> bool:
-    """Return whether an ACL applies to a name, or to all names with this prefix."""
+    """Return whether an ACL with a prefix or a wildcard applies to a resource name, or to all names with the prefix
+    `name`.
+    """
     if acl.pattern_type == PatternType.PREFIXED:
         return name.startswith(acl.resource_name)
     return acl.resource_name == _WILDCARD

@@ -22,7 +22,9 @@ UNKNOWN = -1
 
 @dataclass(frozen=True, slots=True)
 class PlannedPartition:
-    """The planned change of one partition by a failback."""
+    """The plan for one partition that a failback turns into a copy: the offset up to which the logs are equal, and the
+    ends of its log.
+    """
 
     partition: int
     leader_epoch: int
@@ -47,7 +49,7 @@ class PlannedPartition:
 
 @dataclass(frozen=True, slots=True)
 class PlannedTopic:
-    """A topic that can become a copy."""
+    """The plan for one topic that a failback turns into a copy of the source's topic."""
 
     name: str
     topic_id: bytes
@@ -81,8 +83,9 @@ def promoted_offset(epochs: Sequence[tuple[int, int]], promoted_epoch: int) -> i
 
 
 def _spans(epochs: Iterable[tuple[int, int]], end: int) -> Iterator[tuple[int, tuple[int, int]]]:
-    """Yield each epoch with its first offset and its end. A truncated log may have had epochs that began after
-    `end`."""
+    """Yield each leader epoch of a log with its first offset and the offset after its last record. A truncated log may
+    have had epochs that began after `end`.
+    """
     for (epoch, start), (_, next_start) in pairwise([*epochs, (UNKNOWN, end)]):
         yield epoch, (start, min(next_start, end))
 

@@ -38,7 +38,9 @@ def held_from(image: ClusterImage, partition: Partition) -> int | None:
 
 
 def held_bytes(partition: Partition, offset: int) -> int:
-    """Return the bytes of closed segments that compaction skips because of this offset."""
+    """Return the bytes of closed segments that compaction skips because records from `offset` on must not be compacted
+    yet.
+    """
     segments = partition.log.segments
     behind = [segment.size for segment, after in pairwise(segments) if after.base_offset > offset]
     return sum(behind)

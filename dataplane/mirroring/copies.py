@@ -1,4 +1,4 @@
-"""The copies that this broker leads, and the state of each relative to its source."""
+"""The copied partitions that this broker leads, and the state of each relative to its source."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NOBODY = -1
 
 
 class SourceLeadership(NamedTuple):
-    """The leadership of a partition at the source."""
+    """The leader of a partition in the source cluster, its leader epoch, and the topic's id there."""
 
     topic_id: bytes
     leader: int
@@ -25,7 +25,7 @@ class SourceLeadership(NamedTuple):
 
 @dataclass(slots=True)
 class ReportedCut:
-    """The offset at which a leader of the source cuts a partition."""
+    """The offset of one partition at a cut of the source, as the partition's leader there reported it."""
 
     offset: int
     source_epoch: int
@@ -37,7 +37,9 @@ class ReportedCut:
 
 @dataclass(slots=True, eq=False)
 class Copy:
-    """A partition that this broker leads, in one leadership, and the source partition as last seen."""
+    """A copied partition that this broker leads, in one leader epoch, and the state of the source's partition as last
+    fetched.
+    """
 
     partition: Partition
     leader_epoch: int
@@ -76,12 +78,12 @@ class Copy:
 
     @property
     def source_leadership(self) -> SourceLeadership:
-        """Leadership at the source as last seen."""
+        """Leader, leader epoch and topic id of the source's partition, as last reported by the source."""
         return SourceLeadership(self.source_topic_id, self.source_leader, self.source_epoch)
 
     @property
     def is_led(self) -> bool:
-        """True while this broker's leadership lasts."""
+        """True while this broker leads the copy in the same leader epoch."""
         return self.partition.leader is not None and self.partition.leader_epoch == self.leader_epoch
 
     @property
@@ -110,7 +112,7 @@ class Copy:
         return NEVER if self.level_at_ms == NEVER else now_ms - self.level_at_ms
 
     def fetched_in(self, source_epoch: int) -> None:
-        """Note that the source's leader answered a fetch as leader of this epoch.
+        """Note that the partition's leader at the source answered a fetch in the leader epoch `source_epoch`.
 
         Leader epochs only rise. So a cut that the leader reported between two fetches in one epoch was reported in that
         epoch, and becomes certain.
@@ -123,15 +125,15 @@ class Copy:
             cut.is_certain = True
 
     def retry_at(self, time_s: float, trouble: str) -> None:
-        """Postpone the next fetch after a failure."""
+        """Postpone the next fetch of this copy to the loop time `time_s` after a failure; `trouble` is the reason."""
         self.not_before_s, self.trouble = time_s, trouble
 
     def state(self, image: ClusterImage) -> MirrorPartition:
-        """Return the state of the copy in the quorum's metadata."""
+        """Return the copied partition's record in the metadata of mirrors, which the quorum maintains."""
         return image.mirrors.partition(self.partition.topic_id, self.partition.index) or MirrorPartition()
 
     def is_due(self, image: ClusterImage, now_s: float) -> bool:
-        """Return whether the copy is to be fetched now."""
+        """Return whether the copy may be fetched from its source at the loop time `now_s`."""
         if not self.is_led or self.source_leader == NOBODY or now_s < self.not_before_s:
             return False
         state = self.state(image)

@@ -16,14 +16,14 @@ UNKNOWN = -1
 
 @dataclass(frozen=True, slots=True)
 class Begin:
-    """The offset at which an empty copy begins."""
+    """A decision that an empty copy begins at an offset of the source's log."""
 
     offset: int
 
 
 @dataclass(frozen=True, slots=True)
 class Arrived:
-    """Whole batches that a source sent."""
+    """The whole batches in a source's fetch answer: their size, the offset after them, and their new leader epochs."""
 
     size: int
     """Size of the whole batches in bytes. The bytes after them are an incomplete batch."""
@@ -35,8 +35,9 @@ class Arrived:
 def out_of_range(
     copy: MirrorPartition, log_start: int, log_end: int, source_start: int, source_end: int
 ) -> Begin | MirrorFault | None:
-    """Return the consequence if the source has no record at the end of the copy: a new beginning for an empty copy, or
-    a fault. None if the source has the offset by now."""
+    """Return the consequence of OFFSET_OUT_OF_RANGE: the source has no record at the end of the copy. The consequence
+    is: a new beginning for an empty copy, or a fault. None if the source has the offset by now.
+    """
     if log_end < source_start:
         if not copy.lineage and log_start == log_end:
             return Begin(source_start)

@@ -153,7 +153,7 @@ class SourceFetcher:
             await self._pause()
 
     async def _pause(self) -> None:
-        """Wait for news, or until a copy may be tried again."""
+        """Wait until the metadata or copies change, or until a postponed copy may be tried again."""
         later = any(copy.not_before_s > self._loop.time() for copy in self._copies(self._broker_id))
         try:
             async with asyncio.timeout(RETRY_S if later else None):
@@ -164,8 +164,9 @@ class SourceFetcher:
     # ------------------------------------------------------------ before the first fetch of a leadership
 
     async def _ready(self, due: list[Copy]) -> list[Copy]:
-        """Return the copies whose log is known to equal the source's, as far as the log goes. The others are begun or
-        checked first."""
+        """Return the due copies whose log is known to equal the source's, as far as the log goes. Empty copies are
+        begun first, and copies in a new leader epoch of the source are checked first.
+        """
         image = self._image()
         due = [copy for copy in due if not self._is_deposed(copy, image)]
         begins = [copy for copy in due if self._begins_elsewhere(copy, image)]
@@ -202,7 +203,9 @@ class SourceFetcher:
         )
 
     async def _begin(self, copies: list[Copy]) -> None:
-        """Begin empty copies at the offset of the mirror's start time, or at the end of the source."""
+        """Let empty copies begin at the source's offset for the mirror's start time, or at the end of the source's
+        log.
+        """
         reports = []
         for copy, offset in await self._offsets(copies, self._mirror.start):
             if offset < 0:
@@ -215,7 +218,9 @@ class SourceFetcher:
             await self._report(reports)
 
     async def _check(self, copies: list[Copy]) -> None:
-        """Ask where the most recently copied epochs end at the source (KIP-101, KIP-320), and report faults."""
+        """Ask the source where the last leader epochs of these copies end in its log (KIP-101, KIP-320). Report copies
+        that diverge to the quorum as faults.
+        """
         image = self._image()
         asked: _Asked = {}
         faults = []
@@ -234,7 +239,7 @@ class SourceFetcher:
             await self._report(faults)
 
     async def _epoch_ends(self, asked: _Asked) -> list[MirrorPartitionReport]:
-        """Return the faults that follow from the ends of these epochs at the source."""
+        """Ask the source for the end offsets of leader epochs of copies, and return the faults that follow."""
         faults: list[MirrorPartitionReport] = []
         again: _Asked = {}
         if not asked:
@@ -339,7 +344,9 @@ class SourceFetcher:
             self._asking = None
 
     async def _ask_for(self, wanted: Sequence[tuple[Copy, int]], wait_ms: int) -> FetchResponse:
-        """Fetch records from these offsets on. Raises KafkaError."""
+        """Return the source's answer to a Fetch request for records of these copies from these offsets on. Raises
+        KafkaError.
+        """
         # Another fetcher may have used up the allowance. Then one batch exceeds it, and the throttle waits longer
         # afterwards.
         request = fetch_request(wanted, max(1, self._throttle.allowance()), wait_ms)
@@ -392,8 +399,9 @@ class SourceFetcher:
                     copy.level_at_ms = monotonic_ms()
 
     async def _append(self, copy: Copy, received: memoryview, led: SourceLeadership) -> None:
-        """Append the whole batches. The quorum records new leader epochs of the source before records of these epochs
-        are appended."""
+        """Append the whole batches that the source sent to the copy's log. The quorum records new leader epochs of the
+        source before records of these epochs are appended.
+        """
         state = copy.state(self._image())
         try:
             news = arrived(state, received)
@@ -418,7 +426,7 @@ class SourceFetcher:
                 copy.retry_at(self._loop.time() + RETRY_S, error.message)
 
     def _follow_start(self, copy: Copy, source_start: int) -> None:
-        """Delete the records that the source has deleted."""
+        """Delete the copy's records below the source's log start offset."""
         partition = copy.partition
         start = min(source_start, partition.high_watermark)
         if start > partition.log.log_start_offset:
@@ -442,7 +450,9 @@ class SourceFetcher:
         return offset
 
     async def _offsets(self, copies: list[Copy], timestamp: int) -> list[tuple[Copy, int]]:
-        """Ask ListOffsets for the offsets at a time. The offset is -1 where there is no valid answer."""
+        """Return the source's offsets for a timestamp (ListOffsets), for each copy. The offset is -1 for a copy without
+        a valid answer.
+        """
         asked = {copy.source_key: (copy, copy.source_leadership) for copy in copies}
         by_topic: dict[str, list[ListOffsetsPartition]] = defaultdict(list)
         for (topic, index), (_, led) in asked.items():

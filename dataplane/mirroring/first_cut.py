@@ -23,8 +23,8 @@ _REFUSALS: Final = frozenset(
 
 
 async def is_to_come(source: SourceCluster, metadata: MetadataResponse, *, with_offsets: bool) -> bool:
-    """Return whether a cut of the source can be expected: the source reports everything a round needs to the mirror's
-    user.
+    """Return whether the source can be expected to report a cut (an offset for each partition at one moment): it
+    reports everything that is needed to the mirror's user.
 
     A source that supports cuts, but cannot report a cut at the moment, will do so later. `metadata` contains the
     source's brokers. `with_offsets`: committed offsets are to be copied as well.
@@ -42,8 +42,9 @@ async def is_to_come(source: SourceCluster, metadata: MetadataResponse, *, with_
 
 
 async def tells_offsets(source: SourceCluster) -> bool:
-    """Return whether the mirror's user may read the topic of committed offsets at the source, so that it can be copied.
-    Raises KafkaError."""
+    """Return whether the mirror's user may read the source's topic of committed offsets, so that it can be copied.
+    Raises KafkaError.
+    """
     metadata = await source.metadata([OFFSETS_TOPIC])
     return all(topic.error_code != ErrorCode.TOPIC_AUTHORIZATION_FAILED for topic in metadata.topics)
 

@@ -44,10 +44,10 @@ _SourceOffsets = Mapping[_SourceTopic, Mapping[int, tuple[int, str]]]
 
 
 class OffsetCommits(Protocol):
-    """The groups of this cluster that this broker coordinates."""
+    """The interface by which copied offsets are committed to the groups that this broker coordinates."""
 
     async def have_a_place(self) -> None:
-        """Create the topic for committed offsets if it does not exist."""
+        """Create the topic `__consumer_offsets` if it does not exist."""
         ...
 
     def takes(self, group_id: str) -> bool:
@@ -55,13 +55,14 @@ class OffsetCommits(Protocol):
         ...
 
     async def commit(self, group_id: str, offsets: PartitionOffsets, mirror: str) -> None:
-        """Commit the offsets that are new and that the copies reach, marked with the mirror's name. Raises
-        KafkaError."""
+        """Commit copied offsets of a group and mark them with the mirror's name. Offsets that are not new, or that the
+        copies do not reach yet, are left out. Raises KafkaError.
+        """
         ...
 
 
 class GroupOffsets:
-    """The copied group offsets of one mirror, on one broker."""
+    """The copying of groups' committed offsets from one mirror's source, by one broker."""
 
     def __init__(
         self,
@@ -92,7 +93,7 @@ class GroupOffsets:
                         await self._commits.commit(group_id, ours, self._mirror)
 
     def _copies(self) -> Mapping[_SourceTopic, bytes]:
-        """Return the ids of the copies here, by the source's names and ids."""
+        """Return the topic id of each copy of the mirror, by the source topic's name and by its id."""
         image = self._image()
         copies: dict[_SourceTopic, bytes] = {}
         for topic_id, topic in image.mirrors.topics_of(self._mirror):
@@ -102,7 +103,9 @@ class GroupOffsets:
         return copies
 
     def _ours(self, offsets: _SourceOffsets, copies: Mapping[_SourceTopic, bytes]) -> PartitionOffsets:
-        """Return the offsets, by partition here, whose records the copies have or will have."""
+        """Return the committed offsets of the source by partition of this cluster. Partitions without a copy, or whose
+        copy has other records than the source, are left out.
+        """
         image = self._image()
         ours: dict[tuple[str, int], tuple[int, str]] = {}
         for key, partitions in offsets.items():

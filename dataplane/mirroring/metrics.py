@@ -56,7 +56,7 @@ def _held(image: ClusterImage, copy: Copy) -> int | None:
 
 
 class MirrorMetrics:
-    """Metrics of all active mirrors of this broker."""
+    """Metrics of all active mirrors, as this broker reports them for the copies that it leads."""
 
     def __init__(self, image: Callable[[], ClusterImage], mirrors: Mirrors) -> None:
         self._image = image

@@ -43,7 +43,9 @@ TELL_CUTS_EVERY_S = 0.1
 
 
 class MirrorLink:
-    """The work of one broker for one active mirror. One writer: the event loop. Ends with `close`."""
+    """One broker's part in one active mirror: connections to the source, and tasks that copy records, offsets, ACLs and
+    topics. One writer: the event loop. Ends with `close`.
+    """
 
     def __init__(
         self,
@@ -100,7 +102,7 @@ class MirrorLink:
     # ------------------------------------------------------------ what it copies
 
     def follow(self, partitions: Iterable[Partition]) -> None:
-        """Copy these partitions: all of this mirror that this broker leads."""
+        """Copy these partitions from now on, and no others: all copies of this mirror that this broker leads."""
         led = {(partition.topic, partition.index): partition for partition in partitions}
         for key in self._copies.keys() - led.keys():
             del self._copies[key]
@@ -121,12 +123,12 @@ class MirrorLink:
 
     @property
     def copies(self) -> Sequence[Copy]:
-        """Copies that this broker leads."""
+        """The copied partitions that this broker leads."""
         return list(self._copies.values())
 
     @property
     def looks_after_topics(self) -> bool:
-        """True if this broker is the single one that maintains the list of topics."""
+        """True if this broker is the single one that maintains the mirror's list of topics."""
         usable = sorted(broker.broker_id for broker in self._quorum.image.brokers.values() if broker.usable)
         return bool(usable) and usable[crc32(self.mirror.name.encode()) % len(usable)] == self._broker_id
 
@@ -188,7 +190,7 @@ class MirrorLink:
         raise KafkaError(ErrorCode.INCONSISTENT_CLUSTER_ID, reason)
 
     def _place(self, metadata: MetadataResponse) -> None:
-        """Take the leaders and leader epochs of the copies' partitions from the source's metadata."""
+        """Update the source's leaders and leader epochs of all copies from the source's metadata."""
         leaders = {
             (topic.name or "", part.partition_index): (topic.topic_id, part.leader_id, part.leader_epoch)
             for topic in metadata.topics
@@ -255,7 +257,9 @@ class MirrorLink:
             await self._without_end(self.rounds.tell(self._copies.values()), None)
 
     async def _without_end(self, work: Awaitable[T], otherwise: T) -> T:
-        """Return the result of the work, or `otherwise` if it fails. The next round repeats failed work."""
+        """Return the result of `work`; if it fails, log the error and return `otherwise`. The next round repeats failed
+        work.
+        """
         try:
             return await work
         except KafkaError as error:

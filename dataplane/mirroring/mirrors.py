@@ -1,4 +1,4 @@
-"""All mirrors of this broker: a link for each active mirror, and the cleanup after a promotion."""
+"""All mirrors of this broker: a link to the source of each active mirror, and the cleanup after a promotion."""
 
 from __future__ import annotations
 
@@ -30,7 +30,9 @@ RETRY_S = 0.5
 
 
 class Mirrors:
-    """A follower of the cluster image that opens and closes mirror links. One writer: the event loop."""
+    """The mirrors of the cluster image on this broker. It opens a link to a source when a mirror becomes active, and
+    closes the link afterwards. One writer: the event loop.
+    """
 
     def __init__(
         self,
@@ -66,7 +68,9 @@ class Mirrors:
         """Active mirrors whose source this broker cannot reach with the mirror's settings, and the reason."""
 
     def image_changed(self, image: ClusterImage, delta: ImageDelta) -> None:
-        """Follow a change of the image. The replicas have their new roles already."""
+        """Open, change and close mirror links after a change of the image. The replicas have their new roles
+        already.
+        """
         if self._closed:
             return
         self._takeover.image_changed(image)
@@ -82,7 +86,9 @@ class Mirrors:
             self._follow()
 
     def _follow_soon(self) -> None:
-        """Follow once for all copies that are elected in this iteration of the event loop."""
+        """Schedule one update of the mirrors' links for all copies that are elected in this iteration of the event
+        loop.
+        """
         if not self._follows_soon:
             self._follows_soon = True
             asyncio.get_running_loop().call_soon(self._follow)
@@ -110,7 +116,7 @@ class Mirrors:
         return "" if link is None else link.trouble
 
     def elected(self, partition: Partition) -> None:
-        """Take over a partition that this broker now leads.
+        """Begin to copy the partition, or clean up a promoted copy, now that this broker leads it.
 
         In a promoted copy no client can end transactions of the source's producers. They are aborted before anything is
         appended, and these producers are forgotten.
@@ -181,7 +187,7 @@ class Mirrors:
         return self._chance.getrandbits(63)
 
     async def close(self) -> None:
-        """Stop copying, and wait until all links are closed."""
+        """Stop copying for all mirrors, and wait until their links are closed."""
         self._closed = True
         for timer in self._retries:
             timer.cancel()

@@ -20,7 +20,9 @@ UNKNOWN_EPOCH = -1
 
 
 class OwnGroups:
-    """The groups whose partition of `__consumer_offsets` this broker leads."""
+    """The groups that this broker coordinates, as copied offsets are committed to them: it leads their partition of
+    `__consumer_offsets`.
+    """
 
     def __init__(
         self,
@@ -51,8 +53,9 @@ class OwnGroups:
         return group is None or not group.members
 
     async def commit(self, group_id: str, offsets: PartitionOffsets, mirror: str) -> None:
-        """Commit the offsets that are new and that the copies reach, marked with the mirror's name. Raises
-        KafkaError."""
+        """Commit copied offsets of a group and mark them with the mirror's name. Offsets that are not new, or that the
+        copies do not reach yet, are left out. Raises KafkaError.
+        """
         shard = self._groups.shard_for(group_id)
         known = shard.offsets.of_group(group_id)
         now_ms, topics = self._wall_ms(), self._image().topics
@@ -72,7 +75,9 @@ class OwnGroups:
 
 
 async def commit(shard: Shard, group_id: str, offsets: Mapping[TopicPartition, CommittedOffset]) -> None:
-    """Commit offsets of a group without members. Raises KafkaError."""
+    """Commit offsets of a group without members to its coordinator's shard, and wait for the outcome. Raises
+    KafkaError.
+    """
     result: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
     shard.commit(
         group_id, "", None, -1, offsets, lambda outcome: None if result.done() else result.set_result(outcome)
@@ -83,7 +88,7 @@ async def commit(shard: Shard, group_id: str, offsets: Mapping[TopicPartition, C
 
 
 async def forget(shard: Shard, group_id: str, partitions: Sequence[TopicPartition]) -> None:
-    """Remove offsets of a group without members. Raises KafkaError."""
+    """Remove the committed offsets of these partitions from a group without members. Raises KafkaError."""
     result: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
 
     def done(outcome: ErrorCode, _consumed: frozenset[str]) -> None:

@@ -47,8 +47,9 @@ LOOK_AGAIN_S: Final = 0.2
 
 
 class OffsetTakeover:
-    """A follower of the cluster image that runs a task for each mirror whose offsets are to be taken over. One writer:
-    the event loop."""
+    """The takeover of committed offsets after promotions at a cut: it follows the cluster image, and runs a task for
+    each mirror whose offsets are to be taken over. One writer: the event loop.
+    """
 
     def __init__(
         self,
@@ -85,7 +86,7 @@ class OffsetTakeover:
         return self._patterns[mirror]
 
     def image_changed(self, image: ClusterImage) -> None:
-        """Follow a change of the image. The replicas have their new roles already."""
+        """Start and stop takeovers after a change of the image. The replicas have their new roles already."""
         due = image.mirror_offsets.due
         for name in self._tasks.keys() - due.keys():
             self._end(self._tasks.pop(name))
@@ -122,7 +123,9 @@ class OffsetTakeover:
                     await self._news.wait()
 
     async def _go_on(self, mirror: str) -> None:
-        """Do the next steps for the partitions that this broker leads. Raises KafkaError."""
+        """Report the mirror's offsets at the cut to the quorum for the partitions that this broker leads. If all
+        leaders have reported, commit the offsets to groups. Raises KafkaError.
+        """
         image = self._quorum.image
         due = image.mirror_offsets.due.get(mirror)
         if due is None:
@@ -193,8 +196,9 @@ class OffsetTakeover:
     async def _take_into(
         self, mirror: str, due: MirrorOffsetsDue, shard: Shard, index: int, groups: set[str]
     ) -> None:
-        """Have the groups of a shard continue at the cut: `groups`, and groups with later offsets of this mirror.
-        Raises KafkaError."""
+        """Set the offsets of groups in one partition of `__consumer_offsets` (`shard`) to the offsets at the cut:
+        `groups`, and groups with later offsets of this mirror. Raises KafkaError.
+        """
         copy = self._quorum.image.topics_by_id.get(due.topic_id)
         ahead = {
             group_id

@@ -20,7 +20,9 @@ CopiedOffset = Callable[[TopicPartition, CommittedOffset], tuple[Place, int] | N
 
 
 class OffsetsAtCut:
-    """A reader of the batches of one partition. It takes the batches in the order of the log."""
+    """A reader of one partition of the copied offsets topic, up to a cut. It takes the partition's batches in the order
+    of the log, and has the groups' committed offsets.
+    """
 
     def __init__(self, cut: int) -> None:
         """`cut` is the offset at which the source cuts the partition."""
@@ -38,7 +40,7 @@ class OffsetsAtCut:
         self._replay.feed(data[:size])
 
     def groups(self) -> list[str]:
-        """Return the groups that have committed an offset."""
+        """Return the groups that have committed an offset before the cut."""
         return list(self._store.groups())
 
     def committed(

@@ -14,13 +14,13 @@ from .source import SourceCluster, Sources
 
 
 class MirrorOptions:
-    """Encryption and decryption of a mirror's options."""
+    """The encryption of a mirror's secret connection options for the quorum, and their decryption."""
 
     def __init__(self, sealer: Sealer) -> None:
         self._sealer = sealer
 
     def seal(self, sources: Sources, mirror: str, options: Mapping[str, str]) -> dict[str, str]:
-        """Return the options as stored by the quorum, with secrets encrypted."""
+        """Return the connection options of a mirror as the quorum stores them, with secrets encrypted."""
         return {
             name: as_text(self._sealer.seal(value.encode(), subject_of_option(mirror, name)))
             if name in sources.secrets
@@ -29,8 +29,9 @@ class MirrorOptions:
         }
 
     def open(self, sources: Sources | None, mirror: Mirror) -> SourceCluster:
-        """Return the source of a mirror. Raises KafkaError if this broker cannot reach it with the mirror's
-        settings."""
+        """Return the connections to a mirror's source. Raises KafkaError if this broker cannot use the mirror's
+        options.
+        """
         if sources is None:
             raise KafkaError(
                 ErrorCode.INVALID_REQUEST, "this process was started without a client for sources"

@@ -1,5 +1,6 @@
-"""The rounds of a mirror on one broker. A round asks the source for a cut, asks its leaders for the offsets of the cut
-in their partitions, and reports to the quorum the copies that have reached it.
+"""The rounds of a mirror on one broker. A cut of the source is a point in its sequence of transactions (a commit
+index), with an offset in each partition. A round asks the source for a cut, asks its leaders for the cut's offsets in
+their partitions, and reports to the quorum the copies that have reached it.
 
 The source must be a cluster of Ottla. A leader's answer is valid only if its log agrees with the copy. So the answer
 counts if a fetch was answered before and after it by that leader, in the same leader epoch (`Copy.fetched_in`).
@@ -41,7 +42,7 @@ HAS_NO_CUTS: Final = "the source tells no cuts of its transactions: it is no clu
 
 
 class CutRounds:
-    """The rounds of one mirror. One writer: the event loop."""
+    """The rounds of one mirror, in which copies reach a cut of the source. One writer: the event loop."""
 
     def __init__(
         self, broker_id: int, mirror: Mirror, source: SourceCluster, quorum: Quorum, topics: TopicList
@@ -59,7 +60,9 @@ class CutRounds:
     # ------------------------------------------------------------ announcing
 
     async def announce(self, brokers: Sequence[int]) -> float:
-        """Begin a round, if fewer than `ROUNDS_MAX` are open. Returns the number of seconds until the next attempt."""
+        """Ask one of the source's brokers for a cut, and announce it to the quorum as a new round, if fewer than
+        `ROUNDS_MAX` are open. Returns the number of seconds until the next attempt.
+        """
         began = time.monotonic()
         try:
             self.trouble = await self._announce(brokers)
@@ -68,7 +71,9 @@ class CutRounds:
         return max(ROUND_EVERY_S, SHARE_MAX * (time.monotonic() - began))
 
     async def _announce(self, brokers: Sequence[int]) -> str:
-        """Begin a round. Returns the reason why it cannot begin, or an empty string. Raises KafkaError."""
+        """Ask for a cut and announce the round. Returns the reason why no round can begin, or an empty string. Raises
+        KafkaError.
+        """
         image = self._quorum.image
         if finalized(image.features)[MIRROR] < MIRROR_WITH_CUTS:
             return f"the feature {MIRROR} is below level {MIRROR_WITH_CUTS}"
@@ -98,7 +103,8 @@ class CutRounds:
         return ""
 
     async def _is_of_all(self, broker: int) -> bool:
-        """Return whether everything that should be copied from the source is copied.
+        """Return whether all topics and partitions that should be copied from the source have copies. Otherwise its cut
+        would be incomplete here.
 
         The source is asked after the cut is known: topics that appear later were created after the cut. The question
         goes to the broker that reported the cut, since its metadata are at least as new as the cut.
@@ -140,8 +146,9 @@ class CutRounds:
     # ------------------------------------------------------------ asking leaders
 
     async def ask(self, broker_id: int, copies: Sequence[Copy]) -> None:
-        """Ask a broker of the source for cut offsets of the partitions that it leads, for rounds that these have not
-        reached."""
+        """Ask a broker of the source for the offsets of open rounds' cuts in the partitions that it leads. Copies that
+        have reached a round's cut are left out.
+        """
         if monotonic_ms() < self._retry_ms.get(broker_id, 0):
             return
         cuts = self._quorum.image.mirror_cuts.of(self._mirror.name)
@@ -163,7 +170,9 @@ class CutRounds:
     async def _ask(
         self, broker_id: int, number: int, cut: int, metadata_offset: int, copies: Sequence[Copy]
     ) -> bool:
-        """Ask for the offsets of one cut. Returns whether the broker answered for all copies."""
+        """Ask a broker of the source for the offsets of one cut in these copies' partitions. Returns whether the broker
+        answered for all copies.
+        """
         epochs = [copy.source_epoch for copy in copies]
         request = ListCutOffsetsRequest(cut=cut, metadata_offset=metadata_offset, topics=_topics_of(copies))
         try:
@@ -185,8 +194,9 @@ class CutRounds:
     # ------------------------------------------------------------ telling the quorum
 
     async def tell(self, copies: Iterable[Copy]) -> None:
-        """Report the cuts that copies have reached: all in-sync replicas have every record below the cut. Raises
-        KafkaError."""
+        """Report to the quorum the cuts that copies have reached: all in-sync replicas have every record below the
+        cut's offset. Raises KafkaError.
+        """
         found = [
             (copy, number, cut)
             for copy in copies

@@ -17,7 +17,7 @@ ResponseT = TypeVar("ResponseT", bound=Message)
 
 
 class SourceCluster(Protocol):
-    """Connections to one cluster. Each request raises KafkaError if there is no answer."""
+    """The connections to the source cluster of a mirror. Each request raises KafkaError if there is no answer."""
 
     async def metadata(self, topics: Sequence[str] | None) -> MetadataResponse:
         """Return the brokers and these topics, or all topics for None. The request creates no topic."""
@@ -42,13 +42,13 @@ class SourceCluster(Protocol):
 
 
 class Sources(Protocol):
-    """A factory of connections to sources."""
+    """A factory of connections to source clusters."""
 
     secrets: frozenset[str]
     """Names of the options that are secrets."""
 
     def open(self, bootstrap_servers: str, options: Mapping[str, str]) -> SourceCluster:
-        """Return a source; its first request connects.
+        """Return the connections to a source cluster; its first request connects.
 
         Raises KafkaError, INVALID_REQUEST, for options that are unknown, incomplete, or name forbidden files. For files
         that cannot be used its text is `UNREACHABLE`.

@@ -18,7 +18,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class ReachedSource:
-    """A source that has answered."""
+    """A source cluster that has answered, with its id, its metadata, and the options by which it was reached."""
 
     source: SourceCluster
     cluster_id: str
@@ -28,7 +28,7 @@ class ReachedSource:
 
 
 class SourceCheck:
-    """A check that sources can be reached with the settings that users give."""
+    """The check that a new mirror's source can be reached with the settings that the user gives."""
 
     def __init__(self, sources: Sources | None, options: MirrorOptions) -> None:
         """If `sources` is None, this process has no client that could reach a source."""
@@ -39,7 +39,7 @@ class SourceCheck:
     async def reached(
         self, mirror: str, bootstrap_servers: str, options: Iterable[MirrorOption]
     ) -> AsyncIterator[ReachedSource]:
-        """Reach the source of a mirror, and keep the connection until the end of the context.
+        """Connect to the source of a mirror, and keep the connection until the end of the context.
 
         Raises KafkaError: INVALID_REQUEST with the text `UNREACHABLE` for every failure before the source has answered.
         """

@@ -1,4 +1,6 @@
-"""Application versions at a cut of the source. They are announced with the cut's round."""
+"""Application versions at a cut of the source: the number that an application last committed under each transactional
+id. They are announced with the cut's round.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +16,7 @@ IDS_MAX: Final = 50_000
 
 
 class SourceVersions(NamedTuple):
-    """Application versions as announced with a round."""
+    """The changes of application versions at a cut, as a round announces them to the quorum."""
 
     told_offset: int
     next_offset: int
@@ -25,7 +27,8 @@ class SourceVersions(NamedTuple):
 async def versions_at(
     source: SourceCluster, broker: int, cut: int, told_offset: int, *, lane: str, timeout_ms: int
 ) -> SourceVersions:
-    """Return the application versions that have changed since the source was last asked.
+    """Return the source's application versions at the cut (a commit index). Only versions that changed since
+    `told_offset`, the `next_offset` of an earlier answer, are included; -1 stands for all.
 
     Without application versions there is no round, since a job would repeat writes that were copied. Raises KafkaError
     with the reason if the source does not report them.

@@ -49,7 +49,9 @@ _NEEDS_SETTINGS: Final = (
 
 
 class TopicList:
-    """The list of topics of one mirror."""
+    """The topics that one mirror copies: it compares them with the source's topics, and has the quorum create and
+    change copies.
+    """
 
     def __init__(
         self,
@@ -108,7 +110,7 @@ class TopicList:
         self.skipped = skipped
 
     async def _loops(self, news: Iterable[MirroredTopic], metadata: MetadataResponse) -> dict[str, str]:
-        """Return the new topics that are copies of this cluster's own former topics, with the reason to skip them."""
+        """Return the source's new topics that are copies of this cluster's topics, with the reason to skip them."""
         image = self._quorum.image
         unknown = {topic.name for topic in news if topic.name not in image.topics}
         if not unknown:
@@ -135,7 +137,9 @@ class TopicList:
         return bool(self._mirror.groups) and level >= MIRROR_WITH_OFFSETS and self._tells_cuts is True
 
     async def _look_at_offsets(self, metadata: MetadataResponse) -> None:
-        """Determine whether committed offsets are to be copied, and whether they can be. Raises KafkaError."""
+        """Determine whether committed offsets of the source's groups are to be copied, and whether the mirror's user
+        may read them. Raises KafkaError.
+        """
         if self._tells_cuts is None and self._mirror.groups:
             self._tells_cuts = await is_ottla(self._source, metadata)
         wanted, trouble = self._wants_offsets, ""
@@ -172,7 +176,7 @@ class TopicList:
         )
 
     def _matches_pattern(self, name: str) -> bool:
-        """Return the result of the last round, or match the name now if the topic is new."""
+        """Return whether a topic name matches the mirror's pattern, from the last round if the topic was known then."""
         known = self._matches.get(name)
         return self._pattern.fullmatch(name) if known is None else known
 
@@ -229,7 +233,7 @@ def _settings_here(image: ClusterImage, topic: str) -> dict[str, str]:
 
 
 def _is_news(image: ClusterImage, mirror: str, wanted: MirroredTopic) -> bool:
-    """Return whether a topic has to be created or changed, as far as this broker knows."""
+    """Return whether a copy has to be created or changed to become `wanted`, as far as this broker knows."""
     topic = image.topics.get(wanted.name)
     copy = None if topic is None else image.mirrors.topics.get(topic.id)
     if topic is None or copy is None or copy.mirror != mirror:
@@ -254,6 +258,8 @@ def _is_copied(image: ClusterImage, mirror: str, name: str, theirs: MetadataResp
 
 
 def _is_known_anew(topic: TopicState, copy: MirrorTopic) -> bool:
-    """Return whether the quorum has stopped the copy of each partition because the source topic was recreated."""
+    """Return whether the quorum has already recorded that the source topic was recreated, and stopped the copy of each
+    partition.
+    """
     faults = [copy.partitions.get(index, MirrorPartition()).fault for index in topic.partitions]
     return all(fault is not None and fault.kind is FaultKind.MADE_ANEW for fault in faults)
