@@ -34,18 +34,20 @@ OAUTH_KEYS_AGE = gauge(
 
 
 class BearerLogins:
-    """The authorization servers whose tokens a broker's listeners accept."""
+    """The OAUTHBEARER mechanisms of a broker's listeners, and the signing keys of the authorization servers whose
+    tokens they accept.
+    """
 
     def __init__(self) -> None:
         self._keys: dict[KeySource, ProviderKeys] = {}
 
     @property
     def keys(self) -> Mapping[KeySource, ProviderKeys]:
-        """Keys of the authorization servers, by the source from which they are read."""
+        """Cached signing keys of the authorization servers, by the source from which they are read."""
         return self._keys
 
     def mechanism(self, settings: BearerSettings) -> Mechanism:
-        """Return the mechanism for one listener."""
+        """Return the OAUTHBEARER mechanism of one listener. Listeners with equal sources share the signing keys."""
         from ..security.sasl.oauthbearer import BearerMechanism
 
         for remark in settings.remarks:
@@ -61,7 +63,7 @@ class BearerLogins:
         return self._keys[source]
 
     def start(self) -> None:
-        """Begin to read keys."""
+        """Begin to read the signing keys periodically."""
         for keys in self._keys.values():
             keys.start()
 
@@ -70,7 +72,7 @@ class BearerLogins:
         await asyncio.gather(*(keys.close() for keys in self._keys.values()))
 
     def metric_families(self) -> Iterator[Family]:
-        """Yield the metrics of the keys, by the URL of their authorization server."""
+        """Yield the metrics of the signing keys, by the URL of their authorization server."""
         by_url = {source.url: keys for source, keys in self._keys.items()}
         yield Family(OAUTH_KEYS, [((url,), len(keys)) for url, keys in by_url.items()])
         ages = {url: keys.age_s for url, keys in by_url.items()}

@@ -9,7 +9,9 @@ from ..server.admissions import AdmissionLimits
 
 
 def connection_limits(config: BrokerConfig, settings: BrokerSettings) -> AdmissionLimits:
-    """Return the limits of all listeners together, and of each."""
+    """Return the limits on the number and rate of connections: of all listeners together, of each listener, and of
+    addresses.
+    """
     names = [listener.name for listener in config.listeners]
     own = config.inter_broker_listener if len(names) > 1 else None
     return AdmissionLimits(

@@ -1,4 +1,6 @@
-"""The preconditions of a broker's parts: bound addresses and open data folders."""
+"""The first step of assembling a broker: its listeners are bound to their addresses, and its data folders are
+opened.
+"""
 
 from __future__ import annotations
 
@@ -31,12 +33,14 @@ logger = logging.getLogger(__name__)
 
 
 class StorageUnusable(OSError):
-    """The data folders cannot be used: locked, of another node, or unreadable."""
+    """An error: the broker's data folders are locked, belong to another node, or cannot be read."""
 
 
 @dataclass(frozen=True, slots=True)
 class Foundation:
-    """Bound sockets that do not accept connections yet, and the logs."""
+    """The parts of a broker that exist before the others: the server with bound sockets that do not accept connections
+    yet, the opened logs, and the TLS of listeners.
+    """
 
     table: HandlerTable
     server: Server
@@ -119,8 +123,9 @@ def _open_tls(settings: TlsSettings, reached: ReachedAs | None) -> ListenerTls:
 
 
 def _authorization(config: BrokerConfig, table: HandlerTable) -> Authorization | None:
-    """Return the authorization; None without an authorizer. Until the first image arrives it permits only super
-    users."""
+    """Return the broker's authorization; None if no authorizer is configured. Until the first image arrives it permits
+    only super users.
+    """
     settings = config.authorizer
     if settings is None:
         return None

@@ -22,14 +22,16 @@ from ..security.authorization.access import Authorization
 
 
 class GroupExpiry:
-    """The expiry of the groups that this broker coordinates."""
+    """The periodic removal of expired offsets and groups that this broker coordinates."""
 
     def __init__(self, groups: GroupCoordinator, check_interval_ms: int) -> None:
         self._groups = groups
         self._check_interval_s = check_interval_ms / 1000
 
     def periodic_work(self) -> Iterator[PeriodicWork]:
-        """Yield the expiry (offsets.retention.check.interval.ms)."""
+        """Yield the removal of expired offsets and groups as periodic work, every
+        offsets.retention.check.interval.ms.
+        """
         yield PeriodicWork("expiry of groups", self._check_interval_s, self._expire)
 
     async def _expire(self) -> None:
@@ -42,8 +44,9 @@ def make_groups(
     authorization: Authorization | None,
     is_withheld: Callable[[str, int], bool],
 ) -> GroupCoordinator:
-    """Return a broker's coordinator of groups. `is_withheld` returns whether a group in a partition still waits for its
-    offsets from a promoted mirror."""
+    """Return a broker's coordinator of groups. `is_withheld(group_id, partition)` returns whether a group must not be
+    served yet, since it waits for its offsets from a promoted mirror.
+    """
 
     def partitions() -> int | None:
         topic = session.image.topics.get(OFFSETS_TOPIC)
@@ -69,7 +72,7 @@ def make_groups(
 def group_handlers(
     config: BrokerConfig, session: QuorumSession, groups: GroupCoordinator
 ) -> Iterator[object]:
-    """Yield the handlers to register."""
+    """Yield the handlers of requests about groups and their offsets."""
     yield GroupHandlers(groups)
     yield GroupOffsetHandlers(groups, lambda: session.image, wall_ms, config.offset_metadata_max_bytes)
     yield ConsumerGroupHandlers(

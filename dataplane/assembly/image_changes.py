@@ -24,7 +24,9 @@ class FollowingPart(Protocol):
 
 
 class ImageChanges:
-    """The followers of the cluster image. Their order is part of the broker's correctness."""
+    """The list of the broker's parts that follow the cluster image, in the order in which each change must reach
+    them.
+    """
 
     def __init__(self, followers: Sequence[FollowingPart]) -> None:
         """`followers` get each change in this order."""
@@ -37,7 +39,8 @@ class ImageChanges:
 
 
 class FollowersBehindGate:
-    """Followers that act on no image before the gate opens. Their first change is the whole image.
+    """Parts of the broker that follow the cluster image only once the gate opens: the image then contains all effects
+    of this process's registration. Their first change is the whole image.
 
     If one of them fails, the process ends at once. The image contains the change already, so to continue would mean
     roles that no longer follow it.

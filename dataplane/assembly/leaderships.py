@@ -32,6 +32,6 @@ class Leaderships:
             self._groups.elected(partition.index, ReplicatedOffsetsLog(partition))
 
     def resigned(self, topic: str, index: int) -> None:
-        """Notify the groups that this broker no longer leads a partition."""
+        """Notify the groups' coordinator that this broker no longer leads a partition."""
         if topic == OFFSETS_TOPIC:
             self._groups.resigned(index)

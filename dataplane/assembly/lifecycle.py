@@ -15,10 +15,10 @@ class StartedPart(Protocol):
 
 
 class ClosedPart(Protocol):
-    """A part of the broker that has to be stopped."""
+    """A part of the broker that has to be stopped when the broker ends."""
 
     def close(self) -> Awaitable[None] | None:
-        """Stop working; return an awaitable if that takes time."""
+        """Stop the part's work; return an awaitable if that takes time."""
         ...
 
 

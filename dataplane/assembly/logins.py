@@ -32,7 +32,7 @@ _NODE_KEY_LABEL = b"unknown users\0"
 
 
 class Logins:
-    """The mechanisms of all listeners."""
+    """The SASL mechanisms of all listeners, and the credentials that they check logins by."""
 
     def __init__(
         self,
@@ -54,7 +54,7 @@ class Logins:
         self.by_token = BearerLogins()
 
     def settings(self, config: SaslConfig) -> AuthenticationSettings:
-        """Return the settings of one listener."""
+        """Return the settings by which one listener authenticates its peers."""
         mechanisms = [self._mechanism(mechanism) for mechanism in config.mechanisms]
         return AuthenticationSettings(
             {mechanism.name: mechanism for mechanism in mechanisms},
@@ -65,7 +65,7 @@ class Logins:
         )
 
     def close(self) -> None:
-        """Begin no more logins by Kerberos."""
+        """Begin no more Kerberos logins."""
         for acceptor in self._acceptors.values():
             acceptor.close()
 
@@ -91,7 +91,7 @@ class Logins:
 
 
 class EndedCredentials:
-    """The end of sessions whose user's credential was changed or deleted."""
+    """A follower of the image that ends the sessions of users whose credential was changed or deleted."""
 
     def __init__(self, authentications: Authentications) -> None:
         self._authentications = authentications
@@ -117,7 +117,9 @@ class EndedCredentials:
 
 
 class EndedTokens:
-    """The end of sessions whose delegation token was removed, and the limits of the other tokens' sessions."""
+    """A follower of the image that ends sessions whose delegation token was removed, and limits other sessions to the
+    expiry of their token.
+    """
 
     def __init__(self, authentications: Authentications) -> None:
         self._authentications = authentications

@@ -24,7 +24,7 @@ from ..transactions.participant import TransactionParticipant
 
 
 class MirrorParts:
-    """The mirrors, and the takeover of committed offsets after a promotion."""
+    """The parts for mirrors: the links to their sources, and the takeover of committed offsets after a promotion."""
 
     def __init__(
         self,
@@ -60,6 +60,6 @@ class MirrorParts:
         self._check = SourceCheck(sources, options)
 
     def handlers(self) -> Iterator[object]:
-        """Yield the handlers to register."""
+        """Yield the handlers of requests about mirrors and failbacks."""
         yield MirrorHandlers(self._session, self.mirrors, self._check)
         yield FailbackHandlers(self._session, self._replicas, self._check)

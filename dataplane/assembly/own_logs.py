@@ -11,7 +11,7 @@ from ..storage.log_store import LogStore
 
 
 class LogsAtStart:
-    """The check of the logs that this broker found at its start against the first image that it acts on."""
+    """The check of the logs that this broker found at its start, against the first cluster image that it acts on."""
 
     def __init__(self, node_id: int, logs: LogStore, replicas: Replicas) -> None:
         self._node_id = node_id
@@ -20,7 +20,9 @@ class LogsAtStart:
         self._checked = False
 
     def image_changed(self, image: ClusterImage, _delta: ImageDelta) -> None:
-        """Check the logs, if this image is the first."""
+        """Set aside logs that do not belong to this broker's replicas, and take replicas without a log offline, if this
+        image is the first.
+        """
         if not self._checked:
             self._checked = True
             self._set_strays_aside(image)
@@ -55,8 +57,9 @@ def belongs(image: ClusterImage, node_id: int, topic_id: bytes, index: int) -> b
 def is_needed(image: ClusterImage, node_id: int, name: str, index: int) -> bool:
     """Return whether a log without a topic id must be kept as the log of the topic of this name.
 
-    Such a log may have records that no leader has, or count as one with all committed records. It is not needed if
-    another broker leads and the quorum expects no records of this one. Then the leader's log is copied.
+    Such a log may have records that no leader has, or the quorum may count on it as a log with all committed records.
+    It is not needed if another broker leads and the quorum expects no records of this one. Then the leader's log is
+    copied.
     """
     topic = image.topics.get(name)
     state = None if topic is None else _replica_of(topic.partitions.get(index), node_id)

@@ -61,7 +61,7 @@ from .transaction_apis import transaction_handlers
 
 
 class BrokerParts:
-    """All parts, in an order in which each part follows those that it needs.
+    """All parts of one broker. They are created in an order in which each part follows the parts that it uses.
 
     `incarnation`: 16 random bytes that distinguish this process from others with the same broker id. `on_lost` is
     called when such a process has taken over.
@@ -179,8 +179,9 @@ class BrokerParts:
         yield from self.mirroring.handlers()
 
     def _image_followers(self) -> Iterator[FollowingPart]:
-        """Yield the parts that follow the image, in the order in which they get each change: settings first, then
-        brokers, rights and logins, then roles, then the state that depends on roles."""
+        """Yield the parts that follow the cluster image, in the order in which they get each change: settings first,
+        then brokers, rights and logins, then roles, then the state that depends on roles.
+        """
         authorization, authentications = self.server.authorization, self.server.authentications
         # Before all parts that resolve the settings of topics, so that none of them gets an outdated result.
         yield self._topic_settings
@@ -205,7 +206,9 @@ class BrokerParts:
         yield FollowersBehindGate(gate, tuple(self._followers_of_roles()))
 
     def _followers_of_roles(self) -> Iterator[FollowingPart]:
-        """Yield the parts that act only on images that know of this process, in their order."""
+        """Yield the parts that act only on cluster images in which this process is registered, in the order in which
+        they get each change.
+        """
         # Before replicas are made: a stray log must not become a replica's, and a missing one not an empty one.
         yield LogsAtStart(self._config.node_id, self.logs, self.replicas)
         # All parts below act on the roles of replicas.
@@ -221,7 +224,7 @@ class BrokerParts:
         yield self.server
 
     def _measured(self) -> Iterator[MeasuredPart]:
-        """Yield the parts that have metrics, in the order of the page."""
+        """Yield the parts that have metrics, in the order of the metrics page."""
         yield ClusterMetrics(self.session)
         yield ReplicaMetrics(self.replicas, self.image)
         yield CleanerMetrics(self.storage.upkeep.cleaner, self.logs)

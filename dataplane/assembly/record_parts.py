@@ -16,7 +16,7 @@ from ..transactions.participant import TransactionParticipant
 
 
 class RecordParts:
-    """The handlers of produce and fetch requests, which keep state, and of questions about logs."""
+    """The handlers of Produce, Fetch and related requests about the records of partitions."""
 
     def __init__(
         self,
@@ -35,7 +35,7 @@ class RecordParts:
         self.produces = ProduceHandlers(replicas, server.purgatory, transactions.gate, server.quotas)
 
     def handlers(self) -> Iterator[object]:
-        """Yield the handlers to register."""
+        """Yield the handlers of requests that write, read or describe records."""
         yield self.produces
         yield self.fetches
         yield ListOffsetsHandlers(self._replicas)

@@ -29,7 +29,7 @@ _TRY_AGAIN_S = 10.0
 
 
 class Resealing:
-    """The task that re-encrypts secrets. It ends by itself."""
+    """The task that encrypts secrets in the quorum's metadata under the first cluster secret. It ends by itself."""
 
     def __init__(self, quorum: Quorum, resealer: Resealer) -> None:
         self._quorum = quorum
@@ -37,12 +37,14 @@ class Resealing:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> asyncio.Task[None]:
-        """Start the task, once the image is complete. It ends when all is done."""
+        """Start the re-encryption, once the cluster image is complete. Its task ends once all secrets are re-encrypted
+        that a present cluster secret opens.
+        """
         self._task = asyncio.create_task(self._run(), name="sealing anew")
         return self._task
 
     async def close(self) -> None:
-        """Stop the task."""
+        """Stop the re-encryption."""
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
@@ -62,7 +64,7 @@ class Resealing:
             return
 
     def left(self) -> int:
-        """Return the number of secrets that are not encrypted under the first cluster secret."""
+        """Return the number of secrets in the cluster image that are not encrypted under the first cluster secret."""
         return self._resealer.left(self._quorum.image)
 
     def metric_families(self) -> Iterator[Family]:
@@ -70,7 +72,9 @@ class Resealing:
         yield Family(OLD_SECRETS, [((), self.left())])
 
     async def _seal_anew(self) -> int:
-        """Re-encrypt secrets under the first cluster secret. Returns their number. Raises KafkaError."""
+        """Submit changes that encrypt secrets under the first cluster secret to the quorum. Returns the number of
+        secrets. Raises KafkaError.
+        """
         image = self._quorum.image
         credentials = list(self._resealer.credentials(image))
         for some in pieces(credentials, _CHANGES_PER_COMMAND):

@@ -27,7 +27,9 @@ _SHARE: Final = f"{SHARE:.0%} of it for one principal or address"
 
 @dataclass(frozen=True, slots=True)
 class RetainedState:
-    """One kind of state. `test` names the test in which a client exceeds its limit."""
+    """One kind of state that clients can make a broker keep: its limit, the answer beyond it, and the test in which a
+    client exceeds the limit (`test`).
+    """
 
     name: str
     bound: str

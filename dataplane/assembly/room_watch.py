@@ -24,7 +24,8 @@ _TOLD_AGAIN_AFTER_S = 0.1
 
 
 class RoomWatch:
-    """The shortage of space in each data folder. Owned by the event loop; trials run in a thread.
+    """The watch over free space in each data folder: full folders get trial writes until one succeeds for long enough.
+    Owned by the event loop; trials run in a thread.
 
     A full folder is marked at the first write that it refuses, with every replica in it. A shortage of descriptors or
     memory often passes at once, so a folder is marked only if a trial write fails, too.
@@ -87,7 +88,7 @@ class RoomWatch:
         self._replicas.cannot_write(keys)
 
     async def _watch(self) -> None:
-        """Try to write in every affected folder until all have free space."""
+        """Make trial writes in every affected data folder until all folders can be written."""
         while lacking := [
             directory
             for directory in self._logs.usable
@@ -114,7 +115,7 @@ class RoomWatch:
         self._doubted.discard(directory)
 
     async def close(self) -> None:
-        """Stop the trials, once the disk has answered."""
+        """Stop the trial writes, once the disk has answered."""
         self._closed = True
         if self._telling is not None:
             self._telling.cancel()

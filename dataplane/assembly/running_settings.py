@@ -15,17 +15,17 @@ from .connection_limits import connection_limits
 
 
 class ConnectionLimitsInForce:
-    """The limits on connections, by which the server admits new ones."""
+    """A follower of the image that applies changed connection limits to the server."""
 
     def __init__(self, config: BrokerConfig, settings: BrokerSettings, admissions: Admissions) -> None:
-        """Apply the limits that are in force now."""
+        """Apply the connection limits of the present settings."""
         self._config = config
         self._settings = settings
         self._admissions = admissions
         self._apply()
 
     def image_changed(self, _image: ClusterImage, delta: ImageDelta) -> None:
-        """Apply the limits again, if settings have changed."""
+        """Apply the connection limits again, if settings have changed."""
         if delta.configs:
             self._apply()
 
@@ -34,17 +34,17 @@ class ConnectionLimitsInForce:
 
 
 class CordonsInForce:
-    """The data folders that get no new replicas."""
+    """A follower of the image that applies changes of the list of cordoned data folders, which get no new replicas."""
 
     def __init__(self, config: BrokerConfig, settings: BrokerSettings, logs: LogStore) -> None:
-        """Cordon the folders that are named now."""
+        """Cordon the data folders that the present settings name."""
         self._config = config
         self._settings = settings
         self._logs = logs
         self._apply()
 
     def image_changed(self, _image: ClusterImage, delta: ImageDelta) -> None:
-        """Cordon the folders that are named now, if settings have changed."""
+        """Cordon the data folders that the settings name now, if settings have changed."""
         if delta.configs:
             self._apply()
 
@@ -53,13 +53,13 @@ class CordonsInForce:
 
 
 class CleanerSettingsInForce:
-    """The settings of the log cleaner, which has read them at its start."""
+    """A follower of the image that applies changed settings to the log cleaner."""
 
     def __init__(self, settings: BrokerSettings, cleaner: LogCleaner[Partition]) -> None:
         self._settings = settings
         self._cleaner = cleaner
 
     def image_changed(self, _image: ClusterImage, delta: ImageDelta) -> None:
-        """Reconfigure the cleaner, if settings have changed."""
+        """Apply changed settings to the log cleaner, if settings have changed."""
         if delta.configs:
             self._cleaner.reconfigure(CleanerSettings.of(self._settings))

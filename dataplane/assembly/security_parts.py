@@ -1,4 +1,4 @@
-"""The parts that know who a client is, and the secrets and certificates of the broker."""
+"""The parts for the identity of clients, and for the secrets and certificates of the broker."""
 
 from __future__ import annotations
 
@@ -25,7 +25,9 @@ from .resealing import Resealing
 
 
 class SecurityParts:
-    """Logins, delegation tokens, and encrypted values. The server's listeners get their mechanisms here."""
+    """The parts for logins, delegation tokens, and encrypted secrets. They set the authentication of the server's SASL
+    listeners.
+    """
 
     def __init__(self, config: BrokerConfig, foundation: Foundation, session: QuorumSession) -> None:
         self._config = config
@@ -52,7 +54,7 @@ class SecurityParts:
         self.resealing = Resealing(session, self.resealer)
 
     def handlers(self, credentials: NodeCredentials) -> Iterator[object]:
-        """Yield the handlers to register."""
+        """Yield the handlers of requests about authentication, credentials, ACLs and delegation tokens."""
         yield AuthenticateNodeHandlers(credentials)
         yield SaslHandlers(self._server.authentications)
         yield ScramCredentialHandlers(self._session, self.logins.sealer)
@@ -61,7 +63,7 @@ class SecurityParts:
 
 
 def listener_reloads(config: BrokerConfig, foundation: Foundation, settings: BrokerSettings) -> TlsReloads:
-    """Return the reloads of the keys and certificates of all listeners, and of those for the quorum."""
+    """Return the reloads of the keys and certificates of all listeners, and of those for connections to the quorum."""
     return TlsReloads(
         {
             listener.name: ReloadedListener(
@@ -79,7 +81,9 @@ def listener_reloads(config: BrokerConfig, foundation: Foundation, settings: Bro
 
 
 def _quorum_listener(foundation: Foundation) -> dict[str, ReloadedListener]:
-    """Return the broker's certificate for the quorum, as if it were the certificate of another listener."""
+    """Return the TLS for connections to the quorum in the form of a listener, by its name. The result is empty if they
+    do not use TLS.
+    """
     if foundation.quorum_tls is None:
         return {}
     own = ReloadedListener(foundation.quorum_tls, None, is_between_nodes=True)

@@ -10,7 +10,9 @@ from .foundation import Foundation
 
 
 def session_config(config: BrokerConfig, foundation: Foundation, incarnation: bytes) -> QuorumSessionConfig:
-    """Return the settings, with the ports that are bound and the folders that are open."""
+    """Return the settings of the session with the quorum. They include the ports that are bound and the ids of the open
+    data folders.
+    """
     bound = {listener.name: listener.port for listener in foundation.server.listeners}
     return QuorumSessionConfig(
         broker_id=config.node_id,

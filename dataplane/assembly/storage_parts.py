@@ -22,7 +22,9 @@ from .upkeep import Upkeep
 
 
 class StorageParts:
-    """Failed and full folders, moves between folders, cordoned folders, and the upkeep of logs."""
+    """The parts for data folders: failed and full folders, moves of replicas between folders, cordoned folders, and the
+    upkeep of logs.
+    """
 
     def __init__(
         self,
@@ -42,6 +44,6 @@ class StorageParts:
         self.cleaner_settings = CleanerSettingsInForce(settings, self.upkeep.cleaner)
 
     def handlers(self) -> Iterator[object]:
-        """Yield the handlers to register."""
+        """Yield the handlers of DeleteRecords and of requests about data folders."""
         yield DeleteRecordsHandlers(self._replicas, self.upkeep.keep_log_starts)
         yield LogDirHandlers(self._logs, self.moves)

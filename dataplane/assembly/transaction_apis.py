@@ -38,7 +38,7 @@ def transaction_handlers(
     creator: TopicCreator,
     timeout_max_ms: Callable[[], int],
 ) -> Iterator[object]:
-    """Yield the handlers to register."""
+    """Yield the handlers of requests about producer ids and transactions."""
     node_id, completion_waits = config.node_id, parts.completion_waits
     origins = ClientOrigins(node_id, session, wall_ms)
     announced_offsets = AnnouncedOffsets()

@@ -24,7 +24,7 @@ _CHECKPOINT_INTERVAL_S = 60.0
 
 
 class Upkeep:
-    """The upkeep of all logs. Blocking work is done in threads or in a child process."""
+    """The upkeep of all logs of a broker. Blocking work is done in threads or in a child process."""
 
     def __init__(
         self,
@@ -51,7 +51,7 @@ class Upkeep:
         self._written_position: MetadataPosition | None = None
 
     def periodic_work(self) -> Iterator[PeriodicWork]:
-        """Yield the checkpoints, and the expiry of producers."""
+        """Yield the periodic work: writing checkpoints, and forgetting expired producers."""
         yield PeriodicWork("log checkpoints", _CHECKPOINT_INTERVAL_S, self._checkpoint)
         yield PeriodicWork("expiry of producers", self._producers_expire_s, self._logs.expire_producers)
 
