@@ -6,7 +6,7 @@ import time
 
 
 def monotonic_ms() -> int:
-    """Return milliseconds on a clock that never goes back."""
+    """Return the milliseconds of a clock that never goes back; its zero point has no meaning."""
     return time.monotonic_ns() // 1_000_000
 
 

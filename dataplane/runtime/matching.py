@@ -8,15 +8,15 @@ from typing import Protocol
 
 
 class Matcher(Protocol):
-    """A pattern that estimates the work of matching a text."""
+    """A compiled pattern that can estimate the work of matching a text."""
 
     @property
     def turn_work_max(self) -> int:
-        """The most work for one turn of the event loop."""
+        """The most work, in the unit of `work`, that one turn of the event loop may take."""
         ...
 
     def work(self, text: str) -> int:
-        """Return an upper bound of the work to match a text."""
+        """Return an upper bound of the work to match a text, in instructions times characters."""
         ...
 
     def fullmatch(self, text: str) -> bool:

@@ -10,7 +10,9 @@ from typing import Protocol
 
 @dataclass(frozen=True, slots=True)
 class PeriodicWork:
-    """Work that is repeated. The pause follows the end of each run, so that runs never overlap."""
+    """A function of a broker's part that is run again and again. The pause follows the end of each run, so that runs
+    never overlap.
+    """
 
     name: str
     pause_s: float
@@ -22,7 +24,7 @@ class PeriodicPart(Protocol):
     """A part of the broker that has periodic work."""
 
     def periodic_work(self) -> Iterator[PeriodicWork]:
-        """Yield the work of this part."""
+        """Yield the periodic work of this part of the broker."""
         ...
 
 

@@ -14,12 +14,16 @@ SHARE: Final = 0.5
 
 
 class RetainedBytes:
-    """The budget of one kind of state. Invariant: `total` is the sum of the sizes of all live claims."""
+    """The memory budget of one kind of state that clients can make a broker keep. Invariant: `total` is the sum of the
+    sizes of all live claims.
+    """
 
     __slots__ = ("_whole", "bytes_max", "holders", "share_max", "total")
 
     def __init__(self, bytes_max: int, whole: RetainedBytes | None = None) -> None:
-        """With `whole`, this is a part of another budget, whose bounds hold for both."""
+        """Create a budget of `bytes_max` bytes. If `whole` is given, this budget is a part of it, and claims must fit
+        into the bounds of `whole`.
+        """
         self._whole = whole
         self.bytes_max = bytes_max
         self.share_max = int(bytes_max * SHARE)
@@ -41,17 +45,19 @@ class RetainedBytes:
         return self.claim_anyway(size, *holders)
 
     def claim_anyway(self, size: int, *holders: str) -> RetainedClaim:
-        """Return a claim that is granted even beyond the budget, for state that is in a log already."""
+        """Return a claim of `size` bytes that is granted even beyond the budget, for state that is in a log already."""
         claim = RetainedClaim(self, holders)
         claim.count(size)
         return claim
 
     def part(self) -> RetainedBytes:
-        """Return a budget whose claims also count in this one, until the part ends."""
+        """Return a budget whose claims also count in this budget, until `end` is called on it."""
         return RetainedBytes(self.bytes_max, self)
 
     def end(self) -> None:
-        """Give all bytes back to the whole budget at once, before the claims of this part end one by one."""
+        """Give all bytes of this partial budget back to the whole budget at once. Claims that end afterwards count in
+        the part alone.
+        """
         whole, self._whole = self._whole, None
         if whole is not None:
             whole.total -= self.total
@@ -59,7 +65,7 @@ class RetainedBytes:
                 whole.add_for(holder, -size)
 
     def add(self, more: int, holders: tuple[str, ...]) -> None:
-        """Count `more` bytes, which may be negative."""
+        """Add `more` bytes, which may be negative, to the claims of these holders and to `total`."""
         self.total += more
         for holder in holders:
             self.add_for(holder, more)
@@ -67,7 +73,7 @@ class RetainedBytes:
             self._whole.add(more, holders)
 
     def add_for(self, holder: str, more: int) -> None:
-        """Count bytes of a single holder, but not in `total`."""
+        """Add `more` bytes to the claims of a single holder, but not to `total`."""
         left = self.holders.get(holder, 0) + more
         if left:
             self.holders[holder] = left
@@ -75,7 +81,7 @@ class RetainedBytes:
             self.holders.pop(holder, None)
 
     def fits(self, more: int, holders: tuple[str, ...]) -> bool:
-        """Return whether these holders may claim `more` bytes."""
+        """Return whether these holders may claim `more` bytes: the budget has room, and each holder's share does."""
         if self._whole is not None:
             return self._whole.fits(more, holders)
         if self.total + more > self.bytes_max:
@@ -89,8 +95,9 @@ class RetainedBytes:
 
 
 class RetainedClaim:
-    """Bytes that are claimed for one piece of state. The piece refers to its claim. The bytes are given back when the
-    last reference is dropped, in whatever manner the piece is dropped."""
+    """A number of bytes of a budget, claimed for one piece of retained state. The piece of state refers to its claim.
+    The bytes are given back when the last reference to the claim is dropped, in whatever manner the piece is dropped.
+    """
 
     __slots__ = ("_budget", "_holders", "size")
 
@@ -100,14 +107,16 @@ class RetainedClaim:
         self.size = 0
 
     def resize(self, size: int) -> bool:
-        """Claim `size` bytes in place of the present ones. Returns False, and changes nothing, if they do not fit."""
+        """Change the size of the claim to `size` bytes. Returns False, and changes nothing, if the additional bytes do
+        not fit into the budget.
+        """
         if size > self.size and not self._budget.fits(size - self.size, self._holders):
             return False
         self.count(size)
         return True
 
     def count(self, size: int) -> None:
-        """Claim `size` bytes in place of the present ones, even beyond the budget."""
+        """Change the size of the claim to `size` bytes, even beyond the budget."""
         more, self.size = size - self.size, size
         if more:
             self._budget.add(more, self._holders)

@@ -13,14 +13,14 @@ PER_TURN: Final = 1_000
 
 
 class SoonCaller(Protocol):
-    """The event loop's method that is needed here."""
+    """An event loop that calls a function in its next turn."""
 
     def call_soon(self, callback: Callable[[], None], /) -> object: ...
 
 
 class Steps:
     """A queue of work. Each piece of work is an iterator, and one item of it is a step. The pieces are done in the
-    order in which they came.
+    order in which they were added, a bounded number of steps in each turn of the event loop.
 
     A piece of work may go on turns later, when everything has changed. So each step must look at the present state.
     """
@@ -52,5 +52,5 @@ class Steps:
                 self._loop.call_soon(self._go_on)
 
     def close(self) -> None:
-        """Drop all remaining work."""
+        """Drop all work that is not done yet."""
         self._waiting.clear()
