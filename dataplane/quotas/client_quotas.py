@@ -12,8 +12,9 @@ from .windows import QuotaWindows
 
 
 class ClientQuotas:
-    """One quota per kind. Each attribute is None while no client has a quota of its kind, so that nothing is looked up
-    or measured."""
+    """The quotas of all clients, one per kind: bytes produced, bytes consumed, processor time, connections and
+    mutations. Each attribute is None while no client has a quota of its kind, so that nothing is looked up or measured.
+    """
 
     __slots__ = ("_windows", "connections", "consumer", "mutations", "producer", "requests")
 
@@ -26,12 +27,12 @@ class ClientQuotas:
         self.mutations: MutationQuota | None = None
 
     def image_changed(self, image: ClusterImage, delta: ImageDelta) -> None:
-        """Apply the quotas of the image, if a change affects quotas."""
+        """Apply the client quotas of the cluster image, if the change `delta` affects quotas."""
         if delta.client_quotas:
             self.changed(image.client_quotas)
 
     def changed(self, quotas: Mapping[QuotaEntity, Mapping[str, float]]) -> None:
-        """Apply the quotas that the quorum has now."""
+        """Replace the limits of all quotas by the limits in `quotas`, as the quorum has them now."""
         self.producer = self._rates(self.producer, QuotaLimits(quotas, "producer_byte_rate"))
         self.consumer = self._rates(self.consumer, QuotaLimits(quotas, "consumer_byte_rate"))
         self.requests = self._rates(self.requests, QuotaLimits(quotas, "request_percentage"), bounded=True)
@@ -43,8 +44,9 @@ class ClientQuotas:
     def _rates(
         self, quota: RateQuota | None, limits: QuotaLimits, *, bounded: bool = False
     ) -> RateQuota | None:
-        """Return the updated quota of a kind. As in Kafka, waits for processor time and for connections last at most
-        one sample (`bounded`)."""
+        """Return the quota of one kind with new limits; None if there are no limits. As in Kafka, waits for processor
+        time and for connections last at most one sample (`bounded`).
+        """
         if not limits:
             return None
         if quota is None:

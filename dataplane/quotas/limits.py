@@ -11,14 +11,16 @@ from ...protocol.cluster.cluster_image import QuotaEntity
 
 
 class Limit(NamedTuple):
-    """A limit, and the (user, client id) whose clients share it. None stands for any user or client id."""
+    """The limit that applies to a client, and the (user, client id) under which its use is counted. Clients with equal
+    pairs share the limit. None stands for any user or client id.
+    """
 
     value: float
     counted_as: tuple[str | None, str | None]
 
 
 class QuotaLimits:
-    """All limits of one kind of quota."""
+    """All limits of one kind of quota, such as producer_byte_rate, by user, client id or address."""
 
     def __init__(self, quotas: Mapping[QuotaEntity, Mapping[str, float]], key: str) -> None:
         self._values = {
@@ -29,7 +31,7 @@ class QuotaLimits:
         return bool(self._values)
 
     def of(self, user: str, client_id: str) -> Limit | None:
-        """Return the limit of a client, or None."""
+        """Return the most specific limit that applies to a client; None if there is none."""
         values = self._values
         for named_user in (user, None):
             for named_client in (client_id, None):
@@ -46,7 +48,7 @@ class QuotaLimits:
         return None
 
     def of_address(self, address: str) -> Limit | None:
-        """Return the limit of an IP address, or None."""
+        """Return the limit that applies to an IP address: its own, else the default; None if there is none."""
         for named in (address, None):
             value = self._values.get(((IP, named),))
             if value is not None:

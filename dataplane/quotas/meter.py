@@ -48,14 +48,16 @@ class RequestMeter:
 
 
 class Stepwise(Coroutine[Any, Any, _T]):
-    """A coroutine whose time counts while it runs, and not while it waits."""
+    """A coroutine that handles a request. The time of each of its steps is charged to the meter, and the time of its
+    waits is not.
+    """
 
     def __init__(self, inner: Coroutine[Any, Any, _T], meter: RequestMeter) -> None:
         self._inner = inner
         self._meter = meter
 
     def send(self, value: Any) -> Any:
-        """Run one step."""
+        """Run the coroutine up to its next wait."""
         self._meter.resume()
         try:
             return self._inner.send(value)
@@ -63,7 +65,7 @@ class Stepwise(Coroutine[Any, Any, _T]):
             self._meter.pause()
 
     def throw(self, *error: Any) -> Any:
-        """Run one step, which begins with an exception."""
+        """Raise an exception in the coroutine, and run it up to its next wait."""
         self._meter.resume()
         try:
             return self._inner.throw(*error)

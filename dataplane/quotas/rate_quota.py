@@ -29,8 +29,9 @@ class _Kept(Generic[_M]):
 
 
 class _Measures(Generic[_M]):
-    """The measures of all clients, or groups of clients that share a limit. Clients choose their ids, so idle measures
-    are dropped."""
+    """The measured rates of all clients of one quota, or of groups of clients that share a limit. Clients choose their
+    ids, so idle measures are dropped.
+    """
 
     def __init__(
         self, windows: QuotaWindows, limits: QuotaLimits, make: Callable[[QuotaWindows], _M]
@@ -67,7 +68,7 @@ class _Measures(Generic[_M]):
 
 
 class RateQuota:
-    """Limits on an amount per second."""
+    """A quota that limits an amount per second, such as bytes, for each client."""
 
     def __init__(self, windows: QuotaWindows, limits: QuotaLimits, *, throttle_ms_max: int = INT_MAX) -> None:
         self._measures = _Measures(windows, limits, Rate)
@@ -110,7 +111,9 @@ class RateQuota:
         return 0
 
     def most_in_window(self, user: str, client_id: str | None) -> float | None:
-        """Return the amount that the limit allows in all complete samples together; None if there is no limit."""
+        """Return the amount that the client's limit allows in all complete samples of the window together; None if the
+        client has no limit.
+        """
         limit = self._measures.limits.of(user, client_id or "")
         return None if limit is None else limit.value * self._measures.windows.whole_ms / 1000
 
@@ -131,7 +134,8 @@ class MutationQuota:
     def charge(
         self, user: str, client_id: str | None, partitions: int, now_ms: float, *, strict: bool
     ) -> int:
-        """Record a number of partitions. Returns the milliseconds that the client has to wait.
+        """Record that a client creates or deletes `partitions` partitions. Returns the milliseconds that the client has
+        to wait.
 
         With `strict`, nothing is recorded for a client that has to wait already: the caller must refuse its change.
         """

@@ -40,7 +40,9 @@ class _Sample:
 
 
 class Rate:
-    """An amount per second. A sample begins when an amount is recorded, so a pause creates no samples."""
+    """An amount per second, measured over a window of samples. A sample begins when an amount is recorded, so a pause
+    creates no samples.
+    """
 
     __slots__ = ("_samples", "_windows", "total")
 
@@ -61,7 +63,9 @@ class Rate:
         self.total += amount
 
     def measured_over_ms(self, now_ms: float) -> float:
-        """Return the time from the oldest sample until now, but at least the length of all complete samples."""
+        """Return the milliseconds over which the rate is measured: from the oldest sample until now, but at least the
+        length of all complete samples.
+        """
         self._forget(now_ms)
         windows = self._windows
         elapsed = now_ms - self._samples[0].start_ms if self._samples else 0.0
@@ -69,8 +73,9 @@ class Rate:
         return max(elapsed + max(missing, 0) * windows.sample_ms, 1.0)
 
     def throttle_ms(self, limit: float, now_ms: float, more: float = 0.0) -> int:
-        """Return the milliseconds until the rate is within `limit` per second if nothing happens; 0 if it is already.
-        `more` is counted as if it were recorded."""
+        """Return the milliseconds until the rate falls to `limit` per second without further use; 0 if the rate is
+        lower now. The amount `more` is added to the recorded amounts.
+        """
         over_ms = self.measured_over_ms(now_ms)
         rate = (self.total + more) * 1000 / over_ms
         return _whole_ms((rate - limit) / limit * over_ms) if rate > limit else 0
@@ -96,12 +101,12 @@ class MutationTokens:
         self._last_ms = 0.0
 
     def take(self, amount: float, limit: float, now_ms: float) -> None:
-        """Take tokens, which come at `limit` per second."""
+        """Take `amount` tokens from the bucket, into which `limit` tokens come per second."""
         tokens = self._refill(limit, now_ms)
         self._tokens = min(self._most(limit), tokens - amount)
 
     def throttle_ms(self, limit: float, now_ms: float) -> int:
-        """Return the milliseconds until no tokens are owed; 0 if none are owed."""
+        """Return the milliseconds until the bucket owes no tokens any more; 0 if it owes none."""
         tokens = self._refill(limit, now_ms)
         return _whole_ms(-tokens / limit * 1000) if tokens < 0 else 0
 
