@@ -1,6 +1,6 @@
 """The brokers that Metadata and DescribeCluster report to clients.
 
-A client drops a broker that Metadata no longer contains, and forgets the requests that wait for it. librdkafka's
+A client drops a broker that Metadata no longer contains, together with the requests for that broker. librdkafka's
 `send_offsets_to_transaction` then never returns. Apache Kafka fences a killed broker after 9 s, and most brokers are
 back before that. Ottla fences it within milliseconds, so that other brokers lead, and still lists it for those 9 s.
 """
@@ -14,7 +14,8 @@ from ...protocol.cluster.image_delta import ImageDelta
 
 
 class ListedBrokers:
-    """The times until which fenced brokers are listed, by the clock of this process.
+    """The fenced brokers that are still reported to clients, each with the time until which it is, by the clock of this
+    process.
 
     They count from the first image that shows the broker as fenced. A new registration of a fenced broker restarts its
     time, since the broker is about to return. A broker that is fenced in the first image counts as fenced just now,
@@ -28,7 +29,7 @@ class ListedBrokers:
         """End of the time of each fenced broker."""
 
     def image_changed(self, image: ClusterImage, delta: ImageDelta) -> None:
-        """Take note of brokers that have changed in the image."""
+        """Begin, restart or end the listing of brokers whose state has changed in the image."""
         until_ms = self._now_ms() + self._linger_ms
         for broker_id in delta.brokers:
             broker = image.brokers.get(broker_id)

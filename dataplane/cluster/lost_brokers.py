@@ -20,7 +20,9 @@ session times out, a longer wait would not help, and it would delay later reques
 
 
 class LostBrokers:
-    """Lost brokers that the image still shows as usable. One writer: the event loop."""
+    """The brokers whose connection to this broker has ended while the image still shows them as usable. One writer: the
+    event loop.
+    """
 
     def __init__(self, image: Callable[[], ClusterImage]) -> None:
         self._image = image
@@ -28,11 +30,11 @@ class LostBrokers:
 
     @property
     def ids(self) -> Collection[int]:
-        """Ids of the brokers whose new state is awaited."""
+        """Ids of the lost brokers whose new state is awaited."""
         return self._news.keys()
 
     def lost(self, broker_id: int) -> None:
-        """Take note that the connection to a broker ended, after the broker had proved itself."""
+        """Add a broker whose connection has ended, if the image shows it as usable."""
         broker = self._image().brokers.get(broker_id)
         if broker_id in self._news or broker is None or not broker.usable:
             return
@@ -40,14 +42,16 @@ class LostBrokers:
         self._news[broker_id] = asyncio.Event(), timer
 
     def image_changed(self, image: ClusterImage, delta: ImageDelta) -> None:
-        """Take note of brokers that have changed in the image."""
+        """Remove lost brokers whose state has changed in the image."""
         for broker_id in self._news.keys() & delta.brokers:
             broker = image.brokers.get(broker_id)
             if broker is None or not broker.usable:
                 self._settle(broker_id)
 
     async def settled(self) -> None:
-        """Return once the new state of all brokers lost now is known, or their time is over."""
+        """Wait until the image shows the new state of all brokers that are lost now, at most `NEWS_S_MAX` seconds for
+        each since its loss.
+        """
         for news, _ in list(self._news.values()):
             await news.wait()
 

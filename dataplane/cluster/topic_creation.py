@@ -54,7 +54,9 @@ def _outcome(name: str, created: CreatedTopic) -> ErrorCode:
 
 
 class TopicCreator:
-    """Creation of topics on demand. Requests for a topic that is being created share the outcome."""
+    """The creation of missing topics on behalf of clients' requests. Requests for a topic that is being created share
+    the outcome.
+    """
 
     def __init__(
         self, quorum: Quorum, defaults: TopicDefaults, rng: random.Random, *, timeout_ms: int = 5000

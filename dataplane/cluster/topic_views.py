@@ -36,7 +36,7 @@ _Kept = tuple[TopicState, tuple[PartitionState, ...], bytes]
 
 
 class _Reach:
-    """The brokers of an image, as clients of a listener can reach them."""
+    """The ids of the unfenced brokers in an image, and of those that clients of one listener can reach."""
 
     __slots__ = ("live", "unfenced")
 
@@ -53,7 +53,9 @@ class _Reach:
 
 
 class TopicView:
-    """Encoded topics for clients of one listener in one version, while the same brokers can be reached."""
+    """A cache of topics encoded for Metadata answers to clients of one listener, in one version. It is valid while the
+    same brokers can be reached.
+    """
 
     def __init__(self, reach: _Reach, version: int) -> None:
         self.reach = reach
@@ -63,7 +65,9 @@ class TopicView:
         self._writer = TopicWriter(version)
 
     def encoded(self, topic: TopicState, operations: int) -> bytes:
-        """Return the encoded form of an existing topic, with the operations that its reader is permitted."""
+        """Return the topic as encoded in a Metadata answer. `operations` are the operations that the client is
+        permitted, as a bit mask.
+        """
         states = tuple(topic.partitions.values())
         kept = self._kept.get(topic.id)
         if kept is not None and kept[0] is topic and kept[1] == states:
@@ -79,7 +83,7 @@ class TopicView:
         return self._writer.with_operations(found, operations)
 
     def encoded_message(self, topic: MetadataResponseTopic) -> bytes:
-        """Return the encoded form of a topic given as a message."""
+        """Return a topic that is given as a message, such as one with an error, as encoded in a Metadata answer."""
         return encode_element(topic, MetadataResponse, self._version)
 
     def _keep(self, topic: TopicState, states: tuple[PartitionState, ...], encoded: bytes) -> None:
@@ -125,13 +129,15 @@ def _size(states: tuple[PartitionState, ...], encoded: bytes) -> int:
 
 
 class TopicViews:
-    """The most recently used views. One writer: the event loop."""
+    """The caches of encoded topics (`TopicView`), by listener and version; only the most recently used are kept. One
+    writer: the event loop.
+    """
 
     def __init__(self) -> None:
         self._views: dict[tuple[str, int], TopicView] = {}
 
     def of(self, image: ClusterImage, listener: str, version: int) -> TopicView:
-        """Return the view for clients of a listener, with the current image."""
+        """Return the cache of encoded topics for clients of a listener in a version, valid for this image."""
         key = (listener, version)
         reach = _Reach(image, listener)
         found = self._views.pop(key, None)
