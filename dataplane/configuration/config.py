@@ -56,7 +56,7 @@ class ListenerConfig:
 
 @dataclass(frozen=True, slots=True)
 class ReplicationConfig:
-    """Settings of this broker's replication, as follower and leader."""
+    """The settings by which this broker fetches from leaders and watches its followers."""
 
     lag_time_max_ms: int = setting("replica.lag.time.max.ms")
     fetch_wait_ms_max: int = setting("replica.fetch.wait.max.ms")
@@ -70,7 +70,7 @@ class ReplicationConfig:
 
 @dataclass(frozen=True, slots=True)
 class QuorumConfig:
-    """Settings of the connection to the metadata quorum."""
+    """The settings of this broker's session with the metadata quorum: addresses, security and time limits."""
 
     voters: Mapping[int, tuple[str, int]]
     security: LinkSecurity
@@ -172,13 +172,15 @@ class BrokerConfig:
 
 
 class _Reader:
-    """Typed access to text properties. Errors contain the wrong value and the allowed values."""
+    """A reader of typed values from the text properties of a configuration file. Errors contain the wrong value and the
+    allowed values.
+    """
 
     def __init__(self, properties: Mapping[str, str]) -> None:
         self.properties = properties
 
     def text(self, key: str) -> str:
-        """Return the text of a key, or its default; empty if it has none."""
+        """Return the text of a configuration key, or its default; empty if the key has no default."""
         return self.properties.get(key, "").strip() or NODE_KEYS[key].default or ""
 
     def required(self, key: str) -> str:
@@ -188,7 +190,9 @@ class _Reader:
         return value
 
     def number(self, key: str) -> int:
-        """Return a whole number. A key without a default is required."""
+        """Return the value of a configuration key as a whole number. A key without a default is required: ConfigError
+        is raised if it is missing.
+        """
         value = NODE_KEYS[key].parse(self.required(key))
         assert isinstance(value, int), f"{key} is no whole number by its type"
         return value

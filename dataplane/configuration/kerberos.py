@@ -17,7 +17,7 @@ _PRINCIPAL = re.compile(r"(?P<service>[^/@\s]+)/[^/@\s]+(?:@[^/@\s]+)?")
 
 
 def is_option(name: str) -> bool:
-    """Return whether the login module of Kerberos has this option here."""
+    """Return whether the JAAS entry for Kerberos may have an option of this name."""
     return name in _OPTIONS
 
 

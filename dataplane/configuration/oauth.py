@@ -36,7 +36,9 @@ not given."""
 
 
 def is_option(name: str) -> bool:
-    """Return whether Kafka's login module has this option. Options for a broker's own token have no effect here."""
+    """Return whether the JAAS entry for OAUTHBEARER may have an option of this name. Options for a broker's own token
+    have no effect here.
+    """
     known = _VALIDATOR_OPTIONS | _STORE_OPTIONS | _OPTIONS_AS_CLIENT
     return name in known or name.startswith(_PREFIXES_AS_CLIENT)
 
@@ -44,7 +46,9 @@ def is_option(name: str) -> bool:
 def bearer_settings(
     find: Find, module_key: str, module: LoginModule | None, properties: Mapping[str, str]
 ) -> BearerSettings:
-    """Return the settings of one listener. Raises ConfigError, which shows no value of the module."""
+    """Return the settings by which one listener checks OAUTHBEARER tokens. Raises ConfigError, which shows no value of
+    the JAAS entry.
+    """
     return _Reader(find, module_key, module, properties).settings()
 
 
@@ -122,7 +126,9 @@ class _Reader:
         return BearerSettings(rules, source, tuple(remarks))
 
     def _expected(self, key: str, waiver: str, remarks: list[str]) -> str:
-        """Return the expected issuer or audiences. As in Kafka, they are required unless a waiver is set."""
+        """Return the text of a key for the expected issuer or audiences. As in Kafka, the key is required unless the
+        option `waiver` is true; then the result is empty and a remark is added.
+        """
         _, text = self._find(key)
         if text:
             return text
@@ -137,7 +143,9 @@ class _Reader:
         return ""
 
     def _check_url(self, key: str, url: str) -> list[str]:
-        """Check a URL and return remarks about it. Raises ConfigError if it cannot or must not be requested."""
+        """Check the URL of an authorization server's keys, and return remarks to be logged. Raises ConfigError if the
+        URL cannot or must not be requested.
+        """
         try:
             parts = urlsplit(url)
             _ = parts.port
@@ -173,7 +181,9 @@ class _Reader:
         return None if text is None else [part.strip() for part in text.split(",") if part.strip()]
 
     def _trusted(self) -> StoreSource | None:
-        """Return the trust store for the server of the signing keys, from options with the names of listeners' keys."""
+        """Return the trust store for connections to the authorization server, from options with the names of listeners'
+        keys.
+        """
         location = self._options.get("ssl.truststore.location")
         text = self._options.get("ssl.truststore.certificates", "")
         declared = self._options.get("ssl.truststore.type")
@@ -214,8 +224,9 @@ class _Reader:
         return value
 
     def _value(self, key: str) -> object:
-        """Return a value parsed by the table of keys. Raises ConfigError, which names the form of the key that is
-        given."""
+        """Return the parsed value of a configuration key, or its default; None if it has neither. Raises ConfigError,
+        which names the form of the key that is given.
+        """
         found, text = self._find(key)
         declared = NODE_KEYS[key]
         if not text and declared.default is None:

@@ -51,7 +51,7 @@ _IS_OPTION: Final[Mapping[str, Callable[[str], bool]]] = {
 
 @dataclass(frozen=True, slots=True)
 class MechanismConfig:
-    """A mechanism that a listener offers."""
+    """A SASL mechanism that a listener offers, with its settings."""
 
     name: str
     reauthentication_max_ms: int
@@ -67,7 +67,7 @@ class MechanismConfig:
 
 @dataclass(frozen=True, slots=True)
 class SaslConfig:
-    """The login settings of one listener."""
+    """The SASL settings of one listener: its mechanisms and its time and size limits for logins."""
 
     mechanisms: tuple[MechanismConfig, ...]
     failure_delay_ms: int
@@ -81,7 +81,7 @@ def sasl_config(properties: Mapping[str, str], listener: str) -> SaslConfig:
 
 
 class _Listener:
-    """The keys of one listener."""
+    """A reader of the SASL keys of one listener."""
 
     def __init__(self, properties: Mapping[str, str], name: str) -> None:
         self._properties = properties
@@ -139,7 +139,9 @@ class _Listener:
         return f"{self._prefix}{mechanism.lower()}.{_JAAS}"
 
     def _module(self, mechanism: str) -> LoginModule | None:
-        """Return the JAAS entry of a mechanism; None if there is none. Raises ConfigError, which shows no value."""
+        """Return the JAAS entry of a mechanism on this listener; None if there is none. Raises ConfigError, which shows
+        no value.
+        """
         key = self._jaas_key(mechanism)
         text = self._properties.get(key, "").strip()
         if not text:
@@ -168,7 +170,9 @@ class _Listener:
         return value
 
     def _find(self, key: str, mechanism: str | None = None) -> tuple[str, str]:
-        """Return the form of the key that applies, and its value; empty if it is not given."""
+        """Return the most specific form of a key that is given for this listener, and its value; the value is empty if
+        no form is given.
+        """
         forms = [self._prefix + key, key]
         if mechanism is not None:
             forms.insert(0, f"{self._prefix}{mechanism.lower()}.{key}")

@@ -20,7 +20,9 @@ _OF_BROKER = "producer.id.expiration.ms"
 
 
 class TopicSettingsView:
-    """A resolver of topic settings against an image. Results are cached until a change of the image affects them."""
+    """A cache of the effective settings of topics, as resolved from the cluster image and the broker's
+    configuration.
+    """
 
     def __init__(self, config: BrokerConfig, broker: BrokerSettings) -> None:
         self._config = config
@@ -29,7 +31,7 @@ class TopicSettingsView:
         self._defaults: dict[str, str] | None = None
 
     def image_changed(self, _image: ClusterImage, delta: ImageDelta) -> None:
-        """Remove cached results that a change of the image affects."""
+        """Remove the cached topic settings that a change of the image affects."""
         of_brokers = any(kind == ResourceType.BROKER for kind, _ in delta.configs)
         if of_brokers:
             self._defaults = None
@@ -40,7 +42,7 @@ class TopicSettingsView:
                 self._known.pop(name, None)
 
     def of(self, image: ClusterImage, topic: str) -> TopicSettings:
-        """Return the settings of a topic's log and replication."""
+        """Return the effective settings of a topic's log and replication."""
         found = self._known.get(topic)
         if found is None:
             found = self._known[topic] = self._resolve(image, topic)
