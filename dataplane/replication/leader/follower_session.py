@@ -391,8 +391,8 @@ class FollowerSession:
             self._answer_soon()
 
     def has_watermark(self, watch: _Watch) -> None:
-        """Prepare an answer with the partition's new high watermark. It waits a few milliseconds for records that can
-        carry it.
+        """Prepare an answer with the partition's new high watermark. The answer waits a few milliseconds for records,
+        so that both travel together.
         """
         self._watermarks[watch] = None
         if self._parked is not None and self._watermark_timer is None:
