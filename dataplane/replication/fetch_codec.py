@@ -81,7 +81,7 @@ def encode_answer(answer: SessionAnswer, version: int) -> list[Any]:
 
 
 def response_of(answer: SessionAnswer) -> FetchResponse:
-    """Return the answer as a Fetch response whose records are slices of logs."""
+    """Return the leader's answer as a FetchResponse message, whose records are slices of log files."""
     grouped = by_topic((part.key[0], _partition_data(part)) for part in answer.partitions)
     return FetchResponse(
         error_code=answer.error,

@@ -58,7 +58,9 @@ _T = TypeVar("_T")
 
 
 def by_topic(pairs: Iterable[tuple[bytes, _T]]) -> dict[bytes, list[_T]]:
-    """Return the values grouped by topic id, in their original order."""
+    """Return the values of (topic id, value) pairs as a list for each topic id. Each list keeps the order of the
+    pairs.
+    """
     grouped: dict[bytes, list[_T]] = {}
     for topic_id, value in pairs:
         grouped.setdefault(topic_id, []).append(value)

@@ -80,7 +80,9 @@ class PartitionAnswer:
 
 @dataclass(slots=True)
 class SessionAnswer:
-    """The leader's answer. An error here concerns the session: the follower then opens a new one."""
+    """The leader's answer to one fetch. Its `error` concerns the fetch session: the follower then opens a new
+    session.
+    """
 
     session_id: int
     partitions: Sequence[PartitionAnswer] = ()

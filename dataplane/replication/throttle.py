@@ -72,7 +72,7 @@ class TokenBucket:
 
     @property
     def limited(self) -> bool:
-        """True if a rate is set."""
+        """True if a rate in bytes/s is set, so that the bucket may be empty."""
         return self.rate < UNLIMITED
 
     def set_rate(self, rate: int, now_s: float) -> None:

@@ -63,7 +63,7 @@ class LinkSettings:
 
 
 class LeaderLink:
-    """The connection to one broker, and the fetch session on it."""
+    """The connection to one broker from whose leaders this broker fetches, and the fetch session on the connection."""
 
     def __init__(
         self,
@@ -424,7 +424,9 @@ class Fetchers:
         throttle: FetchThrottle = NO_THROTTLE,
         on_lost: Callable[[int], None] = lambda _broker_id: None,
     ) -> None:
-        """`on_lost` is called with each broker that had proved itself and whose connection has ended."""
+        """`on_lost` is called with the id of each broker whose connection has ended after the broker proved its
+        identity.
+        """
         self._throttle = throttle
         self._on_lost = on_lost
         self._credentials = credentials

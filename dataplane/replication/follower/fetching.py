@@ -56,7 +56,7 @@ EXPECTED_ERRORS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class FetchLimits:
-    """Size limits of fetches, for one partition and for a whole answer."""
+    """The size limits in bytes of a Fetch answer from a leader: for one partition and for the whole answer."""
 
     partition_max_bytes: int = setting("replica.fetch.max.bytes")
     answer_max_bytes: int = setting("replica.fetch.response.max.bytes")
@@ -142,7 +142,7 @@ class LeaderSession:
 
     @property
     def outstanding(self) -> int:
-        """Number of requests without an answer yet."""
+        """Number of Fetch requests to the leader that have no answer yet."""
         return len(self._outstanding)
 
     @property
@@ -176,7 +176,9 @@ class LeaderSession:
             self._changed[key] = None
 
     def disconnected(self) -> None:
-        """Prepare a new session after the connection broke. Its first request names all partitions."""
+        """Prepare a new fetch session after the connection to the leader broke. Its first request names all
+        partitions.
+        """
         self._outstanding.clear()
         self._paused = False
         self._new_session()

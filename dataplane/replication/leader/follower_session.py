@@ -453,7 +453,7 @@ class FollowerSession:
             self._answer()
 
     def _answer(self) -> None:
-        """Answer the parked request, if there is one, with all that is ready."""
+        """Answer the parked request, if there is one, with the records, watermarks and errors that are ready."""
         self._answer_is_due = False
         reply = self._parked
         if reply is None:

@@ -39,7 +39,9 @@ logger = logging.getLogger(__name__)
 
 
 class Partition:
-    """A replica of one partition. Invariant: log start offset <= high watermark <= log end offset."""
+    """This broker's replica of one partition: its log, its role and the callers that wait for it. Invariant: log start
+    offset <= high watermark <= log end offset.
+    """
 
     __slots__ = (
         "_acknowledgements",
@@ -125,7 +127,9 @@ class Partition:
         return -1 if role is None else role.partition_epoch
 
     def end_of_epoch(self, epoch: int) -> EpochEnd:
-        """Return the largest epoch of this log that is not above `epoch`, and its end offset."""
+        """Return the largest leader epoch of this log that is not above `epoch`, and the offset after its last
+        record.
+        """
         return EpochEnd(*self.log.leader_epochs.end_offset_for(epoch, self.log.log_end_offset))
 
     def leading(self, current_leader_epoch: int = -1) -> LeaderState:
@@ -470,7 +474,9 @@ class Partition:
             self._acknowledgements.wait(offset, done)
 
     def high_watermark_at(self, offset: int) -> asyncio.Future[ErrorCode]:
-        """Return a future with the outcome of `on_high_watermark`."""
+        """Return a future that is set once the high watermark reaches `offset` (NONE), or to an error that leaves the
+        outcome unknown.
+        """
         reached: asyncio.Future[ErrorCode] = asyncio.get_running_loop().create_future()
         self.on_high_watermark(
             offset, lambda outcome: None if reached.done() else reached.set_result(outcome)

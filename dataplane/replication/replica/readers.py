@@ -1,4 +1,4 @@
-"""Readers of one replica that wait on behalf of consumers."""
+"""Consumers' fetches that wait for a change of one replica."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ class Readers:
         self._waiting: dict[Reader, None] = {}
 
     def add(self, reader: Reader) -> None:
-        """Wake this reader at the next change."""
+        """Wake this consumer's fetch at the next change of the replica."""
         self._waiting[reader] = None
 
     def discard(self, reader: Reader) -> None:
-        """Remove a reader, if it is still waiting."""
+        """Remove a consumer's fetch, if it is still waiting."""
         self._waiting.pop(reader, None)
 
     def wake(self) -> None:
-        """Wake all waiting readers."""
+        """Wake all waiting fetches, and forget them."""
         if self._waiting:
             waiting, self._waiting = self._waiting, {}
             for reader in waiting:

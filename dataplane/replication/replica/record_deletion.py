@@ -26,7 +26,7 @@ class Replica(Protocol):
         """Return the leadership of this replica. Raises KafkaError: NOT_LEADER_OR_FOLLOWER."""
 
     def log_start_moved(self) -> None:
-        """Notify readers and followers that the leader's log starts later now."""
+        """Notify consumers' fetches and followers' sessions that the leader's log start offset has risen."""
 
     def note_moved(self) -> None:
         """Add the replica to the set of changed replicas, which periodic checks visit."""

@@ -41,11 +41,11 @@ class _Ended(Exception):
 
 
 class _Unreadable(OSError):
-    """The log to be copied cannot be read. The target folder is not at fault."""
+    """An error: the log to be copied to another data folder cannot be read. The target folder is not at fault."""
 
 
 class _Move:
-    """One replica on its way into another folder."""
+    """One replica on its way into another data folder."""
 
     def __init__(self, partition: Partition, source: LogDirectory, target: LogDirectory) -> None:
         self.partition = partition
@@ -148,7 +148,7 @@ class FolderMoves:
             logger.info("%s-%d does not move to %s yet: %s", topic, index, target.path, error.message)
 
     async def close(self) -> None:
-        """Stop all moves. The next start restarts them."""
+        """Stop all moves between data folders. The next start of the broker restarts them."""
         self._closed = True
         tasks = [move.task for move in self._moves.values() if move.task is not None]
         if tasks:
@@ -277,7 +277,7 @@ class FolderMoves:
         logger.info("%r is in %s now", partition, move.target.path)
 
     async def _let_go(self, move: _Move, original: PartitionLog, copy: PartitionLog) -> None:
-        """Delete the old log once the new one is durable."""
+        """Delete the partition's log in the old data folder once the log in the new folder is durable."""
 
         def make_durable() -> None:
             if move.target.failure is not None:

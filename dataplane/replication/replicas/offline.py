@@ -47,7 +47,7 @@ class OfflineReplicas:
         self._reports.discard(key)
 
     async def reported(self) -> None:
-        """Wait until the quorum has recorded all lost replicas."""
+        """Wait until the quorum has recorded all replicas in this set as offline."""
         await self._reports.arrived()
 
     def close(self) -> None:

@@ -112,7 +112,9 @@ async def rebuild_nothing(_keys: Sequence[PartitionKey]) -> Sequence[PartitionKe
 
 
 def rebuild_with(quorum: Quorum, broker_id: int) -> Rebuild:
-    """Return a function that asks `quorum` to take back replicas of this broker."""
+    """Return a function that asks `quorum` to expect no records from damaged replicas of this broker any more, so that
+    the replicas can begin empty.
+    """
 
     async def renew(keys: Sequence[PartitionKey]) -> Sequence[PartitionKey]:
         command = RenewReplicas(

@@ -67,7 +67,9 @@ class ReplicasConfig:
 
 
 class Replicas:
-    """The replicas, by topic id and index. One writer: the event loop. Roles change only in `apply`."""
+    """The replicas of all partitions that this broker holds, by topic id and partition index. One writer: the event
+    loop. Roles change only in `apply`.
+    """
 
     def __init__(
         self,
@@ -129,8 +131,9 @@ class Replicas:
     # Look-ups
 
     def get(self, topic: str, index: int) -> Partition:
-        """Return the replica. Raises KafkaError: NOT_LEADER_OR_FOLLOWER if other brokers have it, else
-        UNKNOWN_TOPIC_OR_PARTITION."""
+        """Return this broker's replica of the partition. Raises KafkaError: NOT_LEADER_OR_FOLLOWER if other brokers
+        have it, else UNKNOWN_TOPIC_OR_PARTITION.
+        """
         partition = self._by_name.get((topic, index))
         if partition is None:
             raise self._absent(
@@ -139,11 +142,11 @@ class Replicas:
         return partition
 
     def find(self, topic: str, index: int) -> Partition | None:
-        """Return the replica here; None if there is none."""
+        """Return this broker's replica of the partition; None if it has none."""
         return self._by_name.get((topic, index))
 
     def find_by_id(self, topic_id: bytes, index: int) -> Partition | None:
-        """Return the replica here; None if there is none."""
+        """Return this broker's replica of the partition; None if it has none."""
         return self._by_key.get((topic_id, index))
 
     def get_by_id(self, topic_id: bytes, index: int) -> Partition:
@@ -265,11 +268,13 @@ class Replicas:
                 listener.elected(partition)
 
     def image_changed(self, image: ClusterImage, delta: ImageDelta) -> None:
-        """Follow a change of the image, by `apply`."""
+        """Give the replicas their roles after a change of the image, by `apply`."""
         self.apply(image, delta)
 
     def apply(self, image: ClusterImage, delta: ImageDelta) -> None:
-        """Follow a change that the image already contains. New leaders accept records when this returns."""
+        """Create, remove and give roles to replicas after a change that `image` already contains. New leaders accept
+        records when this returns.
+        """
         if self._closed:
             return
         self.image = image
@@ -344,7 +349,7 @@ class Replicas:
         return partitions.difference(self.making.postponed(new)) if new else partitions
 
     def _assigned(self, key: PartitionKey) -> PartitionState | None:
-        """Return the image's state of a partition; None if this broker has no replica of it."""
+        """Return the state of a partition in the cluster image; None if this broker has no replica of the partition."""
         topic = self.image.topics_by_id.get(key[0])
         state = None if topic is None else topic.partitions.get(key[1])
         return state if state is not None and self.broker_id in state.replicas else None
@@ -520,7 +525,9 @@ class Replicas:
     # Timers
 
     def start(self) -> None:
-        """Start the periodic work."""
+        """Start the periodic work on replicas: checks of ISRs, retries of missing logs, rebuilding of damaged replicas,
+        and checkpoints of high watermarks.
+        """
         self._every(self.config.lag_time_max_ms / 2000, self.check_isr)
         self._every(_MISSING_LOGS_INTERVAL_S, self.making.look_for_missing_logs)
         self._every(_REBUILDING_INTERVAL_S, self.damage.rebuilding.look)
@@ -536,18 +543,18 @@ class Replicas:
         self._timers.append(self._loop.call_later(interval_s, run))
 
     def check_isr(self) -> None:
-        """Check the ISRs that the passage of time may change."""
+        """Check the ISRs of led partitions that the passage of time may change."""
         self._isrs.check()
 
     def checkpoint_high_watermarks(self) -> None:
-        """Write the high watermarks to disk, with which a restart begins."""
+        """Write the high watermarks of all replicas to disk, so that a restarted broker begins with them."""
         moved = filter(self.holds, self._watermarks_moved.take())
         self._logs.checkpoint_high_watermarks(
             {(partition.topic, partition.index): partition.high_watermark for partition in moved}
         )
 
     async def close(self) -> None:
-        """Stop following and leading. Logs remain open; their owner closes them."""
+        """End the roles of all replicas and the fetches from leaders. Logs remain open; their owner closes them."""
         self._closed = True
         for timer in self._timers:
             timer.cancel()

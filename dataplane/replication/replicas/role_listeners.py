@@ -1,4 +1,4 @@
-"""Listeners to the leaderships of this broker."""
+"""Notification of code that follows the leaderships of this broker."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ class RoleListener(Protocol):
 
 
 class RoleListeners:
-    """All listeners, in the order in which they were added."""
+    """The listeners to elections and resignations of this broker, in the order in which they were added."""
 
     def __init__(self) -> None:
         self._all: list[RoleListener] = []
 
     def add(self, listener: RoleListener) -> None:
-        """Add a listener, which is notified of later changes."""
+        """Add a listener to elections and resignations, which is notified of later changes."""
         self._all.append(listener)
 
     def elected(self, partition: Partition) -> None:

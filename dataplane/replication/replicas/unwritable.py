@@ -58,7 +58,7 @@ async def report_to_nobody(_keys: Sequence[PartitionKey], _writable: bool) -> No
 
 
 def report_writability_to(quorum: Quorum, broker_id: int) -> ReportWritable:
-    """Return a function that reports replicas of this broker to `quorum`."""
+    """Return a function that reports to `quorum` whether replicas of this broker can be written."""
 
     async def report(keys: Sequence[PartitionKey], writable: bool) -> None:
         command = ReportWritability(

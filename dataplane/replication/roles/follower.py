@@ -27,7 +27,9 @@ class EpochEnd(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class FollowerState:
-    """The leadership that a follower follows. Each leader epoch has a new object, which fences old answers."""
+    """The leader and leader epoch that a replica follows. Each leader epoch has a new object, so that answers of older
+    epochs can be dropped.
+    """
 
     leader_id: int
     leader_epoch: int

@@ -341,7 +341,9 @@ class LeaderState:
         )
 
     def may_join(self, follower: FollowerProgress) -> bool:
-        """Return whether a follower may join the ISR (rule 4)."""
+        """Return whether a follower that is not in the ISR may join it: it has reached the high watermark and the start
+        of this leader epoch, and its broker is live (rule 4).
+        """
         return (
             follower.broker_id not in self.in_sync.maximal
             and follower.log_end_offset >= self.joins_from
@@ -427,7 +429,7 @@ class LeaderState:
         return True
 
     def _follow_progress(self, now_ms: int) -> None:
-        """Begin to track the progress of new replicas."""
+        """Begin to track the fetch progress of replicas that were added to the partition."""
         members = self.in_sync.committed
         for replica in self.replicas:
             if replica != self.broker_id and replica not in self.followers:
