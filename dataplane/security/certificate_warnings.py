@@ -13,7 +13,9 @@ from .tls_loading import LoadedTls
 
 
 def node_warnings(own: LoadedTls, principals: frozenset[str]) -> Iterator[str]:
-    """Yield warnings if other nodes, which look up the certificate's principal in their lists, would refuse it."""
+    """Yield a warning if nodes with the same list `principals` would refuse the certificate of this node: its principal
+    is not in the list, or cannot be read.
+    """
     certificate = own.keys.certificate.public_bytes(Encoding.DER)
     try:
         principal = Principal(USER, own.mapping.name_of(subject_name(certificate)))

@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 
 
 class DelegationTokens:
-    """The tokens whose secrets this broker can derive."""
+    """The delegation tokens of the cluster image whose secrets this broker can derive."""
 
     def __init__(
         self, keys: Secrets, states: Callable[[], Mapping[str, TokenState]], now_ms: Callable[[], int]
@@ -51,7 +51,7 @@ class DelegationTokens:
         return token_key_id(self._first)
 
     def new_secret(self, token_id: str) -> bytes:
-        """Return the secret of a new token."""
+        """Return the secret of a new delegation token, which is derived from its id and the current key."""
         return token_hmac(self._first, token_id)
 
     def find(self, token_id: str) -> TokenState | None:
@@ -59,12 +59,12 @@ class DelegationTokens:
         return self._states().get(token_id) if token_id in self._secrets else None
 
     def valid(self, token_id: str) -> TokenState | None:
-        """Return the token with an id as `find` does; None also if it has expired."""
+        """Return the delegation token with an id, as `find` does; None also if it has expired."""
         token = self.find(token_id)
         return None if token is None or token.is_over(self.now_ms()) else token
 
     def with_secret(self, secret: bytes) -> TokenState | None:
-        """Return the token with this secret; None if there is none."""
+        """Return the delegation token that has this secret; None if there is none."""
         token_id = self._ids.get(secret)
         return None if token_id is None else self.find(token_id)
 
@@ -73,12 +73,12 @@ class DelegationTokens:
         return self._secrets[token_id]
 
     def all(self) -> list[TokenState]:
-        """Return all tokens that `find` would return, sorted by id."""
+        """Return all delegation tokens whose secret this broker can derive, sorted by id."""
         states = self._states()
         return [states[token_id] for token_id in sorted(self._secrets) if token_id in states]
 
     async def credential(self, mechanism: ScramMechanism, token_id: str) -> ScramCredential | None:
-        """Return the credential for a login with the token; None if there is no such token."""
+        """Return the SCRAM credential for a login with a delegation token; None if there is no such token."""
         key = (token_id, mechanism.name)
         if token_id not in self._secrets or key in self._credentials:
             return self._credentials.get(key)
@@ -92,12 +92,12 @@ class DelegationTokens:
             return made
 
     def image_changed(self, _image: ClusterImage, delta: ImageDelta) -> None:
-        """Update the tokens that a change of the image affects."""
+        """Update the delegation tokens that a change of the image affects."""
         if delta.delegation_tokens:
             self.changed(delta.delegation_tokens)
 
     def changed(self, token_ids: Iterable[str]) -> None:
-        """Update the tokens with these ids from the image."""
+        """Update the delegation tokens with these ids from the cluster image; forget those that were removed."""
         states = self._states()
         for token_id in token_ids:
             state = states.get(token_id)

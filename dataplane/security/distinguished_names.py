@@ -35,7 +35,7 @@ present."""
 
 
 def subject_name(certificate: bytes) -> str:
-    """Return the subject of a certificate in DER. Raises ValueError."""
+    """Return the subject of a certificate (DER) as Java's X500Principal.getName() writes it. Raises ValueError."""
     try:
         (whole,) = values_in(certificate)
         fields = values_in(next(values_in(whole.content)).content)

@@ -25,7 +25,7 @@ def substituted(
 
 
 def compiled(pattern: str, option: str) -> re.Pattern[str]:
-    """Return a compiled pattern. Raises ValueError for a pattern that cannot be used."""
+    """Compile an operator's pattern. Raises ValueError, which names `option`, for a pattern that cannot be used."""
     try:
         with warnings.catch_warnings():
             # Python would read Java's intersections of sets differently, and warns of them.

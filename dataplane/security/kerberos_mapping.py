@@ -72,7 +72,7 @@ class KerberosMapping:
         self._default_realm = default_realm
 
     def name_of(self, principal: str) -> str:
-        """Return the short name of a principal. Raises NoMatchingRule."""
+        """Return the short user name of a Kerberos principal, by the first rule that applies. Raises NoMatchingRule."""
         realm, components = _parts_of(principal)
         for rule in self._rules:
             if rule is not None:

@@ -24,12 +24,12 @@ class ListenerTls:
 
     @property
     def accepting(self) -> ssl.SSLContext:
-        """The context for accepted connections."""
+        """The TLS context for connections that this listener accepts."""
         return self.loaded.accepting
 
     @property
     def dialling(self) -> ssl.SSLContext:
-        """The context for connections to this listener of other brokers."""
+        """The TLS context for connections to this listener of other brokers."""
         return self.loaded.dialling
 
     def principal_of(self, certificate: bytes | None) -> Principal:

@@ -87,16 +87,18 @@ class NodeCertificates:
 
     @property
     def accepting(self) -> ssl.SSLContext:
-        """The context for accepted connections."""
+        """The TLS context for connections that other nodes open to this node."""
         return self._tls.accepting
 
     @property
     def dialling(self) -> ssl.SSLContext:
-        """The context for connections to other nodes."""
+        """The TLS context for connections that this node opens to other nodes."""
         return self._tls.dialling
 
     def check_peer(self, certificate: bytes | None) -> None:
-        """Raise NodeRefused unless the certificate's principal may act as a node."""
+        """Raise NodeRefused unless the principal of a peer's certificate (DER; None without one) is among those that
+        may act as nodes.
+        """
         from .principal_mapping import NoMatchingRule  # loaded late: only nodes with TLS need it
 
         if certificate is None:

@@ -38,7 +38,7 @@ class PeerSession:
 
     @property
     def user(self) -> str:
-        """The user whose quotas apply to the peer."""
+        """The user whose quotas apply to the peer: the name of its principal."""
         return self.principal.name
 
     @property

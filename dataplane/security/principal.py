@@ -13,18 +13,18 @@ NODE: Final = "OttlaNode"
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """A name with a type. Both are compared exactly."""
+    """The name under which a user or node is known, with its type, such as `User:ann`. Both are compared exactly."""
 
     type: str
     name: str
 
     def __str__(self) -> str:
-        """Return Kafka's form: `User:ann`."""
+        """Return the principal in Kafka's form: `User:ann`."""
         return f"{self.type}:{self.name}"
 
     @classmethod
     def parse(cls, text: str) -> Principal:
-        """Read `type:name`; a name may contain colons. Raises ValueError."""
+        """Read a principal from the text `type:name`; the name may contain colons. Raises ValueError."""
         kind, colon, name = text.partition(":")
         if not (kind and colon):
             raise ValueError(f"{text!r} is no principal: it has to be of the form type:name, like User:ann")

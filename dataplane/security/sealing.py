@@ -40,7 +40,7 @@ class Sealer:
         self._first_id = sha256(keys[0]).digest()[:_KEY_ID_BYTES]
 
     def is_under_first(self, sealed: bytes) -> bool:
-        """Return whether the value was sealed with the first secret."""
+        """Return whether the value `sealed` was encrypted under the first cluster secret."""
         return sealed[:_KEY_ID_BYTES] == self._first_id
 
     def seal(self, plain: bytes, subject: bytes) -> bytes:

@@ -71,7 +71,7 @@ class Access:
             yield allowed
 
     def allows_cluster(self, operation: int, *, quiet: bool = False) -> bool:
-        """Return whether an operation is allowed on the cluster."""
+        """Return whether the sender may perform an operation on the cluster. With `quiet` a denial is not logged."""
         return self.grants is None or self.allows(
             operation, AclResourceType.CLUSTER, CLUSTER_NAME, quiet=quiet
         )
@@ -134,7 +134,7 @@ class Authorization:
             self.authorizer.change(delta.acls.items())
 
     def access(self, request: Asking) -> Access:
-        """Return the rights of the sender of a request."""
+        """Return the rights of the sender of a request: of its principal at its host."""
         session = request.session
         return Access(self.authorizer.grants(str(session.principal), session.host), self.audit, request)
 

@@ -65,7 +65,7 @@ class _Resources:
         return found
 
     def change(self, acl: Acl, present: bool) -> None:
-        """Add or remove an ACL."""
+        """Add an ACL to the index of its resource type, or remove it if `present` is false."""
         pattern = (acl.pattern_type, acl.resource_name)
         rules = self._rules(pattern)
         rules.change(acl.principal, acl.host, acl.operation, acl.permission, present)

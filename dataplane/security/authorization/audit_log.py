@@ -35,7 +35,7 @@ class Asking(Protocol):
 
 
 class AuditLog:
-    """The audit log: it counts decisions by operation, and logs them."""
+    """The audit log of an authorizer: it counts decisions by operation, and logs denials."""
 
     def __init__(
         self,

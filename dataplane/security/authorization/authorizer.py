@@ -121,7 +121,7 @@ class Authorizer:
 
 
 def requester_at(principal: str, host: str) -> Requester:
-    """Return a requester for a principal and the address of a socket."""
+    """Return a requester for ACL checks from a principal (`User:ann`) and the address of its socket."""
     try:
         return Requester.at(principal, canonical_address(host))
     except ValueError:

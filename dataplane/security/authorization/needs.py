@@ -61,12 +61,12 @@ def cluster(operation: AclOperation) -> Needs:
 
 
 def group(operation: AclOperation) -> Needs:
-    """Return the need for an operation on the group of the request."""
+    """Return the need for an operation on the group that the request names."""
     return Needs((Right(operation, AclResourceType.GROUP, lambda message: message.group_id),))
 
 
 def transactional_id(operation: AclOperation) -> Needs:
-    """Return the need for an operation on the transactional id of the request."""
+    """Return the need for an operation on the transactional id that the request names."""
     return Needs(
         (Right(operation, AclResourceType.TRANSACTIONAL_ID, lambda message: message.transactional_id),)
     )

@@ -24,7 +24,7 @@ _TRIED_WITHOUT_ID_MAX: Final = 4
 
 
 class KeysUnreadable(ValueError):
-    """An error: a document is no set of keys."""
+    """An error: a document is no valid JSON Web Key Set."""
 
 
 class SigningKeys:

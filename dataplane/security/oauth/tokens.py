@@ -108,7 +108,7 @@ def check_claims(token: Token, rules: TokenRules, now_ms: float) -> Bearer:
 
 
 def shown(value: object) -> str:
-    """Return a peer's value for a log: escaped, and shortened."""
+    """Return a value from a peer's token as text for a log: escaped, and shortened."""
     text = repr(value)
     return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]}..."
 

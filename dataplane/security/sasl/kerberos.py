@@ -37,16 +37,16 @@ class Context(Protocol):
 
     @property
     def complete(self) -> bool:
-        """True if both sides have authenticated each other."""
+        """True if client and broker have authenticated each other."""
 
     def step(self, token: bytes) -> bytes:
         """Return the answer to a token; empty if there is none. It may block."""
 
     def wrap(self, message: bytes) -> bytes:
-        """Return the message, signed."""
+        """Return `message` wrapped in a signed GSSAPI token for the client, without encryption."""
 
     def unwrap(self, message: bytes) -> bytes:
-        """Return the message in a signed one."""
+        """Return the content of a signed GSSAPI token from the client."""
 
     def peer(self) -> tuple[str, int | None]:
         """Return the client's principal, and the seconds until its ticket expires (None without expiry)."""

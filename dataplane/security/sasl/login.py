@@ -43,7 +43,7 @@ class Login(Protocol):
 
     @property
     def outcome(self) -> LoggedIn | None:
-        """The result; set once the last message has been answered."""
+        """The result of a successful login; None before the last message has been answered."""
 
     async def receive(self, message: bytes) -> bytes | None:
         """Return the answer to the client's next message; None if the mechanism has none. Raises LoginRefused and
@@ -55,7 +55,7 @@ class Mechanism(Protocol):
 
     @property
     def name(self) -> str:
-        """The name of the mechanism in the protocol."""
+        """The name of the mechanism in the SASL protocol, such as PLAIN."""
 
     def begin(self) -> Login:
         """Return a new login attempt of a client."""

@@ -33,7 +33,7 @@ class PlainMechanism:
 
 
 class PlainLogin:
-    """A login attempt of a single message."""
+    """A login attempt by PLAIN: a single message with user name and password."""
 
     def __init__(self, check: CheckPassword) -> None:
         self._check = check

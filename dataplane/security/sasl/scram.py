@@ -129,7 +129,7 @@ class ScramLogins:
 
 
 class ScramLogin:
-    """A login attempt of two messages."""
+    """A login attempt by SCRAM, which takes two messages of the client."""
 
     def __init__(self, logins: ScramLogins, server: ScramServer) -> None:
         self._logins = logins
@@ -140,7 +140,7 @@ class ScramLogin:
 
     @property
     def claimed(self) -> str:
-        """The user in the first message."""
+        """The user name, or the delegation token's id, in the client's first message."""
         return self._server.user.name if self._server.user is not None else ""
 
     async def receive(self, message: bytes) -> bytes:

@@ -40,7 +40,7 @@ class Shape(NamedTuple):
 
 
 class UnknownUsers:
-    """The stand-in credentials of unknown users."""
+    """The stand-in SCRAM credentials by which logins of unknown users are checked, always in vain."""
 
     def __init__(self, node_key: bytes, sealed: Callable[[], dict[ScramKey, SealedCredential]]) -> None:
         """`node_key` generates stand-ins; it is the same on all brokers. `sealed` returns the credentials of the
