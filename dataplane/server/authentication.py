@@ -325,7 +325,9 @@ class ConnectionAuthentication:
     # After a login.
 
     def _lifetime_ms(self, outcome: LoggedIn) -> int | None:
-        """Return the lifetime of the login in ms; None without expiry."""
+        """Return the time in ms after which the client must re-authenticate, by its credential's expiry and
+        connections.max.reauth.ms; None for never.
+        """
         bounds = []
         if outcome.expires_at_ms is not None:
             bounds.append(max(0, int(outcome.expires_at_ms - self._now_ms())))

@@ -205,7 +205,7 @@ class ClientConnection:
 
     @property
     def owes_replies(self) -> bool:
-        """True if some request is unanswered."""
+        """True if the connection has received a request that it has not answered."""
         return bool(self._requests)
 
     @property

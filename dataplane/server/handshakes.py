@@ -50,7 +50,7 @@ class _NoTls(Exception):
 
 
 class _Handshake:
-    """A handshake in progress."""
+    """A TLS handshake of one accepted peer that is in progress."""
 
     __slots__ = ("fd", "is_shaken", "newcomer", "stream", "timer", "tls")
 

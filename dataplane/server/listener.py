@@ -53,12 +53,12 @@ class ListeningSocket:
         self._descriptors_max = descriptors_of_connections(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
 
     def start(self) -> None:
-        """Begin to accept connections."""
+        """Begin to accept connections on this listener."""
         self._accepting = True
         self._loop.add_reader(self._socket.fileno(), self.accept_waiting)
 
     def close(self) -> None:
-        """Stop listening; accepted connections remain open."""
+        """Close the listening socket; accepted connections remain open."""
         if self._accepting:
             self._accepting = False
             self._loop.remove_reader(self._socket.fileno())

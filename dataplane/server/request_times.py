@@ -20,7 +20,7 @@ class RequestTimes:
         self.by_api: dict[int, Histogram] = {}
 
     def answered(self, api_key: int, began_s: float) -> None:
-        """Count an answered request; `began_s` is its arrival on `time.perf_counter`."""
+        """Count an answered request, and its duration from `began_s` (its arrival on `time.perf_counter`) until now."""
         histogram = self.by_api.get(api_key)
         if histogram is None:
             histogram = self.by_api[api_key] = Histogram(BOUNDS_MS)

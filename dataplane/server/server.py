@@ -176,7 +176,9 @@ class Server:
         self._preparing = self._loop.create_task(warm_up_codecs(self._table), name="codecs")
 
     def image_changed(self, _image: ClusterImage, _delta: ImageDelta) -> None:
-        """Notify the listeners that the broker's metadata image has changed."""
+        """Let the listeners accept waiting connections now that the broker's metadata image has changed: each later
+        connection is younger than the change.
+        """
         for listener in self.listeners:
             listener.accept_waiting()
 
