@@ -112,7 +112,9 @@ def rests(log: LogFacts, dirty: DirtyRange) -> bool:
 
 
 def filthiest(logs: Iterable[tuple[LogFacts, DirtyRange]]) -> int | None:
-    """Return the position of the log to clean next; None if no log is worth cleaning."""
+    """Return the position in `logs` of the log to compact next: of the logs worth cleaning, the log with the largest
+    dirty ratio. Returns None if no log is worth cleaning.
+    """
     best, best_ratio = None, 0.0
     for number, (log, dirty) in enumerate(logs):
         if dirty.ratio > best_ratio and worth_cleaning(dirty, log.min_cleanable_ratio):

@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 
 class CleaningProcessDied(Exception):
-    """The process ended, or sent an invalid reply, before the job was done."""
+    """An error: the child process ended, or sent an invalid reply, before the compaction job was done."""
 
 
 class CleaningProcess:

@@ -19,7 +19,7 @@ def move_bytes_per_second(settings: BrokerSettings) -> float:
 
 
 def cordoned_folders(settings: BrokerSettings, log_dirs: Sequence[Path]) -> frozenset[Path]:
-    """Return the folders that get no new replicas (KIP-1066)."""
+    """Return the cordoned data folders: those of `log_dirs` that get no new replicas (KIP-1066)."""
     named = _items(settings.text(CORDONED))
     return frozenset(path for path in log_dirs if _ALL in named or _names(path) & set(named))
 

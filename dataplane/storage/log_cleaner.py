@@ -45,7 +45,7 @@ logger = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True)
 class CleanerSettings:
-    """The broker's log.cleaner settings."""
+    """The broker's settings for compaction (log.cleaner.*)."""
 
     enabled: bool = setting("log.cleaner.enable", bool)
     backoff_ms: int = setting("log.cleaner.backoff.ms")

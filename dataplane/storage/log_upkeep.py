@@ -83,7 +83,7 @@ class LogUpkeep(Generic[_Replica]):
             await self.sweep()
 
     async def check(self) -> None:
-        """Apply retention to every log once."""
+        """Apply retention (by time, size and log start offset) to every log once."""
         slice_ends = time.monotonic() + _SLICE_S
         for replica in list(self._replicas):
             while self._retain(replica) or await self._flushed_for(replica.log):
