@@ -68,12 +68,12 @@ class Copy:
 
     @property
     def key(self) -> tuple[str, int]:
-        """Topic and partition index here."""
+        """Name of the copy's topic in this cluster, and partition index."""
         return self.partition.topic, self.partition.index
 
     @property
     def source_key(self) -> tuple[str, int]:
-        """Topic name and partition index at the source."""
+        """Name of the copied topic in the source cluster, and partition index."""
         return source_name(self.partition.topic), self.partition.index
 
     @property
@@ -141,5 +141,7 @@ class Copy:
 
 
 def source_name(topic: str) -> str:
-    """Return the source's name of the topic that this topic copies."""
+    """Return the name in the source cluster of the topic that the topic here copies: they differ for the copy of the
+    offsets topic.
+    """
     return OFFSETS_TOPIC if is_offsets_copy(topic) else topic

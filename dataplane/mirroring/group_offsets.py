@@ -51,7 +51,9 @@ class OffsetCommits(Protocol):
         ...
 
     def takes(self, group_id: str) -> bool:
-        """Return whether this broker coordinates the group, and the group has no members."""
+        """Return whether offsets of the group may be copied by this broker: it coordinates the group, and the group has
+        no members.
+        """
         ...
 
     async def commit(self, group_id: str, offsets: PartitionOffsets, mirror: str) -> None:

@@ -45,7 +45,9 @@ class OwnGroups:
             await self._creator.create([OFFSETS_TOPIC])
 
     def takes(self, group_id: str) -> bool:
-        """Return whether this broker coordinates the group, and the group has no members."""
+        """Return whether offsets of the group may be copied by this broker: it coordinates the group, and the group has
+        no members.
+        """
         try:
             group = self._groups.shard_for(group_id).groups.get(group_id)
         except KafkaError:

@@ -52,8 +52,9 @@ async def copies_of_cluster(
 
 
 async def is_ottla(source: SourceCluster, metadata: MetadataResponse) -> bool:
-    """Return whether the source is a cluster of Ottla that supports failbacks, and therefore cuts. Raises
-    KafkaError."""
+    """Return whether the source is an Ottla cluster of a version with failbacks, and therefore with cuts. Raises
+    KafkaError.
+    """
     try:
         # Brokers report nothing about this topic, so the answer is small.
         await _ask(source, metadata.brokers[0].node_id, OFFSETS_TOPIC)
