@@ -31,7 +31,7 @@ def is_valid_topic_name(name: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class TopicDefaults:
-    """Default settings of new topics."""
+    """The settings of topics that a broker creates on demand."""
 
     auto_create: bool = setting("auto.create.topics.enable", bool)
     num_partitions: int = setting("num.partitions")
