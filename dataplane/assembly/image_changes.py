@@ -16,10 +16,10 @@ logger = logging.getLogger(__name__)
 
 
 class FollowingPart(Protocol):
-    """A part of the broker that follows the cluster image."""
+    """A part of the broker that is notified of each change of the cluster image."""
 
     def image_changed(self, image: ClusterImage, delta: ImageDelta) -> None:
-        """Follow a change that the image already contains."""
+        """Apply a change of the cluster image to this part. `image` contains the change already."""
         ...
 
 

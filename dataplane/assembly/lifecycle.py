@@ -7,7 +7,7 @@ from typing import Protocol
 
 
 class StartedPart(Protocol):
-    """A part of the broker that does nothing before its start."""
+    """A part of the broker that works only after its `start` was called."""
 
     def start(self) -> object:
         """Begin to work."""

@@ -1,4 +1,4 @@
-"""The parts that copy topics of other clusters."""
+"""The parts of a broker that copy topics of other clusters (mirrors)."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ class Resealing:
         return self._resealer.left(self._quorum.image)
 
     def metric_families(self) -> Iterator[Family]:
-        """Yield the number of secrets under an older cluster secret."""
+        """Yield the metric of the number of secrets under an older cluster secret."""
         yield Family(OLD_SECRETS, [((), self.left())])
 
     async def _seal_anew(self) -> int:

@@ -44,7 +44,7 @@ class RoomWatch:
         logs.on_lack = self._refused_in_any_thread
 
     def lack(self) -> str:
-        """Return the reason why records cannot be written now; empty while they can."""
+        """Return the reason why usable data folders cannot be written now; empty while all can be written."""
         return "; ".join(
             directory.lack.message for directory in self._logs.usable if directory.lack is not None
         )
