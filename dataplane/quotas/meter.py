@@ -37,7 +37,7 @@ class RequestMeter:
             self._started_s = None
 
     def spend(self, seconds: float) -> None:
-        """Count time that a thread has worked on the request."""
+        """Add processor seconds that a thread has worked on the request."""
         self._spent_s += seconds
 
     def charge(self) -> int:

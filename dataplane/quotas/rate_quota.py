@@ -75,7 +75,7 @@ class RateQuota:
         self._throttle_ms_max = throttle_ms_max
 
     def limit_by(self, limits: QuotaLimits) -> None:
-        """Use other limits from now on; the measured rates stay."""
+        """Apply other limits from now on; the clients' measured rates stay."""
         self._measures.limits = limits
 
     def charge(self, user: str, client_id: str | None, amount: float, now_ms: float) -> int:
@@ -97,7 +97,7 @@ class RateQuota:
         return self._admit(self._measures.limits.of(user, client_id or ""), amount, now_ms)
 
     def admit_address(self, address: str, amount: float, now_ms: float) -> int:
-        """Record or refuse an amount like `admit`, for an IP address."""
+        """Record or refuse an amount like `admit`, for all clients of an IP address together."""
         return self._admit(self._measures.limits.of_address(address), amount, now_ms)
 
     def _admit(self, limit: Limit | None, amount: float, now_ms: float) -> int:
@@ -122,13 +122,15 @@ class RateQuota:
 
 
 class MutationQuota:
-    """The quota controller_mutation_rate: partitions that a client creates or deletes per second (KIP-599)."""
+    """The quota controller_mutation_rate: a limit on the partitions that a client creates or deletes per second
+    (KIP-599).
+    """
 
     def __init__(self, windows: QuotaWindows, limits: QuotaLimits) -> None:
         self._measures = _Measures(windows, limits, MutationTokens)
 
     def limit_by(self, limits: QuotaLimits) -> None:
-        """Use other limits from now on; the measured rates stay."""
+        """Apply other limits from now on; the clients' buckets stay."""
         self._measures.limits = limits
 
     def charge(
