@@ -1,4 +1,4 @@
-"""The two clocks of a broker."""
+"""The two clocks of a broker: a monotonic clock and the wall clock."""
 
 from __future__ import annotations
 
@@ -11,5 +11,5 @@ def monotonic_ms() -> int:
 
 
 def wall_ms() -> int:
-    """Return milliseconds since 1970."""
+    """Return the wall-clock time in milliseconds since 1970."""
     return time.time_ns() // 1_000_000

@@ -20,7 +20,7 @@ class Matcher(Protocol):
         ...
 
     def fullmatch(self, text: str) -> bool:
-        """Return whether the whole text matches."""
+        """Return whether the pattern matches the whole text."""
         ...
 
 

@@ -89,7 +89,7 @@ class RetainedBytes:
         return all(self.holders.get(holder, 0) + more <= self.share_max for holder in holders)
 
     def check(self) -> None:
-        """Raise AssertionError if the sums contradict each other."""
+        """Raise AssertionError if the total is negative, or a holder's claimed bytes are not positive."""
         if self.total < 0 or min(self.holders.values(), default=1) <= 0:
             raise AssertionError(f"{self.total} bytes are claimed, by holder {self.holders}")
 

@@ -1,4 +1,6 @@
-"""Blocking work in threads, for callers that afterwards release resources that the thread uses."""
+"""Functions that run blocking work in threads. Callers may afterwards release resources that the work uses, since they
+return only once the thread has ended.
+"""
 
 from __future__ import annotations
 

@@ -55,5 +55,5 @@ def _structs(message: Message, count: int) -> int:
 
 
 def pieces(items: Sequence[_T], size: int) -> list[Sequence[_T]]:
-    """Return the items in lists of at most `size`."""
+    """Return the items in slices of at most `size` items."""
     return [items[start : start + size] for start in range(0, len(items), size)]
