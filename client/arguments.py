@@ -48,7 +48,8 @@ def topic_partitions(call: str, given: Iterable[TopicPartition]) -> list[TopicPa
 def by_partition(
     what: str, example: str, given: Mapping[TopicPartition, ValueT]
 ) -> dict[TopicPartition, ValueT]:
-    """Return a mapping from partition to value; `what` and `example` are for the text of the TypeError."""
+    """Return the mapping with each key checked, as a TopicPartition; `what` and `example` are for the text of the
+    TypeError."""
     if not isinstance(given, Mapping):
         raise TypeError(
             f"{what} are given by partition, as in {{TopicPartition('orders', 0): {example}}}, not {given!r}"

@@ -36,7 +36,7 @@ def number_bytes(column: pyarrow.Array) -> memoryview:
 
 
 def blob_array(blobs: BlobColumn, rows: int) -> pyarrow.Array:
-    """Return an array of keys or values; their bytes are not copied."""
+    """Return a pyarrow array of records' keys or values; their bytes are not copied."""
     pa = need_pyarrow()
     valid = None if blobs.valid is None else pa.py_buffer(blobs.valid)
     buffers = [valid, pa.py_buffer(blobs.ends), pa.py_buffer(blobs.data)]

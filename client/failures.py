@@ -170,7 +170,7 @@ class OutOfTurn(ClientError):
 
 
 class SpoolUnusable(ClientError):
-    """A spool folder that cannot be used, or no longer.
+    """A spool folder (a producer's undelivered records on disk) that cannot be used, or no longer.
 
     Another producer has it, it is damaged or a copy, or the disk failed. Its records stay in the folder.
     """

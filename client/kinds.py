@@ -40,7 +40,8 @@ def alternatives(hint: object) -> tuple[Any, ...]:
 
 
 def is_plain(value: object, kind: object) -> bool:
-    """Return whether a value is of one of the plain kinds. True and False are not numbers."""
+    """Return whether a value is an instance of `kind`, a basic type of PLAIN_KINDS. An int is also a float, a bytearray
+    is also bytes; True and False are not numbers."""
     if kind is int or kind is float:
         whole = isinstance(value, int) and not isinstance(value, bool)
         return whole or (kind is float and isinstance(value, float))
@@ -50,9 +51,8 @@ def is_plain(value: object, kind: object) -> bool:
 
 
 def misfit(value: object, hint: object) -> str | None:
-    """Return the plain kinds that a value should have; None if it has one of them, or if a kind that is not plain is
-    allowed.
-    """
+    """Return the names of the basic types that `hint` allows, if the value has none of these types; else None. Also
+    return None if `hint` allows a type that is not in PLAIN_KINDS."""
     kinds = []
     for alternative in alternatives(hint):
         if alternative not in PLAIN_KINDS or is_plain(value, alternative):
@@ -139,7 +139,7 @@ def _has_shape(given: Any, hint: Any) -> bool:
 
 
 def _with_parts(where: str, given: Any, hint: Any) -> Any:
-    """Return the value, whose shape fits, after its parts have been checked."""
+    """Return the value after its elements, keys or members have been checked; its outermost type fits already."""
     origin, inner = get_origin(hint) or hint, get_args(hint)
     if origin is TopicPartition:
         try:

@@ -58,7 +58,9 @@ class Lifecycle:
             )
 
     def check_here(self, *, or_stopping: bool = False) -> None:
-        """Do what `check` and `check_loop` do."""
+        """Check that the client may be called, and that it runs on the current loop. `or_stopping`: allow the call
+        while the client is stopping. Raises ClientClosed after `stop`; RuntimeError before `start`, and on another
+        loop."""
         self.check(or_stopping=or_stopping)
         self.check_loop()
 

@@ -24,7 +24,7 @@ from .transactions.transactions import TransactionOptions, Transactions
 
 
 class GroupConsumer(Protocol):
-    """A Consumer with a group."""
+    """A consumer with a group, as `send_offsets_to_transaction` needs it."""
 
     def group_metadata(self) -> ConsumerGroupMetadata:
         """Return the consumer's current group membership."""
@@ -141,7 +141,8 @@ class Producer(RecordWriter):
 
     @property
     def spooled(self) -> Spooled:
-        """The spool's waiting records, and the reason why they wait; all zero without a spool."""
+        """The state of the producer's spool folder: waiting records, sizes, and the reason for the wait; all zero
+        without a spool."""
         return Spooled() if self._spool is None else self._spool.spooled
 
     async def flush(self) -> None:

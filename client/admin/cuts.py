@@ -18,11 +18,13 @@ from .values import AppVersions, Cut, CutOffset
 
 
 class CutAdmin(AdminBase):
-    """The methods that find cuts, for readers that read each transaction as a whole."""
+    """The methods that find consistent cuts: an offset in each partition, such that every transaction lies wholly below
+    these offsets or wholly above."""
 
     async def find_cut(self, partitions: Iterable[TopicPartition]) -> Cut:
-        """Return the newest cut of these partitions: every transaction that was decided before the cut has all its
-        markers in them. A cut never becomes invalid later.
+        """Return the newest consistent cut of these partitions: a place in the cluster's order of commits and aborts.
+        Every transaction decided before the cut has all its markers in the partitions. A cut never becomes invalid
+        later.
 
             cut = await admin.find_cut([TopicPartition("orders", 0), TopicPartition("orders", 1)])
 
@@ -42,7 +44,7 @@ class CutAdmin(AdminBase):
     async def cut_offsets(
         self, cut: Cut, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, CutOffset | KafkaError]:
-        """Return the position of a cut in each of these partitions, or the error of its leader.
+        """Return the offset of a consistent cut in each of these partitions, or the error of the partition's leader.
 
         Each commit index up to that of a found cut is a cut of the same partitions, too.
 
@@ -70,8 +72,8 @@ class CutAdmin(AdminBase):
         return await ask_leaders(self.session, wanted, ask)
 
     async def app_versions_at(self, cut: Cut, *, told_offset: int = -1) -> AppVersions:
-        """Return the application versions that transactional ids had at a cut: those of their last commits below the
-        cut.
+        """Return the application versions at a consistent cut: for each transactional id the number that a
+        program passed with its last commit below the cut.
 
             versions = await admin.app_versions_at(await admin.find_cut([]))
 

@@ -21,7 +21,8 @@ from .session import check, error_of
 
 @dataclass(frozen=True, slots=True)
 class FailbackPartition:
-    """A partition that becomes a copy, or would become one."""
+    """A partition whose log becomes a copy of the source's log in a failback, or with `validate_only` would become a
+    copy."""
 
     partition: int
     common_offset: int
@@ -34,7 +35,7 @@ class FailbackPartition:
 
 @dataclass(frozen=True, slots=True)
 class FailbackTopic:
-    """A topic that becomes a copy, or would become one."""
+    """A topic that becomes a copy of the source's topic in a failback, or with `validate_only` would become a copy."""
 
     name: str
     refusal: KafkaError | None
@@ -44,13 +45,14 @@ class FailbackTopic:
 
     @property
     def lost(self) -> int:
-        """The number of records in all partitions that the source does not have."""
+        """The number of the topic's records that the source does not have, in all partitions."""
         return sum(partition.lost for partition in self.partitions)
 
 
 @dataclass(frozen=True, slots=True)
 class Failback:
-    """The result of a failback, or with `validate_only` its expected result."""
+    """The result of a failback (topics here become copies of the source's topics), or with `validate_only` its expected
+    result."""
 
     source_cluster_id: str
     topics: tuple[FailbackTopic, ...]
@@ -62,7 +64,8 @@ class Failback:
 
     @property
     def needs_discard(self) -> bool:
-        """True if some log continues after the offset up to which the source has the same records."""
+        """True if some partition's log here continues after the offset up to which the source's log is equal. Only with
+        `discard` is a failback then possible."""
         return any(
             partition.log_end_offset > partition.common_offset
             for topic in self.topics

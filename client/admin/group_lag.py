@@ -13,7 +13,8 @@ from .values import GroupDescription, GroupMember
 
 @dataclass(frozen=True, slots=True)
 class PartitionLag:
-    """A partition of a group; numbers are None if unknown, `member` is None if no member owns the partition."""
+    """The lag of a group in one partition: its committed offset (`current`), the partition's end offset, and the owner.
+    Numbers are None if unknown, `member` is None if no member owns the partition."""
 
     partition: TopicPartition
     current: int | None
@@ -22,7 +23,8 @@ class PartitionLag:
 
     @property
     def lag(self) -> int | None:
-        """The number of records that are not consumed yet."""
+        """The number of offsets between the group's committed offset and the partition's end; None if either is
+        unknown."""
         if self.current is None or self.end is None:
             return None
         return max(0, self.end - self.current)
@@ -30,14 +32,15 @@ class PartitionLag:
 
 @dataclass(frozen=True, slots=True)
 class GroupReport:
-    """A group with its committed and its owned partitions."""
+    """A lag report of a group: its description, and a row for each partition that is committed or owned by a member."""
 
     group: GroupDescription
     partitions: tuple[PartitionLag, ...]
 
     @property
     def total_lag(self) -> int | None:
-        """The sum over partitions whose lag is known; None if no lag is known, as before the first commit."""
+        """The sum of the group's lag over all partitions whose lag is known; None if no lag is known, as before the
+        first commit."""
         return _known_sum(self.partitions)
 
     @property
@@ -74,8 +77,8 @@ def put_together(
     committed: Mapping[TopicPartition, int],
     ends: Mapping[TopicPartition, object],
 ) -> GroupReport:
-    """Return a report with rows in order of topics and partitions. `ends` may hold failures; these ends are unknown.
-    Pure."""
+    """Return the lag report of a group, with rows in order of topics and partitions. `ends` may hold failures; these
+    ends are unknown. Pure."""
     owners = {partition: member for member in group.members for partition in member.partitions}
     rows = []
     for partition in sorted({*committed, *owners}):
@@ -92,8 +95,8 @@ def put_together(
 
 
 async def report(admin: Admin, names: list[str]) -> list[GroupReport]:
-    """Ask for groups, offsets and ends, and return a report for each group. The ends of all groups are fetched at
-    once."""
+    """Fetch these groups, their committed offsets and the ends of the partitions, and return a lag report for each
+    group. The ends of all groups are fetched at once."""
     groups = await admin.describe_groups(names)
     committed = {name: await admin.committed_offsets(name) for name in names}
     asked = {partition for offsets in committed.values() for partition in offsets}

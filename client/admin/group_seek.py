@@ -15,13 +15,13 @@ MOVABLE_STATES = ("Empty", "Dead")
 
 
 class CannotSeek(ValueError):
-    """An error: the offsets cannot be moved like this; the message says why."""
+    """An error: a group's committed offsets cannot be moved as requested; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A target of a move. `kind` is start, end, offset, shift or timestamp; `number` is the offset, the shift, or the
-    time in ms since 1970."""
+    """The place to which a group's committed offsets are moved. `kind` is start, end, offset, shift or timestamp;
+    `number` is the offset, the shift, or the time in ms since 1970."""
 
     kind: str
     number: int = 0
@@ -32,7 +32,7 @@ def within(
     starts: Mapping[TopicPartition, int],
     ends: Mapping[TopicPartition, int],
 ) -> Offsets:
-    """Return the offsets, each moved to the nearest existing offset of its partition. Pure."""
+    """Return the wanted offsets, each limited to the range from the log start to the end of its partition. Pure."""
     return {
         partition: min(max(offset, starts[partition]), ends[partition])
         for partition, offset in wanted.items()
@@ -60,7 +60,8 @@ async def check_has_no_members(admin: Admin, group_id: str) -> None:
 async def offsets_after(
     admin: Admin, target: Target | Offsets, partitions: Sequence[TopicPartition], before: Offsets
 ) -> Offsets:
-    """Return the offset at which each partition would resume: at a target, or at given offsets.
+    """Return the offset at which the group would resume in each partition after the move: at a target, or at given
+    offsets.
 
     Raises CannotSeek. Raises KafkaError for a partition whose leader does not report its offsets.
     """

@@ -167,7 +167,8 @@ class GroupAdmin(AdminBase):
         return None
 
     async def _describe(self, name: str) -> GroupDescription:
-        """Return a group of either kind. The KIP-848 API is asked first, as it does not know classic groups."""
+        """Return the description of a group, classic or KIP-848. The KIP-848 API is asked first, as it does not know
+        classic groups."""
         coordinator = self._coordinator(name)
         where = (await coordinator.connection()).address
         try:
@@ -209,8 +210,8 @@ class GroupAdmin(AdminBase):
 
 
 def _settled(code: int, what: str) -> KafkaError | None:
-    """Return the error of a partition, named `what`. Raises a retriable error, so that all partitions are tried
-    again."""
+    """Return the error of a partition, named `what` in its message; None for code 0. A retriable error, except
+    UNKNOWN_TOPIC_OR_PARTITION, is raised, so that the request for all partitions is repeated."""
     error = error_of(code, None, what=what)
     if error is not None and error.code.retriable and error.code != ErrorCode.UNKNOWN_TOPIC_OR_PARTITION:
         raise error

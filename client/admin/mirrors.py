@@ -39,8 +39,8 @@ _Answers = dict[int, list[DescribedMirror] | KafkaError]
 
 @dataclass(frozen=True, slots=True)
 class MirrorPartitionDescription:
-    """The copy of a partition. A number is None if it is unknown: the leader did not answer, or has not asked the
-    source yet."""
+    """The state of a mirror's copy of one partition: its leader, fault, promotion and progress. A number is None if it
+    is unknown: the leader did not answer, or has not asked the source yet."""
 
     partition: int
     leader: int | None
@@ -64,7 +64,7 @@ class MirrorPartitionDescription:
 
     @property
     def lag(self) -> int | None:
-        """The number of offsets that the source has and the copy does not have yet."""
+        """The number of the partition's offsets that the source has and the copy does not have yet."""
         if self.source_high_watermark is None or self.log_end_offset is None:
             return None
         return max(0, self.source_high_watermark - self.log_end_offset)
@@ -72,7 +72,7 @@ class MirrorPartitionDescription:
 
 @dataclass(frozen=True, slots=True)
 class MirrorTopicDescription:
-    """The copy of a topic."""
+    """A mirror's copy of a topic: its id here and in the source, and its partitions."""
 
     name: str
     topic_id: bytes
@@ -81,17 +81,19 @@ class MirrorTopicDescription:
 
     @property
     def lag(self) -> int | None:
-        """The lag of all partitions; None if the lag of a partition is unknown."""
+        """The topic's lag: the number of offsets that the copies of all partitions still miss; None if the lag of a
+        partition is unknown."""
         return _total(partition.lag for partition in self.partitions)
 
     @property
     def lag_bytes(self) -> int | None:
-        """The lag of all partitions in bytes; None if the lag of a partition is unknown."""
+        """The number of bytes that the copies of all partitions still miss; None if the lag of a partition is
+        unknown."""
         return _total(partition.lag_bytes for partition in self.partitions)
 
     @property
     def behind_ms(self) -> int | None:
-        """The delay in ms of the most delayed partition; None if the delay of a partition is unknown."""
+        """The delay in ms of the copy of the most delayed partition; None if the delay of a partition is unknown."""
         known = [partition.behind_ms for partition in self.partitions if partition.behind_ms is not None]
         return max(known, default=0) if len(known) == len(self.partitions) else None
 
@@ -107,7 +109,8 @@ class MirrorTopicDescription:
 
 @dataclass(frozen=True, slots=True)
 class MirrorCut:
-    """A cut of the source that all copies of a mirror have reached: a promotion at this cut tears no transaction."""
+    """A consistent cut of the source that all copies of a mirror have reached: a promotion at this cut tears no
+    transaction."""
 
     commit_index: int
     """Commit index of the source: each transaction decided up to this index is below the cut. -1 before its first
@@ -118,7 +121,7 @@ class MirrorCut:
 
 @dataclass(frozen=True, slots=True)
 class MirrorDescription:
-    """A mirror, its copies, and their progress."""
+    """A mirror (topics copied from another cluster): its settings, its phase, its copies and their progress."""
 
     name: str
     source_cluster_id: str
@@ -155,12 +158,13 @@ class MirrorDescription:
 
     @property
     def lag(self) -> int | None:
-        """The lag of all topics; None if the lag of a partition is unknown."""
+        """The mirror's lag: the number of offsets that the copies of all topics still miss; None if the lag of a
+        partition is unknown."""
         return _total(topic.lag for topic in self.topics)
 
     @property
     def lag_bytes(self) -> int | None:
-        """The lag of all topics in bytes; None if the lag of a partition is unknown."""
+        """The number of bytes that the copies of all topics still miss; None if the lag of a partition is unknown."""
         return _total(topic.lag_bytes for topic in self.topics)
 
 
@@ -338,7 +342,7 @@ class MirrorAdmin(AdminBase):
         await self.session.with_retries(once)
 
     async def _describe_on_each_broker(self) -> _Answers:
-        """Return the answer of each broker, or its error. Raises KafkaError if no broker answered."""
+        """Return each broker's descriptions of the mirrors, or its error. Raises KafkaError if no broker answered."""
         request = DescribeMirrorsRequest()
 
         async def ask(broker_id: int) -> list[DescribedMirror] | KafkaError:
@@ -459,14 +463,15 @@ def _mirror(
 
 
 def _takes_offsets(answers: list[tuple[int, DescribedMirror]]) -> bool:
-    """Return whether groups still wait for offsets. A broker that does not know of the promotion yet does not count,
-    since it knows of no offsets either."""
+    """Return whether the groups of a promoted mirror still wait for their committed offsets. Brokers that do not know
+    of the promotion yet are ignored, since they do not know of the offsets either."""
     promoted = [mirror for _, mirror in answers if mirror.phase == MirrorPhase.PROMOTED]
     return bool(promoted) and all(mirror.takes_offsets for mirror in promoted)
 
 
 def _lost_offsets(mirror: MirrorDescription) -> list[str]:
-    """Return the partitions of the copy of committed offsets that stop a promotion at a cut."""
+    """Return the names (topic-partition) of the copied partitions of committed offsets whose faults stop a promotion at
+    a cut."""
     return [
         f"{topic.name}-{index}"
         for topic in mirror.topics
@@ -523,7 +528,8 @@ def _known(number: int) -> int | None:
 
 
 def _taking_records(answers: _Answers, mirror: str) -> set[tuple[str, int]]:
-    """Return the partitions whose leaders know that they lead, and that the mirror is promoted."""
+    """Return the partitions of a promoted mirror that accept records: their leaders report that they lead, and that the
+    mirror is promoted."""
     return {
         (topic.name, partition.partition)
         for broker_id, described in _told(answers)

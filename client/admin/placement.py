@@ -121,7 +121,8 @@ class PlacementAdmin(AdminBase):
         }
 
     async def unregister_broker(self, broker_id: int) -> None:
-        """Remove a broker that is gone for good. It remains in the replica lists that it is in."""
+        """Remove the registration of a broker that is gone for good. The replica lists of partitions still name the
+        broker."""
         connection = await self.session.cluster.any_connection()
         request = UnregisterBrokerRequest(broker_id=broker_id)
         response = await connection.request(request)

@@ -34,7 +34,8 @@ class QuotaAdmin(AdminBase):
     """The methods that list and change client quotas."""
 
     async def describe_quotas(self, matching: Entity | None = None) -> list[tuple[Entity, dict[str, float]]]:
-        """Return the quotas of every entity that has these parts, or of all entities."""
+        """Return the quotas of every entity that has these parts (such as a user and a client id; None is the default),
+        or of all entities."""
         components = [
             ComponentData(entity_type=kind, match_type=_DEFAULT if name is None else _EXACTLY, match=name)
             for kind, name in (matching or {}).items()

@@ -39,7 +39,7 @@ class PlannedMove:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The changes; unchanged partitions do not appear."""
+    """A reassignment plan: the new replicas of each partition that moves; unchanged partitions do not appear."""
 
     moves: Mapping[Key, PlannedMove] = field(default_factory=dict)
 
@@ -58,7 +58,7 @@ def plan(
     hosts: Mapping[int, str] | None = None,
     balance: bool = True,
 ) -> Plan:
-    """Return a plan for these partitions (replicas by topic and index, preferred leader first).
+    """Return a balanced reassignment plan for these partitions (replicas by topic and index, preferred leader first).
 
     `racks` has every broker that may hold replicas, with its rack; new brokers are included. `leaving` are brokers to
     be emptied. `sizes` has the bytes of each partition, 1 if unknown. `hosts` has the machines of brokers that share a
@@ -80,7 +80,7 @@ def plan(
 
 
 class _Board:
-    """The current placement, with the counts that decisions use."""
+    """The placement of replicas as planned so far, with the counts by broker on which decisions are based."""
 
     def __init__(
         self,
@@ -104,14 +104,14 @@ class _Board:
         return self.sizes.get(key, 1)
 
     def cost(self, key: Key, source: int, target: int) -> int:
-        """Return the bytes that a move adds: to move a copy that is only planned, or back to its original broker, adds
-        none."""
+        """Return the change of the bytes to copy if a partition's replica moves from broker `source` to `target`. A
+        replica that is only planned at `source`, or returns to its original broker, adds no bytes."""
         before = self.original[key]
         return self.size(key) * ((target not in before) - (source not in before and source in self.held))
 
     def crowding(self, key: Key, target: int, source: int | None = None) -> int:
-        """Return how many other replicas the target's rack has, without the replica at `source`. A replica on the same
-        host counts for more than all replicas that are only on the same rack."""
+        """Return how many other replicas of the partition are on the rack of broker `target`, without the replica at
+        `source`. A replica on the same host counts for more than all replicas that are only on the same rack."""
         rack, host = self.racks[target], self.hosts[target]
         others = [other for other in self.replicas[key] if other not in (source, target)]
         beside = sum(self.hosts.get(other) == host for other in others)
@@ -177,8 +177,8 @@ _Offer = tuple[int, int, Key]
 
 
 def _best(board: _Board, offers: dict[tuple[int, int], list[_Offer]], source: int, target: int) -> Key:
-    """Return the partition to move. Offers are sorted once for each pair: other moves seldom change them, and a changed
-    offer is put back into the heap."""
+    """Return the cheapest partition to move from `source` to `target`. `offers` holds a heap of candidates for each
+    pair of brokers: other moves seldom change them, and a changed candidate is put back into the heap."""
     heap = offers.get((source, target))
     while True:
         if not heap:
@@ -200,8 +200,8 @@ def _offer(board: _Board, key: Key, source: int, target: int) -> _Offer:
 
 
 def _spread(board: _Board, key: Key) -> None:
-    """Move replicas off racks that hold several while a rack is free, by exchange with another partition that becomes
-    no more crowded."""
+    """Move a partition's replicas off racks that hold several while a rack is free, by exchange with another partition
+    that becomes no more crowded."""
     for source in list(board.replicas[key]):
         crowded = board.crowding(key, source)
         if not crowded:
@@ -251,7 +251,8 @@ def _led(board: _Board) -> None:
 def _first_path(
     board: _Board, by_leader: Mapping[int, set[Key]], led: Mapping[int, int]
 ) -> list[tuple[Key, int]] | None:
-    """Return the path from the broker that leads most, among the brokers that have a path."""
+    """Return a path of leadership handovers from the broker that leads most, among the brokers that have such a
+    path."""
     for source in sorted(led, key=lambda broker_id: (-led[broker_id], broker_id)):
         if (path := _path(board, by_leader, led, source)) is not None:
             return path
@@ -261,8 +262,8 @@ def _first_path(
 def _path(
     board: _Board, by_leader: Mapping[int, set[Key]], led: Mapping[int, int], source: int
 ) -> list[tuple[Key, int]] | None:
-    """Return partitions and the broker that each is handed to, from `source` to a broker that leads at least two
-    fewer."""
+    """Return a path of leadership handovers: partitions, and the broker that each is handed to, from `source` to a
+    broker that leads at least two fewer."""
     came: dict[int, tuple[int, Key]] = {}
     seen, queue = {source}, deque([source])
     while queue:

@@ -133,8 +133,8 @@ class AdminSession:
 
 
 def check(code: int, what: str, message: str | None, *, operation: str = "", name: str = "") -> None:
-    """Raise KafkaError about `what` unless the code is 0. `operation` is the operation that was attempted on the topic,
-    group or other resource of this `name`."""
+    """Raise KafkaError for a broker's error code unless the code is 0; `what` names the subject in its message.
+    `operation` is the operation that was attempted on the topic, group or other resource of this `name`."""
     if code:
         raise cluster_error(ErrorCode.of(code), what, message, operation=operation, name=name)
 

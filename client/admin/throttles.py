@@ -13,7 +13,7 @@ LEADERS, FOLLOWERS = "leader.replication.throttled.replicas", "follower.replicat
 
 
 class ThrottleAdmin(ConfigAdmin):
-    """The methods that set and lift the throttle of moves."""
+    """The methods that set and lift a limit in bytes/s for the copying of replicas that move."""
 
     async def throttle_moves(
         self,
@@ -35,7 +35,7 @@ class ThrottleAdmin(ConfigAdmin):
             await self.alter_configs(TOPIC_RESOURCE, topic, lists)
 
     async def lift_throttles(self, topics: Iterable[str], brokers: Iterable[int]) -> None:
-        """Remove the throttles that `throttle_moves` set."""
+        """Remove the limits that `throttle_moves` set from these topics and brokers."""
         for broker_id in sorted(set(brokers)):
             await self.alter_configs(BROKER_RESOURCE, str(broker_id), dict.fromkeys(RATES))
         for topic in sorted(set(topics)):

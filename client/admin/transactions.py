@@ -104,8 +104,8 @@ class TransactionAdmin(AdminBase):
         return {name: found[name] for name in waiting}
 
     async def _describe_some(self, left: set[str], found: Described) -> None:
-        """Move the ids that can be described from `left` to `found`. Raises KafkaError if another attempt may describe
-        the rest."""
+        """Describe transactional ids: move each id with a result from `left` to `found`. Raises KafkaError if another
+        attempt may describe the rest."""
         problem: KafkaError | None = None
         for coordinator, some in (await self._speakers(sorted(left))).items():
             request = DescribeTransactionsRequest(transactional_ids=some)

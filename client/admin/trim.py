@@ -1,4 +1,5 @@
-"""Bounds of a trim, for the console and for `ottla topic trim`. Pure."""
+"""Checks of a trim, which deletes a partition's records below an offset, for the console and for `ottla topic trim`.
+Pure."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from ..records import TopicPartition
 
 
 class CannotTrim(ValueError):
-    """An error: no records can be deleted like this; the message says why."""
+    """An error: a requested deletion of records is invalid; the message says why."""
 
 
 def check_within_ends(below: Mapping[TopicPartition, int], ends: Mapping[TopicPartition, int]) -> None:

@@ -109,7 +109,7 @@ class UserAdmin(AdminBase):
         raise KafkaError(code, "; ".join(dict.fromkeys(texts)))
 
     async def _alter(self, changes: Sequence[_Change]) -> list[AlteredUser]:
-        """Send the changes. Returns those that were refused."""
+        """Send changes of SCRAM passwords in one request. Returns the results of the users whose change was refused."""
         request = AlterUserScramCredentialsRequest(
             upsertions=[change for change in changes if isinstance(change, CredentialUpsertion)],
             deletions=[change for change in changes if isinstance(change, CredentialDeletion)],
@@ -120,7 +120,7 @@ class UserAdmin(AdminBase):
 
 
 def _once_each(changes: Sequence[_Change]) -> tuple[list[_Change], list[_Change]]:
-    """Return the changes for one request, which may name a user only once, and the remaining changes."""
+    """Return the password changes for one request, which may name a user only once, and the remaining changes."""
     first: dict[str, _Change] = {}
     rest: list[_Change] = []
     for change in changes:

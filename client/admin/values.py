@@ -208,7 +208,8 @@ class Cut(NamedTuple):
 
 
 class CutOffset(NamedTuple):
-    """The position of a cut in a partition."""
+    """The position of a consistent cut in a partition: its offset, and the beginning of the transactions that are open
+    there."""
 
     offset: int
     open_from: int
@@ -220,7 +221,7 @@ class CutOffset(NamedTuple):
 
 
 class AppVersions(NamedTuple):
-    """Application versions by transactional id at a cut."""
+    """Application versions (numbers that programs pass with their commits) by transactional id, at a consistent cut."""
 
     versions: dict[str, int]
     """The versions; -1 for an id that had a version before and has none now."""

@@ -26,10 +26,11 @@ Collect = Callable[[], None]
 
 
 class ReportChannel(Protocol):
-    """A connection to the audit topic."""
+    """A channel through which audit reports (a client's record counts) are sent to the audit topic."""
 
     async def send(self, reports: Sequence[Report], delivered: Callable[[Report], None]) -> KafkaError | None:
-        """Send reports, and call `delivered` for each that was acknowledged. Returns a failure, if a report failed.
+        """Send audit reports, and call `delivered` for each that was acknowledged. Returns a failure, if a report
+        failed.
 
         Raises KafkaError if nothing can be sent.
         """
@@ -39,7 +40,8 @@ class ReportChannel(Protocol):
 
 
 class Auditor:
-    """The auditor of one client. A failed report is logged, and never disturbs the client's own work."""
+    """A component that counts one client's records, and sends the counts to the audit topic at intervals. A failed
+    report is logged, and never disturbs the client's own work."""
 
     def __init__(
         self,
@@ -69,16 +71,17 @@ class Auditor:
     # for the client
 
     def count(self, topic: str, records: list[Stamped], *, transactional: bool = False) -> None:
-        """Count records, unless they are reports, which would otherwise cause further reports without end."""
+        """Count records of a topic. Audit reports are not counted: the counts would cause further reports without
+        end."""
         if topic != self.topic:
             self.ledger.count(topic, records, transactional=transactional)
 
     def start(self) -> None:
-        """Report at intervals from now on."""
+        """Begin to send the counts to the audit topic at intervals."""
         self._task = asyncio.ensure_future(self._report_regularly())
 
     async def finish(self) -> None:
-        """Send the remaining reports, within STOP_S, and stop."""
+        """Send the remaining audit reports, within STOP_S seconds, and stop."""
         self._stopping.set()
         if self._task is not None:
             with suppress(TimeoutError):
@@ -87,7 +90,8 @@ class Auditor:
                     await self._report_all()
 
     async def close(self) -> None:
-        """Stop now, and close the channel. A warning in the log gives the number of unreported records."""
+        """Stop reporting at once, and close the channel to the audit topic. A warning in the log gives the number of
+        unreported records."""
         if self._task is not None:
             self._task.cancel()
         self._collect()
@@ -123,7 +127,8 @@ class Auditor:
                 self._failure = failure
 
     async def _report_all(self) -> None:
-        """Send reports until none is left, or nothing helps: counts may have waited for a report of the same bucket."""
+        """Send audit reports until none is left, or nothing helps: counts may have waited for a report of the same
+        bucket."""
         backoff = Backoff(RETRY_MS_MAX)
         left = -1
         while True:
@@ -139,7 +144,7 @@ class Auditor:
                 await asyncio.sleep(backoff.next_s())
 
     async def _report(self) -> KafkaError | None:
-        """Send one round of reports; return a failure if a report failed."""
+        """Send all current audit reports once; return a failure if a report failed."""
         self._collect()
         reports = self.ledger.cut()
         if not reports:

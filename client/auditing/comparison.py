@@ -25,7 +25,8 @@ class NothingToCompare(ValueError):
 
 
 class Deviation(NamedTuple):
-    """A difference of a tier from the reference: `difference` records more, or fewer if it is below 0."""
+    """A difference between a tier's count in one bucket and the reference tier's: `difference` records more, or fewer
+    if it is below 0."""
 
     bucket: Bucket
     bucket_ms: int
@@ -36,10 +37,10 @@ class Deviation(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One bucket of a topic.
+    """A comparison of all tiers' counts in one time bucket of a topic.
 
-    `amounts`: the amount of each tier, the reference first. `closed`: true if the bucket can be judged. `expired`: true
-    if some of its records may have been deleted, so that counts of the log mean nothing.
+    `amounts`: the records and bytes that each tier has counted, the reference first. `closed`: true if the bucket can
+    be judged. `expired`: true if some of its records may have been deleted, so that counts of the log mean nothing.
     """
 
     bucket: Bucket
@@ -54,11 +55,11 @@ class Row:
         return next(iter(self.amounts))
 
     def difference(self, tier: str) -> int:
-        """Return the number of records that a tier has more than the reference."""
+        """Return the number of records that a tier has counted more than the reference tier; negative for fewer."""
         return self.amounts[tier].records - self.amounts[self.reference].records
 
     def deviations(self) -> Iterator[Deviation]:
-        """Yield the deviations of the tiers that can be judged."""
+        """Yield the differences, except 0, from the reference tier, of the tiers that can be judged."""
         records = self.amounts[self.reference].records
         for tier in list(self.amounts)[1:]:
             judged = self.closed and not (self.expired and (is_log_tier(tier) or is_log_tier(self.reference)))
@@ -67,7 +68,7 @@ class Row:
 
     @property
     def state(self) -> str:
-        """The state: "open" and "expired" are not judged; "gap", "surplus" or "ok" are."""
+        """The bucket's state: "open" and "expired" are not judged; "gap", "surplus" or "ok" are."""
         if not self.closed:
             return "open"
         differences = [deviation.difference for deviation in self.deviations()]
@@ -94,7 +95,7 @@ class AuditWindow(NamedTuple):
 
 
 class Tally:
-    """The sums of reports, each counted once.
+    """The sums of all clients' audit reports, by topic, tier and time bucket. A repeated report counts once.
 
     The buckets of a topic are as long as necessary for the buckets of all its clients to fit in.
     """
@@ -107,7 +108,7 @@ class Tally:
         """The amounts by topic, then by tier, start and length of the bucket."""
 
     def add(self, report: Report) -> None:
-        """Count a report, unless it was counted before."""
+        """Add an audit report to the sums, unless it was added before."""
         seen = self._seen[report.source.instance]
         if report.sequence in seen:
             self.repeated += 1
@@ -116,7 +117,7 @@ class Tally:
         self._add(report.source.tier, report.bucket, report.bucket_ms, report.amount)
 
     def add_log(self, topic: str, counts: Counts, tier: str = LOG_TIER) -> None:
-        """Add the records in the log of a topic, here or in another cluster."""
+        """Add the counts of the records in the log of a topic, here or in another cluster."""
         for bucket in list(counts):
             self._add(tier, bucket, counts.bucket_ms, counts.take(bucket))
 
@@ -177,7 +178,8 @@ def tiers_to_compare(
     copies: Sequence[str] = (),
     reference: str = REFERENCE,
 ) -> list[str]:
-    """Return the tiers to compare, the reference first: those `named`, or by default all that report.
+    """Return the tiers (the stages of a pipeline that count records) to compare, the reference first: those `named`, or
+    by default all that report.
 
     `copies`, the logs of other clusters, follow the log of this one. Raises NothingToCompare.
     """

@@ -10,7 +10,7 @@ BUCKET_MS_MIN = 1_000
 
 
 class Bucket(NamedTuple):
-    """A topic's records from `start_ms` on, for the length of a bucket."""
+    """The records of a topic whose timestamps lie in one time bucket, from `start_ms` on."""
 
     topic: str
     start_ms: int
@@ -90,7 +90,8 @@ class Counts:
             self.add(bucket, amount)
 
     def take(self, bucket: Bucket) -> Amount:
-        """Remove and return the amount of a bucket. Raises KeyError for a bucket without a count."""
+        """Remove a bucket, and return its numbers of records and bytes. Raises KeyError for a bucket without a
+        count."""
         return self._amounts.pop(bucket)
 
     def clear(self) -> None:

@@ -19,7 +19,7 @@ from .reports import Report, ReportSource
 
 
 class Ledger:
-    """The counts of one client."""
+    """The record counts of one client that are not in the audit topic yet, and the reports that carry them."""
 
     def __init__(self, source: ReportSource, bucket_ms: int) -> None:
         self._source = source
@@ -49,7 +49,7 @@ class Ledger:
         self._in_transaction.clear()
 
     def cut(self) -> list[Report]:
-        """Return the reports to send now: the outstanding ones, and new ones of the counts since."""
+        """Return the audit reports to send now: the outstanding ones, and new ones of the counts since."""
         for bucket in [waiting for waiting in self._counted if waiting not in self._outstanding]:
             self._outstanding[bucket] = Report(
                 self._source,

@@ -26,7 +26,7 @@ class NoReport(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class ReportSource:
-    """The client that counts. `instance` is unique to each created client."""
+    """The identity of a client that counts records. `instance` is unique to each created client."""
 
     tier: str
     client: str
@@ -35,7 +35,8 @@ class ReportSource:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """A report; `sequence` numbers the reports of an instance, so that equal numbers mean the same report."""
+    """An audit report: the records of one bucket that a client has counted since its last report; `sequence` numbers
+    the reports of an instance, so that equal numbers mean the same report."""
 
     source: ReportSource
     sequence: int
@@ -50,7 +51,7 @@ def is_topic(name: object) -> bool:
 
 
 def printable(text: str) -> str:
-    """Return as much of a text as a report can carry."""
+    """Return the first TEXT_LENGTH_MAX characters of a text, with each unprintable character replaced by `?`."""
     return "".join(character if character.isprintable() else "?" for character in text[:TEXT_LENGTH_MAX])
 
 
@@ -60,7 +61,7 @@ def report_key(report: Report) -> bytes:
 
 
 def encode_report(report: Report) -> bytes:
-    """Return the value of the report's record."""
+    """Return the value of an audit report's record, as JSON."""
     fields = {
         "version": VERSION,
         "tier": report.source.tier,
@@ -77,7 +78,7 @@ def encode_report(report: Report) -> bytes:
 
 
 def parse_report(value: bytes | None) -> Report:
-    """Return the report in a record's value. Raises NoReport."""
+    """Return the audit report in a record's JSON value. Raises NoReport for other values."""
     fields = _object(value)
     version = _number(fields, "version", 1)
     if version != VERSION:

@@ -63,7 +63,7 @@ class AuditOptions:
 
 
 def tier_of_copy(place: str) -> str:
-    """Return the tier name of another cluster's records in the topic of the same name."""
+    """Return the name of the tier that counts the same topic's log in another cluster: `log@PLACE`."""
     return f"{LOG_TIER}@{place}"
 
 
@@ -73,7 +73,7 @@ def is_log_tier(tier: str) -> bool:
 
 
 def tier_of_readers(tier: str | None, group_id: str | None) -> str:
-    """Return the tier of a consumer.
+    """Return the audit tier of a consumer: the given name, or one derived from its group.
 
     Each group reads everything, so the counts of two groups must not be added up.
     """

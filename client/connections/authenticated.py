@@ -41,7 +41,7 @@ ResponseT = TypeVar("ResponseT", bound=Message)
 
 @dataclass(slots=True)
 class _Held:
-    """A request that waits for the login. `answer` is None for a request without an answer."""
+    """A request that is held back until the login is renewed. `answer` is None for a request without an answer."""
 
     answer: ResponseWaiter | None
     send: Callable[[], object]
@@ -109,7 +109,8 @@ class AuthenticatedConnection(Connection):
             self._due = self._turns.call_later(due_s, self._begin_renewal)
 
     async def _begin(self) -> None:
-        """Announce the mechanism to the broker."""
+        """Announce the SASL mechanism to the broker (SaslHandshake). Raises AuthenticationFailed if the broker does not
+        accept it."""
         if self.version_for(SaslHandshakeRequest) < _WITH_MESSAGES:
             raise self._failed("the broker is older than Kafka 1.0")
         mechanism = self._login.mechanism

@@ -142,7 +142,8 @@ class Cluster:
         operation: str = "",
         name: str = "",
     ) -> KafkaError:
-        """Return `cluster_error` for the user of this client."""
+        """Return the exception for an error code of the cluster, not raised yet. A denial names the user of this
+        client."""
         return cluster_error(code, where, server_message, operation=operation, name=name, user=self.user)
 
     # connections
@@ -177,7 +178,7 @@ class Cluster:
                 self._begin_opening(line)
 
     def close_lane(self, lane: str) -> None:
-        """Close the connections of a lane that is no longer used."""
+        """Close the connections that were opened for `lane`, the name of a use with dedicated connections."""
         for line in [line for line in self._opening if line[1] == lane]:
             self._opening.pop(line).cancel()
         for line, connection in list(self._connections.items()):
@@ -230,18 +231,19 @@ class Cluster:
     async def ask(
         self, broker_id: int, message: Request[ResponseT], *, lane: str = "", timeout_ms: float | None = None
     ) -> ResponseT:
-        """Send a request to one broker, and return the answer. Raises ConnectionLost or RequestTimedOut."""
+        """Send a request to one broker, over its connection for `lane`, and return the answer. Raises ConnectionLost or
+        RequestTimedOut."""
         connection = await self.connection(broker_id, lane)
         return await connection.request(message, timeout_ms=timeout_ms)
 
     # metadata
 
     def follow(self, holder: Hashable, topics: Iterable[str]) -> None:
-        """Set the topics that full refreshes ask about for `holder`; without topics, none."""
+        """Set the topics whose metadata full refreshes request on behalf of `holder`; without topics, none."""
         self._topics.hold(holder, topics)
 
     def unfollow(self, topics: Iterable[str]) -> None:
-        """Stop asking about topics that `partitions_of` was called for."""
+        """Stop refreshing the metadata of topics that `partitions_of` was called for."""
         self._topics.drop(topics)
 
     async def refresh(self, topics: Iterable[str] | None = None, *, create: bool = False) -> None:
@@ -444,7 +446,8 @@ def _rotated(addresses: list[BrokerAddress], turn: int) -> list[BrokerAddress]:
 
 
 def _slices(topics: Iterable[str]) -> Iterator[Sequence[str]]:
-    """Yield the topics in order and in slices; one empty slice without topics, which requests the brokers alone."""
+    """Yield the sorted topics in slices of TOPICS_AT_A_TIME, one for each Metadata request. Without topics yield one
+    empty slice, which requests the brokers alone."""
     ordered = sorted(topics)
     for first in range(0, len(ordered) or 1, TOPICS_AT_A_TIME):
         yield ordered[first : first + TOPICS_AT_A_TIME]

@@ -39,7 +39,7 @@ ResponseT = TypeVar("ResponseT", bound=Message)
 
 
 class ResponseWaiter(Protocol):
-    """A waiter for an answer: a future, or an object that is notified without a turn of the event loop."""
+    """A waiter for a broker's answer: a future, or an object that is notified without a turn of the event loop."""
 
     def done(self) -> bool:
         """Return whether the waiter no longer waits."""
@@ -68,7 +68,7 @@ class _UnderWay:
 
 @dataclass(frozen=True, slots=True)
 class Undecoded:
-    """An answer that is not decoded yet.
+    """A broker's answer that is not decoded yet.
 
     `frame` excludes its size; `version` is that of the body, which begins at `position`.
     """

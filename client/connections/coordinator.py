@@ -31,7 +31,8 @@ ResponseT = TypeVar("ResponseT", bound=Message)
 
 
 class Coordinator:
-    """The coordinator of one key. Its requests use a dedicated connection (`lane`) and are answered in order."""
+    """The coordinator of one group or transactional id, `key`. Its requests use a dedicated connection (`lane`) and are
+    answered in order."""
 
     def __init__(self, cluster: Cluster, key: str, key_type: int, lane: str) -> None:
         self.key = key

@@ -16,7 +16,7 @@ from math import inf
 
 
 class FollowedTopics:
-    """The topics of one client. Times are seconds of a monotonic clock."""
+    """The topics whose metadata one client requests or keeps. Times are seconds of a monotonic clock."""
 
     def __init__(self, idle_s: float) -> None:
         self.idle_s = idle_s
@@ -25,7 +25,7 @@ class FollowedTopics:
         self._asked_s: dict[str, float] = {}
 
     def hold(self, holder: Hashable, topics: Iterable[str]) -> None:
-        """Set the topics held by `holder`; without topics, it holds none."""
+        """Set the topics whose metadata refreshes request for `holder`; without topics, none."""
         before = self._held.pop(holder, frozenset())
         held = frozenset(topics)
         if held:
@@ -33,22 +33,22 @@ class FollowedTopics:
         self._leave(before - held)
 
     def use(self, topics: Iterable[str], now_s: float) -> None:
-        """Follow these topics for `idle_s` from now on."""
+        """Request the metadata of these topics at each refresh, for `idle_s` seconds from now on."""
         self._used_s.update(dict.fromkeys(topics, now_s))
 
     def ask(self, topics: Iterable[str], now_s: float) -> None:
-        """Keep the metadata of these topics for at least `idle_s`."""
+        """Keep the metadata of these topics, which is requested once, for at least `idle_s` seconds."""
         self._asked_s.update(dict.fromkeys(topics, now_s))
 
     def drop(self, topics: Iterable[str]) -> None:
-        """Stop following these topics on account of their use."""
+        """Stop refreshing topics that `use` has followed; topics of a holder are still refreshed."""
         self._leave([topic for topic in topics if self._used_s.pop(topic, None) is not None])
 
     def __len__(self) -> int:
         return len(self.all())
 
     def all(self) -> set[str]:
-        """Return the topics that a refresh asks about."""
+        """Return the topics whose metadata a refresh requests."""
         return set(self._used_s).union(*self._held.values())
 
     def forget(self, now_s: float, in_use: Set[str]) -> set[str]:
@@ -65,6 +65,6 @@ class FollowedTopics:
         return self.all() | self._asked_s.keys() | in_use
 
     def _leave(self, topics: Iterable[str]) -> None:
-        """Keep the metadata of these topics no longer than for the last question."""
+        """Let the next `forget` drop the metadata of these topics, unless `ask` keeps it for longer."""
         for topic in topics:
             self._asked_s.setdefault(topic, -inf)

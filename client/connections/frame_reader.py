@@ -29,7 +29,8 @@ class ImpossibleSize(Exception):
 
 
 class FrameReader:
-    """The frames of one connection. A returned frame is never written to again."""
+    """A buffer that divides the bytes of one connection into frames (messages after their size). A returned frame is
+    never written to again."""
 
     __slots__ = ("_buffer", "_filled", "_frame_bytes", "_least", "_most", "_shared")
 

@@ -68,7 +68,7 @@ class TopicInfo:
 
 @dataclass(slots=True)
 class KnownTopic:
-    """A topic in the cache: `TopicInfo`, with equal partition states shared as one object."""
+    """A topic in the metadata cache: `TopicInfo`, with equal partition states shared as one object."""
 
     name: str
     id: bytes
@@ -84,7 +84,7 @@ class KnownTopic:
         return _led(self.partitions)
 
     def info(self) -> TopicInfo:
-        """Return the topic in the form for programs."""
+        """Return the topic in its public form, a TopicInfo."""
         partitions = {
             index: PartitionInfo(
                 index,
@@ -124,7 +124,7 @@ class ClusterMetadata:
             self._take_topic(_answer_of(topic))
 
     def read(self, body: bytes, version: int, position: int = 0) -> Iterator[int]:
-        """Merge an encoded response, topic by topic.
+        """Merge an encoded Metadata response, topic by topic.
 
         Yields the number of partitions read after each topic, so that other tasks may get turns. Raises
         MalformedMessage, possibly after the first topics were merged.
@@ -144,7 +144,7 @@ class ClusterMetadata:
             yield len(topic.partitions or ())
 
     def keep(self, topics: Container[str]) -> None:
-        """Forget all other topics."""
+        """Forget the cached metadata of all topics except these."""
         for topic in [name for name in self.topics if name not in topics]:
             del self.topics[topic]
 
@@ -154,7 +154,7 @@ class ClusterMetadata:
         return None if info is None or info.leader == NO_LEADER else info.leader
 
     def partition(self, topic: str, partition: int) -> ToldPartition | None:
-        """Return the state of one partition, None if it is unknown."""
+        """Return the cached state of one partition (leader, replicas), None if it is unknown."""
         known = self.topics.get(topic)
         return None if known is None else known.partitions.get(partition)
 

@@ -25,7 +25,7 @@ class Refreshing:
         self._next: asyncio.Task[None] | None = None
 
     async def of(self, topics: Set[str]) -> None:
-        """Wait until these topics have been requested. Raises the errors of `ask`."""
+        """Wait until the metadata of these topics has been requested and merged. Raises the errors of `ask`."""
         task = self._now
         if task is None or not topics <= self._asked:
             self._wanted |= topics

@@ -28,7 +28,8 @@ class FetchOptions:
 
 @dataclass(slots=True, eq=False)
 class AssignedPartition:
-    """An assigned partition. `position`: the offset of the next record for the caller; None while unknown."""
+    """A partition assigned to a consumer, with its position and its fetched records. `position`: the offset of the next
+    record for the caller; None while unknown."""
 
     partition: TopicPartition
     topic_id: bytes | None = None
@@ -69,16 +70,18 @@ class AssignedPartition:
 
     @property
     def has_room(self) -> bool:
-        """True while more is fetched before the caller takes a chunk."""
+        """True while fewer than CHUNKS_AHEAD fetched chunks are buffered, so that more is fetched in advance."""
         return len(self.buffer) < CHUNKS_AHEAD
 
     def seek(self, offset: int, give_from: int = 0) -> None:
-        """Continue at `offset`, and drop the buffer."""
+        """Continue reading at `offset`, and drop the buffered records. Records before `give_from` are read, but not
+        handed out."""
         self.position, self.fetch_offset, self.reset_to = offset, offset, None
         self._leave(give_from)
 
     def look_up(self, timestamp: int, give_from: int = 0) -> None:
-        """Continue at the place of `timestamp` (ms, or EARLIEST or LATEST), and drop the buffer."""
+        """Continue reading at the offset that a lookup will find for `timestamp` (ms, or EARLIEST or LATEST), and drop
+        the buffered records. Records before `give_from` are read, but not handed out."""
         self.position, self.reset_to, self.look_up_at_s = None, timestamp, 0.0
         self._leave(give_from)
 

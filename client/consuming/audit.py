@@ -12,13 +12,13 @@ from .inbox import Inbox
 
 
 class ReadingAuditor(Auditor):
-    """An auditor of the records handed out by `inbox`."""
+    """An auditor that counts the records that a consumer's `inbox` has handed out to the program."""
 
     def __init__(self, inbox: Inbox, channel: ReportChannel, settings: AuditSettings, client_id: str) -> None:
         super().__init__(channel, settings, client_id, collect=inbox.settle)
         inbox.handed_out = HandedOut(self.count)
 
     def handed_out(self, records: Mapping[TopicPartition, Sequence[ConsumerRecord]]) -> None:
-        """Count records that the program got without the inbox."""
+        """Count records that the program got without the inbox, as whole transactions."""
         for partition, some in records.items():
             self.count(partition.topic, stamped(some))

@@ -120,7 +120,7 @@ class FetchedRecords:
         return taken
 
     def skip_to(self, offset: int) -> None:
-        """Skip the records before `offset`, if none was taken yet."""
+        """Skip the fetched records before `offset`, if no record was taken yet."""
         if self._cursor is None:
             self.next_offset = max(self.next_offset, offset)
 

@@ -38,7 +38,8 @@ _Leader = tuple[int, int]
 
 
 class Fetcher:
-    """Fetches for the partitions in `assigned`. `wait` returns when there may be records to take."""
+    """A background loop that fetches records of the partitions in `assigned` into their buffers. `wait` returns when
+    there may be records to take."""
 
     def __init__(
         self,
@@ -94,7 +95,7 @@ class Fetcher:
         self.changed()
 
     def changed(self) -> None:
-        """Wake the driver: positions, pauses or buffers have changed."""
+        """Wake the fetch loop, since positions, pauses or buffers have changed."""
         self._news.set()
 
     async def wait(self, timeout_s: float | None) -> None:
@@ -245,7 +246,8 @@ class Fetcher:
         return None if info is None or info.leader < 0 else (info.leader, info.leader_epoch)
 
     def _readable(self) -> list[AssignedPartition]:
-        """Return the partitions that may be fetched."""
+        """Return the assigned partitions that may be fetched: their position is known, and they are neither paused nor
+        changing hands."""
         return [
             state
             for state in self.assigned.values()

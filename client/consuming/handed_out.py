@@ -16,7 +16,7 @@ from ..records import ConsumerRecord, TopicPartition
 
 
 def stamped(records: Sequence[ConsumerRecord]) -> list[Stamped]:
-    """Return the counted properties of these records."""
+    """Return the timestamp in ms, and the size of key and value in bytes, of each record, as an audit counts them."""
     return [(record.timestamp_ms, len(record.key or b"") + len(record.value or b"")) for record in records]
 
 
@@ -50,7 +50,7 @@ class OffsetRanges:
 
 
 class _Run(NamedTuple):
-    """Records that were taken together, all that can be read between `start` and `end`."""
+    """The records of one read, with all records that can be read between `start` and `end`."""
 
     partition: TopicPartition
     start: int
@@ -59,7 +59,8 @@ class _Run(NamedTuple):
 
 
 class HandedOut:
-    """The handed-out records of one consumer. `count` is called for each record once, after it was handed out."""
+    """A count of the records that a consumer has handed out to its program. `count` is called for each record once,
+    after it was handed out."""
 
     def __init__(self, count: Callable[[str, list[Stamped]], None]) -> None:
         self._count = count
@@ -69,14 +70,16 @@ class HandedOut:
     def taken(
         self, partition: TopicPartition, start: int, end: int, records: Sequence[ConsumerRecord]
     ) -> None:
-        """Note the result of a read from offset `start` to before `end`: records that are handed out, or wait."""
+        """Note a read from offset `start` to before `end`, whose records are handed out to the program, or wait for
+        that."""
         if start >= end:
             return
         # A copy, since the program owns the list and may change it.
         self._taken.append(_Run(partition, start, end, list(records)))
 
     def settle(self, unread: Mapping[TopicPartition, int]) -> None:
-        """Count the taken records, except those still waiting: in each partition of `unread`, from that offset on."""
+        """Count the records of all reads noted so far as handed out, except waiting records: in each partition of
+        `unread`, from that offset on."""
         taken, self._taken = self._taken, []
         for run in taken:
             seen = min(max(unread.get(run.partition, run.end), run.start), run.end)

@@ -18,7 +18,8 @@ from .turns import Turns
 
 
 class Inbox:
-    """The buffers of a fetcher's partitions, and records that were taken together but are handed out one by one."""
+    """A store of fetched records that the program does not have yet: the buffers of a fetcher's partitions, and records
+    that were taken together but are handed out one by one."""
 
     def __init__(
         self,
@@ -42,7 +43,8 @@ class Inbox:
         """The counter of records given to the program; None without an audit."""
 
     def reassigned(self) -> None:
-        """Adapt to the fetcher's changed set of partitions."""
+        """Drop the state of partitions that the fetcher no longer has, and add new partitions to the order of
+        reading."""
         self._turns.keep(self._fetcher.assigned)
         self.settle()
         if self.handed_out is not None:
@@ -74,7 +76,7 @@ class Inbox:
         self._drop(partitions)
 
     def settle(self) -> None:
-        """Count all records as handed out that were taken and are not unread."""
+        """Report to the audit that all taken records, except the unread ones, were handed out to the program."""
         if self.handed_out is not None:
             self.handed_out.settle(self.unread.positions())
 
@@ -99,7 +101,7 @@ class Inbox:
         return place(self._assembly.start_of(partition, offset, read_to, state.give_from), offset)
 
     def resume(self, state: AssignedPartition, found: OffsetAndMetadata) -> None:
-        """Continue at a place that `committable` returned."""
+        """Continue reading a partition at the committed value `found`, which `committable` has returned."""
         if self._assembly is None:
             state.seek(found.offset)
         else:
@@ -107,10 +109,11 @@ class Inbox:
             state.seek(found.offset, given_before(found))
 
     def take(self, partitions: set[TopicPartition], limit: int) -> dict[TopicPartition, list[ConsumerRecord]]:
-        """Return up to `limit` buffered records, of these partitions or of all, in the order of `Turns`.
+        """Return up to `limit` buffered records, of these partitions or of all, in fair turns of the partitions.
 
         Raises KafkaError where nothing can be taken before a record that is damaged or cannot be deserialised; the
-        position stays there."""
+        position stays there.
+        """
         taken: dict[TopicPartition, list[ConsumerRecord]] = {}
         self.settle()
         if len(self.unread):  # unread records precede the buffered records of their partition
@@ -141,7 +144,7 @@ class Inbox:
         return taken
 
     def in_turn(self, partitions: set[TopicPartition]) -> Iterator[AssignedPartition]:
-        """Yield the partitions with buffered records, of these or of all, in the order of `Turns`.
+        """Yield the partitions with buffered records, of these or of all, in fair turns of the partitions.
 
         A caller that has enough before the end calls `enough`.
         """
@@ -165,14 +168,14 @@ class Inbox:
         return not (state.paused or state.held) and (not partitions or partition in partitions)
 
     def refused(self, state: AssignedPartition) -> None:
-        """Fetch again from the damaged first chunk on.
+        """Fetch the partition again from its damaged first chunk on.
 
         The chunk is not skipped, as the next leader may have an intact copy.
         """
         self._go_back(state, state.buffer[0].next_offset)
 
     def emptied(self, state: AssignedPartition) -> None:
-        """Remove the first chunk, of which all records were taken."""
+        """Remove the partition's first fetched chunk, of which all records were taken."""
         state.buffer.pop(0)
         self._fetcher.changed()
 
@@ -185,7 +188,8 @@ class Inbox:
     def _take_from(
         self, state: AssignedPartition, limit: int
     ) -> tuple[list[ConsumerRecord], list[ConsumerRecord]]:
-        """Return the records read, and the records to hand out for them."""
+        """Return the records read from a partition's buffers, and the records to hand out for them, at most `limit`,
+        with large messages assembled."""
         records: list[ConsumerRecord] = []
         assembly = self._assembly
         if assembly is not None:
@@ -220,7 +224,7 @@ class Inbox:
         return read, records
 
     def _go_back(self, state: AssignedPartition, offset: int) -> None:
-        """Read again from `offset` on, and from an earlier place if a large message needs it."""
+        """Read the partition again from `offset` on, and from an earlier place if a large message needs it."""
         state.position = offset if state.position is None else max(state.position, offset)
         self.resume(state, self.committable(state.partition, max(offset, state.give_from)))
         self._fetcher.changed()

@@ -17,7 +17,7 @@ from .assigned import FetchOptions
 
 
 class OffsetLookups:
-    """The lookups of one reader, with the options of its fetcher."""
+    """A client for ListOffsets requests of one reader, with the options of its fetcher."""
 
     def __init__(self, cluster: Cluster, options: FetchOptions) -> None:
         self._cluster = cluster
@@ -52,7 +52,7 @@ class OffsetLookups:
     async def once(
         self, timestamps: Mapping[TopicPartition, int], found: dict[TopicPartition, tuple[int, int]]
     ) -> KafkaError | None:
-        """Ask every leader once; add the answers to `found`, and return one of the failures, if any."""
+        """Send ListOffsets once to every leader; add the answers to `found`, and return one of the failures, if any."""
         failure: KafkaError | None = None
         by_leader: defaultdict[int, list[TopicPartition]] = defaultdict(list)
         if any(partition.topic not in self._cluster.metadata.topics for partition in timestamps):

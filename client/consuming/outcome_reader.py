@@ -23,7 +23,8 @@ async def read_outcomes(
     stretches: Mapping[TopicPartition, tuple[int, int]],
     bytes_max: int,
 ) -> dict[TopicPartition, list[TransactionOutcome]]:
-    """Return the outcomes of the transactions in each stretch, as Consumer.transaction_outcomes documents."""
+    """Return the outcomes of the transactions that have written into each stretch: the offsets from the first to before
+    the second number. See Consumer.transaction_outcomes."""
     reading = {
         partition: StretchOutcomes(begin, end) for partition, (begin, end) in stretches.items() if begin < end
     }

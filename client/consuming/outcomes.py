@@ -28,7 +28,8 @@ class TransactionOutcome(NamedTuple):
 
 
 class StretchOutcomes:
-    """The outcomes of one stretch: `add` its batches in order, until it `is_settled` or the log ends."""
+    """The outcomes of the transactions in one stretch (a range of offsets of a partition): `add` its batches in order,
+    until it `is_settled` or the log ends."""
 
     def __init__(self, begin: int, end: int) -> None:
         self._end = end
@@ -40,7 +41,7 @@ class StretchOutcomes:
 
     @property
     def is_settled(self) -> bool:
-        """True once the stretch was read, and each of its transactions has its marker."""
+        """True once the stretch was read to its end, and each of its transactions has its commit or abort marker."""
         return self.position >= self._end and not self._open
 
     def add(self, header: BatchHeader, batch: memoryview) -> None:

@@ -9,7 +9,7 @@ from .inbox import Inbox
 
 
 class ConsumerProgress:
-    """The progress of one consumer.
+    """The progress of one consumer's program, as offsets by partition.
 
     The offsets are the next to read, of all assigned partitions with a known position. Auto-commit uses `finished`;
     `commit()` uses `handed_out`.
@@ -35,7 +35,7 @@ class ConsumerProgress:
 def held_back(
     offsets: Mapping[TopicPartition, int], by: Iterable[tuple[TopicPartition, int]]
 ) -> dict[TopicPartition, int]:
-    """Return the offsets, each lowered to the offset that holds its partition back, if any."""
+    """Return `offsets`, each lowered to the partition's offset in `by` if that is smaller."""
     lowered = dict(offsets)
     for partition, offset in by:
         if lowered.get(partition, offset) > offset:

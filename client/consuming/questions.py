@@ -16,7 +16,8 @@ from .outcomes import TransactionOutcome
 
 
 class ConsumerQuestions:
-    """The methods of a consumer that answer questions about partitions."""
+    """The methods of a consumer that look up offsets, partitions and transaction outcomes of any partition, assigned or
+    not."""
 
     _cluster: Cluster
     _fetch_options: FetchOptions

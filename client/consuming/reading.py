@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 class ColumnsToFill(Protocol):
-    """The result of a fetch of columns."""
+    """The columns that a read fills with fetched records, one row each."""
 
     @property
     def rows(self) -> int:
@@ -40,7 +40,7 @@ class ColumnsToFill(Protocol):
 
 
 class Reading:
-    """The reads of one consumer."""
+    """The reads of one consumer: they wait for records, hand them out, and mark earlier records as finished."""
 
     def __init__(
         self,
@@ -67,7 +67,8 @@ class Reading:
         self._raise_failures = raise_failures
 
     def one(self) -> ConsumerRecord | None:
-        """Return the next record that `refill` brought, None if there is none; the record before is finished."""
+        """Return the next record that `refill` brought, None if there is none; the record returned before counts as
+        finished."""
         return self._inbox.unread.take()
 
     async def refill(self, timeout_ms: float | None = None) -> bool:
@@ -80,14 +81,14 @@ class Reading:
     async def many(
         self, partitions: set[TopicPartition], timeout_ms: float | None, limit: int | None
     ) -> dict[TopicPartition, list[ConsumerRecord]]:
-        """Return up to `limit` records; all records before are finished. Raises KafkaError."""
+        """Return up to `limit` records; all records returned before count as finished. Raises KafkaError."""
         self._inbox.unread.hand_out(())
         taken = await self._taken(partitions, timeout_ms, self._max_poll_records if limit is None else limit)
         self._inbox.unread.hand_out([records[0] for records in taken.values()])
         return taken
 
     async def columns(self, columns: ColumnsToFill, timeout_ms: float | None) -> None:
-        """Fill these columns; all records before are finished. Raises KafkaError."""
+        """Fill these columns with fetched records; all records returned before count as finished. Raises KafkaError."""
         self._inbox.unread.hand_out(())
         self._inbox.give_back(self._fetcher.assigned)  # keeps the order of records if `one` was used before
         await self._poll(columns.take, timeout_ms)

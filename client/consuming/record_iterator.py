@@ -120,9 +120,8 @@ class RecordIterator:
     # records that the caller holds
 
     def hand_out(self, first: Iterable[_Placed]) -> None:
-        """Note that the caller gets records beginning with these, past the unseen ones; records held before are
-        finished.
-        """
+        """Note that the caller gets records that are not stored here, beginning with `first`, one of each partition.
+        All records held before are finished."""
         with self._lock:
             self._came_back = True
             self._last = None

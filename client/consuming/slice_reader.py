@@ -26,10 +26,11 @@ moment.
 
 
 class SliceReader:
-    """A reader of chunks from an offset on, which fetches the next chunks in advance.
+    """A reader of one partition's fetched chunks from an offset on, which fetches the next chunks in advance.
 
-    The caller decides where the slice ends: chunks after its end may be fetched in vain. With `read_committed` the
-    chunks leave out aborted records, and end at the last stable offset. Damage and failures are raised.
+    The caller decides where the slice (the range of offsets to read) ends: chunks after its end may be fetched in vain.
+    With `read_committed` the chunks leave out aborted records, and end at the last stable offset. Damage and failures
+    are raised.
     """
 
     def __init__(

@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 
 class TopicNotices:
-    """The notices of one consumer, derived from the metadata of its cluster."""
+    """A finder of topics that a consumer wants and that are denied or missing in the cluster's metadata."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -29,7 +29,7 @@ class TopicNotices:
         """The time at which each missing topic was first found missing; infinity after its warning."""
 
     def look(self, topics: Collection[str], now_s: float) -> KafkaError | None:
-        """Return the denial for those of the topics that the user may not see, None if there are none.
+        """Return the error for the topics that the user may not see, None if there are no such topics.
 
         Logs one warning about each topic that has been missing for ABSENT_S.
         """
@@ -55,7 +55,7 @@ class TopicNotices:
         return sorted(topic for topic in topics if topic in known and known[topic].error is code)
 
     def wait_s(self, topics: Collection[str], at_most_s: float) -> float:
-        """Return the seconds until the next look at these topics."""
+        """Return the seconds until these topics need another `look`."""
         if any(self._absent_s.get(topic, inf) < inf for topic in topics):
             return min(at_most_s, ABSENT_S)
         return min(at_most_s, DENIED_AGAIN_S) if self.denied(topics) else at_most_s

@@ -23,7 +23,8 @@ ReadyFrom = Callable[[int], Iterator[int]]
 
 
 class Turns:
-    """The ring of one consumer. Places in it are indices."""
+    """The ring of one consumer's partitions, which gives the order in which reads take records from them. A place is an
+    index in the ring."""
 
     def __init__(self) -> None:
         self.ring: list[TopicPartition] = []
@@ -49,7 +50,8 @@ class Turns:
         self._ended_at = self.ring.index(resume) if resume is not None and resume in known else None
 
     def take(self, ready_from: ReadyFrom) -> Iterator[int]:
-        """Begin a take: return the places with buffered records, in the order of the take."""
+        """Begin a take (one read): return the places in the ring whose partitions have buffered records, in the order
+        of the take. `ready_from` yields these places from a given place on, once round the ring."""
         places = ready_from(self._turn)
         turn = next(places, None)
         if turn is None:
@@ -68,5 +70,5 @@ class Turns:
         return chain((turn,), places)
 
     def ended_at(self, place: int, *, has_more: bool) -> None:
-        """Note that the take had enough at this place, whose partition may have more records."""
+        """Note that the take (one read) ended at this place of the ring, whose partition may have more records."""
         self._ended_at = place if has_more else (place + 1) % len(self.ring)

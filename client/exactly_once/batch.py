@@ -37,7 +37,7 @@ OnError = Callable[[ConsumerRecord, Exception], Made | Awaitable[Made]]
 
 
 class BatchWork(Protocol):
-    """The methods that a batch calls on its owner."""
+    """The methods of a processor that its batches call: they begin, end and shorten the batch's transaction."""
 
     async def begin(self, batch: ConsumedBatch) -> None:
         """Begin the batch's transaction. Raises OutOfTurn for a batch that is over, or that another task works on."""

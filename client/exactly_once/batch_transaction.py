@@ -19,7 +19,7 @@ logger = logging.getLogger(__name__)
 
 
 class BatchTransaction:
-    """The batches of one `ExactlyOnce`, one at a time."""
+    """The transactions of a processor's batches, one at a time."""
 
     def __init__(
         self,
@@ -123,7 +123,7 @@ class BatchTransaction:
         return again and self._was_too_slow
 
     async def _refused(self, batch: ConsumedBatch) -> KafkaError | None:
-        """Commit. Returns the error if that fails."""
+        """Commit the transaction of `batch`. Returns the error if the commit fails, else None."""
         try:
             await self._commit(batch)
         except KafkaError as refused:

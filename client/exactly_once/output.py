@@ -37,7 +37,8 @@ partitions to another member, or the producer must begin a new epoch."""
 
 
 class Output:
-    """A producer that writes one transaction after the other."""
+    """A transactional producer of a processor: it writes one transaction after the other, and is replaced once it is
+    dead."""
 
     def __init__(self, make: Callable[[], Producer], *, replaceable: bool) -> None:
         """`replaceable` is True if no other process can have the transactional id. Then a dead producer was too slow,
@@ -50,7 +51,7 @@ class Output:
 
     @property
     def phase(self) -> ProducerPhase:
-        """The phase of the producer."""
+        """The phase of the producer's transaction, such as READY, OPEN or FAILED."""
         state = self.producer.parts.transaction
         assert state is not None  # It has a transactional id.
         return state.phase

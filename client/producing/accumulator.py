@@ -112,11 +112,11 @@ class ProducerBatch(RecordBuffer[ResultT]):
         self.records, self.body, self.encoded = [], None, None
 
     def number(self, identity: ProducerIdentity, base_sequence: int) -> None:
-        """Set the batch's position in the producer's sequence."""
+        """Set the producer id and epoch of the batch, and the sequence number of its first record."""
         self.identity, self.base_sequence, self.encoded = identity, base_sequence, None
 
     def forget_number(self) -> None:
-        """Remove the batch's position in the sequence; it will be numbered again."""
+        """Remove the batch's producer id, epoch and sequence number; it will be numbered again."""
         self.identity, self.base_sequence, self.encoded = None, -1, None
 
 

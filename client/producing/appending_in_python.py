@@ -22,7 +22,7 @@ Callback = tuple[Callable[[Any], object], contextvars.Context]
 
 
 class RecordBuffer(Generic[ResultT]):
-    """The records of a batch, oldest first."""
+    """The records of a producer's batch, oldest first, and their estimated size in bytes."""
 
     __slots__ = ("bytes_max", "is_open", "records", "result", "size")
 
@@ -45,7 +45,7 @@ class RecordBuffer(Generic[ResultT]):
 
 
 class ResultFields:
-    """The result of a batch."""
+    """The result of a sent batch: its base offset and append time once it is acknowledged, or its error."""
 
     __slots__ = ("append_time_ms", "base_offset", "error", "is_settled", "partition", "topic")
 
@@ -63,7 +63,8 @@ FieldsT = TypeVar("FieldsT", bound=ResultFields)
 
 
 class DeliveryFields(Generic[FieldsT]):
-    """The fields of a delivery: its batch's result, its index in the batch, its timestamp."""
+    """The fields of a delivery, the future of one record's result: its batch's result, its index in the batch, its
+    timestamp."""
 
     __slots__ = ("_asyncio_future_blocking", "_callbacks", "_cancelled", "batch", "index", "timestamp_ms")
 

@@ -18,7 +18,7 @@ from .record_metadata import RecordMetadata
 
 
 class DeliveryWaiter(Protocol):
-    """A waiter for a record."""
+    """An object that is notified when a record's batch was acknowledged or has failed."""
 
     def settled(self) -> None:
         """Note that the record's batch was acknowledged or failed."""

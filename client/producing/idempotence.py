@@ -34,8 +34,8 @@ _Queue = PartitionQueue[Any]
 
 
 class Idempotence:
-    """The identity under which batches are numbered. A transaction's coordinator sets it for a transactional producer,
-    which calls nothing else here."""
+    """The identity (producer id and epoch) under which batches are numbered. A transaction's coordinator sets it for a
+    transactional producer, which calls nothing else here."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class Idempotence:
         self._seeking = False
 
     def seek(self) -> None:
-        """Start fetching an identity, unless that is in progress."""
+        """Start fetching a producer id and epoch, unless that is in progress."""
         if not self._seeking:
             self._seeking = True
             self._spawn(self._fetch())

@@ -46,7 +46,8 @@ class _Unreachable:
 
 
 class Leaders:
-    """The known leaders of queues, and which of them failed."""
+    """The leaders of the partitions that a producer's queues write to: their connections and failures, and the search
+    for new leaders."""
 
     def __init__(
         self,
@@ -73,7 +74,7 @@ class Leaders:
         self._closed = False
 
     def of(self, queue: _Queue) -> tuple[int, int] | None:
-        """Return the broker id and leader epoch of a queue's leader; None if no leader is known."""
+        """Return the broker id and leader epoch of the leader of a queue's partition; None if no leader is known."""
         info = self._cluster.metadata.partition(queue.topic, queue.partition)
         return None if info is None or info.leader < 0 else (info.leader, info.leader_epoch)
 
@@ -124,7 +125,7 @@ class Leaders:
         self._leaderless.pop(queue, None)
 
     def forget(self, queue: _Queue) -> None:
-        """Forget the failures of a queue without waiting batches."""
+        """Forget the failed attempts for a queue that has no waiting batches any more."""
         self._backoffs.pop(queue, None)
         self._leaderless.pop(queue, None)
 

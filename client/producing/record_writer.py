@@ -35,7 +35,8 @@ KEPT_BYTES = 4 * 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class WriterParts:
-    """The parts of a writer, for classes that add transactions or a spool to it."""
+    """The parts of a record writer, such as its sender and its connections, for classes that add transactions or a
+    spool."""
 
     settings: WriterSettings
     cluster: Cluster

@@ -34,7 +34,7 @@ class ReportRecord(NamedTuple):
 
 
 class ReportSender:
-    """A sender of reports, over the connections of `cluster`."""
+    """A sender of audit reports, over the connections of `cluster`."""
 
     def __init__(self, cluster: Cluster, topic: str) -> None:
         self._cluster = cluster
@@ -42,7 +42,8 @@ class ReportSender:
         self._sender: Sender | None = None
 
     async def send(self, reports: Sequence[Report], delivered: Callable[[Report], None]) -> KafkaError | None:
-        """Send reports, and call `delivered` for each that was acknowledged. Returns a failure, if a report failed.
+        """Send audit reports, and call `delivered` for each that was acknowledged. Returns a failure, if a report
+        failed.
 
         Raises KafkaError if the audit topic does not exist.
         """

@@ -61,7 +61,8 @@ class SendParts:
 
 
 class SendSteps:
-    """The steps of a producer. Callers use them in the order in which they are defined here."""
+    """The steps of a producer's `send`, from the checks of a record to its place in a batch. Callers use them in the
+    order in which they are defined here."""
 
     keeps_records = False
     """True if added records survive the process: then also `send` of a facade returns only after the record was
@@ -189,7 +190,8 @@ class SendSteps:
         self._appender.turn_left = sys.maxsize
 
     async def send_split(self, topic: str, partition: int | None, record: PendingRecord) -> RecordDelivery:
-        """Send the segments of a large message, each once there is room for it. It replaces the steps that follow."""
+        """Send the segments of a large message, each once there is room for it. The caller then takes no other step for
+        the record."""
         assert self._splitter is not None
         message: SplitMessage | None = None
         try:
@@ -265,8 +267,8 @@ class SendSteps:
                 delivery.add(batch.records.record_count, queued.result)
 
     def lost(self, error: KafkaError) -> None:
-        """Note that a record that was accepted will not be sent, so its transaction cannot be committed. It replaces
-        `add`."""
+        """Note that a record that was accepted will not be sent, so its transaction cannot be committed. Call this in
+        place of `add`."""
         self._sender.fail_transaction(error)
 
     async def partitions_for(self, topic: str) -> list[int]:

@@ -62,7 +62,8 @@ _Sent = list[tuple[_Queue, _Batch]]
 
 
 class _Answer:
-    """The answer to a Produce request. The sender processes it in the same turn of the loop that reads it."""
+    """A receiver of the answer to a Produce request. The sender processes the answer in the same turn of the loop that
+    reads it."""
 
     __slots__ = ("_sender", "connection", "sent")
 
@@ -153,7 +154,7 @@ class Sender:
         return self._limit(topic).for_new_batch(asyncio.get_running_loop().time())
 
     async def room(self) -> None:
-        """Wait until some batch is acknowledged or failed."""
+        """Wait until any batch is acknowledged or has failed, so that room in the buffer may be free."""
         waiter = asyncio.get_running_loop().create_future()
         self._waiters.append(waiter)
         self.wake()

@@ -27,7 +27,7 @@ from ..failures import OutOfTurn, ProducerFenced, TransactionFailed, restated
 
 
 class ProducerPhase(Enum):
-    """The phase of a producer; see the table above."""
+    """The phase of a transactional producer; the module's docstring lists the transitions."""
 
     NEW = "not started"
     READY = "in no transaction"
@@ -125,7 +125,8 @@ class TransactionState:
         )
 
     def begin(self, *, adds_by_writing: bool) -> None:
-        """Begin a transaction. Raises OutOfTurn, or the reason why the producer cannot begin one."""
+        """Begin a transaction. `adds_by_writing`: a write itself adds its partition to the transaction (KIP-890).
+        Raises OutOfTurn, or the reason why the producer cannot begin one."""
         self.require(ProducerPhase.READY)
         self._become(ProducerPhase.OPEN)
         self.begun += 1
@@ -135,13 +136,14 @@ class TransactionState:
         self._added.clear()
 
     def require(self, *phases: ProducerPhase) -> None:
-        """Raise the error that prevents a call if the phase is not in `phases`."""
+        """Raise the error that prevents a call if the producer is in none of these phases; see `in_the_way`."""
         if self.phase not in phases:
             raise self.in_the_way(*phases) from self.error
 
     def in_the_way(self, *phases: ProducerPhase) -> KafkaError:
-        """Return the error of a call that is allowed in `phases` alone. It is a new exception each time, since an
-        exception that is raised twice collects tracebacks."""
+        """Return the error of a call that is allowed in `phases` alone: the error of a dead producer,
+        TransactionFailed, or OutOfTurn. It is a new exception each time, since an exception that is raised twice
+        collects tracebacks."""
         if self.phase is ProducerPhase.DEAD:
             assert self.error is not None
             if isinstance(self.error, ProducerFenced):
@@ -193,7 +195,8 @@ class TransactionState:
     # for the sender
 
     def admits(self, topic: str, partition: int) -> bool:
-        """Return whether a batch may be sent to this partition. If not, the partition is added to `wanted`."""
+        """Return whether a batch may be sent to this partition. If the partition must first be added to the
+        transaction, it is noted in `wanted`."""
         if not self.is_open:
             return False
         place = (topic, partition)
@@ -222,7 +225,7 @@ class TransactionState:
     # for who adds partitions
 
     def added(self, places: list[PartitionName]) -> None:
-        """Note that the coordinator has added these partitions."""
+        """Note that the coordinator has added these partitions to the transaction."""
         for place in places:
             self.wanted.pop(place, None)
         self._added.update(places)

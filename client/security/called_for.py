@@ -54,7 +54,8 @@ class _Kept(Generic[ValueT]):
 
 
 class CalledFor(Generic[ValueT]):
-    """The credential of all connections of a client, on one event loop."""
+    """A credential that is requested when needed, kept while it is valid, and shared by all connections of a client on
+    one event loop."""
 
     def __init__(
         self,

@@ -42,7 +42,7 @@ def _new_cache() -> str:
 
 
 class KerberosClientLogin:
-    """The login by GSSAPI; see ClientLogin."""
+    """A client's login by a Kerberos ticket, the SASL mechanism GSSAPI."""
 
     mechanism = "GSSAPI"
     shows_password = False
@@ -65,7 +65,7 @@ class KerberosClientLogin:
         self._own_cache = _new_cache()
 
     async def prepare(self, host: str) -> LoginAttempt:
-        """Get a ticket from the KDC; see ClientLogin."""
+        """Get a ticket for the broker on this host from the KDC. Raises ClientLoginRefused and ClientLoginUndecided."""
         target = f"{self._service_name}@{self._domain_name or host}"
         with self._tickets():
             context = await in_thread(self._told, lambda: self._open(target), target)
@@ -74,8 +74,8 @@ class KerberosClientLogin:
 
     @contextmanager
     def _tickets(self) -> Iterator[None]:
-        """Switch to a new cache after a failure: the broker may have a new key, for which the cached tickets are
-        invalid."""
+        """Return a context manager that switches to a new ticket cache after a failure: the broker may have a new key,
+        for which the cached tickets are invalid."""
         try:
             yield
         except BaseException:

@@ -39,7 +39,8 @@ class ClientLoginUndecided(Exception):
 
 
 class ClientLogin(Protocol):
-    """A mechanism with its credentials. Each connection logs in separately, and again before its login expires."""
+    """A SASL mechanism with the client's credentials. Each connection logs in separately, and again before its login
+    expires."""
 
     mechanism: str
     user: str | None
@@ -65,7 +66,7 @@ class PlainClientLogin:
         self._name, self._passwords = user, Passwords(password)
 
     async def prepare(self, host: str) -> LoginAttempt:
-        """Get the password; see ClientLogin."""
+        """Get the password for a login to the broker on this host. Raises CredentialsUnavailable."""
         return partial(self._run, await self._passwords.current())
 
     async def _run(self, password: str, ask: Ask) -> None:
@@ -91,7 +92,7 @@ class ScramClientLogin:
         self._extensions = {TOKEN_AUTH_EXTENSION: "true"} if with_token else {}
 
     async def prepare(self, host: str) -> LoginAttempt:
-        """Get the password; see ClientLogin."""
+        """Get the password for a login to the broker on this host. Raises CredentialsUnavailable."""
         return partial(self._run, await self._passwords.current())
 
     async def _run(self, password: str, ask: Ask) -> None:
@@ -120,7 +121,7 @@ class BearerClientLogin:
         self._extensions = dict(extensions)
 
     async def prepare(self, host: str) -> LoginAttempt:
-        """Get a token; see ClientLogin."""
+        """Get an OAuth token for a login to the broker on this host. Raises CredentialsUnavailable."""
         return partial(self._run, await self._tokens.current())
 
     async def _run(self, token: BearerToken, ask: Ask) -> None:

@@ -110,7 +110,7 @@ Sent = list[tuple[SpooledRecord, RecordDelivery]]
 
 
 class Delivery:
-    """The delivery of a spool while its folder is open."""
+    """The delivery of spooled records to the cluster, one chunk per transaction, while the spool's folder is open."""
 
     def __init__(
         self,
@@ -165,7 +165,7 @@ class Delivery:
 
     @property
     def clean_checkpoint(self) -> Checkpoint:
-        """The checkpoint for the folder when delivery has ended."""
+        """The checkpoint (progress of delivery) to write to the folder when delivery has ended."""
         return Checkpoint(self.position, self._folder.checkpoint.under_way, self._doubtful)
 
     async def run(self) -> None:
@@ -189,7 +189,7 @@ class Delivery:
             self._wake()
 
     async def moved(self) -> None:
-        """Wait until records were delivered or rejected, or delivery has ended."""
+        """Wait until more records are delivered or rejected, or delivery has ended."""
         waiter = asyncio.get_running_loop().create_future()
         self._waiters[waiter] = None
         try:
@@ -305,8 +305,8 @@ class Delivery:
         )
 
     async def _keep_open(self, under_way: int) -> None:
-        """Note that records up to `under_way` may be delivered from now on. The flag `open` is made durable once, so it
-        survives a power failure."""
+        """Note in the folder that records up to position `under_way` may be delivered from now on. The flag `open` is
+        made durable once, so it survives a power failure."""
         opened = Checkpoint(self.position, under_way, open=True)
         if self._folder.checkpoint.open:
             self._folder.keep(opened)
@@ -448,8 +448,8 @@ class Delivery:
         return [record for record in records if (record.topic, record.partition) not in against]
 
     async def _against(self, courier: Courier, topic: str, partition: int | None) -> KafkaError | None:
-        """Return why a topic, or a partition of it, accepts no records. A partition that has not appeared is looked up
-        again, without a second wait."""
+        """Return the error of a topic, or of its partition, that accepts no records; else None. A partition that has
+        not appeared is looked up again, without a second wait."""
         place = topic, partition
         if place in self._absent:
             if not await self._is_there(topic, partition):

@@ -10,7 +10,8 @@ from ..failures import ClientError
 
 
 class ErrorClass(Enum):
-    """A class of failures, by what becomes of the records."""
+    """A class of delivery failures: the records are sent again, or one record is rejected, or all records for the topic
+    are."""
 
     AGAIN = "it may take them later"
     NOT_THIS = "it will never take one of them"

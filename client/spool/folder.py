@@ -111,7 +111,7 @@ class Folder:
         self._keep(replace(self.identity, owner=known_as, next_owner=secrets.token_hex(8)))
 
     def keep(self, checkpoint: Checkpoint, *, durably: bool = False) -> None:
-        """Write a checkpoint; `durably` waits until it is on the disk."""
+        """Write a checkpoint (progress of delivery) to the folder; `durably` waits until it is on the disk."""
         data = _CHECKPOINT.pack(*checkpoint)
         os.pwrite(self._delivered, data + _CRC.pack(crc32c(data)), 0)
         if durably:

@@ -45,7 +45,7 @@ class SpooledRecord(NamedTuple):
 
 
 class Frame(NamedTuple):
-    """A frame in a buffer: it begins at `start` and ends before `end`; its checksum is correct."""
+    """A frame (one encoded record) in a buffer: it begins at `start` and ends before `end`; its checksum is correct."""
 
     start: int
     end: int

@@ -19,7 +19,7 @@ ANY_PARTITION = -1
 
 
 class Placed(NamedTuple):
-    """A record, and its partition; None leaves the choice to the producer."""
+    """A spooled record to deliver, and its partition; None leaves the choice to the producer."""
 
     record: SpooledRecord
     partition: int | None
@@ -37,7 +37,8 @@ class Run(NamedTuple):
 
 
 class ReadyPartitions:
-    """The state of partitions: which of them have accepted no record in time."""
+    """The partitions that are late (they have accepted no record in time), and the choice of the records to deliver
+    next."""
 
     def __init__(self, draw: Callable[[Sequence[int]], int]) -> None:
         """`draw` chooses the partition of records without a key while some partitions are late."""
@@ -50,7 +51,7 @@ class ReadyPartitions:
         self._late.update(dict.fromkeys(places))
 
     def took(self, places: Iterable[Place]) -> None:
-        """Note partitions that have accepted records."""
+        """Note that partitions have accepted records, so that they are no longer late."""
         for place in places:
             self._late.pop(place, None)
 

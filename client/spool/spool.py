@@ -130,7 +130,7 @@ class Spool:
         return used + size + len(topic) + FRAME_OVERHEAD <= self._bytes_max
 
     async def room(self, topic: str, size: int) -> None:
-        """Wait until there is room. Raises SpoolFull."""
+        """Wait until the spool has room for a record of estimated `size` bytes. Raises SpoolFull."""
         _, delivery = self._started
         with suppress(TimeoutError):
             async with asyncio.timeout(self._patience_s):

@@ -37,7 +37,7 @@ logger = logging.getLogger(__name__)
 
 
 class Chunk(NamedTuple):
-    """Consecutive records, and the position after them."""
+    """Consecutive records of a spool, and the position after the last record."""
 
     records: list[SpooledRecord]
     end: int
@@ -67,7 +67,8 @@ class _Window:
 
 
 class SpoolLog:
-    """The log in a folder. `read` may run in another thread than `append`, but each in only one thread at a time."""
+    """The log of a spool's records, in the files of a folder. `read` may run in another thread than `append`, but each
+    in only one thread at a time."""
 
     def __init__(self, path: Path, base: int, segment_bytes: int) -> None:
         """`base` is the first position to assign; all positions in the files are lower."""

@@ -11,7 +11,7 @@ from .loop_thread import LoopThread
 
 
 class Startable(Protocol):
-    """The common methods of all asynchronous clients."""
+    """The methods that all asynchronous clients have in common, `start` and `stop`."""
 
     async def start(self) -> None:
         """Reach the cluster."""
@@ -44,12 +44,12 @@ class Facade:
         self.stop()
 
     def start(self, *, timeout_ms: float | None = None) -> None:
-        """Reach the cluster. Raises KafkaError."""
+        """Start the client, which reaches the cluster. Raises KafkaError."""
         self._thread.run(self._client.start(), timeout_ms=timeout_ms, unseen=self._never_started)
         self._thread.opened(self, self._stop)
 
     def stop(self, *, timeout_ms: float | None = None) -> None:
-        """Finish and close; idempotent.
+        """Finish the client's pending work and close its connections; idempotent.
 
         It does nothing in a forked child, where the client belongs to the parent.
         """

@@ -95,7 +95,8 @@ Mark = asyncio.Future[None]
 
 
 class Handover:
-    """A queue: any thread may call `put`, all else belongs to the loop.
+    """A queue of records from sending threads to the event loop: any thread may call `put`, all other methods belong to
+    the loop.
 
     `take` is awaited for each record, in their order; it raises nothing.
     """
@@ -133,7 +134,7 @@ class Handover:
                 self._need_work()
 
     async def settled(self) -> None:
-        """Wait until all records put here before have been taken."""
+        """Wait until all records that were put into the queue before have been taken."""
         mark: Mark = asyncio.get_running_loop().create_future()
         with self._lock:
             if not self._working and not self._waiting:

@@ -128,7 +128,7 @@ class LoopThread:
         return call.task.result()
 
     def finish(self, work: Coroutine[Any, Any, object]) -> None:
-        """Run `work` that ends something.
+        """Run `work` that ends something, such as the stop of a client.
 
         On the loop's thread it continues in the background. In a forked child, or while the interpreter is ending, it
         is dropped.
@@ -147,9 +147,8 @@ class LoopThread:
         self._loop.call_soon_threadsafe(callback, *args)
 
     def opened(self, client: object, stop: Stop) -> None:
-        """Note a client, with the function that stops it at the end of the interpreter if `closed` is not called
-        before.
-        """
+        """Note an open client, with the function that stops it at the end of the interpreter if `closed` is not called
+        before."""
         self._open[client] = stop
 
     def closed(self, client: object) -> None:

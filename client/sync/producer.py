@@ -164,12 +164,12 @@ class Writer(Facade, Generic[WriterT_co]):
         await self._handover.settled()
 
     async def _first(self, sent: Sent) -> None:
-        """Send to an unknown topic or partition: the caller waits for it, and gets the error."""
+        """Send a record to an unknown topic or partition: the caller waits until it is known, and gets the error."""
         await self._handover.settled()
         await self._enqueue(sent)
 
     async def _enqueue(self, sent: Sent) -> None:
-        """Do the rest of `ottla.Producer.send`."""
+        """Add a record to a batch, on the loop, as `ottla.Producer.send` does, and pass the result on to its future."""
         steps, (topic, partition, record, size, delivery) = self._writer.steps, sent
         steps.check_open()
         if steps.splits(record):
@@ -237,7 +237,7 @@ class Transaction:
         return self
 
     def include(self, *receipts: Receipt) -> None:
-        """Add the writes of these writers to the commit."""
+        """Include the records of these writers, by their receipts, in the commit."""
         self._inner.include(*receipts)
 
     def commit(self, writers: Iterable[Receipt] = (), *, timeout_ms: float | None = None) -> CommitResult:

@@ -1,4 +1,4 @@
-"""Requests and answers of leaders about cuts. Pure."""
+"""Requests to leaders about consistent cuts, and their answers. Pure."""
 
 from __future__ import annotations
 
@@ -24,7 +24,8 @@ def cut_topics(partitions: Iterable[TopicPartition], topics: Mapping[str, KnownT
 def cut_offsets(
     answer: ListCutOffsetsResponse, topics: Mapping[str, KnownTopic]
 ) -> dict[TopicPartition, CutOffset | KafkaError]:
-    """Return a leader's answer about each partition. `topics` has the topics of the request by name."""
+    """Return the position of the cut in each partition from a leader's answer, or the partition's error. `topics` has
+    the topics of the request by name."""
     names = {info.id: name for name, info in topics.items()}
     found: dict[TopicPartition, CutOffset | KafkaError] = {}
     for topic in answer.topics:

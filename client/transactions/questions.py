@@ -21,7 +21,8 @@ Failure = Callable[[ResponseT], KafkaError | None]
 
 
 class ProducerQuestions:
-    """The requests of a transactional producer; `whose` names it in error texts."""
+    """The requests of a transactional producer to coordinators, one after the other; `whose` names the producer in
+    error texts."""
 
     def __init__(self, whose: str, patience_s: float, retry_backoff_max_ms: int) -> None:
         self._whose = whose

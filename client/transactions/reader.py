@@ -32,7 +32,7 @@ IDLE_MAX_MS = 100
 
 @dataclass(frozen=True, slots=True)
 class ReaderOptions:
-    """The options of `Consumer.transactions`, which has their meaning."""
+    """The options of a reader of whole transactions; `Consumer.transactions` documents the meaning of each."""
 
     after: int | None
     buffer_bytes_max: int
@@ -41,7 +41,7 @@ class ReaderOptions:
 
 
 class TransactionReader:
-    """A reader of some partitions, for as long as it is iterated over."""
+    """A reader of the whole transactions in some partitions, for as long as it is iterated over."""
 
     def __init__(
         self,
@@ -117,7 +117,8 @@ class TransactionReader:
     # ------------------------------------------------------------ where to begin
 
     async def _begin(self) -> Assembler:
-        """Begin at the log starts; or at the ends, such that the first transaction yielded is whole."""
+        """Return an assembler that begins at the log starts; or at the log ends, such that the first transaction
+        yielded is whole."""
         # This comes first, so that metadata of its topics is refreshed while they are read.
         self._fetcher.assign(self._partitions)
         which = LATEST if self._begins_at_end else EARLIEST

@@ -1,4 +1,4 @@
-"""A transaction, as its owner uses it."""
+"""The object with which a transaction's owner begins, commits or aborts it, and the receipts of other writers."""
 
 from __future__ import annotations
 

@@ -134,7 +134,7 @@ class Transactions:
 
     @property
     def phase(self) -> ProducerPhase:
-        """The phase of the producer."""
+        """The phase of the producer, such as READY, OPEN or DEAD."""
         return self._state.phase
 
     @property
@@ -259,7 +259,7 @@ class Transactions:
 
     @contextmanager
     def _before_the_end(self) -> Iterator[None]:
-        """Count a request that must be answered before a commit."""
+        """Return a context manager for a request that must be answered before a commit."""
         self._asking += 1
         try:
             yield

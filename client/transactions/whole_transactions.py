@@ -62,8 +62,8 @@ class _Partition:
 
 
 class Assembler:
-    """The assembler for a fixed set of partitions. `add` the batches of `unread` partitions, then take the `ready`
-    transactions."""
+    """An assembler of whole transactions from the batches of a fixed set of partitions. `add` the batches of `unread`
+    partitions, then take the `ready` transactions."""
 
     def __init__(
         self,
@@ -98,7 +98,7 @@ class Assembler:
             self._partitions[partition].plain_from = max(self._partitions[partition].plain_from, offset)
 
     def set_cut(self, cut: int, offsets: Mapping[TopicPartition, int]) -> None:
-        """Set the cut up to which batches are read, and no further."""
+        """Set the consistent cut up to which batches are read: its commit index, and its offset in each partition."""
         self.cut = max(cut, self.cut)
         for partition, offset in offsets.items():
             state = self._partitions[partition]
@@ -114,7 +114,7 @@ class Assembler:
         return sorted(lacking, key=lambda partition: self._partitions[partition].progress)
 
     def takes(self, partition: TopicPartition, header: BatchHeader) -> bool:
-        """Return whether a batch, the next of the partition, belongs to the cut."""
+        """Return whether a batch, the next of the partition, begins before the cut's offset in the partition."""
         state = self._partitions[partition]
         if header.base_offset < state.cut_offset:
             return True

@@ -26,7 +26,7 @@ ALL = (1 << 31) - 1
 
 
 class FetchedColumns:
-    """The rows of one call, taken once there are some."""
+    """The records that one `fetch_arrow` call takes from the buffers, as columns."""
 
     def __init__(
         self,

@@ -11,7 +11,7 @@ logger = logging.getLogger("ottla.client.consumer")
 
 
 class Assemblies:
-    """A factory of assemblies with common statistics."""
+    """A factory of assemblies (of large messages from their segments) with common statistics."""
 
     def __init__(self, *, enabled: bool, buffer_bytes: int, expiry_offsets: int) -> None:
         """Keep the options, which `Consumer` documents. Raises ValueError."""

@@ -61,7 +61,7 @@ class LargeMessageStats:
 
 
 class GivenUp(NamedTuple):
-    """A message that this reader will never hand out."""
+    """A large message that this reader will never hand out, with its offsets and the reason."""
 
     partition: TopicPartition
     first_offset: int
@@ -77,7 +77,7 @@ class DamagedRecord(NamedTuple):
     error: KafkaError
 
     def unreadable(self, partition: TopicPartition) -> UnreadableRecords:
-        """Return the exception for it."""
+        """Return the exception with which reads report the damaged record."""
         return UnreadableRecords(self.error, partition, self.offset, self.offset + 1, what="the record")
 
 
@@ -105,7 +105,8 @@ class _Partition:
 
 
 class Assembly:
-    """The assembly of all partitions of one reader. Pass the records of a partition to `take_in`, in offset order."""
+    """An assembler of large messages from their segments, for all partitions of one reader. Pass the records of a
+    partition to `take_in`, in offset order."""
 
     def __init__(
         self,
@@ -127,7 +128,8 @@ class Assembly:
     def take_in(
         self, partition: TopicPartition, records: list[ConsumerRecord], give_from: int = 0
     ) -> tuple[list[ConsumerRecord], DamagedRecord | None]:
-        """Return the records that can be handed out now, from `give_from` on, and the damage that stopped it.
+        """Return the records that can be handed out now, from `give_from` on, and the damaged record that stopped the
+        assembly, or None.
 
         The rest of `records` was not examined then. Damage before `give_from` is skipped.
         """
@@ -186,19 +188,20 @@ class Assembly:
             state.ended[_RESUMED] = _Ended(start, give_from - 1, whole=False)
 
     def interrupted(self, partition: TopicPartition) -> None:
-        """Note that reading continues elsewhere: no incomplete message will end."""
+        """Note that reading continues at another offset of the partition, and drop its incomplete messages, which will
+        not end."""
         if (state := self._partitions.get(partition)) is not None:
             for message in list(state.open.values()):
                 self._remove(state, message)
 
     def keep(self, partitions: Container[TopicPartition]) -> None:
-        """Forget everything about other partitions."""
+        """Forget the large messages of all partitions except these."""
         for partition in [partition for partition in self._partitions if partition not in partitions]:
             self.interrupted(partition)
             del self._partitions[partition]
 
     def crowded(self, partition: TopicPartition) -> bool:
-        """Return whether it is time to `forget` ended messages."""
+        """Return whether so many ended messages of the partition are remembered that it is time to `forget` some."""
         state = self._partitions.get(partition)
         return state is not None and len(state.ended) > 2 * REMEMBERED
 
@@ -220,7 +223,8 @@ class Assembly:
     def _segment(
         self, partition: TopicPartition, state: _Partition, record: ConsumerRecord, content: bytes
     ) -> ConsumerRecord | None:
-        """Return the message, if it is complete now. Raises CORRUPT_MESSAGE."""
+        """Add a segment to its large message. Returns the message as a record if it is complete now. Raises
+        CORRUPT_MESSAGE."""
         try:
             segment = read_segment(content)
         except ValueError as error:

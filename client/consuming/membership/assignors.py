@@ -28,7 +28,7 @@ Assignment = dict[str, dict[str, list[int]]]
 
 @dataclass(frozen=True, slots=True)
 class Assignor:
-    """One strategy for sharing partitions."""
+    """A strategy for dividing a group's partitions among its members, such as range or sticky."""
 
     assign: Callable[[Mapping[str, Subscription], Mapping[str, int]], Assignment]
     """The function (member id -> subscription, topic -> number of partitions) -> assignment."""

@@ -16,7 +16,8 @@ logger = logging.getLogger(__name__)
 
 
 class Attendance:
-    """The attendance of one consumer's program. A program that waits in a read is present, however long the wait."""
+    """A watch over the intervals between the reads of one consumer's program. A program that waits in a read is
+    present, however long the wait."""
 
     def __init__(self, unread: RecordIterator, max_away_ms: int) -> None:
         self.max_away_ms = max_away_ms
@@ -56,7 +57,7 @@ class Attendance:
         return self.away
 
     def warn(self, group_id: str) -> None:
-        """Log the consequences for the group, and the remedies."""
+        """Log a warning that the consumer leaves its group, since the program does not read, with the remedies."""
         logger.warning(
             "group %r: nothing was read for longer than max_poll_interval_ms (%d ms), so this consumer leaves the "
             "group and others get its partitions; the next read joins again. Read more often, fewer records at a time "
@@ -66,6 +67,6 @@ class Attendance:
         )
 
     async def present(self) -> None:
-        """Wait until the program is present."""
+        """Wait until the program reads again."""
         while self.away:
             await self._back.wait()

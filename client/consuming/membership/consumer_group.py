@@ -71,7 +71,8 @@ class ConsumerGroupOptions:
 
 
 class ConsumerGroupMember:
-    """One member of a group. `handover` takes over and gives up its partitions."""
+    """A member of a KIP-848 consumer group, which sends heartbeats and follows the coordinator's assignment. `handover`
+    takes over and gives up its partitions."""
 
     def __init__(
         self,
@@ -255,7 +256,8 @@ class ConsumerGroupMember:
             await asyncio.gather(self._following, return_exceptions=True)
 
     async def _beats(self) -> None:
-        """Send heartbeats during work that may take long."""
+        """Send heartbeats at the group's interval, while other work takes long, until cancelled or the membership has
+        ended."""
         while self._state.epoch > 0:
             await asyncio.sleep(self._interval_s)
             with suppress(KafkaError):

@@ -74,7 +74,8 @@ class GroupOptions:
 
 
 class Group:
-    """One member of a group. `handover` takes over and gives up its partitions."""
+    """A member of a classic consumer group, which joins, syncs and sends heartbeats. `handover` takes over and gives up
+    its partitions."""
 
     def __init__(
         self,

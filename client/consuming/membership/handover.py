@@ -24,7 +24,8 @@ from .listener import RebalanceListener
 
 
 class Handover:
-    """The handover of one consumer; no other object changes the partitions of its fetcher."""
+    """The procedure by which a consumer takes over and gives up partitions: positions, commits and listener calls. No
+    other object changes the partitions of its fetcher."""
 
     def __init__(
         self,
@@ -56,7 +57,7 @@ class Handover:
         return set(self._fetcher.assigned)
 
     def assign(self, partitions: Iterable[TopicPartition]) -> None:
-        """Assign exactly these partitions, without notifying the listener."""
+        """Assign exactly these partitions to the consumer, without notifying the listener."""
         self._begin_all(self._assign(partitions), None)
 
     async def take_over(self, partitions: Collection[TopicPartition]) -> None:
@@ -95,7 +96,8 @@ class Handover:
         self._fetcher.wake_waiter()
 
     def deny(self, denial: KafkaError) -> None:
-        """Make the next read raise `denial`. A later denial or failure of fetching replaces it."""
+        """Make the next read raise `denial`, the error about topics that the user may not read. A later denial or
+        failure of fetching replaces it."""
         self._fetcher.fail(denial)
 
     def wake(self) -> None:

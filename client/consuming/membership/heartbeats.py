@@ -37,7 +37,8 @@ class Wanted:
 
 @dataclass(frozen=True, slots=True)
 class Beat:
-    """The contents of one heartbeat; None stands for a value that the coordinator knows already."""
+    """The contents of one ConsumerGroupHeartbeat request; None stands for a value that the coordinator knows
+    already."""
 
     epoch: int
     wanted: Wanted | None
@@ -48,14 +49,15 @@ class Beat:
 
 @dataclass(frozen=True, slots=True)
 class HandoverStep:
-    """The next partitions to change hands; one of the two sets is empty."""
+    """The next partitions to give up, or to take over; one of the two sets is empty."""
 
     give_up: TopicIdPartitions
     take_over: TopicIdPartitions
 
 
 class Membership:
-    """The state of one member. Heartbeats are sequential: `beat`, then `answered`, `unanswered` or `fenced`.
+    """The state of one group member (KIP-848): its epoch, subscription, owned and assigned partitions. Heartbeats are
+    sequential: `beat`, then `answered`, `unanswered` or `fenced`.
 
     Invariant: `owned` contains all partitions that the program may still process, whatever the coordinator assigned.
     """
@@ -135,9 +137,9 @@ class Membership:
         return None
 
     def takes_over(self, places: TopicIdPartitions) -> None:
-        """Add these partitions to `owned`."""
+        """Note that the member takes over these partitions: add them to `owned`."""
         self.owned |= places
 
     def gave_up(self, places: TopicIdPartitions) -> None:
-        """Remove these partitions from `owned`."""
+        """Note that the member has given up these partitions: remove them from `owned`."""
         self.owned -= places

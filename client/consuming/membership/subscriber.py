@@ -179,7 +179,7 @@ class Subscriber:
             self.group.metadata_refreshed()
 
     async def _look_at(self, topics: tuple[str, ...], selection: Selection) -> None:
-        """Fetch the metadata of these topics. Reads raise a denial."""
+        """Fetch the metadata of these topics. If the user may not read some of them, the next read raises the error."""
         self._cluster.follow(self, topics)
         # A topic matched by a pattern is never created: it would reappear after its deletion.
         if selection.names and selection is not self._created_for:

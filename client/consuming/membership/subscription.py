@@ -30,7 +30,7 @@ _WITHOUT_GENERATION, _WITH_GENERATION = 0, 1
 
 
 class Claim(NamedTuple):
-    """A member's own report of its partitions, since a generation of the group."""
+    """A group member's report of the partitions that it owned, and of the group's generation at that time."""
 
     generation: int = NO_GENERATION
     partitions: Collection[TopicPartition] = ()

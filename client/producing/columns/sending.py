@@ -55,7 +55,8 @@ class RowPlacement(NamedTuple):
 def place(block: Block, one_for_all: int | None, placement: RowPlacement) -> bytes | bytearray:
     """Return the partition of each row, int32.
 
-    A row's partition is the row's own, the one given for all, the one of its key, or one for many rows without key.
+    A row's partition comes from its column, from `one_for_all`, from its key's hash, or from the sticky choice for rows
+    without key.
     """
     if block.partitions is not None:
         return block.partitions

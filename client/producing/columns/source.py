@@ -24,7 +24,7 @@ KEY = "key"
 
 
 class Block:
-    """Consecutive rows. `first`: the number of the first row."""
+    """A block of consecutive rows to send. `first`: the index of its first row in the program's data."""
 
     def __init__(self, first: int, count: int, rows: Rows, partitions: bytes | None) -> None:
         self.first = first
@@ -35,7 +35,8 @@ class Block:
 
 
 class ColumnSource:
-    """A record batch or table, and the roles of its columns."""
+    """The rows of a pyarrow record batch or table that a program sends, and the columns for key, value, partition,
+    timestamp and headers."""
 
     def __init__(
         self,
