@@ -126,7 +126,8 @@ class _Cluster:
         self._cluster = cluster
 
     def position(self, position: Position | None) -> Position | None:
-        """Return this position with the cluster's id and topic ids. Raises WrongCheckpoint if a topic is missing."""
+        """Return a copy of this source position with the promoted cluster's id and topic ids. Raises WrongCheckpoint if
+        a topic is missing."""
         if position is None:
             return None
         there = set(self._admin.list_topics())
@@ -141,7 +142,8 @@ class _Cluster:
         )
 
     def check_reached(self, positions: Iterable[Position]) -> None:
-        """Check that the cluster has all records that a batch has read. Raises WrongCheckpoint if some are missing."""
+        """Check that the promoted cluster has all records up to these positions, which batches have read. Raises
+        WrongCheckpoint if some records are missing."""
         for position in positions:
             ends = self._admin.list_offsets(dict.fromkeys(position.places, -1))
             for one, place in sorted(position.places.items()):
@@ -177,11 +179,11 @@ class _Log:
         return cls(tuple(head), tuple(rest), tuple(map(_position, rest)))
 
     def replaced(self, positions: Iterable[Position | None]) -> _Log:
-        """Return a copy with these positions."""
+        """Return a copy of the offset log's file with these source positions."""
         return replace(self, positions=tuple(positions))
 
     def text(self) -> str:
-        """Return the text in the form that Spark reads."""
+        """Return the text of the offset log's file, in the form that Spark reads."""
         lines = (
             line if position is None else json.dumps(position.to_json())
             for line, position in zip(self.lines, self.positions, strict=True)
@@ -244,9 +246,8 @@ class CheckpointFiles:
         self.system.move(beside, path)
 
     def remove_behind(self, batch: int) -> None:
-        """Delete the offsets, commits and operator state of later batches. The newest go first, so that an interruption
-        leaves no gap.
-        """
+        """Delete the offsets, commits and operator state of all batches after `batch`. The newest go first, so that an
+        interruption leaves no gap."""
         for log in ("commits", "offsets"):
             for one in reversed(self.batches(log)):
                 if one > batch:

@@ -21,7 +21,8 @@ class WrongOption(ValueError):
 
 
 def known_only(options: Mapping[str, str], known: Collection[str]) -> dict[str, str]:
-    """Return the options under their known names, without the client's. Raises WrongOption for an unknown option."""
+    """Return the options of the source or sink under their known names, without the client's `kafka.*` options. Raises
+    WrongOption for an unknown option."""
     names = {one.lower(): one for one in known}
     found: dict[str, str] = {}
     for given, value in options.items():

@@ -21,7 +21,7 @@ class OutsideTransaction(Protocol[HandleT_co]):
 
     @property
     def handle(self) -> HandleT_co:
-        """The object that the function writes through."""
+        """The object, such as a database connection, through which the user's function writes."""
 
     @property
     def kept(self) -> Kept | None:
@@ -35,7 +35,7 @@ class OutsideTransaction(Protocol[HandleT_co]):
 
 
 class Progress(Protocol[HandleT_co]):
-    """A store of committed batch numbers, in the same system as the data."""
+    """A store of the last committed batch number of each query, in the same system as the data."""
 
     def transaction(self, name: str, target: str) -> AbstractContextManager[OutsideTransaction[HandleT_co]]:
         """Open a transaction that locks the progress of this query and target. Commit it, or roll it back on an
@@ -44,7 +44,8 @@ class Progress(Protocol[HandleT_co]):
 
 
 class ExactlyOnceFunction(Generic[HandleT]):
-    """The function that `exactly_once` returns."""
+    """A function for `foreachBatch`, made by `exactly_once`: it calls the user's function once per batch, in a
+    transaction that also stores the batch's number."""
 
     def __init__(
         self,

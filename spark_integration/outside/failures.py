@@ -20,7 +20,7 @@ class BatchRefused(OutsideError):
 
 @contextmanager
 def placed(batch: object, where: str) -> Iterator[None]:
-    """Add the batch and its target to the message of every OutsideError."""
+    """Return a context manager that adds the batch and its target, `where`, to the message of every OutsideError."""
     try:
         yield
     except OutsideError as error:

@@ -99,7 +99,8 @@ class Numbering:
 
     @contextmanager
     def batch(self, frame: DataFrame, number: int) -> Iterator[Batch]:
-        """Yield the batch. A function takes each batch once per run; after a failure the program may call it again.
+        """Return a context manager that yields the batch with the ids of Spark's query and run. A function takes each
+        batch once per run; after a failure the program may call it again.
 
         Raises OutsideError for a second call, and if Spark does not report the query.
         """

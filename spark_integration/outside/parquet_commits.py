@@ -43,7 +43,8 @@ class DataFile:
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """The files that a batch added, and its writer. A summary holds the files of all batches and the last writer."""
+    """A commit of a table of Parquet files: the files that a batch added, and its writer. A summary holds the files of
+    all batches and the last writer."""
 
     kept: Kept
     files: list[DataFile]
@@ -80,13 +81,13 @@ class CommitLog:
                 return Commit.read(self._commit(newest) if newest in commits else self._summary(newest))
 
     def files(self) -> list[DataFile]:
-        """Return all files that count."""
+        """Return all data files that commits of the query name, the files that belong to the table."""
         while True:
             with suppress(FileNotFoundError):
                 return self._read_files()
 
     def counts(self, planned: Commit) -> bool:
-        """Return whether a planned commit was made."""
+        """Return whether the commit that an attempt has planned was made."""
         try:
             made = Commit.read(self._commit(planned.kept.number))
         except FileNotFoundError:
@@ -94,9 +95,8 @@ class CommitLog:
         return made == planned
 
     def add(self, commit: Commit, written: Path) -> None:
-        """Make the commit count. `written` is its synced file. Raises QueryReplaced if the batch is already
-        committed.
-        """
+        """Add the commit to the log, so that its files belong to the table. `written` is its synced file. Raises
+        QueryReplaced if the batch is already committed."""
         self._folder.mkdir(parents=True, exist_ok=True)
         sync_folder(self._folder.parent)
         try:

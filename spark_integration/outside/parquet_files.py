@@ -50,7 +50,7 @@ class WriteFiles:
         return files
 
     def _parts(self, batches: Batches) -> Iterator[tuple[str, pa.RecordBatch]]:
-        """Yield a folder and a part of a batch whose rows belong there."""
+        """Yield the folder and the rows of each run of rows that belong to the same folder."""
         if not self.folders:
             yield from (("", batch) for batch in batches if batch.num_rows)
             return

@@ -33,7 +33,7 @@ _DEAD: Final = "dead~"
 
 
 class ParquetSink:
-    """The function that `parquet_sink` returns."""
+    """A function for `foreachBatch`, made by `parquet_sink`: it appends each batch once to a table of Parquet files."""
 
     def __init__(self, table: Path, folders: tuple[str, ...], numbering: Numbering, compression: str) -> None:
         self._table = table

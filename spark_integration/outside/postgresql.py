@@ -83,7 +83,7 @@ class PostgreSQLStaging:
             raise refused_row(columns, None if known is None else rows[known], error) from error
 
     def tables_like(self, connection: SqlConnection, prefix: str) -> list[str]:
-        """Return the matching tables of all schemas."""
+        """Return the quoted names of the tables, in all schemas, that begin with this prefix."""
         cursor = connection.cursor()
         cursor.execute(
             "SELECT schemaname, tablename FROM pg_tables WHERE starts_with(tablename::text, %s)", (prefix,)
@@ -91,5 +91,5 @@ class PostgreSQLStaging:
         return [f"{quoted(schema)}.{quoted(table)}" for schema, table in cursor.fetchall()]
 
     def give_up_early(self, connection: SqlConnection) -> None:
-        """Set lock_timeout for the transaction."""
+        """Set lock_timeout to a second, for the statements of this transaction."""
         connection.cursor().execute("SET LOCAL lock_timeout = '1s'")

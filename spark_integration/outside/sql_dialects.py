@@ -16,9 +16,8 @@ class Staging(Protocol):
     """Staging for databases with many concurrent writers: executors load rows into a table beside the target."""
 
     def create(self, staging: str, table: str, columns: Sequence[str]) -> str:
-        """Return the statement that creates a staging table: these columns of a table, and ATTEMPT. Both table names
-        are quoted.
-        """
+        """Return the statement that creates a staging table: these columns of a table, and the column ATTEMPT for the
+        id of a task's attempt. Both table names are quoted."""
 
     def load(self, connection: SqlConnection, staging: str, columns: Sequence[str], rows: list[Any]) -> None:
         """Insert rows; the table name is quoted. Raises BatchRefused with the wrong row."""
@@ -31,7 +30,7 @@ class Staging(Protocol):
 
 
 class Dialect(Protocol):
-    """The dialect of a kind of database."""
+    """The SQL dialect of a kind of database, and the conventions of its driver."""
 
     @property
     def staging(self) -> Staging | None:

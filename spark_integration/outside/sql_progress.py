@@ -59,7 +59,7 @@ class SqlProgress:
 
 
 class SqlTransaction:
-    """An open transaction of SqlProgress."""
+    """An open transaction of SqlProgress, with the query's progress locked."""
 
     def __init__(
         self, connection: SqlConnection, dialect: Dialect, table: str, name: str, target: str

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 class SqlSink:
-    """The function that `sql_sink` returns."""
+    """A function for `foreachBatch`, made by `sql_sink`: it writes each batch once to a table of a database."""
 
     def __init__(
         self,
@@ -123,7 +123,8 @@ def sql_sink(
 
 @contextmanager
 def told(batch: Batch, table: str) -> Iterator[None]:
-    """Turn database errors into OutsideError, and add the batch and the table to all messages."""
+    """Return a context manager that turns database errors into OutsideError, and adds the batch and the table to all
+    messages."""
     with placed(batch, f"table {table!r}"):
         try:
             yield

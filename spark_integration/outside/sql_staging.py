@@ -49,7 +49,7 @@ class Load:
 
 
 class StagedBatch:
-    """A batch that is written through its own staging table."""
+    """A batch whose rows executors load into a dedicated staging table, to be moved to the target table."""
 
     def __init__(self, connect: Connect, dialect: Dialect, table: Table, batch: Batch) -> None:
         self._connect = connect

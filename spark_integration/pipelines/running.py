@@ -60,7 +60,7 @@ class Pipeline:
 
 
 class RunningPipeline:
-    """The running query of a pipeline."""
+    """A running pipeline: a Spark query that reports its progress, and stops between two micro-batches."""
 
     def __init__(self, query: StreamingQuery, sinks: Sinks) -> None:
         self._query = query
@@ -69,7 +69,7 @@ class RunningPipeline:
         self._told = ""
 
     def ask_to_stop(self) -> None:
-        """Let `progress` end soon. Safe in signal handlers."""
+        """Request the end of the pipeline: the iterator `progress` ends soon. Safe in signal handlers."""
         self._stop.set()
 
     def progress(self) -> Iterator[BatchProgress]:

@@ -156,7 +156,8 @@ def _interval(text: str) -> str | None:
 
 
 def _check_options(settings: PipelineSettings) -> None:
-    """Check the options of Ottla's source and sink now, since Spark passes them on only when the query runs."""
+    """Check the options of the pipeline's Ottla source and sink now, since Spark passes them on only when the query
+    runs."""
     if settings.topic is None and settings.parquet is None:
         raise WrongPipeline("results go nowhere: give topic.name, parquet.path, or both")
     try:

@@ -17,7 +17,7 @@ from .rows import check_schema
 
 
 class OttlaWriter(DataSourceArrowWriter):
-    """The writer of a batch job."""
+    """The writer of one batch job, for `df.write`: tasks write on executors, and the driver commits."""
 
     def __init__(self, schema: StructType, options: Mapping[str, str], overwrite: bool) -> None:
         """Check options and columns. Raises WrongOption, WrongRows, and ValueError for mode overwrite."""

@@ -68,7 +68,7 @@ def of_batch(options: Mapping[str, str]) -> SinkOptions:
 
 
 def unique_id() -> str:
-    """Return a transactional id for a job without a name."""
+    """Return a random transactional id, for a job without a name."""
     return f"spark-batch-{uuid.uuid4()}"
 
 

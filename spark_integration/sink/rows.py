@@ -30,7 +30,8 @@ class WrongRows(ValueError):
 
 @dataclass(frozen=True)
 class Part:
-    """Rows of one topic, in their order. `partition`: True if the partition column places the rows."""
+    """A part of a batch: rows for one topic, in their order. `partition`: True if the partition column places the
+    rows."""
 
     topic: str
     rows: pyarrow.Table

@@ -20,7 +20,7 @@ from .rows import check_schema
 
 
 class OttlaStreamWriter(DataSourceStreamArrowWriter):
-    """The writer of one micro-batch."""
+    """The writer of one micro-batch, for `df.writeStream`: tasks write on executors, and the driver commits."""
 
     def __init__(self, schema: StructType, options: Mapping[str, str], overwrite: bool) -> None:
         """Check options and columns. Raises WrongOption, WrongRows, and ValueError for output mode complete."""

@@ -70,7 +70,7 @@ def write(
     *,
     alone_under: str | None = None,
 ) -> Written:
-    """Write a task's rows in the transaction of this name, begun for this version.
+    """Write a task's rows in the transaction of this `transactional_id`, begun for this `app_version`.
 
     `alone_under`: a prefix of transactional ids that no other query may use. Raises WrongRows, WrongOption, SetBack,
     IdTaken, and KafkaError as TransactionWriter does.
@@ -97,7 +97,7 @@ class _InTransaction:
         self._alone_under = alone_under
 
     async def write(self, rows: Batches) -> Written:
-        """Begin a transaction only once there are rows to write."""
+        """Write a task's rows in the batch's transaction, which is begun only once there are rows."""
         first = await _next(rows)
         if first is None:
             return Written(0)

@@ -71,7 +71,7 @@ class CutSearch:
         return self._low + min(max(guess, 1), gap - 1)
 
     def tell(self, index: int, cost: int) -> None:
-        """Record the cost of the cut at `next_index`."""
+        """Record the cost in offsets of the cut at commit index `index`, which `next_index` has named."""
         self._probes += 1
         if cost <= self._allowance:
             self._low, self._low_cost = index, cost
@@ -80,10 +80,11 @@ class CutSearch:
 
     @property
     def found(self) -> int:
-        """Newest cut known to be within the allowance."""
+        """The commit index of the newest cut known to be within the allowance."""
         return self._low
 
     @property
     def behind(self) -> int:
-        """Oldest cut known to exceed the allowance: the next transaction, if `found` costs nothing."""
+        """The commit index of the oldest cut known to exceed the allowance: the next transaction, if `found` costs
+        nothing."""
         return self._high

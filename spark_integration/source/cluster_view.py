@@ -116,7 +116,8 @@ class ClusterView:
         return await self._patiently(ask)
 
     async def newest_cut(self, partitions: Collection[TopicPartition]) -> Cut:
-        """Return the newest cut; see Admin.find_cut. Raises WrongOption if the cluster has no cuts."""
+        """Return the newest consistent cut of these partitions; see Admin.find_cut. Raises WrongOption if the cluster
+        has no cuts."""
         try:
             return await self._patiently(lambda: self.admin.find_cut(partitions))
         except VersionUnsupported as error:
@@ -127,7 +128,7 @@ class ClusterView:
     async def cut_offsets(
         self, cut: Cut, partitions: Iterable[TopicPartition]
     ) -> dict[TopicPartition, CutOffset]:
-        """Return the offsets of a cut; see Admin.cut_offsets."""
+        """Return the offset of a consistent cut in each partition; see Admin.cut_offsets."""
         wanted = list(partitions)
 
         async def ask() -> dict[TopicPartition, CutOffset]:
@@ -186,7 +187,7 @@ class ClusterView:
 
 
 def settled(answers: Mapping[TopicPartition, T | KafkaError]) -> dict[TopicPartition, T]:
-    """Return the answers. Raises the first error among them."""
+    """Return the answers by partition if none is an error. Raises the first KafkaError among them."""
     good: dict[TopicPartition, T] = {}
     for one, answer in answers.items():
         if isinstance(answer, KafkaError):

@@ -37,7 +37,7 @@ class Window(NamedTuple):
 
 
 class Step(Enum):
-    """The next input that the filter needs."""
+    """The next input that the cut filter needs: whole batches, only their headers and markers, or nothing."""
 
     READ = "the batches from `position` on"
     SCAN = "the headers and markers from `scanned_to` on"
@@ -45,7 +45,7 @@ class Step(Enum):
 
 
 class Counted(NamedTuple):
-    """A batch with records that count: those from `first_offset` on."""
+    """A batch with records that belong to the micro-batch: the records from `first_offset` on."""
 
     header: BatchHeader
     batch: bytes | memoryview
@@ -61,9 +61,8 @@ class _Markers:
 
 
 class CutFilter:
-    """The filter of one slice, read from its beginning: `read` or `scan` as `step` says, and `take` the batches that
-    count.
-    """
+    """A filter of the batches in one slice (a range of offsets), from its beginning on: `read` or `scan` as `step`
+    says, and `take` the batches that belong to the micro-batch."""
 
     def __init__(self, first: int, below: int, window: Window, waiting_bytes_max: int) -> None:
         """Make a filter for the offsets from `first` to below `below`, which is not above the window's end."""
@@ -110,7 +109,8 @@ class CutFilter:
         self.scanned_to = max(self.scanned_to, offset)
 
     def take(self) -> list[Counted]:
-        """Return the batches that count, in the order of offsets, up to the first undecided batch."""
+        """Return the batches that belong to the micro-batch, in the order of offsets, up to the first undecided
+        batch."""
         counted: list[Counted] = []
         while self._waiting:
             header, batch = self._waiting[0]

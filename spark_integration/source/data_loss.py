@@ -18,7 +18,7 @@ class DataLoss:
         self.fails = fails
 
     def tell(self, what: str) -> None:
-        """Report a loss: raise DataLost, or log a warning."""
+        """Report a loss of records, which `what` describes: raise DataLost, or log a warning."""
         if self.fails:
             raise DataLost(
                 f"{what}. Some records may have been lost, so the query ends here, as failOnDataLoss is true; to go on "

@@ -21,7 +21,8 @@ class WrongCheckpoint(ValueError):
 
 
 class PartitionPosition(NamedTuple):
-    """A position in one partition."""
+    """The position of a query in one partition: the offset read up to, and the beginning of the transactions open
+    there."""
 
     offset: int
     """Offset below which all records were read, except those of open transactions."""
@@ -31,7 +32,7 @@ class PartitionPosition(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """The end of a micro-batch, and the beginning of the next."""
+    """The position of a query in all its partitions: the end of a micro-batch, and the beginning of the next."""
 
     isolation: str
     cut: int = NO_CUT

@@ -41,7 +41,7 @@ _COMPARISONS: dict[type[Filter], Callable[[Any, Any], bool]] = {
 
 @dataclass(slots=True)
 class Pushed:
-    """The filters that the source applies, wholly or in part."""
+    """The filters of a query that the source applies, wholly or in part."""
 
     of_partitions: list[Filter] = field(default_factory=list)
     """Filters on topic and partition number, which select whole partitions."""

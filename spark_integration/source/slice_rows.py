@@ -44,7 +44,7 @@ _GONE = frozenset({ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, ErrorCode.UNKNOWN_TOPIC
 
 
 class Slice(InputPartition):
-    """A range of offsets that a task reads."""
+    """A slice: a range of offsets of one partition, which a task reads on an executor."""
 
     def __init__(self, range_: Range, isolation: str, settings: SourceSettings) -> None:
         self.range = range_

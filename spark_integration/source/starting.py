@@ -60,7 +60,7 @@ async def newest_position(view: ClusterView, found: Found) -> Position:
 
 
 def places_of(offsets: Mapping[TopicPartition, CutOffset]) -> dict[TopicPartition, PartitionPosition]:
-    """Return the positions of a cut, from which reading can continue."""
+    """Return the position of a consistent cut in each partition, from which reading can continue."""
     return {
         one: PartitionPosition(cut.offset, min(cut.open_from, cut.offset)) for one, cut in offsets.items()
     }

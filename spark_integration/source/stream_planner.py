@@ -246,7 +246,7 @@ def _part_of(start: Position, newest: Position, maximum: int) -> Position:
 
 
 def _cost(start: Position, cut: Mapping[TopicPartition, CutOffset]) -> int:
-    """Return the number of offsets that this cut requires."""
+    """Return the number of offsets to read from `start` up to this cut."""
     return sum(max(0, one.least_offset - start.places.get(key, NEW).offset) for key, one in cut.items())
 
 

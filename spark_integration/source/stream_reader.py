@@ -47,7 +47,7 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._driver: _Driver | None = None
 
     def initialOffset(self) -> dict[str, Any]:
-        """Return the position at which a new query begins."""
+        """Return the position at which a new query begins, as JSON for Spark's checkpoint."""
         planner = self._on_driver().planner
         return self._ask(planner.first()).to_json()
 
@@ -60,7 +60,7 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return ReadAllAvailable()
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """Return the position at which the next micro-batch ends."""
+        """Return the position at which the next micro-batch ends, as JSON for Spark's checkpoint."""
         driver = self._on_driver()
         position = read_position(start)
         # Spark asks for the next end after it has committed the micro-batch that ends at `start`.
