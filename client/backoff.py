@@ -20,7 +20,7 @@ class Backoff:
         self._next_ms = FIRST_BACKOFF_MS
 
     def reset(self) -> None:
-        """Make the next wait the shortest again."""
+        """Make the next wait between attempts the shortest again, after a success."""
         self._next_ms = FIRST_BACKOFF_MS
 
     def next_s(self, partitions: int = 1) -> float:

@@ -35,7 +35,7 @@ _EXAMPLES: Mapping[Any, str] = {
 
 
 def alternatives(hint: object) -> tuple[Any, ...]:
-    """Return the members of a union, or the hint alone."""
+    """Return the members of a type hint that is a union, or else the hint alone."""
     return get_args(hint) if get_origin(hint) in (Union, UnionType) else (hint,)
 
 
@@ -173,7 +173,7 @@ def _is_mapping(hint: Any) -> bool:
 
 
 def _is_list(hint: Any) -> bool:
-    """Return whether a hint is for several values of a kind."""
+    """Return whether a type hint is for several values of one type, such as a list or an iterable."""
     origin = get_origin(hint)
     if not isinstance(origin, type) or origin is tuple or _is_mapping(hint):
         return False

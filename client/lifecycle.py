@@ -40,7 +40,7 @@ class Lifecycle:
         return True
 
     def stopped(self) -> None:
-        """Refuse all further calls."""
+        """Note that the client has stopped: refuse all further calls."""
         self.stopping = self._stopped = True
 
     def check(self, *, or_stopping: bool = False) -> None:

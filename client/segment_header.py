@@ -22,7 +22,7 @@ _FIELDS = Struct(f">B{MESSAGE_ID_BYTES}sIIQI")
 
 
 class SegmentHeader(NamedTuple):
-    """The content of a segment's header."""
+    """The content of the record header that makes a record a segment of a large message."""
 
     message_id: bytes
     number: int
@@ -34,11 +34,11 @@ class SegmentHeader(NamedTuple):
 
     @property
     def last(self) -> bool:
-        """True if the segment is the message's last."""
+        """True if the segment is the last of its large message."""
         return self.number == self.segments - 1
 
     def encoded(self) -> bytes:
-        """Return the bytes of the header."""
+        """Return the 37 bytes of the segment's header."""
         return _FIELDS.pack(_VERSION, *self)
 
 

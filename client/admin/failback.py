@@ -74,7 +74,7 @@ class Failback:
 
 
 class FailbackAdmin(AdminBase):
-    """The method that reverses the direction of a mirror."""
+    """The method that reverses the direction of a mirror (the copying of topics between clusters)."""
 
     async def failback_mirror(
         self,

@@ -13,7 +13,7 @@ from .values import LogDirDescription
 
 
 class LogDirAdmin(AdminBase):
-    """The methods that describe the brokers' data folders."""
+    """The methods that describe the data folders of brokers, and the size of their replicas."""
 
     async def describe_log_dirs(
         self, brokers: Iterable[int] | None = None, partitions: Iterable[TopicPartition] | None = None

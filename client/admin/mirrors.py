@@ -99,7 +99,7 @@ class MirrorTopicDescription:
 
     @property
     def faults(self) -> Mapping[int, MirrorFault]:
-        """The faults that stop partitions, by partition number."""
+        """The faults that stop the copying of the topic's partitions, by partition number."""
         return {
             partition.partition: partition.fault
             for partition in self.partitions

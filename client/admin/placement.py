@@ -69,7 +69,7 @@ class PlacementAdmin(AdminBase):
     async def list_partition_reassignments(
         self, partitions: Iterable[TopicPartition] | None = None
     ) -> dict[TopicPartition, OngoingReassignment]:
-        """Return the current reassignments, of these partitions or of all."""
+        """Return the reassignments of replicas that are in progress, of these partitions or of all."""
         response = await self.session.cluster.ask_any(
             ListPartitionReassignmentsRequest(
                 timeout_ms=self.session.timeout_ms,

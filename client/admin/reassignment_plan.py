@@ -33,7 +33,7 @@ class PlannedMove:
 
     @property
     def added(self) -> tuple[int, ...]:
-        """The brokers that have to copy the partition."""
+        """The ids of the brokers that have to copy the partition, since they have no replica of it yet."""
         return tuple(broker_id for broker_id in self.after if broker_id not in self.before)
 
 
@@ -45,7 +45,7 @@ class Plan:
 
     @property
     def bytes_moved(self) -> int:
-        """The total number of bytes to copy."""
+        """The total number of bytes that the plan's moves copy."""
         return sum(move.bytes_moved for move in self.moves.values())
 
 

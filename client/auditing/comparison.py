@@ -21,7 +21,8 @@ NOTHING = Amount(0, 0)
 
 
 class NothingToCompare(ValueError):
-    """A comparison without a second tier; the message names the available tiers."""
+    """An audit comparison without a second tier to compare with the reference; the message names the available
+    tiers."""
 
 
 class Deviation(NamedTuple):
@@ -51,7 +52,7 @@ class Row:
 
     @property
     def reference(self) -> str:
-        """The reference tier of the comparison."""
+        """The name of the reference tier, with which the other tiers are compared."""
         return next(iter(self.amounts))
 
     def difference(self, tier: str) -> int:
@@ -90,7 +91,7 @@ class AuditWindow(NamedTuple):
     closed_ms: int
 
     def shows(self, start_ms: int, bucket_ms: int) -> bool:
-        """Return whether a bucket overlaps the window."""
+        """Return whether the time bucket that begins at `start_ms` overlaps the window."""
         return start_ms < self.to_ms and start_ms + bucket_ms > self.from_ms
 
 
@@ -130,7 +131,7 @@ class Tally:
         return {tier for topic in topics for tier, _, _ in self._amounts.get(topic, ())}
 
     def bucket_ms(self, topic: str) -> int:
-        """Return the length of a topic's buckets."""
+        """Return the length in ms of a topic's time buckets."""
         return (
             lcm(*(length for _, _, length in self._amounts.get(topic, ())))
             if topic in self._amounts
@@ -138,7 +139,7 @@ class Tally:
         )
 
     def starts(self, topic: str, window: AuditWindow) -> list[int]:
-        """Return the beginnings of the buckets in the window that have counts."""
+        """Return the beginnings (ms since 1970) of a topic's time buckets that overlap the window and have counts."""
         length = self.bucket_ms(topic)
         starts = {bucket_start(start, length) for _, start, _ in self._amounts.get(topic, ())}
         return sorted(start for start in starts if window.shows(start, length))

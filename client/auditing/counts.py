@@ -23,7 +23,7 @@ class Amount(NamedTuple):
     bytes: int
 
     def plus(self, other: Amount) -> Amount:
-        """Return the sum of both amounts."""
+        """Return the sum of both amounts, of records and of bytes."""
         return Amount(self.records + other.records, self.bytes + other.bytes)
 
 
@@ -45,7 +45,7 @@ def is_bucket_length(milliseconds: int) -> bool:
 
 
 def bucket_start(timestamp_ms: int, bucket_ms: int) -> int:
-    """Return the beginning of the bucket that contains this time."""
+    """Return the beginning, in ms since 1970, of the time bucket that contains `timestamp_ms`."""
     return max(0, timestamp_ms - timestamp_ms % bucket_ms)
 
 
@@ -64,7 +64,7 @@ class Counts:
 
     @property
     def records(self) -> int:
-        """The number of records in all buckets."""
+        """The number of counted records in all time buckets."""
         return sum(amount.records for amount in self._amounts.values())
 
     def count(self, topic: str, records: Collection[Stamped]) -> None:
@@ -80,12 +80,12 @@ class Counts:
             self.add(Bucket(topic, bucket_start(stamp, self.bucket_ms)), Amount(1, size))
 
     def add(self, bucket: Bucket, amount: Amount) -> None:
-        """Add an amount to a bucket."""
+        """Add a number of records and bytes to the count of a bucket."""
         before = self._amounts.get(bucket)
         self._amounts[bucket] = amount if before is None else before.plus(amount)
 
     def merge(self, other: Counts) -> None:
-        """Add all counts of `other`, which has buckets of the same length."""
+        """Add all record counts of `other`, whose time buckets have the same length."""
         for bucket, amount in other._amounts.items():
             self.add(bucket, amount)
 

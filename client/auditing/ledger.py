@@ -30,7 +30,7 @@ class Ledger:
 
     @property
     def unreported(self) -> int:
-        """The number of counted records without an acknowledged report."""
+        """The number of counted records whose audit report is not acknowledged yet."""
         return self._counted.records + sum(report.amount.records for report in self._outstanding.values())
 
     @property
@@ -39,7 +39,7 @@ class Ledger:
         return self._in_transaction.records
 
     def count(self, topic: str, records: Collection[Stamped], *, transactional: bool = False) -> None:
-        """Count records; those of a transaction count once it has been committed."""
+        """Count records of a topic for the audit; records of a transaction count once it has been committed."""
         (self._in_transaction if transactional else self._counted).count(topic, records)
 
     def transaction_ended(self, *, committed: bool) -> None:
@@ -62,5 +62,5 @@ class Ledger:
         return list(self._outstanding.values())
 
     def delivered(self, report: Report) -> None:
-        """Note that the audit topic has the report."""
+        """Note that the audit topic has the report, so that it is not sent again."""
         self._outstanding.pop(report.bucket, None)

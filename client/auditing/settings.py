@@ -56,7 +56,8 @@ class AuditOptions:
     audit_interval_ms: int = INTERVAL_MS
 
     def settings(self, tier: str) -> AuditSettings | None:
-        """Return the settings, None without a topic. Raises ValueError for invalid values."""
+        """Return the settings of an audit under this tier's name; None without an audit topic. Raises ValueError for
+        invalid values."""
         if self.audit_topic is None:
             return None
         return AuditSettings(self.audit_topic, tier, self.audit_bucket_ms, self.audit_interval_ms)

@@ -14,7 +14,7 @@ COMPLETE = "complete"
 
 
 def has_gaps(rows: Sequence[Row]) -> bool:
-    """Return whether records are missing from a closed bucket."""
+    """Return whether a tier has fewer records than the reference in a closed time bucket."""
     return any(row.state == "gap" for row in rows)
 
 
@@ -30,7 +30,7 @@ def verdict(rows: Sequence[Row]) -> str:
 
 
 def surplus(rows: Sequence[Row]) -> str:
-    """Return a line with the surplus records; empty if there are none."""
+    """Return a line with the records that tiers have more than the reference; empty if there are none."""
     more = [deviation for row in rows for deviation in row.deviations() if deviation.difference > 0]
     if not more:
         return ""

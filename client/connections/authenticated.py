@@ -69,7 +69,7 @@ class AuthenticatedConnection(Connection):
         return super().in_flight + len(self._held or ())
 
     async def log_in(self, timeout_ms: float) -> None:
-        """Log in, and schedule the renewal.
+        """Log in to the broker, and schedule the renewal of the login.
 
         Raises AuthenticationFailed, ConnectionLost, RequestTimedOut, VersionUnsupported.
         """
@@ -139,7 +139,7 @@ class AuthenticatedConnection(Connection):
         )
 
     async def _ask_now(self, message: Request[ResponseT], version: int) -> ResponseT:
-        """Send a request at once, even during a renewal."""
+        """Send a request at once, even while a renewal of the login holds others back, and return the answer."""
         answer: asyncio.Future[object] = self._turns.create_future()
         super().send_for(answer, message, version=version)
         return cast(ResponseT, await answer)

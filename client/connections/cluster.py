@@ -106,11 +106,12 @@ class Cluster:
         await self.close()
 
     async def start(self) -> None:
-        """Reach the cluster once. Raises NoBrokerReachable, TlsFailed and AuthenticationFailed."""
+        """Connect to the cluster, by a first request that some broker answers. Raises NoBrokerReachable, TlsFailed and
+        AuthenticationFailed."""
         await self.refresh()
 
     async def close(self) -> None:
-        """Close every connection; idempotent."""
+        """Close every connection to the cluster's brokers; idempotent."""
         self._closed = True
         tasks: list[asyncio.Task[Any]] = list(self._opening.values())
         if self._refreshing_on is not None:

@@ -42,7 +42,7 @@ class ResponseWaiter(Protocol):
     """A waiter for a broker's answer: a future, or an object that is notified without a turn of the event loop."""
 
     def done(self) -> bool:
-        """Return whether the waiter no longer waits."""
+        """Return whether the answer is no longer awaited, since it has come or the waiter was cancelled."""
 
     def set_result(self, result: object, /) -> None:
         """Deliver the answer."""
@@ -192,13 +192,13 @@ class Connection(asyncio.BufferedProtocol):
         return lost
 
     def close(self) -> None:
-        """Close now; pending requests fail with ConnectionLost."""
+        """Close the connection to the broker at once; pending requests fail with ConnectionLost."""
         self._break(ConnectionLost(f"the connection to {self.address} was closed"))
 
     # asyncio.Protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Keep the transport; called by the event loop."""
+        """Keep the transport of the open connection; called by the event loop."""
         self._transport = cast(asyncio.WriteTransport, transport)
         peer = transport.get_extra_info("socket")
         if peer is not None:
@@ -215,11 +215,11 @@ class Connection(asyncio.BufferedProtocol):
         self._break(ConnectionLost(f"the connection to {self.address} was closed{reason}"))
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """Return the buffer for the next bytes; called by the event loop."""
+        """Return the buffer into which the next received bytes are written; called by the event loop."""
         return self._reader.room()
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Answer every frame that is complete now; called by the event loop."""
+        """Pass on the answer in every received frame that is complete now; called by the event loop."""
         try:
             for frame in self._reader.frames(nbytes):
                 self._answer(frame)

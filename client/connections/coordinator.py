@@ -52,7 +52,7 @@ class Coordinator:
         return self._cluster.user
 
     def forget(self) -> None:
-        """Forget the broker, so that the next request looks it up again."""
+        """Forget which broker is the coordinator, so that the next request looks the broker up again."""
         self.broker_id = None
 
     async def connection(self) -> Connection:

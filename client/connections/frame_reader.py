@@ -21,7 +21,7 @@ is not trusted.
 
 
 class ImpossibleSize(Exception):
-    """An announced frame size outside the limits; `size` is in bytes."""
+    """An error: the announced size of a received frame is outside the limits; `size` is in bytes."""
 
     def __init__(self, size: int) -> None:
         super().__init__(f"a frame of {size} bytes")
@@ -43,7 +43,7 @@ class FrameReader:
         """The size, with the size field, of the frame that has a dedicated buffer; 0 for the shared buffer."""
 
     def room(self) -> memoryview:
-        """Return the buffer for the next bytes; never empty."""
+        """Return the buffer into which the next received bytes are written; never empty."""
         end = min(len(self._buffer), self._frame_bytes or SHARED_BYTES)
         return memoryview(self._buffer)[self._filled : end]
 

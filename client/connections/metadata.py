@@ -62,7 +62,7 @@ class TopicInfo:
 
     @property
     def available(self) -> list[int]:
-        """The partitions that have a leader, in order."""
+        """The numbers of the topic's partitions that have a leader, in order."""
         return _led(self.partitions)
 
 
@@ -80,7 +80,7 @@ class KnownTopic:
 
     @property
     def available(self) -> list[int]:
-        """The partitions that have a leader, in order."""
+        """The numbers of the topic's partitions that have a leader, in order."""
         return _led(self.partitions)
 
     def info(self) -> TopicInfo:
@@ -149,7 +149,7 @@ class ClusterMetadata:
             del self.topics[topic]
 
     def leader(self, topic: str, partition: int) -> int | None:
-        """Return the broker id of the leader, None if it is unknown."""
+        """Return the broker id of a partition's leader, None if it is unknown."""
         info = self.partition(topic, partition)
         return None if info is None or info.leader == NO_LEADER else info.leader
 

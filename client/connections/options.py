@@ -22,7 +22,8 @@ class ConnectionOptions:
     metadata_max_idle_ms: int = METADATA_MAX_IDLE_MS
 
     def cluster(self, security: SecurityOptions) -> Cluster:
-        """Return a new, unconnected cluster. Raises TypeError and ValueError for invalid addresses."""
+        """Return a new Cluster, the client's connections, not connected yet. Raises TypeError and ValueError for
+        invalid addresses."""
         return Cluster(
             self.bootstrap_servers,
             client_id=self.client_id,

@@ -36,7 +36,7 @@ class Refreshing:
         await asyncio.shield(task)
 
     async def close(self) -> None:
-        """Cancel all requests and their waiters."""
+        """Cancel all metadata requests and the callers that wait for them."""
         tasks = [task for task in (self._now, self._next) if task is not None]
         for task in tasks:
             task.cancel()

@@ -12,7 +12,7 @@ logger = logging.getLogger(__name__)
 
 
 class AutoCommit:
-    """A timer that awaits `commit` at each interval."""
+    """A timer that awaits the consumer's `commit` at each interval."""
 
     def __init__(self, interval_ms: int, commit: Callable[[], Awaitable[None]]) -> None:
         self._interval_s = interval_ms / 1000
@@ -20,11 +20,11 @@ class AutoCommit:
         self._task: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """Begin to commit at intervals."""
+        """Begin to commit the consumer's offsets at intervals."""
         self._task = asyncio.ensure_future(self._every_interval())
 
     async def stop(self) -> None:
-        """Commit a last time, and end the timer. A failure is logged."""
+        """Commit the consumer's offsets a last time, and end the timer. A failure is logged."""
         if self._task is None:
             return
         self._task.cancel()

@@ -31,7 +31,7 @@ class Commits:
         self._one_at_a_time = asyncio.Lock()
 
     def member(self) -> ConsumerGroupMetadata:
-        """Return the membership under which commits are made now."""
+        """Return the group membership under which the consumer's commits are made now."""
         group = self._subscriber.group
         return ConsumerGroupMetadata(self._group_id) if group is None else group.metadata()
 

@@ -15,7 +15,7 @@ None.
 
 
 class Deserialization:
-    """The deserializers of one consumer."""
+    """The deserializers of one consumer, which convert the bytes of keys and values."""
 
     def __init__(
         self, key_deserializer: Deserializer | None, value_deserializer: Deserializer | None

@@ -42,7 +42,7 @@ def consumer_records(
 def unreadable(
     partition: TopicPartition, error: KafkaError, header: BatchHeader, way_on: str | None = None
 ) -> UnreadableRecords:
-    """Return the exception for `error`, which was found in a batch."""
+    """Return the exception with which reads report `error`, found in a fetched batch."""
     behind = max(header.next_offset, header.base_offset + 1)
     return UnreadableRecords(error, partition, header.base_offset, behind, way_on=way_on)
 
@@ -182,7 +182,7 @@ class FetchedRecords:
         return None
 
     def _pass(self) -> None:
-        """Move on to the next batch after the current one was read."""
+        """Move on to the next fetched batch, after the current batch was read."""
         assert self._current is not None
         self.next_offset, self._current, self._cursor = self._current.next_offset, None, None
 

@@ -77,7 +77,7 @@ class Fetcher:
         self._driver.add_done_callback(self._driver_ended)
 
     async def stop(self) -> None:
-        """Cancel all fetches, and stop following topics."""
+        """Cancel all fetches, and stop refreshing the metadata of the fetched topics."""
         driver, self._driver = self._driver, None
         tasks = [*self._fetching.values(), *([driver] if driver else [])]
         for task in tasks:
@@ -99,7 +99,7 @@ class Fetcher:
         self._news.set()
 
     async def wait(self, timeout_s: float | None) -> None:
-        """Wait until data or a failure arrives, at most `timeout_s`."""
+        """Wait until fetched records or a failure arrive, at most `timeout_s` seconds."""
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout_s):
                 await self._arrived.wait()
@@ -112,7 +112,7 @@ class Fetcher:
             raise failure
 
     def wake_waiter(self) -> None:
-        """Make `wait` return although no data arrived."""
+        """Make `wait` return although no fetched records have arrived."""
         self._arrived.set()
 
     async def list_offsets(
@@ -285,7 +285,7 @@ class Fetcher:
             self._news.set()  # A position may have to be looked up.
 
     async def _fetch(self, broker_id: int, states: list[AssignedPartition]) -> bool:
-        """Send a Fetch; return whether the broker answered."""
+        """Send a Fetch request for these partitions to a broker; return whether the broker answered."""
         options = self._options
         hungry = [state for state in states if state.has_room]
         led: dict[AssignedPartition, _Leader] = {}

@@ -29,7 +29,7 @@ FIRST_WITH_STABLE = 7
 
 
 class CommittedOffsets:
-    """The committed offsets of one group."""
+    """A client for the committed offsets of one group: it commits and looks up offsets at the group's coordinator."""
 
     def __init__(
         self,
@@ -55,7 +55,7 @@ class CommittedOffsets:
     async def commit(
         self, member: ConsumerGroupMetadata, offsets: Mapping[TopicPartition, OffsetAndMetadata]
     ) -> None:
-        """Commit the next offsets to read. Raises KafkaError, REBALANCE_IN_PROGRESS among others."""
+        """Commit these offsets (next to read) for the group. Raises KafkaError, REBALANCE_IN_PROGRESS among others."""
         if not offsets:
             return
         topics: defaultdict[str, list[OffsetCommitRequestPartition]] = defaultdict(list)
@@ -156,7 +156,7 @@ class CommittedOffsets:
 
 
 def coordinator_moved(error: KafkaError) -> bool:
-    """Return whether the coordinator must be looked up again."""
+    """Return whether the error shows that another broker may be the coordinator, so that it must be looked up again."""
     return error.code in COORDINATOR_MOVED or isinstance(
         error, (ConnectionLost, NoBrokerReachable, RequestTimedOut)
     )

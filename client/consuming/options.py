@@ -107,7 +107,7 @@ class FetchingOptions:
         return RESETS[self.auto_offset_reset]
 
     def of_fetcher(self, connection: ConnectionOptions) -> FetchOptions:
-        """Return the options of the fetcher."""
+        """Return the options of the consumer's fetcher, derived from these options."""
         return FetchOptions(
             read_committed=self.read_committed,
             reset_timestamp=self.reset_timestamp,
@@ -147,7 +147,7 @@ class HandingOutOptions:
     value_deserializer: Deserializer | None = None
 
     def deserialization(self) -> Deserialization | None:
-        """Return the deserialization of records; None without deserializers."""
+        """Return the conversion of records by the given deserializers; None without deserializers."""
         return deserialization(self.key_deserializer, self.value_deserializer)
 
 
@@ -160,7 +160,7 @@ class AssemblingOptions:
     large_message_expiry_offsets: int = 1_000_000
 
     def assemblies(self) -> Assemblies:
-        """Return the consumer's assemblies of large messages. Raises ValueError."""
+        """Return the factory of the consumer's assemblers of large messages. Raises ValueError."""
         return Assemblies(
             enabled=self.large_messages,
             buffer_bytes=self.large_message_buffer_bytes,

@@ -38,11 +38,11 @@ class Positions:
         self._moved(state.partition)
 
     def seek_to_beginning(self, *partitions: TopicPartition) -> None:
-        """Continue at the log start of these partitions, or of all."""
+        """Continue reading at the log start of these partitions, or of all assigned partitions."""
         self._look_up(partitions, EARLIEST)
 
     def seek_to_end(self, *partitions: TopicPartition) -> None:
-        """Continue at the end of these partitions, or of all."""
+        """Continue reading at the end of these partitions, or of all assigned partitions."""
         self._look_up(partitions, LATEST)
 
     def seek_to_timestamp(self, timestamp_ms: int, *partitions: TopicPartition) -> None:
@@ -56,7 +56,7 @@ class Positions:
             self._inbox.give_back([state.partition])
 
     def resume(self, *partitions: TopicPartition) -> None:
-        """Fetch these partitions again."""
+        """Fetch and hand out records of these partitions again, after `pause`."""
         for state in [self._state(partition) for partition in partitions]:
             state.paused = False
         self._fetcher.changed()

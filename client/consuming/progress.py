@@ -19,7 +19,7 @@ class ConsumerProgress:
         self._inbox = inbox
 
     def handed_out(self) -> dict[TopicPartition, int]:
-        """Return the offsets after the last records handed out."""
+        """Return, for each partition, the offset after the last record handed out to the program."""
         return self._inbox.positions()
 
     def finished(self) -> dict[TopicPartition, int]:

@@ -29,14 +29,14 @@ class ColumnsToFill(Protocol):
 
     @property
     def rows(self) -> int:
-        """The number of rows."""
+        """The number of rows (records) taken so far."""
 
     @property
     def starts(self) -> Mapping[TopicPartition, int]:
         """The offset of the first row of each partition."""
 
     def take(self) -> int:
-        """Take the buffered rows; return the number of rows taken so far."""
+        """Take the buffered records as rows; return the number of rows taken so far."""
 
 
 class Reading:

@@ -86,7 +86,7 @@ class RecordIterator:
         return len(self._records)
 
     def keep(self, partitions: Container[tuple[str, int]]) -> None:
-        """Forget records of all other partitions."""
+        """Forget the unseen and held records of all partitions except these."""
         with self._lock:
             self._replace(
                 [record for record in self._records if (record.topic, record.partition) in partitions]

@@ -77,7 +77,7 @@ class SliceReader:
         self._cluster.close_lane(self._lane)
 
     def seek(self, offset: int) -> None:
-        """Continue at `offset`, and drop the buffer and any pending failure."""
+        """Continue reading at `offset`, and drop the buffer and any pending failure."""
         with suppress(KafkaError):
             self._fetcher.raise_failure()
         self.position = offset
@@ -105,7 +105,7 @@ class SliceReader:
         return chunk
 
     async def beginning(self) -> int:
-        """Return the current log start offset. Raises KafkaError."""
+        """Return the partition's current log start offset. Raises KafkaError."""
         found = await self._fetcher.list_offsets({self._partition: EARLIEST})
         offset, _ = found[self._partition]
         return offset

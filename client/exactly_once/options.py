@@ -22,6 +22,6 @@ def of_consumer(options: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def of_producer(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the options of the producer."""
+    """Return the options that belong to the producer, from those of a processor."""
     known = names_of(*WRITER_GROUPS)
     return {name: value for name, value in options.items() if name in known}

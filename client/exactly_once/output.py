@@ -63,7 +63,7 @@ class Output:
 
     @property
     def dead(self) -> bool:
-        """True if the producer is unusable."""
+        """True if the transactional producer can no longer be used, for example since it was fenced."""
         return self.phase is ProducerPhase.DEAD
 
     async def commit(

@@ -35,12 +35,12 @@ class Source(RebalanceListener):
 
     @property
     def releasing(self) -> bool:
-        """True while the group waits for the end of the current batch."""
+        """True while the group waits for the end of the current batch, whose partitions it has revoked."""
         return bool(self._leaving)
 
     @property
     def ahead(self) -> int:
-        """The number of records that are ready to be taken."""
+        """The number of records that were read and are ready to be taken for the next batch."""
         return len(self._ahead)
 
     async def read(self, limit: int, timeout_ms: float | None) -> bool:
@@ -100,7 +100,7 @@ class Source(RebalanceListener):
         }
 
     def counted(self) -> None:
-        """Mark all taken records as committed."""
+        """Mark all taken records as committed in a transaction, so that `rewind` does not return to them."""
         self._undo.clear()
 
     async def rewind(self) -> None:

@@ -79,12 +79,12 @@ class ProducerBatch(RecordBuffer[ResultT]):
 
     @property
     def count(self) -> int:
-        """The number of records."""
+        """The number of records in the batch."""
         return len(self.records) if self.body is None else self.body.record_count
 
     @property
     def record_bytes(self) -> int:
-        """The sum of the records' estimated sizes in bytes."""
+        """The sum of the estimated sizes in bytes of the batch's records."""
         return self.size - BATCH_OVERHEAD
 
     @property
@@ -149,17 +149,17 @@ class PartitionQueue(Generic[ResultT]):
 
     @property
     def empty(self) -> bool:
-        """True if no batch is waiting or in flight."""
+        """True if no batch of the partition is waiting or in flight."""
         return not self._waiting and not self._under_way
 
     @property
     def waiting(self) -> bool:
-        """True if a batch waits to be sent."""
+        """True if a batch of the partition waits to be sent."""
         return bool(self._waiting)
 
     @property
     def next_order(self) -> int:
-        """The order number that the next new batch gets."""
+        """The number in the partition's order of batches that the next new batch gets."""
         return self._next_order
 
     @property
@@ -190,7 +190,7 @@ class PartitionQueue(Generic[ResultT]):
         return batch, place, filled
 
     def append_encoded(self, records: EncodedRecords, size: int, now_s: float) -> ProducerBatch[ResultT]:
-        """Add a complete batch whose records have `size` estimated bytes."""
+        """Queue a complete, encoded batch whose records have `size` estimated bytes."""
         batch = self._begin(now_s)
         batch.is_open = False
         batch.body = records
@@ -240,12 +240,12 @@ class PartitionQueue(Generic[ResultT]):
         return head
 
     def acknowledged(self, batch: ProducerBatch[ResultT]) -> None:
-        """Mark the batch as appended by the leader."""
+        """Remove a batch from the queue, since the leader has appended it."""
         self._under_way.remove(batch)
         self._known_to = (self._leader, batch.identity)
 
     def given_up(self, batch: ProducerBatch[ResultT]) -> None:
-        """Remove a batch that will not be sent again."""
+        """Remove a failed batch from the queue, since it will not be sent again."""
         self._under_way.remove(batch)
 
     def give_back(self, batch: ProducerBatch[ResultT]) -> None:

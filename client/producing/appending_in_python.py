@@ -38,7 +38,7 @@ class RecordBuffer(Generic[ResultT]):
         self.result = result
 
     def add(self, record: PendingRecord, size: int) -> int:
-        """Append a record of `size` estimated bytes. Returns its index."""
+        """Append a record of `size` estimated bytes to the batch. Returns the record's index."""
         self.records.append(record)
         self.size += size
         return len(self.records) - 1
@@ -77,7 +77,8 @@ class DeliveryFields(Generic[FieldsT]):
         self._asyncio_future_blocking = False
 
     def __await__(self) -> Generator[Any, None, RecordMetadata]:
-        """Return the record's position in the log."""
+        """Wait until the record is acknowledged, and return its position in the log. Raises the error that it failed
+        with."""
         return self._wait()
 
     __iter__ = __await__  # asyncio's futures have this, too, for `yield from`
@@ -155,7 +156,7 @@ class Appender(Generic[DeliveryT]):
         return found
 
     def count(self, change: int) -> None:
-        """Add `change` bytes, which may be negative, to the buffered bytes."""
+        """Add `change` bytes, which may be negative, to the number of bytes in the producer's buffer."""
         self.buffered_bytes += change
 
     def clear(self) -> None:

@@ -12,7 +12,7 @@ from .report_sender import ReportRecord, ReportSender, report_record
 
 
 class WritingAuditor(Auditor):
-    """An auditor of acknowledged records."""
+    """An auditor that counts the records that the cluster has acknowledged to a producer."""
 
     def __init__(
         self, sender: ReportSender, settings: AuditSettings, client_id: str, *, transactional: bool

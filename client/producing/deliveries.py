@@ -39,12 +39,12 @@ class BatchResult(ResultFields):
         set then."""
 
     def acknowledged(self, base_offset: int, append_time_ms: int) -> None:
-        """Settle the batch as appended by the leader; with acks=0, as sent."""
+        """Settle the batch's result as appended by the leader at `base_offset`; with acks=0, as sent."""
         self.base_offset, self.append_time_ms = base_offset, append_time_ms
         self._settle()
 
     def failed(self, error: KafkaError) -> None:
-        """Settle the batch as failed; it will not be sent again."""
+        """Settle the batch's result as failed; it will not be sent again."""
         self.error = error
         self._settle()
 
@@ -86,7 +86,7 @@ class RecordDelivery(DeliveryFields[BatchResult]):
         return self._cancelled or self._now.batch.is_settled
 
     def cancelled(self) -> bool:
-        """Return whether the delivery was cancelled first."""
+        """Return whether the delivery was cancelled before the record's result was known."""
         return self._cancelled
 
     def result(self) -> RecordMetadata:

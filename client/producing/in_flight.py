@@ -41,16 +41,16 @@ class InFlight:
 
     @property
     def none(self) -> bool:
-        """True if no request is in flight."""
+        """True if no Produce request is in flight."""
         return not self._by_connection
 
     def count(self, connection: Connection) -> int:
-        """Return the number of requests in flight on a connection."""
+        """Return the number of Produce requests in flight on a connection."""
         outstanding = self._by_connection.get(connection)
         return 0 if outstanding is None else len(outstanding.requests)
 
     def add(self, connection: Connection, sent: Sent) -> None:
-        """Add a sent request that will be answered."""
+        """Note a sent Produce request that will be answered."""
         outstanding = self._by_connection.get(connection)
         if outstanding is None:
             loop = asyncio.get_running_loop()
@@ -60,7 +60,7 @@ class InFlight:
         outstanding.requests.append(sent)
 
     def answered(self, connection: Connection, sent: Sent) -> None:
-        """Remove a request that was answered, or will get no answer."""
+        """Remove a Produce request that was answered, or will get no answer."""
         outstanding = self._by_connection[connection]
         outstanding.requests.remove(sent)
         outstanding.heard_s = asyncio.get_running_loop().time()
@@ -68,7 +68,7 @@ class InFlight:
             del self._by_connection[connection]
 
     def close(self) -> None:
-        """Stop watching for stalls."""
+        """Stop watching for brokers that do not answer."""
         if self._stall_watch is not None:
             self._stall_watch.cancel()
 

@@ -119,7 +119,7 @@ class Leaders:
             self._search_for_all_of(broker_id)
 
     def succeeded(self, queue: _Queue) -> None:
-        """Note that the leader accepted a batch."""
+        """Note that the leader of a queue's partition accepted a batch, and forget earlier failures."""
         queue.failed_leader = None
         self._backoffs.pop(queue, None)
         self._leaderless.pop(queue, None)

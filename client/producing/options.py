@@ -130,7 +130,7 @@ class RecordOptions:
     value_serializer: Serializer | None = None
 
     def intake(self) -> Intake:
-        """Return the converter that makes records."""
+        """Return the converter that makes records from the arguments of `send`."""
         return Intake(self.key_serializer, self.value_serializer)
 
 

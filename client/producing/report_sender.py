@@ -26,7 +26,7 @@ BUFFER_BYTES = 1 << 20
 
 
 class ReportRecord(NamedTuple):
-    """A report as a record, ready to send."""
+    """An audit report as a record of the audit topic, ready to send."""
 
     partition: int
     record: PendingRecord
@@ -71,7 +71,7 @@ class ReportSender:
         return sorted(found)
 
     async def close(self) -> None:
-        """Give up the reports under way. The cluster stays open."""
+        """Give up the audit reports that are not acknowledged yet. The cluster stays open."""
         if self._sender is not None:
             self._sender.close()
 
@@ -103,7 +103,7 @@ class SeparateReportSender(ReportSender):
         self._owned = cluster
 
     async def close(self) -> None:
-        """Give up the reports under way, and close the cluster."""
+        """Give up the audit reports that are not acknowledged yet, and close the cluster."""
         await super().close()
         await self._owned.close()
 

@@ -45,7 +45,7 @@ class SendLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SendParts:
-    """The parts of a producer that the steps use."""
+    """The parts of a producer that the steps of `send` use."""
 
     cluster: Cluster
     sender: Sender
@@ -88,7 +88,7 @@ class SendSteps:
 
     @property
     def in_transactions(self) -> bool:
-        """True if all records are part of transactions."""
+        """True if the producer sends all records in transactions."""
         return self._sender.in_transactions
 
     def is_plain(self, value: object, key: object, timestamp_ms: int | None, headers: object) -> bool:
@@ -168,7 +168,7 @@ class SendSteps:
     def add(
         self, topic: str, partition: int | None, record: PendingRecord, size: int
     ) -> tuple[RecordDelivery, bool]:
-        """Queue the record. Returns its delivery, and whether it filled a batch."""
+        """Add the record to a batch of its partition. Returns its delivery, and whether it filled a batch."""
         partitions = self._cluster.metadata.topics[topic].partitions
         batches = self._appender.topic(topic, len(partitions))
         if partition is None:

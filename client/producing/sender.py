@@ -87,7 +87,7 @@ class _Answer:
 
 
 class Sender:
-    """The sending half of a producer."""
+    """The sending half of a producer: it sends queued batches to the leaders, and handles answers and retries."""
 
     def __init__(
         self,
@@ -251,7 +251,7 @@ class Sender:
                 self._busy_poll.begin()
 
     def wake(self) -> None:
-        """Look for batches to send in this turn of the loop."""
+        """Wake the sender, which looks for batches to send in this turn of the loop."""
         if not self._woken and not self._closed:
             self._woken = True
             asyncio.get_running_loop().call_soon(self._pump_if_woken)

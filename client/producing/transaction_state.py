@@ -159,7 +159,7 @@ class TransactionState:
         )
 
     def initialised(self) -> None:
-        """Note that the producer has a producer id."""
+        """Note that the producer got its producer id: the phase becomes READY."""
         self._become(ProducerPhase.READY)
 
     def committing(self) -> None:
@@ -176,7 +176,7 @@ class TransactionState:
         self._become(ProducerPhase.ABORTING)
 
     def over(self) -> None:
-        """Note that the transaction has ended."""
+        """Note that the cluster has ended the transaction: the phase becomes READY."""
         self._become(ProducerPhase.READY)
 
     def fail(self, error: KafkaError) -> None:
@@ -187,7 +187,7 @@ class TransactionState:
             self.error = error
 
     def die(self, error: KafkaError) -> None:
-        """Mark the producer as dead."""
+        """Mark the producer as dead: it is fenced, or cannot be used for another reason."""
         if self.phase is not ProducerPhase.DEAD:
             self._become(ProducerPhase.DEAD)
             self.error = self._explained(error)

@@ -102,7 +102,7 @@ class CalledFor(Generic[ValueT]):
             return kept.value
 
     def accepted(self, value: ValueT) -> None:
-        """Note that a broker has accepted a credential."""
+        """Note that a broker has accepted this credential at a login."""
         if self._kept is not None and self._kept.value == value:
             self._refusals = 0
 
@@ -155,7 +155,7 @@ class CalledFor(Generic[ValueT]):
                 logger.warning("no new %s, the last one is used%s: %s", self._what, left, error)
 
     def _pause(self, error: CredentialsUnavailable, former: int) -> None:
-        """Make no call for a while, after `former` failures in a row."""
+        """Make no call for a new credential for a while, after `former` failures in a row."""
         longest_s = min(PAUSE_S_MIN * 2 ** min(former, 10), PAUSE_S_MAX)
         self._next_call_s = self._monotonic() + random.uniform(0.5, 1.0) * longest_s
         self._failure = error

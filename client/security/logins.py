@@ -56,7 +56,7 @@ class ClientLogin(Protocol):
 
 
 class PlainClientLogin:
-    """PLAIN: the password is sent to the broker (RFC 4616)."""
+    """A client's login by the SASL mechanism PLAIN: the password is sent to the broker (RFC 4616)."""
 
     mechanism = "PLAIN"
     shows_password = True

@@ -24,14 +24,14 @@ REQUEST_S = 10.0
 
 
 class BearerToken(NamedTuple):
-    """A token, and the extensions that are sent with it."""
+    """An OAuth bearer token, and the extensions that are sent with it."""
 
     text: str
     extensions: tuple[tuple[str, str], ...] = ()
 
 
 class BearerTokens:
-    """The tokens of a provider, for all connections of a client."""
+    """The OAuth tokens of a provider, requested when needed for all connections of a client."""
 
     def __init__(
         self,
@@ -43,16 +43,16 @@ class BearerTokens:
         self._tokens = CalledFor("token", self._ask, clock=clock, monotonic=monotonic)
 
     async def current(self) -> BearerToken:
-        """Return a token and its extensions. Raises CredentialsUnavailable."""
+        """Return an OAuth token for a login, and its extensions. Raises CredentialsUnavailable."""
         return await self._tokens.current()
 
     def accepted(self, token: BearerToken) -> None:
-        """Note that a broker has accepted a token."""
+        """Note that a broker has accepted this OAuth token at a login."""
         self._tokens.accepted(token)
 
     def refused(self, token: BearerToken) -> CredentialsUnavailable | None:
-        """Forget a token that a broker has refused. Returns the error of the last call if that is why the token was
-        old."""
+        """Forget an OAuth token that a broker has refused. Returns the error of the last call if that is why the token
+        was old."""
         return self._tokens.refused(token)
 
     async def _ask(self) -> Given[BearerToken]:

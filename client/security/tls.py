@@ -34,13 +34,13 @@ class TlsFiles:
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """The paths of the files."""
+        """The paths of the certificate and key files."""
         return tuple(
             path for path in (self.cafile, self.certfile, self.keyfile, self.crlfile) if path is not None
         )
 
     def trusted(self) -> str:
-        """Return the names of the trusted certificates, for messages."""
+        """Return a description of the certificates that the client trusts, for messages."""
         named = [f"ssl_cafile {self.cafile}"] if self.cafile is not None else []
         named += ["ssl_cadata"] if self.cadata is not None else []
         return " and ".join(named) or "the system's CAs, as ssl_cafile is not given"
@@ -59,11 +59,11 @@ class ClientTls:
 
     @property
     def trusted(self) -> str:
-        """The names of the trusted certificates, for messages."""
+        """A description of the certificates that the client trusts, for messages."""
         return "the ssl_context" if self._is_given else self.files.trusted()
 
     def context(self) -> ssl.SSLContext:
-        """Return the context for the next connection. Changed files that cannot be used are logged, and the old
+        """Return the SSL context for the next connection. Changed files that cannot be used are logged, and the old
         certificates remain."""
         if self._is_given or (stamp := self._look()) == self._stamp:
             return self._context

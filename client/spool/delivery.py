@@ -68,7 +68,7 @@ class Courier(Protocol):
     steps: SendSteps
 
     async def start(self) -> None:
-        """Start, and fence the former producer."""
+        """Start the producer, and fence the former producer with its transactional id."""
 
     async def stop(self) -> None:
         """Close the producer."""
@@ -160,7 +160,7 @@ class Delivery:
 
     @property
     def done(self) -> bool:
-        """True if all records are delivered or rejected."""
+        """True if all spooled records are delivered or rejected."""
         return self.position >= self._log.end
 
     @property
@@ -169,7 +169,7 @@ class Delivery:
         return Checkpoint(self.position, self._folder.checkpoint.under_way, self._doubtful)
 
     async def run(self) -> None:
-        """Deliver records until cancelled or `dead`."""
+        """Deliver spooled records until cancelled or `dead`."""
         try:
             while True:
                 try:
@@ -298,7 +298,7 @@ class Delivery:
         self._committed_s = now
 
     async def _with_position(self, courier: Courier, topics: Iterable[str], position: int) -> None:
-        """Add the position and the owner to the transaction."""
+        """Add the spool's delivered position and the owner's name to the transaction."""
         place = OffsetAndMetadata(position, self._folder.identity.next_owner)
         await courier.send_offsets_to_transaction(
             {TopicPartition(topic, 0): place for topic in topics}, self._name
@@ -555,7 +555,7 @@ class _LeaderLost(Exception):
 
 
 class _Refused(Exception):
-    """An error: the record can never be sent."""
+    """An error: the cluster will never accept the record."""
 
     def __init__(self, reason: KafkaError) -> None:
         super().__init__(reason)

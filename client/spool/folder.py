@@ -180,7 +180,7 @@ os.register_at_fork(after_in_child=_after_fork)
 
 
 def sync_folder(path: Path) -> None:
-    """Make the file names in a folder durable."""
+    """Make the file names in a folder durable, by fsync of the folder."""
     descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)

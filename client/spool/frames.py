@@ -68,13 +68,14 @@ class BadFileHeader(ValueError):
 
 
 def file_header(marker: bytes) -> bytes:
-    """Return the header of a file whose frames begin with `marker`."""
+    """Return the header of a spool file whose frames (encoded records) begin with `marker`."""
     start = MAGIC + bytes([VERSION]) + marker
     return start + _WORD.pack(crc32c(start))
 
 
 def read_file_header(buffer: bytes) -> bytes:
-    """Return the marker of a file's frames. Raises BadFileHeader."""
+    """Return the marker with which the frames of a spool file begin, from the file's first bytes. Raises
+    BadFileHeader."""
     if len(buffer) < FILE_HEADER_BYTES:
         raise BadFileHeader(f"its header has {len(buffer)} bytes, not {FILE_HEADER_BYTES}")
     if buffer[: len(MAGIC)] != MAGIC:

@@ -51,17 +51,17 @@ class WaitingFutures:
         self._by_position: WeakValueDictionary[int, SpooledFuture] = WeakValueDictionary()
 
     def add(self, position: int, future: SpooledFuture) -> None:
-        """Note the future of the record at a position."""
+        """Note the future of the record at a position in the spool."""
         self._by_position[position] = future
 
     def delivered(self, position: int, metadata: RecordMetadata) -> None:
-        """Settle the future of a record that was delivered."""
+        """Settle the future of the record at `position` in the spool, which was delivered."""
         future = self._by_position.pop(position, None)
         if future is not None:
             future.delivered(metadata)
 
     def failed(self, position: int, error: KafkaError) -> None:
-        """Fail the future of a record that will never be delivered."""
+        """Fail the future of the record at `position` in the spool, which will never be delivered."""
         future = self._by_position.pop(position, None)
         if future is not None:
             future.batch.failed(error)

@@ -27,7 +27,7 @@ class KnownPosition(NamedTuple):
 
 
 class ClusterPosition:
-    """The position of a spool in the cluster."""
+    """The delivered position of a spool that the cluster stores, as committed offsets of a group."""
 
     def __init__(self, cluster: Cluster, group_id: str) -> None:
         self._group_id = group_id

@@ -62,7 +62,8 @@ class RejectedRecords:
         self._positions: set[int] = set()
 
     def open(self, position: int) -> None:
-        """Read the rejected records from `position` on. Raises SpoolUnusable."""
+        """Read the file of rejected records, and remember the records from spool position `position` on. Raises
+        SpoolUnusable."""
         content, self._marker = _content(self._path)
         self.bytes = min(len(content), FILE_HEADER_BYTES)
         for found in walk(content, self._marker, FILE_HEADER_BYTES):
@@ -81,7 +82,7 @@ class RejectedRecords:
         return position in self._positions
 
     def add(self, records: list[tuple[SpooledRecord, KafkaError]]) -> None:
-        """Add records to the file. Durable on return. Raises SpoolUnusable."""
+        """Add records and their errors to the file of rejected records. Durable on return. Raises SpoolUnusable."""
         new = not self._marker or not self._path.exists()
         if new:
             self.bytes = self.count = 0

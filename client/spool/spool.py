@@ -46,7 +46,7 @@ class Spooled(NamedTuple):
 
 
 class Spool:
-    """The spool of a producer with a `spool_dir`."""
+    """The spool of a producer with a `spool_dir`: a folder of records that wait for delivery."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class Spool:
         self._left: Spooled | None = None
 
     async def start(self) -> None:
-        """Open the folder and begin to deliver. Raises SpoolUnusable."""
+        """Open the spool's folder and begin to deliver its records. Raises SpoolUnusable."""
         try:
             log = await in_thread(self._open)
         except asyncio.CancelledError:
@@ -163,7 +163,7 @@ class Spool:
         return future, True
 
     async def flush(self) -> None:
-        """Wait until all records added before are delivered or rejected. Raises SpoolUnusable."""
+        """Wait until all records added to the spool before are delivered or rejected. Raises SpoolUnusable."""
         log, delivery = self._started
         end = log.end
         while delivery.position < end:
@@ -171,12 +171,12 @@ class Spool:
             await delivery.moved()
 
     async def sync(self) -> None:
-        """Return once all records added before are on the disk. Raises SpoolUnusable."""
+        """Return once all records added to the spool before are on the disk. Raises SpoolUnusable."""
         await in_thread(self._started[0].sync)
 
     @property
     def spooled(self) -> Spooled:
-        """The content of the spool."""
+        """The state of the spool: numbers of records and bytes, and the reason for a wait."""
         if self._left is not None:
             return self._left
         if self._log is None or self._delivery is None:

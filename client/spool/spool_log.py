@@ -87,7 +87,7 @@ class SpoolLog:
         self._window: _Window | None = None
 
     def open(self) -> None:
-        """Read all files, so that their content is known. Raises SpoolUnusable."""
+        """Read all files of the spool, so that their content is known. Raises SpoolUnusable."""
         for aside in self._path.glob(DAMAGED + "*"):
             self.bytes += aside.stat().st_size
             self.damaged += 1
@@ -160,7 +160,7 @@ class SpoolLog:
                 )
 
     def count_from(self, position: int) -> int:
-        """Return the number of records from `position` on."""
+        """Return the number of records in the spool from `position` on."""
         return sum(
             min(segment.records, segment.end - max(position, segment.base))
             for segment in self._segments
@@ -278,7 +278,8 @@ class SpoolLog:
         records_max: int,
         bytes_max: int,
     ) -> None:
-        """Append to `records` those from `position` on that are in the window."""
+        """Append to `records` the records from `position` on that are in the window, the part of a file that was
+        read."""
         begun = window.at
         for found in walk(window.buffer, window.segment.marker, begun):
             if len(records) >= records_max or (records and window.at - begun >= bytes_max):

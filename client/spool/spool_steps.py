@@ -32,11 +32,12 @@ class SpoolSteps(SendSteps):
         return False
 
     def ready(self, topic: str, size: int, partition: int | None = None) -> bool:
-        """Return whether there is room in the spool."""
+        """Return whether the spool has room for a record of `size` bytes."""
         return self._spool.has_room(topic, size)
 
     async def become_ready(self, topic: str, size: int, partition: int | None = None) -> None:
-        """Wait until there is room. Raises SpoolFull, and the errors of `check_open`."""
+        """Wait until the spool has room for a record of `size` bytes. Raises SpoolFull, and the errors of
+        `check_open`."""
         await self._spool.room(topic, size)
         self.check_open()
 

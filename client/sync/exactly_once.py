@@ -27,17 +27,17 @@ class ConsumedBatch:
 
     @property
     def records(self) -> list[ConsumerRecord]:
-        """The records to process, in the order of the partitions."""
+        """The batch's records to process, in the order of the partitions."""
         return self._inner.records
 
     @property
     def committed(self) -> bool:
-        """True once the block has ended and the batch is committed."""
+        """True once the `with` block has ended and the batch is committed."""
         return self._inner.committed
 
     @property
     def offsets(self) -> dict[TopicPartition, int]:
-        """The offsets to read next once the batch is committed."""
+        """The offset to read next in each partition, once the batch is committed."""
         return self._inner.offsets
 
     def send(
@@ -57,7 +57,7 @@ class ConsumedBatch:
         self._loop.run(work)
 
     def shorten(self, count: int) -> None:
-        """Leave all but the first `count` records to the next batch."""
+        """Leave all but the first `count` records of this batch to the next batch."""
 
         async def now() -> None:
             self._inner.shorten(count)

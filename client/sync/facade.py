@@ -81,7 +81,7 @@ def blocking(
 
 
 def on_loop(method: Callable[Concatenate[Any, P], T]) -> Callable[Concatenate[Facade, P], T]:
-    """Return the facade's version of a method that does not wait."""
+    """Return the facade's version of a method that does not wait: it runs on the clients' loop."""
 
     @functools.wraps(method)
     def call(self: Facade, /, *args: P.args, **kwargs: P.kwargs) -> T:

@@ -42,7 +42,7 @@ class Delivery(Future[RecordMetadata]):
         super().add_done_callback(contained)
 
     def follow(self, record: RecordDelivery) -> None:
-        """Take the result of `record`, which was just handed over."""
+        """Settle this future with the result of `record`, a delivery on the event loop, once that is known."""
         self._record = record
         record.tell(self)
         if record.done():  # settled meanwhile on the loop's thread, which may have missed this delivery
@@ -58,7 +58,7 @@ class Delivery(Future[RecordMetadata]):
                 self.set_exception(error)
 
     def cancel(self) -> bool:
-        """Return False: a record that was handed over cannot be taken back."""
+        """Return False, without effect: a record that was handed over to the producer cannot be taken back."""
         return False
 
 
@@ -113,18 +113,18 @@ class Handover:
 
     @property
     def is_empty(self) -> bool:
-        """True if all records put here have been taken."""
+        """True if all records that were put into the queue have been taken."""
         return not self._working and not self._waiting
 
     def wait_until_empty(self, timeout_ms: float | None) -> None:
-        """Wait until all records have been taken. Raises RequestTimedOut."""
+        """Wait until all records in the queue have been taken. Raises RequestTimedOut."""
         if not self.is_empty:
             with self._lock:
                 self._need_work()
                 self._wait(lambda: self.is_empty, timeout_ms)
 
     def put(self, sent: Sent, timeout_ms: float | None) -> None:
-        """Add a record; wait while the queue is full. Raises RequestTimedOut."""
+        """Add a record to the queue; wait while the queue is full, at most `timeout_ms`. Raises RequestTimedOut."""
         with self._lock:
             if self._bytes > HANDOVER_BYTES:
                 self._wait(lambda: self._bytes <= HANDOVER_BYTES, timeout_ms)

@@ -152,7 +152,7 @@ class LoopThread:
         self._open[client] = stop
 
     def closed(self, client: object) -> None:
-        """Note that the client was stopped."""
+        """Note that the client was stopped, so that the end of the interpreter does not stop it."""
         self._open.pop(client, None)
 
     def leave_behind(self) -> None:
@@ -209,7 +209,7 @@ _left_behind: list[LoopThread] = []
 
 
 def shared_loop() -> LoopThread:
-    """Return the loop of this process."""
+    """Return the event loop of all synchronous clients of this process, and its thread."""
     global _shared
     with _lock:
         if _shared is None:

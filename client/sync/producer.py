@@ -216,12 +216,12 @@ class Transaction:
 
     @property
     def app_version(self) -> int | None:
-        """The application version that was passed in."""
+        """The application version with which the transaction was made, None without."""
         return self._inner.app_version
 
     @property
     def result(self) -> CommitResult | None:
-        """The result of the commit; None before."""
+        """The result of the transaction's commit; None before the commit."""
         return self._inner.result
 
     @property
@@ -250,7 +250,7 @@ class Transaction:
         return self._loop.run(commit(), timeout_ms=timeout_ms)
 
     def abort(self, *, timeout_ms: float | None = None) -> None:
-        """Abort the writes of all writers."""
+        """Abort the transaction: the records of all its writers."""
 
         async def abort() -> None:
             await self._inner.abort()

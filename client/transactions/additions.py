@@ -80,7 +80,7 @@ def offset_commit(
 
 
 def addition_failure(answer: AddPartitionsToTxnResponse) -> KafkaError | None:
-    """Return the error of an answer about added partitions, or None."""
+    """Return the decisive error of an answer about partitions added to a transaction, or None."""
     return _worst(
         "WRITE",
         (
@@ -92,7 +92,7 @@ def addition_failure(answer: AddPartitionsToTxnResponse) -> KafkaError | None:
 
 
 def offsets_failure(answer: TxnOffsetCommitResponse) -> KafkaError | None:
-    """Return the error of an answer about committed offsets, or None."""
+    """Return the decisive error of an answer about offsets committed in a transaction, or None."""
     return _worst(
         "READ",
         (

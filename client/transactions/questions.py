@@ -90,7 +90,7 @@ class ProducerQuestions:
         return task
 
     def close(self) -> None:
-        """Send no more requests; waiting callers get ClientClosed."""
+        """Send no more requests of this producer; waiting callers get ClientClosed."""
         self._closed = True
         for task in self._tasks:
             task.cancel()

@@ -105,7 +105,7 @@ class TransactionReader:
             await self._fetcher.stop()
 
     async def stop(self) -> None:
-        """Stop fetching; further iteration raises ClientClosed."""
+        """Stop fetching the transactions; further iteration raises ClientClosed."""
         self._stopped = True
         self._fetcher.wake_waiter()
         await self._fetcher.stop()
@@ -162,7 +162,7 @@ class TransactionReader:
     def _take(
         self, assembler: Assembler, partition: TopicPartition
     ) -> Iterable[tuple[BatchHeader, memoryview]]:
-        """Yield the available batches that belong to the cut."""
+        """Yield the fetched batches of a partition that lie below the current cut."""
         batches = self._batches[partition]
         while batches and assembler.takes(partition, batches[0][0]):
             yield batches.popleft()

@@ -33,7 +33,7 @@ class WriterReceipt(NamedTuple):
 
     @classmethod
     def parse(cls, text: str) -> WriterReceipt:
-        """Return the receipt for a text. Raises ValueError."""
+        """Return the receipt that `str(receipt)` has written as this text. Raises ValueError."""
         kind, *numbers = text.split(".")
         if kind != _RECEIPT or len(numbers) != 2 or not all(number.isdecimal() for number in numbers):
             raise ValueError(f"{text!r} is no writer's receipt; those look like {_RECEIPT}.4711.0")

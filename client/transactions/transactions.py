@@ -144,7 +144,7 @@ class Transactions:
 
     @property
     def begun(self) -> int:
-        """The number of transactions that have begun."""
+        """The number of transactions that this producer has begun."""
         return self._state.begun
 
     async def initialise(self) -> None:
@@ -430,7 +430,7 @@ class Transactions:
             self._questions.spawn(self._add_wanted())
 
     async def _add_wanted(self) -> None:
-        """Add partitions until none is wanted. An error fails the transaction."""
+        """Add partitions to the transaction until no queued batch wants another. An error fails the transaction."""
         try:
             await asyncio.sleep(0)  # Partitions wanted in the same turn of the loop are added together.
             while self._state.wanted and self._state.is_open:

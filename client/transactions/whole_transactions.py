@@ -88,12 +88,12 @@ class Assembler:
         self._decided: defaultdict[int, dict[TopicPartition, list[_Stored]]] = defaultdict(dict)
 
     def stop(self) -> None:
-        """Release the state of large messages; no batch is added afterwards."""
+        """Release the state of incomplete large messages; no batch is added afterwards."""
         if self._plain is not None:
             self._plain.keep(())
 
     def plain_from(self, offsets: Mapping[TopicPartition, int]) -> None:
-        """Leave out non-transactional records before these offsets."""
+        """Leave out records before these offsets that are in no transaction."""
         for partition, offset in offsets.items():
             self._partitions[partition].plain_from = max(self._partitions[partition].plain_from, offset)
 
@@ -143,7 +143,7 @@ class Assembler:
         return plain
 
     def ready(self) -> Iterator[CommittedTransaction]:
-        """Yield the transactions that are complete now, oldest decision first. Raises UnreadableRecords."""
+        """Yield the committed transactions that are complete now, oldest decision first. Raises UnreadableRecords."""
         progress = min((state.progress for state in self._partitions.values()), default=NOTHING)
         for index in sorted(index for index in self._decided if index <= progress):
             parts = self._decided.pop(index)
@@ -229,7 +229,7 @@ class Assembler:
 def _whole(
     assembly: Assembly | None, partition: TopicPartition, records: list[ConsumerRecord]
 ) -> list[ConsumerRecord]:
-    """Return the records with large messages assembled. Raises CORRUPT_MESSAGE."""
+    """Return the records with large messages assembled from their segments. Raises CORRUPT_MESSAGE."""
     if assembly is None:
         return records
     given, damage = assembly.take_in(partition, records)

@@ -48,7 +48,7 @@ class FetchedColumns:
 
     @property
     def rows(self) -> int:
-        """The number of rows taken."""
+        """The number of rows (records) taken so far."""
         return self._columns.rows
 
     def take(self) -> int:

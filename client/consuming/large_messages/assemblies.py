@@ -22,7 +22,7 @@ class Assemblies:
         self._stats = LargeMessageStats()
 
     def new(self) -> Assembly | None:
-        """Return an empty assembly; None if segments are read as they are."""
+        """Return an empty assembler of large messages; None if their segments are read as they are."""
         return Assembly(self._options, self._stats, _warn) if self._enabled else None
 
     def stats(self) -> LargeMessageStats:

@@ -206,7 +206,7 @@ class Assembly:
         return state is not None and len(state.ended) > 2 * REMEMBERED
 
     def forget(self, partition: TopicPartition, before: int) -> None:
-        """Remember only the newest of the messages that ended before this offset."""
+        """Forget the large messages that ended before this offset, except the newest of them."""
         ended = self._partitions[partition].ended
         for message_id in list(ended)[:-REMEMBERED]:
             if ended[message_id].last < before:

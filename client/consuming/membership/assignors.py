@@ -96,7 +96,7 @@ def cooperative_sticky_assign(
 
 
 def _of_topics(assign: Callable[[Mapping[str, Sequence[str]], Mapping[str, int]], Assignment]) -> Assignor:
-    """Return an assignor that considers nothing but topics."""
+    """Return an assignor that considers the members' topics alone, and no previous assignment."""
     return Assignor(lambda subscriptions, counts: assign(_topics(subscriptions), counts), lambda _: None)
 
 

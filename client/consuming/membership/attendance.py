@@ -41,7 +41,7 @@ class Attendance:
             self.begin()
 
     def begin(self) -> None:
-        """Note that the program is present now."""
+        """Note that the program is present now, so that `max_poll_interval_ms` begins again."""
         self._seen_s = asyncio.get_running_loop().time()
 
     def missing(self) -> bool:

@@ -116,7 +116,7 @@ class ConsumerGroupMember:
         self._task = asyncio.ensure_future(self._run())
 
     def subscribe(self, wanted: Wanted) -> None:
-        """Subscribe to these topics from now on."""
+        """Change the member's subscription to these topics from now on."""
         self._state.wanted = wanted
         self._patterns = self._patterns or wanted.pattern is not None
         if self._state.due:
@@ -250,7 +250,7 @@ class ConsumerGroupMember:
         self._notified_assignment = False
 
     async def _stop_following(self) -> None:
-        """Begin no further handover; the current one completes."""
+        """Begin no further handover of partitions; the current handover completes."""
         if self._following is not None:
             self._following.cancel()
             await asyncio.gather(self._following, return_exceptions=True)

@@ -110,7 +110,7 @@ class Group:
         self._task = asyncio.ensure_future(self._run())
 
     def subscribe(self, topics: Iterable[str]) -> None:
-        """Subscribe to these topics from now on."""
+        """Change the member's subscription to these topics from now on."""
         if self._topics != tuple(topics):
             self._topics = tuple(topics)
             self._join_again.set()
@@ -221,7 +221,7 @@ class Group:
             await self._meanwhile_beating(self._handover.give_up(owned))
 
     async def _adopt(self, assignment: list[TopicPartition]) -> None:
-        """Change the owned partitions to the new assignment."""
+        """Give up and take over partitions until the owned partitions are the new assignment."""
         self._last = Claim(self.generation, tuple(assignment))
         owned = self._handover.owned
         revoked = owned.difference(assignment)

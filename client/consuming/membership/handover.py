@@ -61,7 +61,8 @@ class Handover:
         self._begin_all(self._assign(partitions), None)
 
     async def take_over(self, partitions: Collection[TopicPartition]) -> None:
-        """Assign these partitions in addition. A cancelled caller does not interrupt it."""
+        """Assign these partitions to the consumer, in addition to its present ones. A cancelled caller does not
+        interrupt it."""
         await self._whole(self._take_over(partitions))
 
     async def give_up(self, partitions: Collection[TopicPartition], *, lost: bool = False) -> None:
@@ -85,7 +86,7 @@ class Handover:
             await asyncio.wait([self._under_way])
 
     async def stop(self) -> None:
-        """Cancel the lookups of committed offsets."""
+        """Cancel the lookups of committed offsets, from which new partitions would be read."""
         for task in self._lookups:
             task.cancel()
         await asyncio.gather(*self._lookups, return_exceptions=True)

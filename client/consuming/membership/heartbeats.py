@@ -85,7 +85,7 @@ class Membership:
         return self.wanted != self._reported_wanted or self.owned != self._reported_owned
 
     def beat(self) -> Beat:
-        """Return the next heartbeat, which the caller is about to send."""
+        """Return the contents of the next heartbeat to the coordinator, which the caller is about to send."""
         full = not self._reported_all
         beat = Beat(
             self.epoch,
@@ -125,7 +125,7 @@ class Membership:
         self._reported_all = self._awaits_word = False
 
     def lost(self) -> None:
-        """Note that all partitions have been given up."""
+        """Note that the member has given up all its partitions, after it was fenced."""
         self.owned = NOTHING
 
     def step(self) -> HandoverStep | None:

@@ -54,7 +54,7 @@ def holders(claims: Mapping[str, Claim]) -> dict[TopicPartition, str]:
 
 @dataclass(slots=True, eq=False)
 class _Kind:
-    """A set of topics that the same members want."""
+    """A kind: a set of topics that the same group members want, so that their partitions are interchangeable."""
 
     members: list[str]
     free: list[TopicPartition] = field(default_factory=list)

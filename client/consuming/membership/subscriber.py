@@ -69,7 +69,7 @@ class Subscriber:
 
     @property
     def active(self) -> bool:
-        """True while there is a subscription."""
+        """True while the consumer is subscribed to topics or to a pattern."""
         return self._selection is not None
 
     @property
@@ -90,7 +90,7 @@ class Subscriber:
         return set(self._topics)
 
     def select(self, selection: Selection, listener: RebalanceListener | None) -> None:
-        """Subscribe to these topics from now on, or from `start` on."""
+        """Subscribe to these topics at once, or once `start` is called."""
         self._selection = selection
         self._topics = selection.names
         self._handover.listener = listener or RebalanceListener()

@@ -51,7 +51,7 @@ class Subscription:
 
 
 def encode_subscription(subscription: Subscription) -> bytes:
-    """Return the bytes of a member's subscription."""
+    """Return the bytes of a member's subscription, as JoinGroup carries them."""
     message = ConsumerProtocolSubscription(
         topics=sorted(set(subscription.topics)),
         user_data=subscription.user_data,
@@ -114,7 +114,7 @@ def cooperative_claim(subscription: Subscription) -> Claim:
 
 
 def encode_assignment(partitions: Mapping[str, Iterable[int]]) -> bytes:
-    """Return the bytes of a member's assignment."""
+    """Return the bytes of a member's assignment (partitions by topic), as SyncGroup carries them."""
     assigned = [Listed(topic=topic, partitions=list(indexes)) for topic, indexes in partitions.items()]
     return encode_payload(ConsumerProtocolAssignment(assigned_partitions=assigned), 0)
 

@@ -97,7 +97,7 @@ class ColumnsDelivery:
 
     @property
     def has_rows(self) -> bool:
-        """True if any rows were handed over."""
+        """True if any rows were handed over to the sender."""
         return bool(self._batches)
 
     def add(self, count: int, result: BatchResult) -> None:

@@ -17,7 +17,7 @@ class SplitMessage:
         self._end = -1
 
     def follow(self, segment: RecordDelivery) -> None:
-        """Add a segment that was just handed over."""
+        """Add a segment of the message, which was just handed over to the sender."""
         segment.tell(_Segment(self, segment))
 
     def settled(self, segment: RecordDelivery) -> None:

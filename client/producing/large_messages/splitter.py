@@ -41,7 +41,7 @@ class Splitter:
         self._record_bytes_max = record_bytes_max
 
     def splits(self, record: PendingRecord) -> bool:
-        """Return whether a record is split."""
+        """Return whether a record's value is so large that it is split into segments."""
         value = record[1]
         return value is not None and len(value) > self._segment_bytes
 
@@ -65,7 +65,7 @@ class Splitter:
             )
 
     def count(self, record: PendingRecord) -> int:
-        """Return the number of a record's segments."""
+        """Return the number of segments into which a record is split."""
         return -(-len(record[1] or b"") // self._segment_bytes)
 
     def split(self, record: PendingRecord, message_id: bytes) -> Iterator[PendingRecord]:
