@@ -26,7 +26,7 @@ class BatchProgress:
 
     @property
     def rows_per_second(self) -> float:
-        """Average rate while the batch was processed."""
+        """The average number of records per second while the batch was processed."""
         return self.rows / self.seconds if self.seconds else 0.0
 
     def to_json(self) -> str:

@@ -43,7 +43,8 @@ def prepare(environ: MutableMapping[str, str]) -> None:
 
 
 def open_session(name: str, master: str, properties: Mapping[str, str]) -> SparkSession:
-    """Start Spark. `properties` override the defaults. Raises PySpark's errors."""
+    """Start the Spark session of a pipeline with this application name and master. `properties` override the defaults.
+    Raises PySpark's errors."""
     from pyspark.sql import SparkSession
 
     from .. import register

@@ -34,10 +34,10 @@ class OttlaWriter(DataSourceArrowWriter):
         return task.write(iterator, self._options, self._name, self._options.app_version)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Commit after all tasks are done; runs on the driver."""
+        """Commit the job's transaction after all tasks are done; runs on the driver."""
         decision.commit(self._options, messages)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Abort after a task or the commit has finally failed; runs on the driver."""
+        """Abort the job's transaction after a task or the commit has finally failed; runs on the driver."""
         named = self._options.transactional_id is not None
         decision.abort(self._options, messages, None if named else self._name)

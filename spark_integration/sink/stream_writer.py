@@ -47,9 +47,9 @@ class OttlaStreamWriter(DataSourceStreamArrowWriter):
         return task.write(iterator, self._options, name, int(batch), alone_under=given)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Commit after all tasks are done; runs on the driver."""
+        """Commit the micro-batch's transaction after all tasks are done; runs on the driver."""
         decision.commit(self._options, messages)
 
     def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Abort after a task or the commit has finally failed; runs on the driver."""
+        """Abort the micro-batch's transaction after a task or the commit has finally failed; runs on the driver."""
         decision.abort(self._options, messages)

@@ -117,7 +117,8 @@ class _InTransaction:
     async def _write_all(
         self, transaction: BegunTransaction, first: pyarrow.RecordBatch, rows: Batches
     ) -> tuple[int, str]:
-        """Return the number of rows, and the receipt for them."""
+        """Write all rows in the transaction. Returns the number of rows, and the receipt by which the driver commits
+        the rows."""
         count = 0
         async with TransactionWriter.join(transaction.token, **self._options.client) as writer:
             batch: pyarrow.RecordBatch | None = first

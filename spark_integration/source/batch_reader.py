@@ -41,7 +41,7 @@ class OttlaReader(DataSourceReader):
         self.pushFilters = _PushFilters(self._pushed)  # type: ignore[method-assign]
 
     def partitions(self) -> Sequence[InputPartition]:
-        """Return the slices to read, one for each task."""
+        """Return the slices (ranges of offsets) to read, one for each task."""
         isolation, ranges = shared_loop().run(_plan(self._settings, self._pushed))
         slices = split(
             ranges, at_least=self._settings.min_partitions, records_max=self._settings.records_per_partition

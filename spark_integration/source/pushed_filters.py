@@ -55,7 +55,7 @@ class Pushed:
         return [one for one in filters if not self._takes(one)]
 
     def wants(self, topic: str, partition: int) -> bool:
-        """Return whether any record of a partition is wanted."""
+        """Return whether the filters may accept any record of a partition."""
         values = {"topic": topic, "partition": partition}
         return all(_holds(one, values) for one in self.of_partitions)
 

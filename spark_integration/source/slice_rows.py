@@ -91,7 +91,7 @@ class _Reading:
     # ------------------------------------------------------------ records that count
 
     def _decoded(self) -> Iterator[None]:
-        """Decode all batches of the range, or its committed ones."""
+        """Decode all batches of the range, or only the committed batches, and yield after each step."""
         position = self._range.start
         while position < self._range.end:
             chunk = self._chunk(position)

@@ -253,7 +253,8 @@ def _cost(start: Position, cut: Mapping[TopicPartition, CutOffset]) -> int:
 def _within(
     start: Position, newest: Position, index: int, cut: Mapping[TopicPartition, CutOffset], maximum: int
 ) -> Position:
-    """Return the cut, extended by the offsets that the rest of `maximum` allows without splitting a transaction.
+    """Return the position at this cut, moved on by the offsets that the rest of `maximum` allows without splitting a
+    transaction.
 
     Between `least_offset` and `offset` no transaction ends. So the transactions open at `offset` include all that are
     open in between.

@@ -83,7 +83,7 @@ class OttlaStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return report
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """Return the slices of a micro-batch, one for each task."""
+        """Return the slices (ranges of offsets) of a micro-batch, one for each task."""
         target = read_position(end)
         ranges = self._ask(self._on_driver().planner.ranges(read_position(start), target))
         settings = self._settings
