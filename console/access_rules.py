@@ -1,7 +1,7 @@
-"""Decisions of brokers about access, and the rules behind them: for the page about rights and for `ottla acl check`.
+"""Decisions of brokers about access, and the ACLs or settings behind them.
 
-This package is the place since clients and brokers know each other only over the wire: the console sends requests as a
-client, and decides with the code of brokers.
+The page "Security" and `ottla acl check` use this module. It belongs to the console since clients and brokers know each
+other only over the wire: the console sends requests as a client, and decides with the code of brokers.
 """
 
 from __future__ import annotations
@@ -22,7 +22,11 @@ EVERYTHING_OPEN: Final = "NoAuthorizer"
 async def decide(
     admin: Admin, kind: AclResourceType, name: str, operation: AclOperation, *, principal: str, host: str
 ) -> Decision:
-    """Decide by the ACLs and the settings of the brokers, as brokers decide. Raises KafkaError."""
+    """Return whether brokers allow an operation on a resource, and the ACL or setting that decides.
+
+    The ACLs and settings are requested from the cluster, and the brokers' own authorizer code is applied to them.
+    Raises KafkaError.
+    """
     # Loaded late: this imports the authorizer of brokers, and no other part of them.
     from ..client.admin import BROKER_RESOURCE
     from ..dataplane.security.authorization.authorizer import Authorizer, requester_at

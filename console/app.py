@@ -1,4 +1,4 @@
-"""The assembly of the console: the only place where parts get their dependencies."""
+"""The assembly of the console's web application: the only place where its parts get their dependencies."""
 
 from __future__ import annotations
 
@@ -33,7 +33,11 @@ def build(
     templates: Templates,
     schemas: Decoder | None = None,
 ) -> ASGIApp:
-    """Return the application; `entrance` returns the session of each request."""
+    """Return the console's web application.
+
+    `door` checks the host and origin of each request, and `entrance` finds the browser's session. `may_change` allows
+    changes of the cluster; `schemas` decodes records by a schema registry.
+    """
     parts = ConsoleParts(may_change=may_change, templates=templates, notices=Notices(), schemas=schemas)
     routes = Routes(parts)
 
@@ -41,7 +45,10 @@ def build(
         return RedirectResponse(HOME, status_code=303)
 
     def is_of_nobody(request: Request) -> bool:
-        """Return whether the request is for a file. Files are public, and their errors need no session for a page."""
+        """Return whether the request is for a static file, such as a style sheet.
+
+        Static files are public, and their errors are sent as plain text, without the page of a session.
+        """
         return bool(request.url.path.startswith(STATIC_PATH))
 
     async def no_page(request: Request, error: Exception) -> Response:

@@ -23,20 +23,26 @@ T = TypeVar("T")
 
 
 class BadQuestion(ValueError):
-    """The address or the form asks for something impossible. The message says what is allowed."""
+    """A request whose address or form has a missing or invalid value. The message says what is allowed."""
 
 
 class NotThere(Exception):
-    """The thing that the address names does not exist."""
+    """The topic, group, broker or other thing that a page's address names does not exist."""
 
 
 class Outdated(Exception):
-    """A change is refused, since the state differs from its preview. The message names the difference."""
+    """A change of the cluster is refused, since the cluster's state differs from the preview that the user saw.
+
+    The message names the difference.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class Paged(Generic[T]):
-    """One page of a long table; `address` returns the address of another page."""
+    """One page of a long table: its rows, its number from 1, and the total numbers of pages and rows.
+
+    `address` returns the URL of the page with a given number.
+    """
 
     rows: Sequence[T]
     number: int
@@ -47,7 +53,7 @@ class Paged(Generic[T]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Visit:
-    """A request, with the clients that answer it."""
+    """A browser's request for a page: path, query and form, with the clients of the cluster that answer it."""
 
     admin: Admin
     sampler: Sampler
@@ -63,30 +69,31 @@ class Visit:
 
     @property
     def address(self) -> str:
-        """The path and query of this page."""
+        """The path and query of the requested page, as a relative URL."""
         return link(self.path, **self.query)
 
     def text(self, name: str, default: str = "") -> str:
-        """Return a value of the form, or else of the address, without surrounding spaces."""
+        """Return a form field, else the query parameter of this name, else `default`, without surrounding spaces."""
         return self.form.get(name, self.query.get(name, default)).strip()
 
     def required(self, name: str) -> str:
-        """Return a value that must not be empty. Raises BadQuestion."""
+        """Return a form field or query parameter that must not be empty. Raises BadQuestion."""
         if not (value := self.text(name)):
             raise BadQuestion(f"{name!r} is missing")
         return value
 
     def exact(self, name: str) -> str:
-        """Return a name exactly as the address has it.
+        """Return the query parameter `name`, such as a group's name, with its surrounding spaces.
 
-        Surrounding spaces count: without them the name would mean another thing. Raises BadQuestion.
+        Without the spaces it would name another thing. Raises BadQuestion if it is missing.
         """
         if not (value := self.query.get(name, "")):
             raise BadQuestion(f"{name!r} is missing")
         return value
 
     def confirm(self, name: str, what: str = "name") -> None:
-        """Raise BadQuestion unless the field `again` of the form repeats this name."""
+        """Raise BadQuestion unless the user typed `name`, the name of the thing to delete or change, into the form
+        field `again`. The error calls the name `what`."""
         again = self.form.get("again", "")
         if name not in (again, again.strip()):
             raise BadQuestion(f"the {what} is {name}, not {again!r}")
@@ -102,9 +109,9 @@ class Visit:
         raise NotThere(f"there is no topic {name!r}")
 
     async def topics_as_shown(self, *shown: TopicInfo) -> list[TopicInfo]:
-        """Return the present state of these topics.
+        """Return the present descriptions of the topics that a preview showed.
 
-        Raises Outdated if a topic was replaced by another one of the same name, and KafkaError.
+        Raises Outdated if a topic was deleted and another one has its name, and KafkaError.
         """
         topics = await self.admin.describe_topics([one.name for one in shown])
         for before, topic in zip(shown, topics, strict=True):
@@ -113,7 +120,10 @@ class Visit:
         return topics
 
     def number(self, name: str, default: int | None = None, *, least: int = 0, most: int = 2**63 - 1) -> int:
-        """Return a whole number of the form or the address. Raises BadQuestion."""
+        """Return a form field or query parameter as a whole number from `least` to `most`; `default` if it is missing.
+
+        Raises BadQuestion.
+        """
         value = self.text(name)
         if not value and default is not None:
             return default
@@ -126,7 +136,10 @@ class Visit:
         return number
 
     def paged(self, items: Sequence[T], *, parameter: str = "page", rows_max: int = ROWS_MAX) -> Paged[T]:
-        """Return the part of a table that the address asks for, or the last part if it asks for more."""
+        """Return one page of a table.
+
+        The query parameter `parameter` is its number, from 1; beyond the last page it is the last page.
+        """
         pages = max(1, -(-len(items) // rows_max))
         number = min(self.number(parameter, 1, least=1), pages)
         others = {name: value for name, value in self.query.items() if name != parameter}
@@ -141,7 +154,8 @@ class Visit:
 
 @dataclass(frozen=True, slots=True)
 class Rendered:
-    """A page: a template in `templates/` that shows `model`."""
+    """An answer to render as a page: its title, the file name of its template in `templates/`, and the template's
+    `model`."""
 
     title: str
     template: str
@@ -158,9 +172,9 @@ class Download:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class View:
-    """A page of an area.
+    """A read-only page of an area.
 
-    With `refresh_s` its fragments are rendered again at this interval while a browser has it open.
+    With `refresh_s` its fragments are rendered again every `refresh_s` seconds while a browser has the page open.
     """
 
     path: str
@@ -170,7 +184,7 @@ class View:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FormField:
-    """A field of a form; `kind` is text, number, lines, choice, check or hidden."""
+    """An input field of an HTML form; `kind` is text, number, lines (a text area), choice, check or hidden."""
 
     name: str
     label: str
@@ -183,7 +197,10 @@ class FormField:
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """The form that an action shows to its user."""
+    """An HTML form that asks the user for the values of a change, such as the settings of a topic.
+
+    `text` explains the change.
+    """
 
     title: str
     fields: Sequence[FormField]
@@ -192,7 +209,10 @@ class Form:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """A line of a preview. `before` is None if nothing exists yet, `after` is None if nothing will remain."""
+    """A line of a change's preview: the name of a value, and its text before and after the change.
+
+    `before` is None if nothing exists yet, `after` is None if nothing will remain.
+    """
 
     what: str
     before: str | None
@@ -201,7 +221,8 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Done:
-    """The result of an action, and the address of a page that shows it."""
+    """The result of a change of the cluster: a notice for the user, and the URL of the page that shows the new
+    state."""
 
     notice: str
     address: str
@@ -209,12 +230,12 @@ class Done:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Change:
-    """A change that was decided.
+    """A planned change of the cluster, with the preview that its user confirms.
 
-    `command` does the same on the command line, `warning` names effects that cannot be undone.
+    `command` is the shell command that makes the same change, `warning` names effects that cannot be undone.
 
     `carry_out` does exactly what `differences` show, even if the state has changed: its arguments are bound when the
-    change is decided, and the form is not read again. It raises Outdated if `differences` no longer hold, and
+    change is planned, and the form is not read again. It raises Outdated if `differences` no longer hold, and
     KafkaError.
     """
 
@@ -226,7 +247,10 @@ class Change:
 
 
 def check_as_shown(shown: Sequence[Difference], now: Sequence[Difference]) -> None:
-    """Raise Outdated for the first line of a preview that no longer holds."""
+    """Compare the lines of a preview that the user saw with the lines for the cluster's present state.
+
+    Raises Outdated for the first line that differs.
+    """
     for before, after in zip_longest(shown, now):
         if before != after:
             line = before or after
@@ -242,10 +266,10 @@ def _in_words(line: Difference | None) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Action:
-    """A change that users can request.
+    """A form at `path` with which users change the cluster.
 
-    `plan` asks the cluster whether the change would work, and changes nothing. `form` and `plan` raise BadQuestion for
-    an invalid form, and KafkaError with the cluster's answer.
+    `form` returns the empty form. `plan` asks the cluster whether the change would work, and returns the change without
+    making it. `form` and `plan` raise BadQuestion for an invalid form, and KafkaError with the cluster's answer.
     """
 
     path: str

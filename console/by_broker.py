@@ -1,7 +1,4 @@
-"""Lists that each broker reports for itself, with the errors of brokers that reported none.
-
-Pure.
-"""
+"""Lists that each broker reports separately, such as groups, and the errors of brokers that reported none. Pure."""
 
 from __future__ import annotations
 
@@ -15,7 +12,10 @@ T = TypeVar("T")
 
 
 def joined(answers: Mapping[int, Sequence[T] | KafkaError]) -> tuple[list[T], dict[int, str]]:
-    """Return all listed items, and by broker the error instead of a list. Raises KafkaError if no broker answered."""
+    """Merge the lists that brokers returned, and return them with the errors of the other brokers as text by broker id.
+
+    Raises KafkaError if every broker failed.
+    """
     listed, failures = split(answers)
     if failures and len(failures) == len(answers):
         raise next(iter(failures.values()))

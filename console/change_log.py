@@ -1,4 +1,4 @@
-"""A log line in JSON for each change and each login: who, from where, what, and the result."""
+"""Log lines in JSON for changes of the cluster and for logins: client address, user, form fields, and the result."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ TEXT_MAX: Final = 1000
 
 
 class ChangeLog:
-    """The log line of a requested change."""
+    """The log line of one requested change of the cluster, written once its result is known."""
 
     def __init__(self, request: Request, action: str, visit: Visit) -> None:
         self._event = {
@@ -31,11 +31,14 @@ class ChangeLog:
         }
 
     def tell(self, result: str) -> None:
-        """Log the result. The level is warning, so that the line appears at the console's default log level."""
+        """Log the change with its result.
+
+        The level is warning, so that the line appears at the console's default log level.
+        """
         logger.warning(json.dumps(self._event | {"result": result}))
 
 
 def tell_login(request: Request, user: str, result: str) -> None:
-    """Log a login, a failed login or a logout."""
+    """Log the result of a login attempt or a logout, with the client's address."""
     who = request.client.host if request.client else ""
     logger.warning(json.dumps({"event": "login", "who": who, "user": user[:TEXT_MAX], "result": result}))

@@ -28,7 +28,7 @@ _LEFT, _RIGHT, _TOP, _BOTTOM = 64, 8, 10, 22
 
 @dataclass(frozen=True, slots=True)
 class Series:
-    """A line of a chart: (seconds since 1970, value) in order of time. None is a gap."""
+    """A named line of a chart: points (seconds since 1970, value) in order of time. A value of None is a gap."""
 
     name: str
     points: Sequence[tuple[float, float | None]]
@@ -49,7 +49,10 @@ def line_chart(
     height: int = 180,
     say: Callable[[float], str] = plain,
 ) -> Markup:
-    """Draw the last `span_s` seconds of these series, with 0 at the bottom; `say` formats a value."""
+    """Return an SVG chart with one line for each series, over the `span_s` seconds before `now_s`.
+
+    The lowest value of the axis is 0; `say` formats a value as text.
+    """
     known = [
         (at_s, value)
         for one in series
@@ -80,7 +83,7 @@ def line_chart(
 
 
 def legend(series: Sequence[Series], say: Callable[[float], str] = plain) -> Markup:
-    """Return the names of the lines with their newest values."""
+    """Return the HTML legend of a chart: each series' name with its newest value, which `say` formats."""
     entries = "".join(
         f'<li><span class="key c{number % COLOURS}"></span>{escape(one.name)} '
         f"<b>{escape(say(one.last) if one.last is not None else UNKNOWN)}</b></li>"
@@ -90,7 +93,8 @@ def legend(series: Sequence[Series], say: Callable[[float], str] = plain) -> Mar
 
 
 def ceiling(value: float) -> float:
-    """Return the least of 1, 2, 5, 10, 20, ... (also fractions such as 0.5) that is not below the value."""
+    """Return the top of a chart's axis: the least of 1, 2, 5, 10, 20, ... (also fractions such as 0.5) that is not
+    below the value."""
     if value <= LEAST or not math.isfinite(value):
         return 1.0
     power = 10.0 ** math.floor(math.log10(value))
@@ -98,7 +102,7 @@ def ceiling(value: float) -> float:
 
 
 def _runs(series: Series, from_s: float, to_s: float) -> Iterator[list[tuple[float, float]]]:
-    """Yield the pieces of a line between its gaps."""
+    """Yield the uninterrupted runs of a series' points between its gaps, within the times `from_s` to `to_s`."""
     run: list[tuple[float, float]] = []
     for at_s, value in series.points:
         if value is not None and math.isfinite(value) and from_s <= at_s <= to_s:
@@ -111,7 +115,10 @@ def _runs(series: Series, from_s: float, to_s: float) -> Iterator[list[tuple[flo
 
 
 def _points(run: Sequence[tuple[float, float]], place: Callable[[float, float], tuple[float, float]]) -> str:
-    """Return the points of a line. A single point becomes a short line, since it would be invisible."""
+    """Return the `points` attribute of an SVG line; `place` maps a point to coordinates.
+
+    A single point becomes a short line, since it would be invisible.
+    """
     places = [place(at_s, value) for at_s, value in run]
     if len(places) == 1:
         (x, y) = places[0]

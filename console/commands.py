@@ -1,4 +1,4 @@
-"""Commands for a shell that do the same as the console. Pure.
+"""Shell commands of `ottla` that make the same change or query as a page of the console. Pure.
 
 Any client can choose names: so each word is quoted, and no name can pass for an option.
 """
@@ -53,7 +53,7 @@ def offset_words(offsets: Mapping[TopicPartition, int]) -> list[str]:
 
 
 def _ranges(indexes: Iterable[int]) -> str:
-    """Return ascending numbers as `0,2-4`."""
+    """Format ascending partition numbers as ranges: `0,2-4`."""
     ordered = list(indexes)
     begins = [0, *(place for place, (one, other) in enumerate(pairwise(ordered), 1) if other > one + 1)]
     spans = [ordered[begin:end] for begin, end in pairwise([*begins, len(ordered)])]

@@ -18,7 +18,11 @@ from .bounds import CONNECTIONS_MAX, CONNECTIONS_OF_NETWORK_MAX, HEAD_S, SEND_S
 
 
 class BoundedHttp(H11Protocol):
-    """A connection. Uvicorn has a timeout only for connections that are idle after an answer."""
+    """An HTTP connection that is closed when its browser makes no progress for too long.
+
+    The limits are HEAD_S for sending a request's head and SEND_S for reading an answer. Uvicorn has a timeout only for
+    connections that are idle after an answer.
+    """
 
     _network = ""
     _waits_since_s = 0.0
@@ -27,7 +31,7 @@ class BoundedHttp(H11Protocol):
 
     @property
     def is_waiting(self) -> bool:
-        """True if no request is under way."""
+        """True if the connection has no request under way."""
         return self.cycle is None or self.cycle.response_complete
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
@@ -65,7 +69,8 @@ class BoundedHttp(H11Protocol):
     # ------------------------------------------------------------ number
 
     def _make_room(self) -> bool:
-        """Close a waiting connection if there are too many. Returns False if no connection is waiting."""
+        """Close the connection that has waited longest for a request if the console or this client's network has too
+        many connections. Returns False if all of them have a request under way."""
         others = [one for one in cast("set[BoundedHttp]", self.connections) if one is not self]
         counts = Counter(one._network for one in others)
         if counts[self._network] >= CONNECTIONS_OF_NETWORK_MAX:

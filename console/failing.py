@@ -1,4 +1,4 @@
-"""Failures as pages show them: a status, and plain words."""
+"""Errors as pages of the console show them: an HTTP status, a heading, and the reason in plain words."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _MISSING = {
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A failure: the status of the answer, a heading, and the reason."""
+    """An error for a page: the HTTP status of the answer, a heading, and the reason."""
 
     status: int
     heading: str
@@ -34,7 +34,7 @@ class Failure:
 
 
 def failure_of(error: Exception) -> Failure:
-    """Describe an exception that is one of EXPECTED for people."""
+    """Return the HTTP status, heading and reason that a page shows for an exception. `error` is one of EXPECTED."""
     match error:
         case BadQuestion():
             return Failure(400, "This was not understood", str(error))

@@ -21,7 +21,10 @@ KNOWN_FOR_S: Final = 60.0
 
 
 class ClusterFeatures:
-    """The areas of which the cluster has the features, found by their probes."""
+    """The areas of the console that the cluster supports.
+
+    Each area's probe is sent to the cluster, again after KNOWN_FOR_S seconds.
+    """
 
     def __init__(
         self, areas: Sequence[Area], admin: Admin, *, now: Callable[[], float] = time.monotonic
@@ -32,14 +35,20 @@ class ClusterFeatures:
         self._asked_s: float | None = None
 
     async def areas(self) -> list[Area]:
-        """Return the areas of the navigation in order."""
+        """Return the areas that the cluster supports, in the order of the navigation.
+
+        An area whose probe got no answer is included.
+        """
         if self._asked_s is None or self._now() - self._asked_s > KNOWN_FOR_S:
             self._asked_s = self._now()
             await asyncio.gather(*(self._ask(one) for one in self._areas))
         return [one for one in self._areas if self._offered.get(one.name, True)]
 
     async def _ask(self, area: Area) -> None:
-        """Ask the cluster. An area is hidden only where the cluster answers that it does not support the request."""
+        """Send an area's probe to the cluster, and note whether the area is supported.
+
+        An area is hidden only where the cluster answers that it does not support the request.
+        """
         if area.probe is None:
             return
         try:

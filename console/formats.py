@@ -19,14 +19,18 @@ _CONTROLS = re.compile(
 
 
 def shown(value: object) -> object:
-    """Format a value for a template: characters without a shape, and those that reverse text, become escapes."""
+    """Format a value for a template: invisible characters, and characters that reverse the direction of text, become
+    escapes such as `\\x1b`."""
     if isinstance(value, Markup) or not isinstance(value, str):
         return "" if value is None else value
     return _CONTROLS.sub(_escape, value)
 
 
 def exact(value: object) -> Markup:
-    """Escape a value that the browser sends back unchanged, which `shown` would alter."""
+    """Escape a form value for HTML without altering it, since the browser sends it back.
+
+    `shown` would alter control characters.
+    """
     return escape("" if value is None else value)
 
 
@@ -80,12 +84,15 @@ def moment(seconds: float | None) -> str:
 
 
 def numbers(values: Iterable[int]) -> str:
-    """Format numbers: `1, 2, 3`; a dash for no numbers."""
+    """Join whole numbers, such as broker ids, with commas: `1, 2, 3`; a dash if there are none."""
     return ", ".join(map(str, values)) or UNKNOWN
 
 
 def link(path: str, /, **query: object) -> str:
-    """Return an address of the console. Values that are None are left out; names may have any characters."""
+    """Return a relative URL of the console with a query string.
+
+    Parameters that are None are left out; values may have any characters.
+    """
     given = {name: str(value) for name, value in query.items() if value is not None}
     return f"{path}?{urlencode(given)}" if given else path
 

@@ -1,4 +1,4 @@
-"""The fields of a submitted form, within limits."""
+"""Reading of submitted HTML forms, with limits on their time, bytes and number of fields."""
 
 from __future__ import annotations
 
@@ -12,8 +12,10 @@ from .bounds import FIELDS_MAX, FORM_BYTES_MAX, QUESTION_S
 
 
 async def fields_of(request: Request) -> dict[str, str]:
-    """Return the fields of a form. Raises BadQuestion for a malformed form, or one that does not arrive whole in
-    time."""
+    """Read the body of a submitted HTML form, and return its fields by name.
+
+    Raises BadQuestion for a malformed or too large form, and for one that takes longer than QUESTION_S seconds.
+    """
     try:
         async with asyncio.timeout(QUESTION_S):
             return await _fields_of(request)

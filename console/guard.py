@@ -1,4 +1,5 @@
-"""The guard before all pages: it admits requests by an entrance, and adds headers to each answer."""
+"""The first application for every request: it checks the host and the browser's admission, and adds security headers to
+each answer."""
 
 from __future__ import annotations
 
@@ -21,14 +22,19 @@ _FORMS: Final = "application/x-www-form-urlencoded"
 
 
 class Entrance(Protocol):
-    """The admission of browsers."""
+    """A login of the console, which decides whether a browser's request is admitted."""
 
     async def admit(self, request: Request) -> Session | Response:
-        """Return the session of the request, or the answer to a browser that has none."""
+        """Return the session of the request, or the HTTP answer to a browser without a session, such as a login
+        page."""
 
 
 class Guard:
-    """An ASGI application that guards another one."""
+    """An ASGI application around the console's pages.
+
+    It refuses foreign hosts, unadmitted browsers and forged forms, passes other requests on, and adds security headers
+    to each answer.
+    """
 
     def __init__(self, inner: ASGIApp, door: Door, entrance: Entrance) -> None:
         self._inner, self._door, self._entrance = inner, door, entrance
@@ -51,7 +57,7 @@ class Guard:
         await answer(scope, receive, send_with_headers)
 
     async def _answer(self, request: Request, *, is_static: bool) -> ASGIApp:
-        """Return the application that answers: the pages, or a refusal."""
+        """Return the application that answers the request: the pages of the console, or a refusal."""
         if not self._door.knows_host(request.headers.get("host", "")):
             return plain(403, "this is not an address of the console; use the one that it printed")
         if request.method not in ("GET", "HEAD", "POST"):
@@ -68,7 +74,8 @@ class Guard:
 
 
 def refused_form(door: Door, headers: Headers) -> Response | None:
-    """Return the refusal of a form that must not be read; None if it may be read."""
+    """Return the error answer to a submitted form that comes from another website, has another content type or is too
+    large. None if the form may be read."""
     if not door.is_own_page(headers):
         logger.warning("a form from %r was refused", headers.get("origin", ""))
         return plain(403, "changes must come from pages of the console")
@@ -81,7 +88,7 @@ def refused_form(door: Door, headers: Headers) -> Response | None:
 
 
 def cookies_of(headers: Headers) -> dict[str, str]:
-    """Return all cookies of a request.
+    """Return the cookies of a request by name.
 
     Browsers send the cookies of all programs on this host, whatever their ports, so a malformed cookie must not hide
     others.
@@ -90,5 +97,5 @@ def cookies_of(headers: Headers) -> dict[str, str]:
 
 
 def plain(status: int, text: str) -> Response:
-    """Return an answer in plain text."""
+    """Return an HTTP answer with this status and plain text."""
     return PlainTextResponse(f"{text}\n", status_code=status)

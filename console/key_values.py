@@ -1,4 +1,4 @@
-"""Lines `key=value` of a form: parsing, the keys that a change sets and removes, and the command for it. Pure.
+"""Form fields with lines `key=value`: parsing, the changes of keys, and the shell command for the changes. Pure.
 
 A hidden field keeps the lines as the form showed them. Only lines that differ are changed, because another user may
 have set other keys meanwhile.
@@ -30,13 +30,17 @@ def pairs_of(text: str, rule: str) -> dict[str, str]:
 
 
 def altered(before: Mapping[str, V], after: Mapping[str, V]) -> dict[str, V | None]:
-    """Return the values to set; None marks a key to remove."""
+    """Return the changes that turn `before` into `after`: the value of each key to set, and None for a key to
+    remove."""
     changed: dict[str, V | None] = {key: value for key, value in after.items() if before.get(key) != value}
     return changed | {key: None for key in before if key not in after}
 
 
 def lines_fields(name: str, label: str, pairs: Mapping[str, str], hint: str) -> list[FormField]:
-    """Return a field with the present lines, and a hidden field that keeps them as they were shown."""
+    """Return two form fields: a text area with the present lines `key=value`, and a hidden copy.
+
+    The copy shows later which lines the user edited.
+    """
     lines = "\n".join(f"{key}={value}" for key, value in pairs.items())
     return [
         FormField(name=name, label=label, kind="lines", value=lines, hint=hint),
@@ -47,10 +51,8 @@ def lines_fields(name: str, label: str, pairs: Mapping[str, str], hint: str) -> 
 def edited(
     form: Mapping[str, str], name: str, parse: Callable[[str], Mapping[str, V]], there: Mapping[str, V]
 ) -> dict[str, V | None]:
-    """Return the values that a form with `lines_fields` sets; None marks a key to remove.
-
-    A form without the hidden field is compared with the present values `there`. Raises BadQuestion.
-    """
+    """Return the changes that the user made to a form with `lines_fields`: the value of each key to set, and None for a
+    key to remove. A form without the hidden copy is compared with the present values `there`. Raises BadQuestion."""
     shown = form.get(_shown(name))
     return altered(there if shown is None else parse(shown), parse(form.get(name, "")))
 
@@ -60,9 +62,9 @@ def _shown(name: str) -> str:
 
 
 def set_and_unset(words: Sequence[str], names: Sequence[str], changes: Mapping[str, str | None]) -> str:
-    """Return the one or two commands for these changes: `ottla config set` and `unset`.
+    """Return one or two shell commands for these changes, such as `ottla config set` and `ottla config unset`.
 
-    The first of `words` stands before the verb, the others after it.
+    The first of `words` stands before the verb, the others after it. A value of None unsets its key.
     """
     given = [f"{key}={value}" for key, value in changes.items() if value is not None]
     gone = [key for key, value in changes.items() if value is None]

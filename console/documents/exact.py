@@ -15,7 +15,7 @@ _SINGLE: Final = struct.Struct("<f")
 
 
 class Number:
-    """A number with its original digits.
+    """A number of a JSON document that keeps its original digits.
 
     Numbers are equal if their values are: 1, 1.0 and 10e-1. `is_text` is True for a number that is written as a string
     in JSON.
@@ -40,16 +40,19 @@ class Number:
 
 
 def parsed(data: bytes | str) -> Any:
-    """Parse a document into Python's types.
+    """Parse a JSON document into Python's types.
 
     Numbers with a fraction, an exponent or more than 18 digits are `Number`. An object with duplicate names is a tuple
-    of its pairs. Raises ValueError, RecursionError.
+    of its (name, value) pairs. Raises ValueError, RecursionError.
     """
     return json.loads(data, parse_float=Number, parse_int=_integer, object_pairs_hook=_object)
 
 
 def is_same(found: Any, wanted: Any) -> bool:
-    """Return whether two values of documents are equal: numbers by value, and true is not 1. Raises RecursionError."""
+    """Return whether two JSON values are equal.
+
+    Numbers are compared by value, and true differs from 1. Raises RecursionError.
+    """
     if isinstance(found, bool) or isinstance(wanted, bool):
         return found is wanted
     if isinstance(found, list) and isinstance(wanted, list):
@@ -77,15 +80,18 @@ def shortest_single(value: float) -> float:
 
 
 def decimal_text(unscaled: int, scale: int) -> str:
-    """Return a decimal with exactly `scale` digits after its point: 1250 with scale 2 is 12.50."""
+    """Format the decimal number unscaled / 10**scale with exactly `scale` digits after its point: 1250 with scale 2 is
+    12.50."""
     digits = f"{abs(unscaled):0{scale + 1}d}"
     whole, fraction = digits[: len(digits) - scale], digits[len(digits) - scale :]
     return ("-" if unscaled < 0 else "") + whole + (f".{fraction}" if scale else "")
 
 
 def _value(text: str) -> tuple[str, str, int]:
-    """Return sign, digits without surrounding zeros, and the exponent of the last digit; each value has one such
-    form."""
+    """Return a number's sign, its digits without surrounding zeros, and the exponent of its last digit.
+
+    Equal numbers give equal results.
+    """
     found = _NUMBER.fullmatch(text)
     if found is None:  # Infinite, or not a number.
         return ("", text, 0)

@@ -26,14 +26,17 @@ _LINES: Final = tuple("\n" + "  " * depth for depth in range(DEPTH_MAX + 1))
 
 @dataclass(frozen=True, slots=True)
 class LaidOut:
-    """A formatted document. `note` says why it is not whole or not indented."""
+    """A JSON document formatted for a page.
+
+    `note` says why it is cut or not indented; empty if it is whole and indented.
+    """
 
     text: str
     note: str = ""
 
 
 class _Written(str):
-    """A token in its original form."""
+    """A token of JSON that is already in its final form: a bracket, comma or colon."""
 
 
 def text_laid_out(data: bytes, size_max: int) -> LaidOut:
@@ -53,9 +56,9 @@ def text_laid_out(data: bytes, size_max: int) -> LaidOut:
 
 
 def document_laid_out(document: Any, size_max: int) -> LaidOut:
-    """Format a document of Python's types like `text_laid_out`.
+    """Format a parsed JSON document like `text_laid_out`.
 
-    It is cut while it is built. Raises RecursionError beyond NESTED_MAX levels.
+    The text is cut at `size_max` characters while it is built. Raises RecursionError beyond NESTED_MAX levels.
     """
     indented = _indented(_tokens_of(document), size_max)
     if isinstance(indented, LaidOut):
@@ -74,7 +77,8 @@ def document_laid_out(document: Any, size_max: int) -> LaidOut:
 
 
 def _indented(tokens: Iterable[str], size_max: int) -> LaidOut | str:
-    """Return the indented text, or the reason why there is none."""
+    """Return the JSON tokens as indented text, or the reason why it would be too deep or longer than `size_max`
+    characters."""
     parts: list[str] = []
     size, depth, before = 0, 0, ""
     for token in tokens:
@@ -98,7 +102,10 @@ def _indented(tokens: Iterable[str], size_max: int) -> LaidOut | str:
 
 
 def _tokens_of(document: Any) -> Iterator[str]:
-    """Yield the tokens of a document, by a stack of the remaining parts of each open list and object."""
+    """Yield the JSON tokens of a parsed document.
+
+    A stack holds the remaining parts of each open list and object, so that deep documents need no recursion.
+    """
     left: list[Iterator[Any]] = [iter((document,))]
     while left:
         if len(left) > NESTED_MAX:
